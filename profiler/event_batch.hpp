@@ -97,8 +97,9 @@ class EventBatch {
         ++size_;
     }
     void add(const trace::DeviceSample& sample) {
-        const std::uint64_t words[] = {sample_mark, sample.time_ns, sample.device, sample.used,
-                                       sample.total};
+        const std::uint64_t device = sample.device | std::uint64_t{sample.worked} << 32;
+        const std::uint64_t words[] = {sample_mark, sample.time_ns, device,
+                                       sample.used, sample.total,   sample.pools};
         std::memcpy(next_, words, sizeof words);
         next_ += std::size(words);
         ++size_;
@@ -125,7 +126,9 @@ class EventBatch {
                 sink.on(trace::DeviceSample{.time_ns = at[1],
                                             .device = static_cast<std::uint32_t>(at[2]),
                                             .used = at[3],
-                                            .total = at[4]});
+                                            .total = at[4],
+                                            .pools = at[5],
+                                            .worked = (at[2] >> 32) != 0});
                 at += sample_words;
                 continue;
             }
@@ -182,7 +185,7 @@ class EventBatch {
     using EventWords = std::array<std::uint64_t, sizeof(trace::Event) / sizeof(std::uint64_t)>;
     static constexpr std::size_t short_words = 4;
     static constexpr std::size_t long_words = 1 + std::tuple_size_v<EventWords>;
-    static constexpr std::size_t sample_words = 5;
+    static constexpr std::size_t sample_words = 6;
     static constexpr std::size_t other_words = 2;
     static_assert(sample_words <= long_words);
 

@@ -414,17 +414,23 @@ void Recorder::record(trace::DeviceSample sample) noexcept {
     impl_->guarded([&] { impl_->record_frequent(sample); });
 }
 
-void Recorder::record(const trace::OptionValue& option) noexcept {
-    impl_->guarded([&] { impl_->record_plain(option); });
+template <class Record>
+void Recorder::record_rare(Record record) noexcept {
+    impl_->guarded([&] {
+        if constexpr (requires { record.time_ns; }) {
+            impl_->record_timed(record);
+        } else {
+            impl_->record_plain(record);
+        }
+    });
 }
-
-void Recorder::record(const trace::DeviceInfo& device) noexcept {
-    impl_->guarded([&] { impl_->record_plain(device); });
-}
-
-void Recorder::record(const trace::ContextInfo& context) noexcept {
-    impl_->guarded([&] { impl_->record_plain(context); });
-}
+template void Recorder::record_rare(trace::LedgerEntry) noexcept;
+template void Recorder::record_rare(trace::Witness) noexcept;
+template void Recorder::record_rare(trace::OptionValue) noexcept;
+template void Recorder::record_rare(trace::DeviceInfo) noexcept;
+template void Recorder::record_rare(trace::ContextInfo) noexcept;
+template void Recorder::record_rare(trace::Bypass) noexcept;
+template void Recorder::record_rare(trace::Coverage) noexcept;
 
 void Recorder::context_lost(std::uint32_t context) noexcept {
     trace::ContextLost lost;
@@ -434,14 +440,6 @@ void Recorder::context_lost(std::uint32_t context) noexcept {
 
 void Recorder::record_work(const trace::Work* work, std::size_t count) noexcept {
     impl_->guarded([&] { impl_->record_work(work, count); });
-}
-
-void Recorder::record(trace::Bypass bypass) noexcept {
-    impl_->guarded([&] { impl_->record_timed(bypass); });
-}
-
-void Recorder::record(trace::Coverage coverage) noexcept {
-    impl_->guarded([&] { impl_->record_timed(coverage); });
 }
 
 void Recorder::report_missed(std::string_view reason, std::uint64_t bytes,

@@ -58,17 +58,19 @@ class Recorder {
     void record_freed(trace::Event free_requested) noexcept;
     void record(trace::OomEvent event) noexcept;
     void record(trace::DeviceSample sample) noexcept;
-    void record(const trace::OptionValue& option) noexcept;
-    void record(const trace::DeviceInfo& device) noexcept;
-    void record(const trace::ContextInfo& context) noexcept;
+    void record(const trace::LedgerEntry& entry) noexcept { record_rare(entry); }
+    void record(const trace::Witness& witness) noexcept { record_rare(witness); }
+    void record(const trace::OptionValue& option) noexcept { record_rare(option); }
+    void record(const trace::DeviceInfo& device) noexcept { record_rare(device); }
+    void record(const trace::ContextInfo& context) noexcept { record_rare(context); }
     void context_lost(std::uint32_t context) noexcept;
 
     /// Completed work, its times by monotonic_ns(). Work of undescribed devices, on which nothing
     /// was allocated, is dropped.
     void record_work(const trace::Work* work, std::size_t count) noexcept;
     /// The time filled in is that of the detection, not of the allocation.
-    void record(trace::Bypass bypass) noexcept;
-    void record(trace::Coverage coverage) noexcept;
+    void record(const trace::Bypass& bypass) noexcept { record_rare(bypass); }
+    void record(const trace::Coverage& coverage) noexcept { record_rare(coverage); }
 
     /// Call when the thread is about to wait for the device: flushes pending events if there are
     /// enough. Whether it did.
@@ -130,6 +132,8 @@ class Recorder {
     void abandon_after_fork();
 
   private:
+    template <class Record>
+    void record_rare(Record record) noexcept;
     void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const;
     bool with_frozen_aggregate(std::uint64_t deadline_ns,
                                void (*visit)(void*, const trace::Aggregator&), void* visitor);

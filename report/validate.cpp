@@ -199,6 +199,20 @@ class Validator {
         }
         memory_stats(device.memory_stats, where + ".memory_stats");
         timeline(device, where);
+        if (device.ledger) {
+            ledger(*device.ledger, where + ".ledger");
+        }
+    }
+
+    void ledger(const Ledger& ledger, const std::string& where) {
+        within(ledger.latest.time_ns, where + ".latest.time_ns");
+        at_most(ledger.latest.used, ledger.peak.used, where + ".latest.used_bytes", "the peak's");
+        for (std::size_t i = 0; i < ledger.rows.size(); ++i) {
+            const Ledger::Row& row = ledger.rows[i];
+            const std::string path = where + ".rows[" + std::to_string(i) + "]";
+            at_most(row.at_peak_bytes, row.max_bytes, path + ".at_peak_bytes", "its max_bytes");
+            at_most(row.bytes, row.max_bytes, path + ".bytes", "its max_bytes");
+        }
     }
 
     void within(std::uint64_t time_ns, const std::string& what) {

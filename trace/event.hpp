@@ -6,6 +6,9 @@
 
 namespace memlab::trace {
 
+/// The kinds of definitions, which records refer to by number.
+enum class Definition : std::uint8_t { string, module, python_frame, stack, context, device };
+
 /// What was allocated; the distinctions are CUPTI's (CUpti_ActivityMemoryKind and the pools).
 enum class MemoryKind : std::uint8_t {
     device,      ///< cuMemAlloc, cuMemAllocPitch

@@ -56,6 +56,40 @@ const char* name_of(WorkKind kind) {
     return "unknown";
 }
 
+const char* name_of(LedgerKind kind) {
+    switch (kind) {
+        case LedgerKind::context:
+            return "context";
+        case LedgerKind::module:
+            return "module";
+        case LedgerKind::kernel:
+            return "kernel";
+        case LedgerKind::limit:
+            return "limit";
+        case LedgerKind::graph:
+            return "graph";
+        case LedgerKind::stream:
+            return "stream";
+        case LedgerKind::event:
+            return "event";
+        case LedgerKind::other:
+            return "other";
+    }
+    return "unknown";
+}
+
+const char* name_of(WitnessState state) {
+    switch (state) {
+        case WitnessState::seen:
+            return "seen";
+        case WitnessState::elsewhere:
+            return "elsewhere";
+        case WitnessState::absent:
+            return "absent";
+    }
+    return "unknown";
+}
+
 const char* name_of(EventType type) {
     switch (type) {
         case EventType::alloc:

@@ -1,8 +1,8 @@
 // The records of a recording: stored in the event log, consumed by the Aggregator and by readers.
-// Each kind but the event (event.hpp) is defined here only: its data, its fields() and its line in
-// MEMLAB_RECORD_KINDS. Encoder, decoder, the reference check and the table in docs/event-log.md are
-// visitors of fields(); sinks, the log's reader and its writer are generated from the lines. A
-// record that nobody consumes passes through all of them.
+// Each kind but the event (event.hpp) is defined here or in ledger_entry.hpp only: its data, its
+// fields() and its line in MEMLAB_RECORD_KINDS. Encoder, decoder, the reference check and the table
+// in docs/event-log.md are visitors of fields(); sinks, the log's reader and its writer are
+// generated from the lines. A record that nobody consumes passes through all of them.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
 // Identifiers (strings, modules, Python frames, stacks, contexts) are assigned in order from 1; 0
@@ -18,11 +18,9 @@
 #include <vector>
 
 #include "trace/event.hpp"
+#include "trace/ledger_entry.hpp"
 
 namespace memlab::trace {
-
-/// The kinds of definitions, which records refer to by number.
-enum class Definition : std::uint8_t { string, module, python_frame, stack, context, device };
 
 /// An allocation that failed for lack of memory, and the memory state at that time.
 struct OomEvent {
@@ -65,6 +63,8 @@ struct DeviceSample {
     std::uint32_t device = 0;
     std::uint64_t used = 0;
     std::uint64_t total = 0;
+    std::uint64_t pools = 0;  ///< reserved by the driver's pools and graphs; 0: none, or unknown
+    bool worked = false;      ///< the process submitted work since the sample before
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -72,6 +72,8 @@ struct DeviceSample {
         visit.subject("device", Definition::device, self.device);
         visit.number("used", self.used);
         visit.number("total", self.total);
+        visit.number("reserved by the driver's pools", self.pools);
+        visit.flag("work since the last one", self.worked);
     }
     bool operator==(const DeviceSample&) const = default;
 };
@@ -434,7 +436,7 @@ struct End {
 /// its reader delivers it where records before it are missing.
 struct Checkpoint {
     /// Of the state's format; see StateReader.
-    static constexpr std::uint32_t state_version = 1;
+    static constexpr std::uint32_t state_version = 2;
 
     std::uint64_t time_ns = 0;  ///< of the latest record before
     std::uint32_t version = state_version;
@@ -484,7 +486,9 @@ struct AggregateState {
     KIND(LogStopped, log_stopped, 17)         \
     KIND(End, end, 18)                        \
     KIND(Checkpoint, checkpoint, 19)          \
-    KIND(AggregateState, aggregate_state, 20)
+    KIND(AggregateState, aggregate_state, 20) \
+    KIND(LedgerEntry, ledger_entry, 21)       \
+    KIND(Witness, witness, 22)
 
 #define MEMLAB_ALTERNATIVE(Record, name, tag) , Record
 /// A record of any kind.

@@ -1,6 +1,7 @@
 #include "interpose/driver/async_pools.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "interpose/driver/driver.hpp"
 
@@ -26,6 +27,17 @@ CUdevice AsyncPools::find_device(CUmemoryPool pool, CUdevice current) const {
     return at == known_.end() ? current : at->device;
 }
 
+std::vector<CUmemoryPool> AsyncPools::on(CUdevice device) const {
+    std::vector<CUmemoryPool> pools;
+    const std::lock_guard lock(mutex_);
+    for (const Known& known : known_) {
+        if (known.device == device) {
+            pools.push_back(known.pool);
+        }
+    }
+    return pools;
+}
+
 AsyncPools& async_pools() {
     static auto* const pools = new AsyncPools;
     return *pools;
@@ -37,6 +49,48 @@ std::uint64_t reserved_bytes_in(CUmemoryPool pool) {
         call_real(&Driver::cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
                   static_cast<void*>(&reserved));
     return result == CUDA_SUCCESS ? reserved : 0;
+}
+
+namespace {
+
+std::uint64_t sum_of_pools(CUdevice device) {
+    std::vector<CUmemoryPool> pools = async_pools().on(device);
+    const auto add = [&](CUmemoryPool pool) {
+        if (std::find(pools.begin(), pools.end(), pool) == pools.end()) {
+            pools.push_back(pool);
+        }
+    };
+    CUmemoryPool pool = nullptr;
+    if (call_real(&Driver::cuDeviceGetDefaultMemPool, &pool, device) == CUDA_SUCCESS) {
+        add(pool);
+    }
+    if (call_real(&Driver::cuDeviceGetMemPool, &pool, device) == CUDA_SUCCESS) {
+        add(pool);
+    }
+    std::uint64_t reserved = 0;
+    for (const CUmemoryPool each : pools) {
+        reserved += reserved_bytes_in(each);
+    }
+    cuuint64_t graphs = 0;
+    if (call_real(&Driver::cuDeviceGetGraphMemAttribute, device,
+                  CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                  static_cast<void*>(&graphs)) == CUDA_SUCCESS) {
+        reserved += graphs;
+    }
+    return reserved;
+}
+
+}  // namespace
+
+std::uint64_t reserved_by_pools(CUdevice device) noexcept {
+    if (!async_pools().used()) {
+        return 0;
+    }
+    try {
+        return sum_of_pools(device);
+    } catch (const std::bad_alloc&) {
+        return 0;
+    }
 }
 
 }  // namespace memlab::interpose

@@ -1,6 +1,7 @@
 // The driver's pools of stream-ordered memory: the owner and size of each.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -22,6 +23,17 @@ class AsyncPools {
     /// memlab did not see (the devices' default pools).
     CUdevice find_device(CUmemoryPool pool, CUdevice current) const;
 
+    /// Memory was taken from one, or for a graph: from then on they may hold some. Cheap.
+    void note_use() {
+        if (!used_.load(std::memory_order_relaxed)) {
+            used_.store(true, std::memory_order_relaxed);
+        }
+    }
+    bool used() const { return used_.load(std::memory_order_relaxed); }
+
+    /// The known pools with memory of the device.
+    std::vector<CUmemoryPool> on(CUdevice device) const;
+
   private:
     struct Known {
         CUmemoryPool pool;
@@ -29,6 +41,7 @@ class AsyncPools {
     };
     mutable std::mutex mutex_;
     std::vector<Known> known_;
+    std::atomic<bool> used_{false};
 };
 
 /// The process-wide instance; never destroyed.
@@ -36,5 +49,9 @@ AsyncPools& async_pools();
 
 /// Bytes that the pool has reserved on the device, in use or not; 0 when the driver cannot tell.
 std::uint64_t reserved_bytes_in(CUmemoryPool pool);
+
+/// Bytes of the device that all pools and graphs of the process have reserved, as far as the driver
+/// tells; 0 as long as none was used, and when the host is out of memory.
+std::uint64_t reserved_by_pools(CUdevice device) noexcept;
 
 }  // namespace memlab::interpose

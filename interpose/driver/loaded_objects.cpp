@@ -1,7 +1,9 @@
 #include "interpose/driver/loaded_objects.hpp"
 
 #include <link.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 
 namespace memlab::interpose {
@@ -50,7 +52,40 @@ int visit_symbols(dl_phdr_info* info, std::size_t /*size*/, void* data) {
     return 0;
 }
 
+struct AddressSearch {
+    std::uintptr_t address;
+    const char* name;
+};
+
+int visit_ranges(dl_phdr_info* info, std::size_t /*size*/, void* data) {
+    auto& search = *static_cast<AddressSearch*>(data);
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const ElfW(Phdr)& header = info->dlpi_phdr[i];
+        if (header.p_type == PT_LOAD &&
+            search.address - (info->dlpi_addr + header.p_vaddr) < header.p_memsz) {
+            search.name = info->dlpi_name;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 }  // namespace
+
+std::string loaded_object_at(const void* address) {
+    AddressSearch search{reinterpret_cast<std::uintptr_t>(address), nullptr};
+    // The name is the loader's: it may go with the object, which the caller's image keeps.
+    if (address == nullptr || dl_iterate_phdr(visit_ranges, &search) == 0) {
+        return {};
+    }
+    if (*search.name != 0) {
+        return search.name;
+    }
+    std::string path(4096, 0);
+    const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+    path.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
+    return path;
+}
 
 bool find_loaded_symbols(const char* prefix,
                          FunctionRef<bool(const profiler::ObjectSymbols&)> wanted) {

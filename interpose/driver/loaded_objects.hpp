@@ -2,6 +2,8 @@
 // their presence.
 #pragma once
 
+#include <string>
+
 #include "interpose/driver/function_ref.hpp"
 #include "profiler/object_symbols.hpp"
 
@@ -18,5 +20,9 @@ bool find_loaded_object(unsigned long long* loads, FunctionRef<bool(const char* 
 /// find_loaded_object().
 bool find_loaded_symbols(const char* prefix,
                          FunctionRef<bool(const profiler::ObjectSymbols& symbols)> wanted);
+
+/// The path of the loaded object that this address is in: as the loader has it, the program's is
+/// /proc/self/exe's; empty: none. Locks as find_loaded_object(). May throw std::bad_alloc.
+std::string loaded_object_at(const void* address);
 
 }  // namespace memlab::interpose

@@ -23,6 +23,7 @@ template <class Real>
     return mi::hook(
         [&](Session& session) {
             const CUgraph graph = mi::capturing_graph(session, stream, per_thread);
+            mi::async_pools().note_use();
             mi::DriverAllocation allocation;
             allocation.kind = graph != nullptr ? MemoryKind::graph : MemoryKind::async_pool;
             allocation.requested = bytes;

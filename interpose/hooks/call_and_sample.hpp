@@ -21,7 +21,7 @@ CUresult call_and_sample(const Real& real) {
         [&](Session& session) {
             const CUresult result = retry_after_release(session, real);
             if (Context* context = session.contexts().current()) {
-                sample_device(session, *context);
+                sample_device(session, context->device());
             }
             return result;
         },

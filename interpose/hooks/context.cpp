@@ -6,8 +6,10 @@
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/hooks/call_and_sample.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/measured_call.hpp"
 
 namespace mi = memlab::interpose;
+using mi::Api;
 using mi::Driver;
 using mi::Session;
 
@@ -16,7 +18,7 @@ namespace {
 // Makes a driver call that may destroy these contexts; `is_destroyed(context)` tells whether it
 // did.
 template <class IsDestroyed, class Real>
-CUresult call_destroying(Session& session, std::initializer_list<CUcontext> contexts,
+CUresult call_destroying(Session& session, Api api, std::initializer_list<CUcontext> contexts,
                          const Real& real, const IsDestroyed& is_destroyed) {
     session.cupti().before_context_ends();
     for (const CUcontext each : contexts) {
@@ -24,16 +26,20 @@ CUresult call_destroying(Session& session, std::initializer_list<CUcontext> cont
     }
     const CUresult result = real();
     for (const CUcontext each : contexts) {
-        session.contexts().after_destroy(each, result == CUDA_SUCCESS && is_destroyed(each));
+        const bool destroyed = result == CUDA_SUCCESS && is_destroyed(each);
+        session.contexts().after_destroy(each, destroyed);
+        if (destroyed) {
+            session.ledger().context_ended(api, each);
+        }
     }
     return result;
 }
 
 template <class Real>
-CUresult destroy_context(CUcontext context, const Real& real) {
+CUresult destroy_context(Api api, CUcontext context, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            return call_destroying(session, {context}, real, [](CUcontext) { return true; });
+            return call_destroying(session, api, {context}, real, [](CUcontext) { return true; });
         },
         real);
 }
@@ -47,10 +53,10 @@ bool primary_is_inactive(CUdevice device) {
 }
 
 template <class Real>
-CUresult reset_primary(CUdevice device, const Real& real) {
+CUresult reset_primary(Api api, CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            return call_destroying(session, {session.contexts().primary_of(device)}, real,
+            return call_destroying(session, api, {session.contexts().primary_of(device)}, real,
                                    [](CUcontext) { return true; });
         },
         real);
@@ -58,10 +64,10 @@ CUresult reset_primary(CUdevice device, const Real& real) {
 
 // The last release destroys the primary context, like a reset.
 template <class Real>
-CUresult release_primary(CUdevice device, const Real& real) {
+CUresult release_primary(Api api, CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            return call_destroying(session, {session.contexts().primary_of(device)}, real,
+            return call_destroying(session, api, {session.contexts().primary_of(device)}, real,
                                    [device](CUcontext) { return primary_is_inactive(device); });
         },
         real);
@@ -77,19 +83,50 @@ CUresult on_context(CUresult result, const CUcontext* context) {
     return result;
 }
 
+// Makes a call that may create a context, and measures what that takes.
+template <class Real>
+CUresult call_creating(Api api, CUdevice device, const CUcontext* context, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const mi::Ledger::Before before =
+                session.ledger().before(memlab::trace::LedgerKind::context, device);
+            const CUresult result = mi::retry_after_release(session, real, device);
+            if (result == CUDA_SUCCESS) {
+                session.context_created(before, api, *context);
+            }
+            return result;
+        },
+        real);
+}
+
 // A process that creates contexts may have more than one.
-CUresult on_context_created(CUresult result, const CUcontext* context) {
+template <class Real>
+CUresult create_context(Api api, CUdevice device, const CUcontext* context, const Real& real) {
+    const CUresult result = call_creating(api, device, context, real);
     if (Session* session = Session::current()) {
         session->contexts().expect_multiple();
     }
     return on_context(result, context);
 }
 
+// The first one that retains the primary context creates it.
+template <class Real>
+CUresult retain_primary(Api api, CUdevice device, const CUcontext* context, const Real& real) {
+    return on_context(primary_is_inactive(device) ? call_creating(api, device, context, real)
+                                                  : mi::call_and_retry(real, device),
+                      context);
+}
+
 template <class Real>
 CUresult enable_peer_access(CUcontext peer, const Real& real) {
     return mi::hook(
         [&](Session& session) {
+            const mi::Ledger::Before before =
+                session.ledger().before(memlab::trace::LedgerKind::other);
             const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                session.ledger().after(before, Api::cuCtxEnablePeerAccess);
+            }
             const CUcontext accessor = mi::current_context();
             // Already enabled by a call before memlab was loaded, or, as documented, with the first
             // mapping of another process's memory.
@@ -107,40 +144,38 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
                                            CUdevice device) {
-    return on_context_created(
-        mi::call_and_retry(mi::real_call(&Driver::cuCtxCreate, context, flags, device), device),
-        context);
+    return create_context(Api::cuCtxCreate, device, context,
+                          mi::real_call(&Driver::cuCtxCreate, context, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
                                               CUdevice device) {
-    return on_context_created(
-        mi::call_and_retry(mi::real_call(&Driver::cuCtxCreate_v2, context, flags, device), device),
-        context);
+    return create_context(Api::cuCtxCreate_v2, device, context,
+                          mi::real_call(&Driver::cuCtxCreate_v2, context, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
                                               int affinities, unsigned int flags, CUdevice device) {
-    return on_context_created(mi::call_and_retry(mi::real_call(&Driver::cuCtxCreate_v3, context,
-                                                               affinity, affinities, flags, device),
-                                                 device),
-                              context);
+    return create_context(
+        Api::cuCtxCreate_v3, device, context,
+        mi::real_call(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
                                               unsigned int flags, CUdevice device) {
-    return on_context_created(
-        mi::call_and_retry(
-            mi::real_call(&Driver::cuCtxCreate_v4, context, parameters, flags, device), device),
-        context);
+    return create_context(
+        Api::cuCtxCreate_v4, device, context,
+        mi::real_call(&Driver::cuCtxCreate_v4, context, parameters, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
-    return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy, context));
+    return destroy_context(Api::cuCtxDestroy, context,
+                           mi::real_call(&Driver::cuCtxDestroy, context));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
-    return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy_v2, context));
+    return destroy_context(Api::cuCtxDestroy_v2, context,
+                           mi::real_call(&Driver::cuCtxDestroy_v2, context));
 }
 
 // Both are deprecated but still work: a context from cuCtxCreate is destroyed by the detach that
@@ -154,7 +189,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext context) {
     const auto real = mi::real_call(&Driver::cuCtxDetach, context);
     return mi::hook(
         [&](Session& session) {
-            return call_destroying(session, {context}, real,
+            return call_destroying(session, Api::cuCtxDetach, {context}, real,
                                    [](CUcontext each) { return mi::current_context() != each; });
         },
         real);
@@ -178,26 +213,28 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-    return on_context(
-        mi::call_and_retry(mi::real_call(&Driver::cuDevicePrimaryCtxRetain, context, device),
-                           device),
-        context);
+    return retain_primary(Api::cuDevicePrimaryCtxRetain, device, context,
+                          mi::real_call(&Driver::cuDevicePrimaryCtxRetain, context, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
-    return release_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxRelease, device));
+    return release_primary(Api::cuDevicePrimaryCtxRelease, device,
+                           mi::real_call(&Driver::cuDevicePrimaryCtxRelease, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    return release_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxRelease_v2, device));
+    return release_primary(Api::cuDevicePrimaryCtxRelease_v2, device,
+                           mi::real_call(&Driver::cuDevicePrimaryCtxRelease_v2, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
-    return reset_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxReset, device));
+    return reset_primary(Api::cuDevicePrimaryCtxReset, device,
+                         mi::real_call(&Driver::cuDevicePrimaryCtxReset, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device) {
-    return reset_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxReset_v2, device));
+    return reset_primary(Api::cuDevicePrimaryCtxReset_v2, device,
+                         mi::real_call(&Driver::cuDevicePrimaryCtxReset_v2, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
@@ -260,7 +297,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
             mi::one_stream.begin_switch("a context that ended");
             const CUcontext primary = device >= 0 ? session.contexts().primary_of(device) : nullptr;
             const CUresult result = call_destroying(
-                session, {context, primary}, real,
+                session, Api::cuGreenCtxDestroy, {context, primary}, real,
                 [&](CUcontext each) { return each == context || primary_is_inactive(device); });
             session.contexts().forget_stream(0);
             return result;

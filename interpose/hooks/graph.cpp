@@ -2,11 +2,13 @@
 // until no graph derived from it is left, or until the program frees it outside.
 #include <type_traits>
 
+#include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/hooks/call_and_sample.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/measured_call.hpp"
 #include "interpose/memory/bounds.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
@@ -22,6 +24,7 @@ void record_node(Session& session, Api api, CUgraph graph, CUdeviceptr address, 
     mi::DriverAllocation allocation;
     allocation.kind = memlab::trace::MemoryKind::graph;
     allocation.requested = bytes;
+    mi::async_pools().note_use();
     mi::record_driver_allocation(session, api, allocation, address);
     mi::graph_memory().add(graph, address);
 }
@@ -83,16 +86,11 @@ CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, c
         real);
 }
 
-// `made` is derived from `from` and keeps its memory alive. `refusal` returns the error if plain
-// CUDA rejects the call.
-template <class Made, class Real, class Refusal>
-CUresult make_from(const void* from, const Made* made, const Real& real, const Refusal& refusal) {
+// `made` is derived from `from` and keeps its memory alive.
+template <class Made, class Real>
+CUresult make_from(const void* from, const Made* made, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            const CUresult refused = refusal(session);
-            if (refused != CUDA_SUCCESS) {
-                return refused;
-            }
             const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().share(from, *made);
@@ -102,16 +100,22 @@ CUresult make_from(const void* from, const Made* made, const Real& real, const R
         real);
 }
 
-template <class Made, class Real>
-CUresult make_from(const void* from, const Made* made, const Real& real) {
-    return make_from(from, made, real, [](Session& /*session*/) { return CUDA_SUCCESS; });
-}
-
+// Plain CUDA rejects a graph with a fill past the end of an allocation.
 template <class Real>
-CUresult instantiate(CUgraph graph, CUgraphExec* executable, const Real& real) {
-    return make_from(graph, executable, real, [graph](Session& session) {
-        return mi::has_overrun(session, graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    });
+CUresult instantiate(Api api, CUgraph graph, CUgraphExec* executable, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            if (mi::has_overrun(session, graph)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            const CUresult result =
+                mi::measured(session, memlab::trace::LedgerKind::graph, api, real);
+            if (result == CUDA_SUCCESS) {
+                mi::graph_memory().share(graph, *executable);
+            }
+            return result;
+        },
+        real);
 }
 
 // A graph is ordered as a whole by the stream of its launch.
@@ -131,7 +135,10 @@ template <class Real>
 CUresult destroy(Api api, const void* graph, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            const CUresult result = real();
+            const CUresult result =
+                api == Api::cuGraphExecDestroy
+                    ? mi::measured(session, memlab::trace::LedgerKind::graph, api, real)
+                    : real();
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().destroyed(session, api, graph);
             }
@@ -244,14 +251,14 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* executable, CUgra
                                                   CUgraphNode* error_node, char* log,
                                                   size_t log_size) {
     return instantiate(
-        graph, executable,
+        Api::cuGraphInstantiate, graph, executable,
         mi::real_call(&Driver::cuGraphInstantiate, executable, graph, error_node, log, log_size));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* executable, CUgraph graph,
                                                      CUgraphNode* error_node, char* log,
                                                      size_t log_size) {
-    return instantiate(graph, executable,
+    return instantiate(Api::cuGraphInstantiate_v2, graph, executable,
                        mi::real_call(&Driver::cuGraphInstantiate_v2, executable, graph, error_node,
                                      log, log_size));
 }
@@ -259,21 +266,21 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* executable, CU
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
                                                            unsigned long long flags) {
     return instantiate(
-        graph, executable,
+        Api::cuGraphInstantiateWithFlags, graph, executable,
         mi::real_call(&Driver::cuGraphInstantiateWithFlags, executable, graph, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams(
     CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
     return instantiate(
-        graph, executable,
+        Api::cuGraphInstantiateWithParams, graph, executable,
         mi::real_call(&Driver::cuGraphInstantiateWithParams, executable, graph, parameters));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(
     CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
     return instantiate(
-        graph, executable,
+        Api::cuGraphInstantiateWithParams_ptsz, graph, executable,
         mi::real_call(&Driver::cuGraphInstantiateWithParams_ptsz, executable, graph, parameters));
 }
 

@@ -1,31 +1,117 @@
 // Hooks of the driver functions that take device memory implicitly (implicit_functions.inc): the
-// call, and once more after the pools have released what they do not use.
+// call, and once more after the pools have released what they do not use, measured for the ledger.
 //
 // The wrappers are instantiated from the types in <cuda.h>; the exported symbols jump to them
 // (stubs.S) through the table below.
-#include "interpose/hooks/call_and_sample.hpp"
+#include <string_view>
+
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/measured_call.hpp"
 
 namespace mi = memlab::interpose;
+using memlab::trace::LedgerKind;
+using mi::Api;
 using mi::Driver;
 
 namespace {
 
-template <auto Function>
+constexpr LedgerKind kind_of(std::string_view symbol) {
+    const auto begins = [symbol](std::string_view with) { return symbol.starts_with(with); };
+    if (begins("cuModuleLoad") || begins("cuModuleUnload") || begins("cuLibraryLoad") ||
+        begins("cuLibraryUnload")) {
+        return LedgerKind::module;
+    }
+    if (begins("cuModule") || begins("cuLibrary") || begins("cuKernel") || begins("cuFunc")) {
+        return LedgerKind::kernel;
+    }
+    if (begins("cuCtxSetLimit")) {
+        return LedgerKind::limit;
+    }
+    if (begins("cuStream") || begins("cuGreenCtxStream")) {
+        return LedgerKind::stream;
+    }
+    return begins("cuEvent") ? LedgerKind::event : LedgerKind::other;
+}
+
+// The file of the code that a call is about, from the types of its arguments.
+class Code {
+  public:
+    void visit(CUmodule* made) { made_ = reinterpret_cast<void* const*>(made); }
+    void visit(CUlibrary* made) { made_ = reinterpret_cast<void* const*>(made); }
+    void visit(CUmodule of) { of_ = of; }
+    void visit(CUlibrary of) { of_ = of; }
+    void visit(CUkernel kernel) { kernel_ = kernel; }
+    void visit(CUfunction function) { function_ = function; }
+    void visit(const void* image) { image_ = image; }
+    void visit(const char* name) { name_ = name; }
+    template <class Other>
+    void visit(const Other&) {}
+
+    /// After the call; before it for one that unloads.
+    std::uint32_t find(mi::CodeFiles& files) const {
+        if (made_ != nullptr) {
+            return of_ != nullptr      ? files.derived(*made_, of_)
+                   : image_ != nullptr ? files.loaded_image(*made_, image_)
+                                       : files.loaded(*made_, name_);
+        }
+        if (of_ != nullptr) {
+            return files.find(of_);
+        }
+        return kernel_ != nullptr     ? files.find_kernel(kernel_)
+               : function_ != nullptr ? files.find_function(function_)
+                                      : 0;
+    }
+    const void* unloaded() const { return of_; }
+
+  private:
+    void* const* made_ = nullptr;
+    const void* of_ = nullptr;
+    CUkernel kernel_ = nullptr;
+    CUfunction function_ = nullptr;
+    const void* image_ = nullptr;
+    const char* name_ = nullptr;
+};
+
+// A call that succeeded stays successful, whatever becomes of the file's name.
+std::uint32_t find_file(mi::Session& session, const Code& code) noexcept {
+    try {
+        return session.ledger().enabled() ? code.find(session.ledger().code()) : 0;
+    } catch (const std::bad_alloc&) {
+        return 0;
+    }
+}
+
+template <auto Function, Api api, LedgerKind kind, bool unloads>
 struct Implicit;
 
-template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
-struct Implicit<Function> {
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), Api api,
+          LedgerKind kind, bool unloads>
+struct Implicit<Function, api, kind, unloads> {
     static CUresult CUDAAPI call(Arguments... arguments) {
-        return mi::call_and_retry(mi::real_call(Function, arguments...));
+        const auto real = mi::real_call(Function, arguments...);
+        return mi::hook(
+            [&](mi::Session& session) {
+                Code code;
+                (code.visit(arguments), ...);
+                std::uint32_t file = 0;
+                if constexpr (unloads) {
+                    file = find_file(session, code);
+                    session.ledger().code().unloaded(code.unloaded());
+                }
+                return mi::measured(session, kind, api, real,
+                                    [&] { return unloads ? file : find_file(session, code); });
+            },
+            real);
     }
 };
 
 }  // namespace
 
 extern "C" __attribute__((visibility("hidden"))) void* const memlab_implicit_wrappers[] = {
-#define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    reinterpret_cast<void*>(&Implicit<&Driver::symbol>::call),
+#define MEMLAB_HOOK(symbol, base, version, per_thread)            \
+    reinterpret_cast<void*>(                                      \
+        &Implicit<&Driver::symbol, Api::symbol, kind_of(#symbol), \
+                  std::string_view(#symbol).find("Unload") != std::string_view::npos>::call),
 #include "interpose/driver/implicit_functions.inc"
 #undef MEMLAB_HOOK
 };

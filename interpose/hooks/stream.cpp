@@ -2,6 +2,7 @@
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/measured_call.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Driver;
@@ -43,11 +44,12 @@ CUresult end_capture(CUstream stream, bool per_thread, const Real& real) {
 }
 
 template <class Real>
-CUresult destroy_stream(CUstream stream, const Real& real) {
+CUresult destroy_stream(mi::Api api, CUstream stream, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             mi::one_stream.before_destroy(stream);
-            const CUresult result = real();
+            const CUresult result =
+                mi::measured(session, memlab::trace::LedgerKind::stream, api, real);
             if (result == CUDA_SUCCESS) {
                 session.contexts().forget_stream(mi::stream_key(stream, false));
                 if (session.captures().end(stream, false)) {
@@ -62,11 +64,13 @@ CUresult destroy_stream(CUstream stream, const Real& real) {
 }  // namespace
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
-    return destroy_stream(stream, mi::real_call(&Driver::cuStreamDestroy, stream));
+    return destroy_stream(mi::Api::cuStreamDestroy, stream,
+                          mi::real_call(&Driver::cuStreamDestroy, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream) {
-    return destroy_stream(stream, mi::real_call(&Driver::cuStreamDestroy_v2, stream));
+    return destroy_stream(mi::Api::cuStreamDestroy_v2, stream,
+                          mi::real_call(&Driver::cuStreamDestroy_v2, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream stream) {

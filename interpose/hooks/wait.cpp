@@ -1,6 +1,7 @@
 // Synchronizing calls: the recorder aggregates pending events while the program waits for the
 // device anyway. That is free unless the device finishes sooner; the recorder then does it less
-// often.
+// often. After them the device is mostly idle, and a sample of its used memory is cheap: what was
+// loaded for the work shows there.
 #include <cstdint>
 
 #include "interpose/hooks/hook.hpp"
@@ -21,11 +22,23 @@ bool with_recorder(Use use) {
     return session != nullptr && session->recorder() != nullptr && use(*session->recorder());
 }
 
+void sample_after(CUresult result) {
+    if (result == CUDA_SUCCESS) {
+        const mi::InsideMemlab inside;
+        Session* const session = inside.nested() ? nullptr : Session::current();
+        if (session != nullptr) {
+            session->ledger().sample_if_due();
+        }
+    }
+}
+
 // The real call is made outside memlab: a profiler's callback in it may allocate.
 template <class... Arguments>
 CUresult wait(CUresult (*Driver::*real)(Arguments...), Arguments... arguments) {
     if (!with_recorder([](Recorder& recorder) { return recorder.before_waiting(); })) {
-        return mi::call_real(real, arguments...);
+        const CUresult result = mi::call_real(real, arguments...);
+        sample_after(result);
+        return result;
     }
     const std::uint64_t begin = memlab::profiler::monotonic_ns();
     const CUresult result = mi::call_real(real, arguments...);
@@ -34,6 +47,7 @@ CUresult wait(CUresult (*Driver::*real)(Arguments...), Arguments... arguments) {
         recorder.after_waiting(waited);
         return true;
     });
+    sample_after(result);
     return result;
 }
 

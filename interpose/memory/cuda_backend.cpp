@@ -47,6 +47,7 @@ CudaBackend::CudaBackend(Memory& memory, Context& context, CUcontext handle)
 
 BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
     const trace::NoCancellation no_cancellation;
+    const Memory::Changing changing(memory_);
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     CUdeviceptr pointer = 0;
@@ -99,6 +100,7 @@ bool CudaBackend::frees_without_waiting() {
 // after beginning a capture.
 BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
+    const Memory::Changing changing(memory_);
     fences_.wait_for_barriers();
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
@@ -130,6 +132,7 @@ BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t 
 
 BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
+    const Memory::Changing changing(memory_);
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     memory_.report_growth();
@@ -151,6 +154,7 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
 
 BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
+    const Memory::Changing changing(memory_);
     fences_.wait_for_barriers();
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);

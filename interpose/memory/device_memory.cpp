@@ -1,6 +1,5 @@
 #include "interpose/memory/device_memory.hpp"
 
-#include <array>
 #include <string>
 
 #include "interpose/driver/current_context.hpp"
@@ -13,8 +12,6 @@
 #include "interpose/memory/driver_allocation.hpp"
 #include "interpose/memory/oom_report.hpp"
 #include "interpose/memory/passthrough_sites.hpp"
-#include "interpose/memory/sample_schedule.hpp"
-#include "profiler/clock.hpp"
 #include "profiler/cupti/current_call.hpp"
 #include "trace/no_cancellation.hpp"
 
@@ -29,8 +26,6 @@ using trace::Event;
 using trace::EventType;
 using trace::MemoryKind;
 using trace::Origin;
-
-constexpr int max_sampled_devices = 64;
 
 [[gnu::hot]] std::uint32_t call_site(Memory& memory) {
     return memory.recorder() != nullptr ? memory.recorder()->capture_call_site() : 0;
@@ -260,7 +255,7 @@ void after_a_jump(Memory& memory) {
         result = context->pool().allocate(bytes, tag);
     }
     memory.on_memory_growth();
-    sample_device(memory, *context);
+    sample_device(memory, context->device());
     if (result.status.ok()) {
         *address = result.block.address;
         return CUDA_SUCCESS;
@@ -372,6 +367,7 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
                                            FunctionRef<CUresult()> real,
                                            FunctionRef<std::uint64_t()> address) {
     const trace::NoCancellation no_cancellation;
+    const Memory::Changing changing(memory);
     if (memory.recorder() != nullptr) {
         memory.recorder()->prefetch(EventType::alloc);  // overlaps with the driver call
     }
@@ -395,7 +391,7 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
             context = memory.contexts().current();
             record_and_keep(memory, api, allocation, allocated, context);
             if (context != nullptr && trace::counts_as_device_memory(allocation.kind)) {
-                sample_device(memory, *context);
+                sample_device(memory, context->device());
             }
         }
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -413,6 +409,7 @@ void record_driver_allocation(Memory& memory, Api api, const DriverAllocation& a
 [[gnu::hot]] CUresult free_from_driver(Memory& memory, Api api, HandleClass handles,
                                        std::uint64_t address, DriverFree real_free) {
     const trace::NoCancellation no_cancellation;
+    const Memory::Changing changing(memory);
     const std::optional<LiveAllocation> known = memory.live().begin_free(handles, address);
     if (known && memory.recorder() != nullptr) {
         memory.recorder()->prefetch(EventType::free_requested, profiler::Freed::later);
@@ -453,36 +450,6 @@ std::optional<PooledBlock> find_pooled(Memory& memory, CUdeviceptr address, bool
 bool exports_exactly(const PooledBlock& pooled) {
     return pooled.block->address == pooled.block->segment &&
            !pooled.context->backend().pages().owns(pooled.block->address);
-}
-
-[[gnu::hot]] void sample_device(Memory& memory, Context& context) {
-    static std::array<SampleSchedule, max_sampled_devices> schedules;
-    const int device = context.device();
-    if (memory.recorder() == nullptr || device < 0 || device >= max_sampled_devices) {
-        return;
-    }
-    SampleSchedule& schedule = schedules[static_cast<std::size_t>(device)];
-    if (!schedule.may_be_due(__builtin_ia32_rdtsc())) {
-        return;
-    }
-    const std::uint64_t now = profiler::monotonic_ns();
-    if (!schedule.claim(now)) {
-        return;
-    }
-    const CaptureGate::Shared gate(memory.captures());
-    if (gate.capturing()) {
-        return;
-    }
-    std::size_t free = 0;
-    std::size_t total = 0;
-    if (call_real(&Driver::cuMemGetInfo_v2, &free, &total) == CUDA_SUCCESS) {
-        trace::DeviceSample sample;
-        sample.device = static_cast<std::uint32_t>(device);
-        sample.used = total - free;
-        sample.total = total;
-        memory.recorder()->record(sample);
-    }
-    schedule.finish(now, profiler::monotonic_ns());
 }
 
 }  // namespace memlab::interpose

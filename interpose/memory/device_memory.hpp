@@ -82,7 +82,19 @@ bool exports_exactly(const PooledBlock& pooled);
 /// memlab and may hold the pool's lock; then also nullopt while any thread holds it.
 std::optional<PooledBlock> find_pooled(Memory& memory, CUdeviceptr address, bool nested = false);
 
-/// Samples how much of the device is in use, rate-limited (sample_schedule.hpp).
-void sample_device(Memory& memory, Context& context);
+/// The driver's figures for the whole device of the current context.
+struct UsedMemory {
+    std::uint64_t used = 0;
+    std::uint64_t total = 0;
+};
+/// nullopt while a stream captures, and where the driver does not tell.
+std::optional<UsedMemory> used_memory(Memory& memory);
+
+/// Records a sample of a described device, the current context's.
+void record_sample(Memory& memory, CUdevice device, const UsedMemory& sample);
+
+/// Samples how much of the device is in use, rate-limited (sample_schedule.hpp). Its context must
+/// be current and the device described.
+void sample_device(Memory& memory, CUdevice device);
 
 }  // namespace memlab::interpose

@@ -30,6 +30,7 @@ class Memory {
 
     /// Null when MEMLAB_RECORD=off.
     profiler::Recorder* recorder() { return recorder_.get(); }
+    bool has_recorder() const { return recorder_ != nullptr; }
 
     ContextRegistry& contexts() { return contexts_; }
     CaptureGate& captures() { return captures_; }
@@ -90,6 +91,26 @@ class Memory {
         }
     }
 
+    /// While one exists the process takes memory from the driver or gives some back. Counts only
+    /// where that is recorded.
+    class Changing {
+      public:
+        explicit Changing(Memory& memory) : memory_(memory) { count(); }
+        ~Changing() { count(); }
+        Changing(const Changing&) = delete;
+        Changing& operator=(const Changing&) = delete;
+
+      private:
+        void count() {
+            if (memory_.has_recorder()) {
+                memory_.changes_.fetch_add(1, std::memory_order_relaxed);
+            }
+        }
+        Memory& memory_;
+    };
+    /// Another number when anything of that began or ended meanwhile.
+    std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
+
     /// A context's pool was created. Called with the registry's lock held.
     virtual void on_pool_created() = 0;
 
@@ -110,6 +131,7 @@ class Memory {
     const bool started_late_;
     std::atomic<bool> growth_pending_{false};
     std::atomic<bool> exporting_code_{false};
+    std::atomic<std::uint64_t> changes_{0};
     std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};
     MemoryLimits limits_;
     SegmentIndex segments_;

@@ -54,6 +54,19 @@ bool cupti_option(Settings& settings, std::string_view text) {
     return true;
 }
 
+bool ledger_option(Settings& settings, std::string_view text) {
+    if (text == "auto") {
+        settings.ledger = LedgerUse::automatic;
+    } else if (text == "on") {
+        settings.ledger = LedgerUse::on;
+    } else if (text == "off") {
+        settings.ledger = LedgerUse::off;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 bool ipc_option(Settings& settings, std::string_view text) {
     if (text != "auto" && text != "plain" && text != "off") {
         return false;
@@ -299,6 +312,11 @@ constexpr OptionDef options[] = {
      "audit, and allocations are named by the runtime's function (cudaMalloc). In both "
      "cases memlab unsubscribes when another profiler subscribes. off: never.",
      cupti_option},
+    {"MEMLAB_LEDGER", "auto, on, off", "auto",
+     "Measure what contexts, code, graphs and streams take of the GPU, by asking the driver before "
+     "and after the calls that make them. auto: for 0.2 % of the run's time; what is beyond is "
+     "counted. on: always. off: never.",
+     ledger_option},
     {"MEMLAB_REPORT_ON", "signals: SIGUSR1,SIGTERM", "",
      "Signals that ask for a report, unless the program handles or ignores them. SIGUSR1 and "
      "SIGUSR2: the report of now, and the program goes on. SIGTERM, SIGINT, SIGHUP, SIGQUIT, "

@@ -22,6 +22,10 @@ enum class PythonFrames : std::uint8_t { off, automatic, verify };
 /// always; never.
 enum class CuptiUse : std::uint8_t { automatic, on, off };
 
+/// Whether the memory that calls take beside all allocations is measured: within a budget of the
+/// run's time; always; never.
+enum class LedgerUse : std::uint8_t { automatic, on, off };
+
 struct Settings {
     bool disabled = false;
     bool pool = true;
@@ -39,6 +43,7 @@ struct Settings {
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
     CuptiUse cupti = CuptiUse::automatic;
+    LedgerUse ledger = LedgerUse::automatic;
     bool kernels = false;             ///< record kernels, copies and fills
     bool audit = false;               ///< compare with CUPTI's records
     bool detect_ipc = true;           ///< stop pooling once an IPC library is loaded

@@ -104,6 +104,13 @@ void stop_trimmer_at_exit() {
     }
 }
 
+/// NVML's library is unloaded with the process.
+void stop_witness_at_exit() {
+    if (Session* session = Session::current()) {
+        session->ledger().witness().stop();
+    }
+}
+
 void unsubscribe_cupti_at_exit() {
     if (Session* session = Session::current()) {
         const InsideMemlab inside;
@@ -248,9 +255,13 @@ Session::Session(LoadedSettings loaded, bool late)
                 recorder_->record(trace::OptionValue{cache.switch_name, value});
             }
         }
+        if (const char* loading = std::getenv("CUDA_MODULE_LOADING")) {
+            recorder_->record(trace::OptionValue{"CUDA_MODULE_LOADING", loading});
+        }
         at_quick_exit(at_quick_exit_handler);
         on_exit(note_exit_code, nullptr);
     }
+    ledger_ = std::make_unique<Ledger>(*this);
     choose_pooling();
     if (!settings_.work_clock || late) {
         work_clock.distrust();
@@ -307,6 +318,12 @@ void Session::detect_ipc_users() noexcept {
     }
 }
 
+void Session::context_created(const Ledger::Before& before, Api api, CUcontext context) noexcept {
+    if (ledger_->context_created(before, api, context)) {
+        std::atexit(stop_witness_at_exit);
+    }
+}
+
 void Session::on_pool_created() {
     if (trimmer_.start(*this, settings_.pool_options.trim_after_ns)) {
         std::atexit(stop_trimmer_at_exit);
@@ -330,6 +347,7 @@ void Session::finish(trace::EndKind kind) {
                                   ? exit_code.load(std::memory_order_relaxed)
                                   : trace::End::unknown_code;
     session->trimmer_.stop();
+    session->ledger_->witness().stop();
     if (inside.nested() || heap_may_be_interrupted()) {
         // A signal handler ends the process: the interrupted code may hold any lock of memlab's or
         // the heap's. The log is complete; finish_log_only() adds its end record if it can get the
@@ -360,6 +378,7 @@ void Session::finish(trace::EndKind kind) {
             0, children);
     }
     session->cupti_.finish();
+    session->ledger_->record_skipped();
     session->recorder_->finish(kind, code);
     try {
         if (take_final_report()) {

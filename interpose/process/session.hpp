@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "interpose/ledger/ledger.hpp"
 #include "interpose/memory/memory.hpp"
 #include "interpose/options/option_table.hpp"
 #include "interpose/process/cupti_subscription.hpp"
@@ -60,6 +62,9 @@ class Session final : public Memory {
 
     TrimThread& trimmer() { return trimmer_; }
     CuptiSubscription& cupti() { return cupti_; }
+    Ledger& ledger() { return *ledger_; }
+    /// Ledger::context_created(), and what is then to be done at exit.
+    void context_created(const Ledger::Before& before, Api api, CUcontext context) noexcept;
 
     /// Stops pooling when a library that exports the program's memory has been loaded. Takes the
     /// lock of the loader's list, which is not held while constructors run: call without any of
@@ -90,6 +95,7 @@ class Session final : public Memory {
     IpcUsers ipc_users_;
     TrimThread trimmer_;
     CuptiSubscription cupti_;
+    std::unique_ptr<Ledger> ledger_;  ///< made when the recorder is there
 };
 
 }  // namespace memlab::interpose

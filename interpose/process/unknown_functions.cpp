@@ -48,7 +48,7 @@ constexpr Table runtime_tables[] = {
 // File name prefixes. Profilers, compilers and the management library submit no work of the
 // program's; of the other libraries every kernel was observed to pass the hooks (CUPTI counted the
 // same ones).
-constexpr std::string_view profilers[] = {"libcupti", "libcheckpoint", "libnvperf"};
+constexpr std::string_view profiler_libraries[] = {"libcupti", "libcheckpoint", "libnvperf"};
 constexpr std::string_view harmless_callers[] = {
     "libnvrtc", "libnvJitLink", "libnvvm",     "libnvidia-ml", "libcublas",
     "libcudnn", "libcufft",     "libcusolver", "libcusparse",  "libcurand"};
@@ -115,7 +115,7 @@ void on_private_table(const CUuuid& table, const void* caller) noexcept {
         return;
     }
     profiler_attached.store(true, std::memory_order_relaxed);
-    if (is_of(profilers)) {
+    if (is_of(profiler_libraries)) {
         return;
     }
     on_untracked_work();

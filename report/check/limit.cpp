@@ -84,6 +84,13 @@ const std::vector<MetricInfo>& metrics() {
          "Allocated past memlab (needs MEMLAB_AUDIT=on)"},
         {Metric::ooms, "ooms", Unit::count, false, false, false,
          "Allocations that failed for lack of memory"},
+        {Metric::contexts, "contexts", Unit::count, false, false, false,
+         "Contexts on a GPU at its sampled peak (needs\nMEMLAB_LEDGER)"},
+        {Metric::modules, "modules", Unit::bytes, false, false, false,
+         "Code on a GPU at its sampled peak"},
+        {Metric::unexplained, "unexplained", Unit::share, false, false, false,
+         "Of a GPU's memory in use at its sampled peak: the\nrest of the ledger, other processes "
+         "included"},
     };
     return table;
 }

@@ -23,6 +23,9 @@ enum class Metric : std::uint8_t {
     fragmentation,
     bypass,
     ooms,
+    contexts,
+    modules,
+    unexplained,
 };
 
 /// What a limit applies to: a whole process, or a part of it.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "report/summary/filter.hpp"
+#include "report/summary/ledger.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::check {
@@ -76,6 +77,11 @@ class Measurer {
                 break;
             case Metric::ooms:
                 ooms();
+                break;
+            case Metric::contexts:
+            case Metric::modules:
+            case Metric::unexplained:
+                ledger();
                 break;
             default:
                 switch (subject_.kind) {
@@ -435,6 +441,41 @@ class Measurer {
         }
         value.responsible = places.largest();
         out_.values.push_back(std::move(value));
+    }
+
+    // ---- the ledger ----------------------------------------------------------------------------
+
+    void ledger() {
+        for (const Device& device : report_.devices) {
+            const auto page = ledger_page(device, resolver_, LedgerAt::peak);
+            if (!page) {
+                continue;
+            }
+            Measurement value;
+            value.device = device.index;
+            if (metric_ == Metric::unexplained) {
+                value.figure = Figure::real(page->used == 0 ? 0
+                                                            : static_cast<double>(page->rest) /
+                                                                  static_cast<double>(page->used));
+            }
+            PlaceSums places;
+            for (const LedgerGroup& group : page->groups) {
+                const bool contexts = metric_ == Metric::contexts && group.kind == "context";
+                const bool code = metric_ == Metric::modules &&
+                                  (group.kind == "module" || group.kind == "kernel");
+                for (const LedgerLine& line : group.lines) {
+                    const Figure part = Figure::whole(contexts ? 1 : code ? line.bytes : 0);
+                    value.figure = value.figure + part;
+                    places.add(line.place, "", part);
+                }
+            }
+            value.responsible = places.largest();
+            out_.values.push_back(std::move(value));
+        }
+        if (out_.values.empty()) {
+            out_.absent = "no ledger was kept; record with MEMLAB_LEDGER=auto";
+            out_.unknowable = true;
+        }
     }
 
     MeasuredProcess process_;

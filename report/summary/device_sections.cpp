@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "report/device_label.hpp"
+#include "report/summary/ledger.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/summary/waterfall.hpp"
@@ -157,8 +158,9 @@ void SummaryPage::waterfall(const Device& device) {
     if (fall->device_used) {
         levels.push_back({*fall->device_used, "device used, as sampled", ""});
     }
-    levels.push_back(
-        {fall->reserved, "reserved", "contexts, modules, other processes: what remains"});
+    levels.push_back({fall->reserved, "reserved",
+                      device.ledger ? "beside it, at the sampled peak (memlab-report ledger):"
+                                    : "contexts, modules, other processes: what remains"});
     if (device.is_gpu()) {
         levels.push_back({fall->active, "active", "cached for reuse"});
         levels.push_back({fall->allocated, "allocated", "freed, while the GPU may still use it"});
@@ -172,6 +174,9 @@ void SummaryPage::waterfall(const Device& device) {
         if (i != 0) {
             line("  - " + right(format_bytes(levels[i - 1].bytes - levels[i].bytes), 12) + "    " +
                  dim(levels[i].less));
+            if (i == 1 && fall->device_used) {
+                remainder(device);
+            }
         }
         std::string names = levels[i].name;
         const std::uint64_t bytes = levels[i].bytes;
@@ -187,6 +192,31 @@ void SummaryPage::waterfall(const Device& device) {
     if (!outside.empty() && device.is_gpu()) {
         paragraph("    ", "Allocated outside the pool: " + outside + ".");
     }
+}
+
+/// The largest groups of the ledger that are not allocations.
+void SummaryPage::remainder(const Device& device) {
+    const std::optional<LedgerPage> ledger =
+        resolver_ == nullptr ? std::nullopt : ledger_page(device, *resolver_, LedgerAt::peak);
+    if (!ledger) {
+        return;
+    }
+    constexpr std::size_t max_rows = 5;
+    std::size_t shown = 0;
+    std::uint64_t others = ledger->rest;
+    for (const LedgerGroup& group : ledger->groups) {
+        if (group.kind == "allocations" || group.kind == "driver_pools") {
+            continue;
+        }
+        if (shown++ < max_rows) {
+            line("        " + right(format_bytes(group.bytes), 14) + "  " + dim(group.title));
+        } else {
+            others += group.bytes;
+        }
+    }
+    line(
+        "        " + right(format_bytes(others), 14) + "  " +
+        dim(shown > max_rows ? "others, and the rest" : "the rest: other processes, not measured"));
 }
 
 void SummaryPage::categories(const DeviceSummary& summary) {

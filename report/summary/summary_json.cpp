@@ -10,7 +10,8 @@
 //     waterfall (null if there is no memory) {time_ns, within_ns, device_used_bytes,
 //       remainder_bytes (both null if there is no sample), reserved_bytes, cached_bytes,
 //       active_bytes, pending_bytes, allocated_bytes, rounding_bytes, requested_bytes,
-//       outside_pool_bytes {kind: bytes}},
+//       outside_pool_bytes {kind: bytes}, remainder (of the ledger's sampled peak, if one was kept)
+//       {kind: bytes}},
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     categories {name: {count, bytes}} (of PyTorch's memory at the allocated peak, if it has any),
@@ -31,6 +32,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/summary/json_values.hpp"
+#include "report/summary/ledger.hpp"
 #include "report/summary/summary.hpp"
 #include "report/summary/waterfall.hpp"
 #include "report/text/names.hpp"
@@ -143,7 +145,18 @@ json kernels_json(const KernelsAtPeak& moment, std::size_t top) {
             {"other", {{"count", other_count}, {"busy_ns", other_ns}}}};
 }
 
-json waterfall_json(const Report& report, const Device& device) {
+json remainder_json(const LedgerPage& ledger) {
+    json out = json::object();
+    for (const LedgerGroup& group : ledger.groups) {
+        if (group.kind != "allocations" && group.kind != "driver_pools") {
+            out[group.kind] = group.bytes;
+        }
+    }
+    out["rest"] = ledger.rest;
+    return out;
+}
+
+json waterfall_json(const Report& report, const Device& device, Resolver& resolver) {
     const std::optional<Waterfall> fall = make_waterfall(report, device);
     if (!fall) {
         return nullptr;
@@ -154,18 +167,22 @@ json waterfall_json(const Report& report, const Device& device) {
         used = *fall->device_used;
         remainder = *fall->device_used - fall->reserved;
     }
-    return {{"time_ns", fall->time_ns},
-            {"within_ns", fall->within_ns},
-            {"device_used_bytes", std::move(used)},
-            {"remainder_bytes", std::move(remainder)},
-            {"reserved_bytes", fall->reserved},
-            {"cached_bytes", fall->reserved - fall->active},
-            {"active_bytes", fall->active},
-            {"pending_bytes", fall->active - fall->allocated},
-            {"allocated_bytes", fall->allocated},
-            {"rounding_bytes", fall->allocated - fall->requested},
-            {"requested_bytes", fall->requested},
-            {"outside_pool_bytes", fall->outside_pool}};
+    json out = {{"time_ns", fall->time_ns},
+                {"within_ns", fall->within_ns},
+                {"device_used_bytes", std::move(used)},
+                {"remainder_bytes", std::move(remainder)},
+                {"reserved_bytes", fall->reserved},
+                {"cached_bytes", fall->reserved - fall->active},
+                {"active_bytes", fall->active},
+                {"pending_bytes", fall->active - fall->allocated},
+                {"allocated_bytes", fall->allocated},
+                {"rounding_bytes", fall->allocated - fall->requested},
+                {"requested_bytes", fall->requested},
+                {"outside_pool_bytes", fall->outside_pool}};
+    if (const auto ledger = ledger_page(device, resolver, LedgerAt::peak)) {
+        out["remainder"] = remainder_json(*ledger);
+    }
+    return out;
 }
 
 json device_json(const Report& report, const DeviceSummary& summary, Resolver& resolver,
@@ -198,7 +215,7 @@ json device_json(const Report& report, const DeviceSummary& summary, Resolver& r
                 {"limit_bytes", device.limit_bytes ? json(*device.limit_bytes) : json(nullptr)},
                 {"driver_version", device.driver_version},
                 {"curves", std::move(curves)},
-                {"waterfall", waterfall_json(report, device)},
+                {"waterfall", waterfall_json(report, device, resolver)},
                 {"fragmentation",
                  {{"at_peak", ratio_json(device.fragmentation.at_peak)},
                   {"external", ratio_json(device.fragmentation.external)},

@@ -32,6 +32,7 @@ class SummaryPage : private Page {
     /// From the used memory of the GPU down to the requested bytes; shows the difference between
     /// adjacent levels. Equal levels share a line.
     void waterfall(const Device& device);
+    void remainder(const Device& device);
     /// What PyTorch used the memory for at the allocated peak.
     void categories(const DeviceSummary& summary);
     void fragmentation(const Device& device);

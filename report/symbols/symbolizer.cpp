@@ -19,6 +19,7 @@
 
 #include "report/symbols/debuginfod.hpp"
 #include "report/symbols/dwarf_functions.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::report {
 

@@ -9,6 +9,7 @@
 
 #include "report/device_allocations.hpp"
 #include "report/device_label.hpp"
+#include "report/summary/ledger.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
@@ -129,7 +130,7 @@ class DeviceDiffer {
     }
 
   private:
-    static void add_totals(DeviceDiff& out, const Device* before, const Device* after) {
+    void add_totals(DeviceDiff& out, const Device* before, const Device* after) {
         static const Device none;
         const Device& a = before != nullptr ? *before : none;
         const Device& b = after != nullptr ? *after : none;
@@ -150,10 +151,41 @@ class DeviceDiffer {
              false,
              {allocation_count(a), allocation_count(b)}},
         };
+        add_ledger(out, a, b);
         if (a.is_gpu() && b.is_gpu()) {  // an allocator does not tell what was asked for
             out.totals.insert(out.totals.begin() + 2, {"requested", "requested_peak_bytes", "peak",
                                                        true, peak(Curve::requested)});
         }
+    }
+
+    /// What the ledgers of both have beside the allocations.
+    void add_ledger(DeviceDiff& out, const Device& a, const Device& b) {
+        const auto before = ledger_page(a, before_.resolver, LedgerAt::peak);
+        const auto after = ledger_page(b, after_.resolver, LedgerAt::peak);
+        if (!before || !after) {
+            return;
+        }
+        struct Row {
+            const char* kind;
+            const char* name;
+            const char* member;
+        };
+        static constexpr std::array<Row, 8> rows = {{{"context", "contexts", "contexts_bytes"},
+                                                     {"module", "modules", "modules_bytes"},
+                                                     {"kernel", "kernels", "kernels_bytes"},
+                                                     {"growth", "growth", "growth_bytes"},
+                                                     {"limit", "limits", "limits_bytes"},
+                                                     {"graph", "graphs", "graphs_bytes"},
+                                                     {"stream", "streams", "streams_bytes"},
+                                                     {"event", "events", "events_bytes"}}};
+        for (const Row& row : rows) {
+            const Change change{before->bytes_of(row.kind), after->bytes_of(row.kind)};
+            if (change.before != 0 || change.after != 0) {
+                out.totals.push_back({row.name, row.member, "beside allocations", true, change});
+            }
+        }
+        out.totals.push_back(
+            {"the rest", "rest_bytes", "not explained", true, {before->rest, after->rest}});
     }
 
     const DiffSide& before_;

@@ -11,6 +11,7 @@
 #include "report/views/call_tree.hpp"
 #include "report/views/diff.hpp"
 #include "report/views/leaks.hpp"
+#include "report/views/ledger_text.hpp"
 #include "report/views/site_table.hpp"
 
 namespace {
@@ -52,6 +53,10 @@ bool all_views(const Report& report, Resolver& resolver, std::size_t seed) {
            !render_tree_json("f", trees, diff, how).empty() &&
            !render_leaks_text(report, leaks, leak).empty() &&
            !render_leaks_json("f", report, resolver, leaks, leak).empty() &&
+           !render_ledger_text(report, resolver, seed % 2 == 0 ? LedgerAt::peak : LedgerAt::end,
+                               diff)
+                .empty() &&
+           !render_ledger_json("f", report, resolver, diff).empty() &&
            !render_diff_text(before, after, changes, diff).empty() &&
            !render_diff_json(before, after, changes, diff).empty();
 }

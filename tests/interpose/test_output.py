@@ -319,10 +319,13 @@ class Output(EndToEnd):
             written.unlink()
 
     def test_no_thread_of_memlabs_own(self) -> None:
-        """Where cached memory is kept; else one."""
+        """Where cached memory is kept and there is no ledger; else one for each, that of the ledger as long as NVML
+        can be asked."""
         # Beside the first thread that is made, ThreadSanitizer makes one of its own.
-        with_trimmer = 3 if Build.sanitizer == "thread" else 2
-        for settings, threads in (({}, 1), ({"MEMLAB_TRIM_AFTER": "50ms"}, with_trimmer)):
+        with_one = 3 if Build.sanitizer == "thread" else 2
+        no_ledger = {"MEMLAB_LEDGER": "off"}
+        for settings, threads in ((no_ledger, 1), (no_ledger | {"MEMLAB_TRIM_AFTER": "50ms"}, with_one),
+                                  ({}, with_one)):
             with subprocess.Popen(self.program("idle", "300"), stdout=subprocess.PIPE,
                                   env=self.layout.environment(memlab=True, output=self.output,
                                                               settings=settings),

@@ -169,11 +169,13 @@ MAY_INCLUDE = {
     "interpose/driver": ("allocator", "trace", "profiler", "profiler/unwind", "interpose/options"),
     "interpose/memory": ("allocator", "trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
                          "interpose/options", "interpose/driver"),
+    "interpose/ledger": ("trace", "profiler", "interpose/options", "interpose/driver", "interpose/memory"),
     "interpose/sharing": ("trace", "profiler", "interpose/driver", "interpose/memory"),
     "interpose/process": ("trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
-                          "interpose/options", "interpose/driver", "interpose/memory"),
-    "interpose/hooks": ("trace/json", "profiler", "profiler/unwind", "interpose/include/memlab",
-                        "interpose/driver", "interpose/memory", "interpose/sharing", "interpose/process"),
+                          "interpose/options", "interpose/driver", "interpose/memory", "interpose/ledger"),
+    "interpose/hooks": ("trace", "trace/json", "profiler", "profiler/unwind", "interpose/include/memlab",
+                        "interpose/driver", "interpose/memory", "interpose/ledger", "interpose/sharing",
+                        "interpose/process"),
     "report/text": ("trace/json",),
     "report": ("trace", "trace/aggregate", "trace/json", "report/text"),
     "report/symbols": ("trace/json", "report", "report/text"),
@@ -217,8 +219,6 @@ SIZE_EXCEPTIONS = {
         "interpose/driver/cuda_abi.hpp"],
     "assembly, or what the linker must be able to leave out": [
         "interpose/driver/glibc_floor.cpp", "interpose/hooks/vfork_stub.S"],
-    "a list that is included several times": [
-        "interpose/driver/used_functions.inc"],
     "one word of several modules that share no other header": [
         "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/cupti/functions.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",

@@ -104,6 +104,25 @@ Context* add_context(int ordinal, unsigned flags, bool primary, Context* parent)
     return context;
 }
 
+bool take(Context& context, Taken what) {
+    Context& owner = root(context);
+    Device& device = *find_device(owner.device);
+    const uint64_t bytes = options().takes[static_cast<size_t>(what)];
+    if (bytes > options().memory - std::min(device.used, options().memory)) {
+        return false;
+    }
+    device.used += bytes;
+    owner.taken += bytes;
+    return true;
+}
+
+void give_back(Context& context, Taken what) {
+    Context& owner = root(context);
+    const uint64_t bytes = std::min(owner.taken, options().takes[static_cast<size_t>(what)]);
+    owner.taken -= bytes;
+    find_device(owner.device)->used -= bytes;
+}
+
 void end_context(Context& context) {
     wait_for_context(context);
     end_captures(context);
@@ -129,7 +148,8 @@ void end_context(Context& context) {
     context.legacy.reset();
     context.barrier.clear();
     if (context.parent == nullptr) {
-        find_device(context.device)->used -= options().context_memory;
+        find_device(context.device)->used -= options().context_memory + context.taken;
+        context.taken = 0;
     }
     for (Context* other : registry()) {
         std::erase(other->peers, &context);
@@ -408,6 +428,12 @@ CUresult sim_cuCtxSetLimit(CUlimit limit, size_t value) {
     }
     if (limit >= std::size(context->limits)) {
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    }
+    if (!context->limit_changed) {
+        if (!take(*context, Taken::limit)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        context->limit_changed = true;
     }
     context->limits[limit] = value;
     return CUDA_SUCCESS;

@@ -198,6 +198,9 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, unsigned long long flags)
     if (CUresult error = fill_exec(*exec, *graph)) {
         return error;
     }
+    if (!take(*exec->context, Taken::graph)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     graphs().execs.insert(exec.get());
     *out = reinterpret_cast<CUgraphExec>(exec.release());
     return CUDA_SUCCESS;
@@ -846,6 +849,9 @@ CUresult sim_cuGraphExecDestroy(CUgraphExec hGraphExec) {
     Exec* exec = find_exec(hGraphExec);
     if (exec == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (exec->context->alive) {
+        give_back(*exec->context, Taken::graph);
     }
     graphs().execs.erase(exec);
     delete exec;

@@ -19,12 +19,14 @@ struct Module;
 struct Function {
     std::string name;
     Module* module = nullptr;
+    Context* loaded_in = nullptr;  // whose memory its code takes
     std::map<int, int> attributes;
 };
 
 struct Module {
     std::map<std::string, std::unique_ptr<Function>> functions;
     std::map<std::string, uint64_t> globals;
+    Context* loaded_in = nullptr;  // a library's code is loaded with its kernels
 };
 
 // A variable's size is not known without reading the image: enough for any that a test has.
@@ -54,8 +56,32 @@ CUresult load(Handle* out, const void* image) {
 template <typename Handle>
 CUresult load_in_context(Handle* out, const void* image) {
     Context* context = nullptr;
-    const CUresult error = current_context(context);
-    return error != CUDA_SUCCESS ? error : load(out, image);
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    if (!take(*context, Taken::module)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUresult result = load(out, image);
+    if (result == CUDA_SUCCESS) {
+        reinterpret_cast<Module*>(*out)->loaded_in = context;
+    } else {
+        give_back(*context, Taken::module);
+    }
+    return result;
+}
+
+// Loads a kernel's code, once.
+CUresult load_code(Function* function) {
+    Context* context = nullptr;
+    if (function->loaded_in != nullptr || current_context(context) != CUDA_SUCCESS) {
+        return CUDA_SUCCESS;
+    }
+    if (!take(*context, Taken::kernel)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    function->loaded_in = context;
+    return CUDA_SUCCESS;
 }
 
 template <typename Handle>
@@ -71,7 +97,13 @@ CUresult unload(Handle handle) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     for (const auto& [name, function] : module->functions) {
+        if (function->loaded_in != nullptr && function->loaded_in->alive) {
+            give_back(*function->loaded_in, Taken::kernel);
+        }
         modules().functions.erase(function.get());
+    }
+    if (module->loaded_in != nullptr && module->loaded_in->alive) {
+        give_back(*module->loaded_in, Taken::module);
     }
     for (const auto& [name, address] : module->globals) {
         release_allocation(address);
@@ -156,9 +188,12 @@ bool may_begin_early(const CUlaunchConfig& config) {
 }
 
 CUresult launch(CUfunction f, unsigned blocks, unsigned threads, CUstream hStream) {
-    const Function* function = find_function(f);
+    Function* function = find_function(f);
     if (function == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (CUresult error = load_code(function)) {
+        return error;
     }
     if (blocks == 0 || threads == 0 || threads > 1024) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -256,7 +291,10 @@ CUresult sim_cuModuleUnload(CUmodule hmod) {
 }
 
 CUresult sim_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-    return get_function(hfunc, hmod, name);
+    if (CUresult error = get_function(hfunc, hmod, name)) {
+        return error;
+    }
+    return load_code(find_function(*hfunc));
 }
 
 CUresult sim_cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
@@ -290,6 +328,18 @@ CUresult sim_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char
     return get_function(pKernel, library, name);
 }
 
+CUresult sim_cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
+    const Function* function = find_function(kernel);
+    if (function == nullptr) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (pLib == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pLib = reinterpret_cast<CUlibrary>(function->module);
+    return CUDA_SUCCESS;
+}
+
 CUresult sim_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
     if (find_module(library) == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -312,7 +362,8 @@ CUresult sim_cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary lib
 }
 
 CUresult sim_cuFuncLoad(CUfunction function) {
-    return find_function(function) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    Function* const found = find_function(function);
+    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE : load_code(found);
 }
 
 CUresult sim_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
@@ -321,6 +372,9 @@ CUresult sim_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
     }
     if (pFunc == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (CUresult error = load_code(find_function(kernel))) {
+        return error;
     }
     *pFunc = reinterpret_cast<CUfunction>(kernel);
     return CUDA_SUCCESS;

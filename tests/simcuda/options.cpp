@@ -1,5 +1,6 @@
 #include "tests/simcuda/options.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -42,11 +43,7 @@ uint64_t count_option(const char* name, uint64_t fallback, const char* expected)
     return number;
 }
 
-uint64_t bytes_option(const char* name, uint64_t fallback) {
-    const char* value = std::getenv(name);
-    if (value == nullptr) {
-        return fallback;
-    }
+uint64_t parse_bytes(const char* name, const std::string& value) {
     uint64_t number = 0;
     std::string unit;
     int shift = -1;
@@ -63,6 +60,36 @@ uint64_t bytes_option(const char* name, uint64_t fallback) {
     return number << shift;
 }
 
+uint64_t bytes_option(const char* name, uint64_t fallback) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? fallback : parse_bytes(name, value);
+}
+
+// Calls use(item) for each of a variable's items, which commas separate.
+template <typename Use>
+void for_items(const char* name, const Use& use) {
+    const char* value = std::getenv(name);
+    std::string text = value == nullptr ? "" : value;
+    while (!text.empty()) {
+        const size_t comma = text.find(',');
+        use(text.substr(0, comma));
+        text = comma == std::string::npos ? "" : text.substr(comma + 1);
+    }
+}
+
+void takes_option(uint64_t (&takes)[std::size(taken_names)]) {
+    constexpr const char* name = "SIMCUDA_TAKES";
+    for_items(name, [&](const std::string& item) {
+        const size_t colon = item.find(':');
+        const auto* const known =
+            std::find(std::begin(taken_names), std::end(taken_names), item.substr(0, colon));
+        if (colon == std::string::npos || known == std::end(taken_names)) {
+            refuse(name, item, "module, kernel, graph, stream, event or limit, and :bytes");
+        }
+        takes[known - std::begin(taken_names)] = parse_bytes(name, item.substr(colon + 1));
+    });
+}
+
 bool is_function(const std::string& name) {
     for (int id = 0; id < static_cast<int>(FunctionId::count); ++id) {
         const FunctionInfo& info = function_info(static_cast<FunctionId>(id));
@@ -77,12 +104,7 @@ std::vector<InjectedFault> faults_option() {
     constexpr const char* name = "SIMCUDA_FAIL";
     constexpr const char* expected = "function:nth:error, as in cuMemAlloc:3:2, more after commas";
     std::vector<InjectedFault> faults;
-    const char* value = std::getenv(name);
-    std::string text = value == nullptr ? "" : value;
-    while (!text.empty()) {
-        const size_t comma = text.find(',');
-        const std::string item = text.substr(0, comma);
-        text = comma == std::string::npos ? "" : text.substr(comma + 1);
+    for_items(name, [&](const std::string& item) {
         const size_t first = item.find(':');
         const size_t second = first == std::string::npos ? first : item.find(':', first + 1);
         InjectedFault fault{};
@@ -94,7 +116,7 @@ std::vector<InjectedFault> faults_option() {
         }
         fault.function = item.substr(0, first);
         faults.push_back(fault);
-    }
+    });
     return faults;
 }
 
@@ -107,6 +129,7 @@ Options read_options() {
     read.devices = static_cast<int>(devices);
     read.memory = bytes_option("SIMCUDA_MEMORY", read.memory);
     read.context_memory = bytes_option("SIMCUDA_CONTEXT_MEMORY", 0);
+    takes_option(read.takes);
     read.oom_at =
         count_option("SIMCUDA_OOM_AT", 0, "the number of an allocation call, 1 the first");
     read.oom_above = bytes_option("SIMCUDA_OOM_ABOVE", UINT64_MAX);

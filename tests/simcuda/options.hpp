@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,17 @@ struct InjectedFault {
     uint64_t seen = 0;
 };
 
+// What the driver takes device memory for on its own.
+enum class Taken { module, kernel, graph, stream, event, limit };
+constexpr const char* taken_names[] = {"module", "kernel", "graph", "stream", "event", "limit"};
+
 struct Options {
-    int devices = 1;                    // SIMCUDA_DEVICES
-    uint64_t memory = 8ULL << 30;       // SIMCUDA_MEMORY, bytes of each device
-    uint64_t context_memory = 0;        // SIMCUDA_CONTEXT_MEMORY, bytes each context takes
+    int devices = 1;               // SIMCUDA_DEVICES
+    uint64_t memory = 8ULL << 30;  // SIMCUDA_MEMORY, bytes of each device
+    uint64_t context_memory = 0;   // SIMCUDA_CONTEXT_MEMORY, bytes each context takes
+    // SIMCUDA_TAKES=module:64MiB[,...]: bytes that each takes; limit: at the first cuCtxSetLimit. A
+    // kernel's are taken when its function is asked for, or at its first launch.
+    uint64_t takes[std::size(taken_names)] = {};
     uint64_t oom_at = 0;                // SIMCUDA_OOM_AT, 0: never
     uint64_t oom_above = UINT64_MAX;    // SIMCUDA_OOM_ABOVE, bytes of one request
     std::vector<InjectedFault> faults;  // SIMCUDA_FAIL=function:nth:error[,...]

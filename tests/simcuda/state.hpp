@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/simcuda/driver_abi.hpp"
+#include "tests/simcuda/options.hpp"
 #include "tests/simcuda/timeline.hpp"
 
 namespace memlab::simcuda {
@@ -63,6 +64,8 @@ struct Context {
     std::vector<Context*> peers;
     std::vector<int> peer_devices;  // whose memory of other processes it opened
     size_t limits[16] = {};
+    uint64_t taken = 0;  // bytes that the driver took in it on its own
+    bool limit_changed = false;
     unsigned usage = 1;  // cuCtxCreate's and cuCtxAttach's, less cuCtxDetach's
 };
 
@@ -93,6 +96,10 @@ CUresult current_context(Context*& context);
 void create_devices();
 // Frees all that belongs to the context. The object stays, dead, for threads that have it current.
 void end_context(Context& context);
+// Takes device memory as SIMCUDA_TAKES says; false where the device has not that much left. It goes
+// back with give_back(), or with the context.
+bool take(Context& context, Taken what);
+void give_back(Context& context, Taken what);
 std::vector<Context*> live_contexts();
 // The context and, for a primary one, its green contexts: what its events capture and its waits
 // hold back.

@@ -129,6 +129,9 @@ CUresult create_stream(CUstream* phStream, unsigned flags, int priority) {
     if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (!take(*context, Taken::stream)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     auto stream = add_stream(*context, flags, std::clamp(priority, -5, 0));
     *phStream = handle(stream.get());
     return CUDA_SUCCESS;
@@ -143,6 +146,7 @@ CUresult destroy_stream(CUstream hStream) {
     handles().streams.erase(it);
     end_capture_of(*stream);
     Context& context = *stream->context;
+    give_back(context, Taken::stream);
     if (stream->last) {
         context.orphans.push_back(stream->last);
     }
@@ -478,6 +482,9 @@ CUresult sim_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     if (phEvent == nullptr || (Flags & ~known) != 0 ||
         ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!take(*context, Taken::event)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     auto* event = new Event;
     event->context = context;

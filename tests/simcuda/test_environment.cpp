@@ -60,11 +60,12 @@ TEST_CASE("an older driver lacks what came later", "[simcuda]") {
 }
 
 TEST_CASE("what is not understood is refused", "[simcuda]") {
-    for (const char* wrong : {"SIMCUDA_DEVICES=many", "SIMCUDA_DEVICES=65", "SIMCUDA_MEMORY=8GB",
-                              "SIMCUDA_MEMORY=", "SIMCUDA_OOM_AT=-1", "SIMCUDA_FAIL=cuMemAlloc",
-                              "SIMCUDA_FAIL=cuNoSuch:1:2", "SIMCUDA_FAIL=cuMemAlloc:0:2",
-                              "SIMCUDA_FAIL=cuMemAlloc:1:12345", "SIMCUDA_DRIVER_VERSION=12.4",
-                              "SIMCUDA_DRIVER_VERSION=10080"}) {
+    for (const char* wrong :
+         {"SIMCUDA_DEVICES=many", "SIMCUDA_DEVICES=65", "SIMCUDA_MEMORY=8GB",
+          "SIMCUDA_MEMORY=", "SIMCUDA_OOM_AT=-1", "SIMCUDA_FAIL=cuMemAlloc",
+          "SIMCUDA_FAIL=cuNoSuch:1:2", "SIMCUDA_FAIL=cuMemAlloc:0:2",
+          "SIMCUDA_FAIL=cuMemAlloc:1:12345", "SIMCUDA_DRIVER_VERSION=12.4",
+          "SIMCUDA_DRIVER_VERSION=10080", "SIMCUDA_TAKES=code:1MiB", "SIMCUDA_TAKES=module:1MB"}) {
         CAPTURE(wrong);
         const Result result = run(wrong, "devices");
         CHECK(result.code == 2);

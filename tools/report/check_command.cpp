@@ -61,10 +61,11 @@ void define(CLI::App& app, CheckArguments& arguments) {
             ->type_name("LIMIT")
             ->group("Limits");
     }
-    add_repeated(app, "--limit", arguments.partial_limits,
-                 "A limit of call stacks (TEXT as in --filter of the other commands), scopes or a "
-                 "kind of memory: METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT, "
-                 "METRIC@kind:NAME=LIMIT")
+    add_repeated(
+        app, "--limit", arguments.partial_limits,
+        "A limit, METRIC=LIMIT, or one of call stacks (TEXT as in --filter of the other "
+        "commands), scopes or a kind of memory: METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT, "
+        "METRIC@kind:NAME=LIMIT")
         ->type_name("WHAT")
         ->group("Limits");
     add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
@@ -124,15 +125,27 @@ void define(CLI::App& app, CheckArguments& arguments) {
         "usage is wrong.");
 }
 
-/// Parses "leaks@site:load_batch=0"; false on errors, which `problem` explains.
+/// Parses "leaks@site:load_batch=0" or, of the whole, "contexts=1"; false on errors, which
+/// `problem` explains.
 bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
     const std::size_t at = text.find('@');
     const std::size_t equals = text.rfind('=');
+    const MetricInfo* const whole =
+        at == std::string::npos ? find_metric(text.substr(0, equals)) : nullptr;
+    if (whole != nullptr && equals != std::string::npos) {
+        const auto bound = parse_bound(text.substr(equals + 1), whole->unit, problem);
+        if (!bound) {
+            problem->insert(0, "--limit " + std::string(whole->name) + " ");
+            return false;
+        }
+        *limit = {whole->metric, {}, *bound, "--limit"};
+        return true;
+    }
     const std::size_t colon = text.find(':', at == std::string::npos ? 0 : at);
     if (at == std::string::npos || equals == std::string::npos || colon == std::string::npos ||
         colon > equals) {
         *problem =
-            "--limit takes METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT or "
+            "--limit takes METRIC=LIMIT, METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT or "
             "METRIC@kind:NAME=LIMIT, not " +
             text;
         return false;

@@ -21,6 +21,9 @@ int leaks_command(int argc, char** argv);
 /// Details of failed allocations.
 int oom_command(int argc, char** argv);
 
+/// What took the memory of each GPU beside the allocations, too.
+int ledger_command(int argc, char** argv);
+
 /// Memory over time, over an interval, and the live allocations at a moment.
 int timeline_command(int argc, char** argv);
 

@@ -25,6 +25,8 @@ constexpr Command commands[] = {
     {"inefficiencies", memlab::tools::inefficiencies_command,
      "What could be done with less memory"},
     {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
+    {"ledger", memlab::tools::ledger_command,
+     "Every byte of each GPU: contexts, code and the rest"},
     {"lines", memlab::tools::lines_command, "The annotated source: memory by line"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
     {"oom", memlab::tools::oom_command, "Allocations that failed, and why, in depth"},

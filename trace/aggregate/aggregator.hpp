@@ -62,6 +62,8 @@ class Aggregator final : public RecordSink {
     void on_freed(const Event& free_requested) override;
     void on(const OomEvent& record) override;
     void on(const DeviceSample& record) override;
+    void on(const LedgerEntry& record) override;
+    void on(const Witness& record) override;
     void on(const Missed& record) override;
     void on(const Work& record) override;
     void on(const Bypass& record) override;

@@ -203,7 +203,8 @@ bool Aggregator::is_valid() const {
         if (device == nullptr) {
             continue;
         }
-        if (!device->timeline.valid(now_)) {
+        if (!device->timeline.valid(now_) ||
+            !device->ledger.valid(strings_.size(), stacks_.size())) {
             return false;
         }
         for (const auto& [name, kernel] : device->peak_moment.kernels) {

@@ -487,6 +487,9 @@ void Aggregator::on(const DeviceSample& record) {
         device.sampled = true;
         device.curve(CurveName::device_used).current = std::min(record.used, Timeline::unknown - 1);
         commit(device);
+        DeviceSample sample = record;
+        sample.time_ns = now_;
+        device.ledger.on(sample, device.recorded());
     });
 }
 

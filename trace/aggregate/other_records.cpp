@@ -173,6 +173,30 @@ void Aggregator::on(const OomEvent& record) {
     });
 }
 
+void Aggregator::on(const LedgerEntry& record) {
+    guarded([&] {
+        LedgerEntry entry = record;
+        if (!definitions_.repair(entry)) {
+            return;
+        }
+        advance(entry.time_ns);
+        DeviceTotals& device = *devices_[entry.device];
+        device.ledger.on(entry, device.recorded());
+    });
+}
+
+void Aggregator::on(const Witness& record) {
+    guarded([&] {
+        Witness witness = record;
+        if (!definitions_.repair(witness)) {
+            return;
+        }
+        advance(witness.time_ns);
+        witness.time_ns = now_;
+        devices_[witness.device]->ledger.on(witness);
+    });
+}
+
 void Aggregator::on(const Missed& record) {
     guarded([&] {
         Missed missed = record;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trace/aggregate/labels.hpp"
+#include "trace/aggregate/ledger.hpp"
 #include "trace/aggregate/lifetimes.hpp"
 #include "trace/aggregate/pool_layout.hpp"
 #include "trace/aggregate/timeline.hpp"
@@ -186,15 +187,34 @@ struct DeviceTotals {
     std::uint64_t reserved_since_mark = 0;
     /// The part of `allocated` that is segments of allocators seen from inside.
     std::uint64_t segment_bytes = 0;
+    Ledger ledger;  ///< of a GPU
 
     const Curve& curve(CurveName name) const { return curves[static_cast<std::size_t>(name)]; }
     Curve& curve(CurveName name) { return curves[static_cast<std::size_t>(name)]; }
+    /// What the allocations take at this moment.
+    RecordedBytes recorded() const {
+        RecordedBytes bytes{.reserved = curve(CurveName::reserved).current,
+                            .pool_reserved = pool.stats.reserved_bytes.all.current,
+                            .pool_active = pool.stats.active_bytes.all.current,
+                            .segments = segment_bytes,
+                            .kinds = {}};
+        for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+            bytes.kinds[kind] = kinds[kind].live_bytes;
+        }
+        return bytes;
+    }
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.curves, self.sampled, self.kinds, self.pool, self.fragmentation, self.timeline,
                 self.work, self.peak_moment, self.peak_number, self.allocated_since_mark,
                 self.reserved_since_mark, self.segment_bytes);
+        if constexpr (Archive::reading) {
+            if (archive.version() < 2) {
+                return;
+            }
+        }
+        archive(self.ledger);
     }
 };
 

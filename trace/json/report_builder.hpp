@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trace/aggregate/aggregator.hpp"
@@ -62,6 +63,7 @@ class ReportBuilder {
 
   private:
     Device device(const trace::DeviceTotals& from) const;
+    std::optional<Ledger> ledger(const trace::Ledger& from) const;
     std::string text(std::uint32_t id) const;
 
     const trace::Aggregator& from_;

@@ -124,6 +124,7 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
     out.at_peak = holders(from_.composition_at_peak(from.info.index, max_holders));
     out.at_peak.time_ns = from.curve(trace::CurveName::allocated).peak_time_ns;
     out.live = holders(from_.composition_now(from.info.index, max_holders));
+    out.ledger = ledger(from.ledger);
     if (std::none_of(from.work.begin(), from.work.end(),
                      [](const trace::WorkTotals& totals) { return totals.count != 0; })) {
         return out;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trace/json/memory_label.hpp"
+#include "trace/json/report_ledger.hpp"
 #include "trace/json/report_shape.hpp"
 #include "trace/record.hpp"
 
@@ -242,6 +243,7 @@ struct Device {
     /// What the GPU did, if that was recorded (MEMLAB_KERNELS): "kernel", "copy", "fill".
     std::optional<Named<WorkTotals>> work = {};
     std::optional<KernelsAtPeak> kernels_at_peak = {};
+    std::optional<Ledger> ledger = {};  ///< of a GPU, where it was kept
 
     const CurveSummary& curve(Curve which) const {
         static constexpr CurveSummary none;
@@ -297,6 +299,8 @@ struct Device {
         visit.named_if_any("work", self.work);
         visit.line();
         visit.object_if_any("kernels_at_peak", self.kernels_at_peak);
+        visit.line();
+        visit.object_if_any("ledger", self.ledger);
     }
     bool operator==(const Device&) const = default;
 };

@@ -418,9 +418,24 @@ class PlausibleRecords {
             case 1:
                 return shrink();
             case 2:
-                records_.emplace_back(
-                    DeviceSample{now_, device_of(context), random_.below(1ULL << 36), 1ULL << 36});
+                records_.emplace_back(DeviceSample{
+                    now_, device_of(context), random_.below(1ULL << 36), 1ULL << 36,
+                    random_.one_in(3) ? random_.below(1 << 20) : 0, random_.one_in(2)});
                 return;
+            case 11: {  // a call that took or gave back memory
+                LedgerEntry entry;
+                entry.time_ns = now_;
+                entry.device = device_of(context);
+                entry.kind = static_cast<LedgerKind>(random_.below(ledger_kind_count));
+                entry.api = 1 + static_cast<std::uint32_t>(random_.below(2));
+                entry.stack = static_cast<std::uint32_t>(random_.below(stack_count + 1));
+                entry.context = 1000 + context;
+                entry.before = random_.one_in(10) ? 0 : random_.below(1ULL << 30);
+                entry.after = random_.below(1ULL << 30);
+                entry.ended = random_.one_in(20);
+                records_.emplace_back(entry);
+                return;
+            }
             case 3:
             case 4:
                 note();

@@ -20,7 +20,7 @@ except ImportError:
 
 # Members that are omitted when empty.
 OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "largest_live"}
-OPTIONAL_OF_DEVICE = {"work", "kernels_at_peak"}
+OPTIONAL_OF_DEVICE = {"work", "kernels_at_peak", "ledger"}
 
 
 def broken_variants(report):

@@ -1,0 +1,245 @@
+#include "interpose/ledger/ledger.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "interpose/driver/current_context.hpp"
+#include "profiler/clock.hpp"
+#include "trace/no_cancellation.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using trace::LedgerKind;
+
+/// Of the run's time: 0.2 %. Events and streams are many and small, and get a quarter of that.
+constexpr std::uint64_t run_per_measuring = 500;
+constexpr std::uint64_t run_per_measuring_small = 2000;
+
+bool is_small(LedgerKind kind) {
+    return kind == LedgerKind::event || kind == LedgerKind::stream || kind == LedgerKind::other;
+}
+
+/// Adds the time of its own life to a sum.
+class Spending {
+  public:
+    explicit Spending(std::atomic<std::uint64_t>& sum)
+        : sum_(sum), begin_ns_(profiler::monotonic_ns()) {}
+    ~Spending() { sum_.fetch_add(profiler::monotonic_ns() - begin_ns_, std::memory_order_relaxed); }
+    Spending(const Spending&) = delete;
+    Spending& operator=(const Spending&) = delete;
+
+    std::uint64_t begin_ns() const { return begin_ns_; }
+
+  private:
+    std::atomic<std::uint64_t>& sum_;
+    const std::uint64_t begin_ns_;
+};
+
+}  // namespace
+
+Ledger::Ledger(Memory& memory)
+    : memory_(memory),
+      enabled_(memory.has_recorder() && memory.settings().ledger != LedgerUse::off),
+      start_ns_(profiler::monotonic_ns()),
+      code_(memory.recorder()),
+      witness_(memory.recorder()) {}
+
+bool Ledger::may_measure(LedgerKind kind, std::uint64_t now_ns) const {
+    if (kind == LedgerKind::context || memory_.settings().ledger == LedgerUse::on) {
+        return true;
+    }
+    const std::uint64_t share = is_small(kind) ? run_per_measuring_small : run_per_measuring;
+    return spent_ns_.load(std::memory_order_relaxed) * share <= now_ns - start_ns_;
+}
+
+/// A context of the device that one can ask in; null: none.
+CUcontext Ledger::any_context(CUdevice device) {
+    const std::vector<Context*> registered = memory_.contexts().all(device);
+    return registered.empty() ? memory_.contexts().primary_of(device)
+                              : registered.front()->handle();
+}
+
+Ledger::Before Ledger::before(LedgerKind kind, CUdevice device) noexcept {
+    Before before;
+    before.kind = kind;
+    if (!enabled_) {
+        return before;
+    }
+    const bool current = device < 0;
+    before.device = current ? current_device() : device;
+    if (before.device < 0 || before.device >= max_devices) {
+        return before;
+    }
+    const trace::NoCancellation no_cancellation;
+    const Spending spending(spent_ns_);
+    if (!may_measure(kind, spending.begin_ns())) {
+        devices_[static_cast<std::size_t>(before.device)]
+            .skipped[static_cast<std::size_t>(kind)]
+            .fetch_add(1, std::memory_order_relaxed);
+        return before;
+    }
+    try {
+        before.changes = memory_.changes();
+        std::optional<UsedMemory> used;
+        if (current) {
+            used = used_memory(memory_);
+        } else if (const CUcontext asked = any_context(device)) {
+            const CurrentContext guard(asked);
+            used = used_memory(memory_);
+        }
+        before.used = used ? used->used : 0;
+        // Only a context may be made where nobody could be asked before.
+        before.measures = used.has_value() || kind == LedgerKind::context;
+    } catch (const std::bad_alloc&) {  // not measured
+    }
+    return before;
+}
+
+void Ledger::describe(CUdevice device) {
+    std::atomic<bool>& described = devices_[static_cast<std::size_t>(device)].described;
+    if (!described.load(std::memory_order_acquire)) {
+        memory_.contexts().describe_device(device);
+        described.store(true, std::memory_order_release);
+    }
+}
+
+std::uint64_t Ledger::take_skipped(CUdevice device, LedgerKind kind) {
+    return devices_[static_cast<std::size_t>(device)]
+        .skipped[static_cast<std::size_t>(kind)]
+        .exchange(0, std::memory_order_relaxed);
+}
+
+void Ledger::record(const Before& before, Api api, std::uint32_t object, CUcontext context,
+                    const UsedMemory& now) {
+    const bool uncertain = before.changes != memory_.changes();
+    describe(before.device);
+    trace::LedgerEntry entry;
+    entry.device = static_cast<std::uint32_t>(before.device);
+    entry.kind = before.kind;
+    entry.api = memory_.api_id(api);
+    entry.stack = memory_.recorder()->capture_call_site();
+    entry.object = object;
+    entry.context = reinterpret_cast<std::uintptr_t>(context);
+    entry.before = before.used;
+    entry.after = now.used;
+    entry.uncertain = uncertain;
+    entry.skipped = take_skipped(before.device, before.kind);
+    memory_.recorder()->record(entry);
+    record_sample(memory_, before.device, now);
+}
+
+void Ledger::after(const Before& before, Api api, std::uint32_t object) noexcept {
+    if (!before.measures) {
+        return;
+    }
+    const trace::NoCancellation no_cancellation;
+    try {
+        const Spending spending(spent_ns_);
+        const std::optional<UsedMemory> now = used_memory(memory_);
+        if (now && now->used != before.used) {
+            record(before, api, object, current_context(), *now);
+        }
+    } catch (const std::bad_alloc&) {  // not measured
+    }
+}
+
+bool Ledger::context_created(const Before& before, Api api, CUcontext context) noexcept {
+    if (!before.measures || context == nullptr) {
+        return false;
+    }
+    const trace::NoCancellation no_cancellation;
+    try {
+        const Spending spending(spent_ns_);
+        {
+            const std::lock_guard lock(mutex_);
+            std::erase_if(contexts_, [context](const KnownContext& known) {
+                return known.handle == context;  // of one that ended unseen
+            });
+            contexts_.push_back({context, before.device});
+        }
+        const CurrentContext guard(context);
+        if (const std::optional<UsedMemory> now = used_memory(memory_)) {
+            record(before, api, 0, context, *now);
+            return witness_.watch(before.device, device_uuid(before.device));
+        }
+    } catch (const std::bad_alloc&) {  // not measured
+    }
+    return false;
+}
+
+void Ledger::context_ended(Api api, CUcontext context) noexcept {
+    if (!enabled_) {
+        return;
+    }
+    const trace::NoCancellation no_cancellation;
+    try {
+        const Spending spending(spent_ns_);
+        CUdevice device = -1;
+        {
+            const std::lock_guard lock(mutex_);
+            const auto known =
+                std::find_if(contexts_.begin(), contexts_.end(),
+                             [context](const auto& each) { return each.handle == context; });
+            if (known == contexts_.end()) {
+                return;
+            }
+            device = known->device;
+            contexts_.erase(known);
+        }
+        std::optional<UsedMemory> now;
+        if (const CUcontext asked = any_context(device)) {
+            const CurrentContext guard(asked);
+            now = used_memory(memory_);
+        }
+        trace::LedgerEntry entry;
+        entry.device = static_cast<std::uint32_t>(device);
+        entry.kind = LedgerKind::context;
+        entry.api = memory_.api_id(api);
+        entry.context = reinterpret_cast<std::uintptr_t>(context);
+        entry.after = now ? now->used : 0;
+        entry.ended = true;
+        memory_.recorder()->record(entry);
+        if (now) {
+            record_sample(memory_, device, *now);
+        }
+    } catch (const std::bad_alloc&) {  // not measured
+    }
+}
+
+void Ledger::sample_if_due() noexcept {
+    if (!enabled_) {
+        return;
+    }
+    const CUdevice device = current_device();
+    if (device < 0 || device >= max_devices) {
+        return;
+    }
+    try {
+        describe(device);
+        sample_device(memory_, device);
+    } catch (const std::bad_alloc&) {  // no sample
+    }
+}
+
+void Ledger::record_skipped() noexcept {
+    if (!enabled_) {
+        return;
+    }
+    for (CUdevice device = 0; device < max_devices; ++device) {
+        if (!devices_[static_cast<std::size_t>(device)].described.load(std::memory_order_acquire)) {
+            continue;
+        }
+        for (int kind = 0; kind < trace::ledger_kind_count; ++kind) {
+            trace::LedgerEntry entry;
+            entry.device = static_cast<std::uint32_t>(device);
+            entry.kind = static_cast<LedgerKind>(kind);
+            entry.skipped = take_skipped(device, entry.kind);
+            if (entry.skipped != 0) {
+                memory_.recorder()->record(entry);
+            }
+        }
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,97 @@
+// The ledger's measurements: the device's used memory before and after a call that takes memory
+// which nobody asked for by size (contexts, code, graphs, streams), recorded where they differ.
+//
+// The driver's answer takes 5 us on an idle GPU, 95 us beside a running kernel, and blocks other
+// threads' launches meanwhile. So the time spent is limited to a share of the run's time
+// (MEMLAB_LEDGER=auto), and what is beyond is counted as not measured. Contexts are always
+// measured: they take most, and creating one takes a thousand times as long.
+//
+// Nothing is measured while a stream captures, and a device without a context has nobody to ask:
+// then the figure is 0, which means unknown.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "interpose/ledger/code_files.hpp"
+#include "interpose/ledger/nvml_witness.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/memory/memory.hpp"
+#include "trace/ledger_entry.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread. Call without any of memlab's locks. Nothing here
+/// throws.
+class Ledger {
+  public:
+    /// Of a call that is about to be made.
+    struct Before {
+        bool measures = false;
+        trace::LedgerKind kind = trace::LedgerKind::other;
+        CUdevice device = -1;
+        std::uint64_t used = 0;  ///< 0: unknown
+        std::uint64_t changes = 0;
+    };
+
+    explicit Ledger(Memory& memory);
+
+    bool enabled() const { return enabled_; }
+
+    /// Call before a call that may take memory of the current context's device, or of `device`.
+    Before before(trace::LedgerKind kind, CUdevice device = -1) noexcept;
+
+    /// After it succeeded. `object`: string id of the file that code came from; 0: none.
+    void after(const Before& before, Api api, std::uint32_t object = 0) noexcept;
+
+    /// `context` was created by the call; it need not be current. True when that created a thread:
+    /// call witness().stop() at exit.
+    bool context_created(const Before& before, Api api, CUcontext context) noexcept;
+    /// It was destroyed or reset. Unknown contexts are ignored.
+    void context_ended(Api api, CUcontext context) noexcept;
+
+    /// Samples the current context's device where that is due: what was loaded or grew since the
+    /// last sample shows.
+    void sample_if_due() noexcept;
+
+    /// Records how many calls were not measured. At the end of the process.
+    void record_skipped() noexcept;
+
+    CodeFiles& code() { return code_; }
+    NvmlWitness& witness() { return witness_; }
+
+  private:
+    static constexpr int max_devices = 64;
+
+    bool may_measure(trace::LedgerKind kind, std::uint64_t now_ns) const;
+    std::uint64_t take_skipped(CUdevice device, trace::LedgerKind kind);
+    void describe(CUdevice device);
+    CUcontext any_context(CUdevice device);
+    void record(const Before& before, Api api, std::uint32_t object, CUcontext context,
+                const UsedMemory& now);
+
+    struct Device {
+        std::atomic<bool> described{false};
+        std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(trace::ledger_kind_count)>
+            skipped{};
+    };
+    struct KnownContext {
+        CUcontext handle;
+        CUdevice device;
+    };
+
+    Memory& memory_;
+    const bool enabled_;
+    const std::uint64_t start_ns_;
+    std::atomic<std::uint64_t> spent_ns_{0};
+    std::array<Device, max_devices> devices_;
+    std::mutex mutex_;
+    std::vector<KnownContext> contexts_;
+    CodeFiles code_;
+    NvmlWitness witness_;
+};
+
+}  // namespace memlab::interpose

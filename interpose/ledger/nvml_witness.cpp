@@ -1,0 +1,198 @@
+#include "interpose/ledger/nvml_witness.hpp"
+
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <new>
+#include <string_view>
+#include <vector>
+
+#include "interpose/driver/reentrancy.hpp"
+#include "profiler/clock.hpp"
+#include "profiler/lock_until.hpp"
+#include "trace/own_thread.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr std::uint64_t second_ns = 1'000'000'000;
+constexpr std::uint64_t max_stop_wait_ns = second_ns;
+
+/// From the one time to the next: the last one repeats.
+constexpr std::array<std::uint64_t, 4> pauses_ns = {second_ns / 10, second_ns, 10 * second_ns,
+                                                    60 * second_ns};
+
+// Of <nvml.h>, which is not needed to build.
+using NvmlDevice = struct NvmlDeviceObject*;
+struct NvmlProcess {
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance;
+    unsigned compute_instance;
+};
+constexpr int nvml_success = 0;
+constexpr int nvml_insufficient_size = 7;
+constexpr unsigned long long nvml_not_available = ~0ULL;
+
+class Locked {
+  public:
+    explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
+    ~Locked() { pthread_mutex_unlock(&mutex_); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+  private:
+    pthread_mutex_t& mutex_;
+};
+
+}  // namespace
+
+/// The thread's own.
+struct NvmlWitness::Nvml {
+    int (*by_uuid)(const char*, NvmlDevice*) = nullptr;
+    int (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
+    std::uint32_t pid = 0;
+
+    void load() {
+        void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) {
+            return;
+        }
+        // Never closed: other users in the process may come to rely on it.
+        const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
+        if (init == nullptr || init() != nvml_success) {
+            return;
+        }
+        by_uuid = reinterpret_cast<decltype(by_uuid)>(dlsym(library, "nvmlDeviceGetHandleByUUID"));
+        processes = reinterpret_cast<decltype(processes)>(
+            dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"));
+        pid = pid_of_the_host();
+    }
+
+    /// May throw std::bad_alloc.
+    trace::Witness ask(const std::string& uuid) const {
+        trace::Witness witness;
+        NvmlDevice device = nullptr;
+        if (by_uuid == nullptr || processes == nullptr ||
+            by_uuid(uuid.c_str(), &device) != nvml_success) {
+            return witness;
+        }
+        std::vector<NvmlProcess> list(64);
+        for (int attempt = 0; attempt < 3; ++attempt) {
+            auto count = static_cast<unsigned>(list.size());
+            const int result = processes(device, &count, list.data());
+            if (result == nvml_success) {
+                list.resize(std::min<std::size_t>(count, list.size()));
+                return judge(list);
+            }
+            if (result != nvml_insufficient_size) {
+                return witness;
+            }
+            list.resize(std::size_t{count} + 64);
+        }
+        return witness;
+    }
+
+    trace::Witness judge(const std::vector<NvmlProcess>& list) const {
+        trace::Witness witness;
+        witness.state = trace::WitnessState::elsewhere;
+        // This process has a context on the GPU: where there is one only, it is this.
+        const bool alone = list.size() == 1;
+        for (const NvmlProcess& process : list) {
+            if (process.used_bytes == nvml_not_available) {
+                return trace::Witness();
+            }
+            if (alone || (pid != 0 && process.pid == pid)) {
+                witness.state = trace::WitnessState::seen;
+                witness.own += process.used_bytes;
+            } else {
+                witness.others += process.used_bytes;
+                ++witness.processes;
+            }
+        }
+        return witness;
+    }
+};
+
+std::uint32_t pid_of_the_host() {
+    // The inode of the initial namespace is a constant of the kernel's.
+    constexpr std::string_view initial = "pid:[4026531836]";
+    std::array<char, 64> name{};
+    const ssize_t length = readlink("/proc/self/ns/pid", name.data(), name.size());
+    const bool same =
+        length > 0 && std::string_view(name.data(), static_cast<std::size_t>(length)) == initial;
+    return same ? static_cast<std::uint32_t>(getpid()) : 0;
+}
+
+bool NvmlWitness::watch(CUdevice device, std::string uuid) {
+    if (recorder_ == nullptr || device < 0 || device >= max_devices || uuid.empty()) {
+        return false;
+    }
+    {
+        const Locked lock(uuids_mutex_);
+        uuids_[static_cast<std::size_t>(device)] = std::move(uuid);
+    }
+    return !started_.exchange(true) && trace::start_own_thread(&NvmlWitness::run, this);
+}
+
+void NvmlWitness::stop() {
+    if (!started_.load()) {
+        return;
+    }
+    stopped_.store(true);
+    wake_.store(1, std::memory_order_release);
+    syscall(SYS_futex, &wake_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_stop_wait_ns)) {
+        pthread_mutex_unlock(&mutex_);
+    }
+}
+
+void* NvmlWitness::run(void* self) {
+    const InsideMemlab inside;
+    static_cast<NvmlWitness*>(self)->loop();
+    return nullptr;
+}
+
+void NvmlWitness::loop() {
+    Nvml nvml;
+    for (std::size_t round = 0; !stopped_.load(); ++round) {
+        const timespec pause =
+            profiler::to_timespec(pauses_ns[std::min(round, pauses_ns.size() - 1)]);
+        syscall(SYS_futex, &wake_, FUTEX_WAIT_PRIVATE, 0, &pause, nullptr, 0);
+        const Locked lock(mutex_);
+        if (stopped_.load()) {
+            return;
+        }
+        if (round == 0) {
+            nvml.load();
+        }
+        try {
+            ask(nvml);
+        } catch (const std::bad_alloc&) {  // at the next time
+        }
+        if (nvml.processes == nullptr) {
+            return;  // nobody to ask
+        }
+    }
+}
+
+void NvmlWitness::ask(Nvml& nvml) {
+    for (std::size_t device = 0; device < uuids_.size(); ++device) {
+        std::string uuid;
+        {
+            const Locked lock(uuids_mutex_);
+            uuid = uuids_[device];
+        }
+        if (!uuid.empty() && !stopped_.load()) {
+            trace::Witness witness = nvml.ask(uuid);
+            witness.device = static_cast<std::uint32_t>(device);
+            recorder_->record(witness);
+        }
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,57 @@
+// NVML's figures of the processes on a GPU, at a few moments: the only ones of other processes, and
+// a witness for this one.
+//
+// NVML is loaded and asked in a thread of memlab's own (nvmlInit takes 9 ms, a query 0.4 ms), a
+// moment after the first context was made, so that no short program ever loads it; then after one,
+// ten and each sixty seconds. Where it is missing or does not know the GPU, that is recorded.
+#pragma once
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "interpose/driver/cuda_abi.hpp"
+#include "profiler/recorder.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread.
+class NvmlWitness {
+  public:
+    static constexpr int max_devices = 64;
+
+    explicit NvmlWitness(profiler::Recorder* recorder) : recorder_(recorder) {}
+    NvmlWitness(const NvmlWitness&) = delete;
+    NvmlWitness& operator=(const NvmlWitness&) = delete;
+
+    /// A context of a described device was made: asks about it from now on. True when that created
+    /// the thread: call stop() at exit.
+    bool watch(CUdevice device, std::string uuid);
+
+    /// Call at process end: no call of NVML begins after this. Waits for one under way, but at most
+    /// a second.
+    void stop();
+
+  private:
+    struct Nvml;
+
+    static void* run(void* self);
+    void loop();
+    void ask(Nvml& nvml);
+
+    profiler::Recorder* const recorder_;
+    std::atomic<bool> started_{false};
+    std::atomic<bool> stopped_{false};
+    std::atomic<std::uint32_t> wake_{0};                 ///< a futex
+    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while NVML is asked
+    pthread_mutex_t uuids_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+    std::array<std::string, max_devices> uuids_;  ///< empty: not watched
+};
+
+/// The process id of this process in the initial namespace, whose ids NVML has; 0: not known.
+std::uint32_t pid_of_the_host();
+
+}  // namespace memlab::interpose

@@ -1,0 +1,76 @@
+// Samples of the memory in use on a device.
+#include <array>
+#include <atomic>
+
+#include "interpose/driver/async_pools.hpp"
+#include "interpose/driver/work_clock.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/memory/sample_schedule.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr int max_sampled_devices = 64;
+
+struct SampledDevice {
+    SampleSchedule schedule;
+    std::atomic<std::uint64_t> submissions{0};  ///< when the latest sample was recorded
+};
+
+SampledDevice& sampled(CUdevice device) {
+    static std::array<SampledDevice, max_sampled_devices> devices;
+    return devices[static_cast<std::size_t>(device)];
+}
+
+bool is_sampled(const Memory& memory, CUdevice device) {
+    return memory.has_recorder() && device >= 0 && device < max_sampled_devices;
+}
+
+}  // namespace
+
+std::optional<UsedMemory> used_memory(Memory& memory) {
+    const CaptureGate::Shared gate(memory.captures());
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (gate.capturing() || call_real(&Driver::cuMemGetInfo_v2, &free, &total) != CUDA_SUCCESS ||
+        free > total) {
+        return std::nullopt;
+    }
+    return UsedMemory{total - free, total};
+}
+
+void record_sample(Memory& memory, CUdevice device, const UsedMemory& used) {
+    if (!is_sampled(memory, device)) {
+        return;
+    }
+    const std::uint64_t submissions = work_clock.ticks();
+    trace::DeviceSample sample;
+    sample.device = static_cast<std::uint32_t>(device);
+    sample.used = used.used;
+    sample.total = used.total;
+    sample.worked =
+        sampled(device).submissions.exchange(submissions, std::memory_order_relaxed) != submissions;
+    sample.pools = memory.settings().ledger != LedgerUse::off ? reserved_by_pools(device) : 0;
+    memory.recorder()->record(sample);
+}
+
+[[gnu::hot]] void sample_device(Memory& memory, CUdevice device) {
+    if (!is_sampled(memory, device)) {
+        return;
+    }
+    SampleSchedule& schedule = sampled(device).schedule;
+    if (!schedule.may_be_due(__builtin_ia32_rdtsc())) {
+        return;
+    }
+    const std::uint64_t now = profiler::monotonic_ns();
+    if (!schedule.claim(now)) {
+        return;
+    }
+    if (const std::optional<UsedMemory> used = used_memory(memory)) {
+        record_sample(memory, device, *used);
+        schedule.finish(now, profiler::monotonic_ns());
+    }
+}
+
+}  // namespace memlab::interpose

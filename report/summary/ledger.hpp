@@ -1,0 +1,60 @@
+// The ledger of a GPU at one sample of its used memory: all of it in groups of rows that add up,
+// from what was measured. What nothing explains is the rest, with its size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/symbols/resolver.hpp"
+#include "trace/json/report.hpp"
+
+namespace memlab::report {
+
+/// A row: what one place in the code, or one file of code, took.
+struct LedgerLine {
+    std::string what;  ///< "libcublas.so.13", "memlab's pool"; empty: the place says it
+    Place place;       ///< not recorded: there is none
+    std::string api;
+    std::uint64_t bytes = 0;
+    std::uint64_t count = 0;    ///< calls; of allocations 0
+    bool uncertain = false;     ///< other memory changed while it was measured
+    bool with_earlier = false;  ///< includes what was in use before the process could ask
+    std::string note = {};
+};
+
+struct LedgerGroup {
+    std::string kind;   ///< "allocations", "context", ...: the name in JSON
+    std::string title;  ///< "memory allocated"
+    std::uint64_t bytes = 0;
+    std::vector<LedgerLine> lines = {};  ///< largest first
+};
+
+struct LedgerPage {
+    std::uint64_t time_ns = 0;  ///< of the sample
+    /// By the driver, but no less than what is known: the sample may be older than an allocation.
+    std::uint64_t used = 0;
+    std::uint64_t rest = 0;
+    std::vector<LedgerGroup> groups = {};  ///< largest first, without the rest
+    std::uint64_t managed = 0;             ///< beside all this: may be resident, or not
+    std::uint64_t imports = 0;             ///< beside all this: others hold it
+
+    std::uint64_t bytes_of(std::string_view kind) const;
+};
+
+/// The moment that a page is of.
+enum class LedgerAt : std::uint8_t {
+    peak,  ///< the sample with most memory in use
+    end,   ///< the last sample
+};
+
+/// None for a device without a ledger.
+std::optional<LedgerPage> ledger_page(const Device& device, Resolver& resolver, LedgerAt at);
+
+/// What could be done about it, in whole sentences; only where the figures bear it out.
+std::vector<std::string> ledger_advice(const Report& report, const Device& device,
+                                       const LedgerPage& page);
+
+}  // namespace memlab::report

@@ -1,0 +1,214 @@
+#include "report/views/ledger_text.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "report/device_label.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
+
+namespace memlab::report {
+namespace {
+
+bool is_chosen(const Device& device, const ViewOptions& options) {
+    return device.is_gpu() && (!options.device || device.index == *options.device);
+}
+
+class LedgerText {
+  public:
+    LedgerText(const Report& report, Resolver& resolver, LedgerAt at, const ViewOptions& options)
+        : report_(report), resolver_(resolver), at_(at), options_(options), page_(options.style) {}
+
+    std::string write() {
+        bool any = false;
+        for (const Device& device : report_.devices) {
+            if (is_chosen(device, options_)) {
+                any = write(device) || any;
+            }
+        }
+        if (!any) {
+            page_.paragraph("",
+                            "No ledger was kept: the recording is of an earlier memlab, "
+                            "MEMLAB_LEDGER or MEMLAB_RECORD was off, or no context was made.");
+        }
+        return page_.take();
+    }
+
+  private:
+    bool write(const Device& device) {
+        const std::optional<LedgerPage> ledger = ledger_page(device, resolver_, at_);
+        if (!ledger) {
+            return false;
+        }
+        const std::uint64_t age =
+            report_.process.duration_ns - std::min(report_.process.duration_ns, ledger->time_ns);
+        page_.heading(
+            device_title(device, page_.style().ascii),
+            format_bytes(ledger->used) +
+                (at_ == LedgerAt::peak
+                     ? " in use at the sampled peak, " + format_duration(ledger->time_ns)
+                     : " in use at the last sample, " + format_duration(age) + " before the end"));
+        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + "  what"));
+        for (const LedgerGroup& group : ledger->groups) {
+            row(group.bytes, ledger->used, page_.bold(group.title));
+            lines(group);
+        }
+        row(ledger->rest, ledger->used,
+            page_.bold("the rest") + page_.dim("  other processes, and what was not measured"));
+        beside(*ledger);
+        witness(*device.ledger);
+        if (device.ledger->not_measured != 0) {
+            page_.line("");
+            page_.paragraph("  ", format_plural(device.ledger->not_measured, "call") +
+                                      " not measured: beyond 0.2 % of the run's time. "
+                                      "MEMLAB_LEDGER=on measures all.");
+        }
+        page_.warnings(ledger_advice(report_, device, *ledger));
+        return true;
+    }
+
+    void row(std::uint64_t bytes, std::uint64_t used, const std::string& what) {
+        page_.line("  " + right(format_bytes(bytes), 12) + right(format_percent(bytes, used), 8) +
+                   "  " + what);
+    }
+
+    void lines(const LedgerGroup& group) {
+        const PlaceTextOptions text{page_.style(), options_.working_directory, options_.templates};
+        const std::size_t shown = std::min(options_.top, group.lines.size());
+        for (std::size_t i = 0; i < shown; ++i) {
+            const LedgerLine& line = group.lines[i];
+            std::string what = page_.clean(line.what);
+            if (what.empty()) {
+                what =
+                    describe_place(line.place, "device", line.api, page_.remaining_width(26), text);
+            }
+            std::string notes;
+            const auto note = [&](const std::string& more) {
+                notes += (notes.empty() ? "" : ", ") + more;
+            };
+            if (!line.note.empty()) {
+                note(line.note);
+            }
+            if (line.count > 1) {
+                note(format_plural(line.count, "call"));
+            }
+            if (line.with_earlier) {
+                note("with what was in use before");
+            }
+            if (line.uncertain) {
+                note("uncertain: other memory changed meanwhile");
+            }
+            page_.line("  " + right(format_bytes(line.bytes), 12) + right("", 8) + "    " + what);
+            page_.note_below(26, notes);
+        }
+        if (shown < group.lines.size()) {
+            page_.line(page_.dim(std::string(26, ' ') + "[" +
+                                 format_plural(group.lines.size() - shown, "row") + " more]"));
+        }
+    }
+
+    void witness(const Ledger& ledger) {
+        page_.line("");
+        if (ledger.witnesses.empty()) {
+            page_.paragraph("  ", "NVML was not asked: the process ended before.");
+            return;
+        }
+        const Ledger::Witness& last = ledger.witnesses.back();
+        const std::string at = " (at " + format_duration(last.time_ns) + ")";
+        if (last.state == "absent") {
+            page_.paragraph("  ", "NVML could not be asked: nothing is known of other processes.");
+        } else if (last.state == "elsewhere") {
+            page_.paragraph("  ", "NVML lists " + format_plural(last.other_processes, "process") +
+                                      " with " + format_bytes(last.other_bytes) +
+                                      ", but not which is this one: another namespace of process "
+                                      "ids, a container's" +
+                                      at + ".");
+        } else {
+            page_.paragraph("  ", "By NVML this process has " + format_bytes(last.own_bytes) +
+                                      ", others " + format_bytes(last.other_bytes) + at + ".");
+        }
+    }
+
+    void beside(const LedgerPage& ledger) {
+        if (ledger.managed != 0) {
+            page_.paragraph("  ", format_bytes(ledger.managed) +
+                                      " of managed memory beside that: what of it is on the GPU "
+                                      "is part of the rest.");
+        }
+        if (ledger.imports != 0) {
+            page_.paragraph("  ", format_bytes(ledger.imports) +
+                                      " are mapped from other processes, which hold them.");
+        }
+    }
+
+    const Report& report_;
+    Resolver& resolver_;
+    const LedgerAt at_;
+    const ViewOptions& options_;
+    Page page_;
+};
+
+ordered_json witnesses_json(const Ledger& ledger) {
+    ordered_json out = ordered_json::array();
+    for (const Ledger::Witness& witness : ledger.witnesses) {
+        out.push_back({{"time_ns", witness.time_ns},
+                       {"state", witness.state},
+                       {"own_bytes", witness.own_bytes},
+                       {"other_bytes", witness.other_bytes},
+                       {"other_processes", witness.other_processes}});
+    }
+    return out;
+}
+
+ordered_json page_json(const LedgerPage& page) {
+    ordered_json groups = ordered_json::array();
+    for (const LedgerGroup& group : page.groups) {
+        ordered_json rows = ordered_json::array();
+        for (const LedgerLine& line : group.lines) {
+            rows.push_back({{"what", text_or_null(line.what)},
+                            {"place", place_json(line.place)},
+                            {"api", text_or_null(line.api)},
+                            {"bytes", line.bytes},
+                            {"count", line.count},
+                            {"uncertain", line.uncertain},
+                            {"with_earlier", line.with_earlier}});
+        }
+        groups.push_back({{"kind", group.kind}, {"bytes", group.bytes}, {"rows", std::move(rows)}});
+    }
+    return {{"time_ns", page.time_ns},      {"used_bytes", page.used},
+            {"rest_bytes", page.rest},      {"managed_bytes", page.managed},
+            {"import_bytes", page.imports}, {"groups", std::move(groups)}};
+}
+
+}  // namespace
+
+std::string render_ledger_text(const Report& report, Resolver& resolver, LedgerAt at,
+                               const ViewOptions& options) {
+    return LedgerText(report, resolver, at, options).write();
+}
+
+std::string render_ledger_json(const std::string& file, const Report& report, Resolver& resolver,
+                               const ViewOptions& options) {
+    ordered_json devices = ordered_json::array();
+    for (const Device& device : report.devices) {
+        const std::optional<LedgerPage> peak = is_chosen(device, options)
+                                                   ? ledger_page(device, resolver, LedgerAt::peak)
+                                                   : std::nullopt;
+        const std::optional<LedgerPage> end =
+            peak ? ledger_page(device, resolver, LedgerAt::end) : std::nullopt;
+        if (end) {
+            devices.push_back({{"index", device.index},
+                               {"name", device.name},
+                               {"moments", {{"peak", page_json(*peak)}, {"end", page_json(*end)}}},
+                               {"not_measured", device.ledger->not_measured},
+                               {"witnesses", witnesses_json(*device.ledger)},
+                               {"advice", ledger_advice(report, device, *peak)}});
+        }
+    }
+    return json_text({{"file", file}, {"devices", std::move(devices)}});
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,132 @@
+// What the driver takes memory for on its own, one thing after the other, so that each has a row in
+// the ledger. With SIMCUDA_CONTEXT_MEMORY and SIMCUDA_TAKES the simulated driver gives each a size.
+//
+//   ledger           a second context, a module from an image in the program, a library of which
+//   one
+//                    kernel is asked for and one only launched, streams, events, a limit, a graph
+//   ledger given     the same, and everything given back but the first context
+//   ledger waits     the first context only, for 0.4 seconds
+//   ledger many      500 streams one after the other: more than there is time to measure
+//   ledger captures  modules loaded while a stream captures in relaxed mode: not measured
+//
+// Recorded: 1 device allocation of 1,000,000 bytes and 1 from the driver's pool of 50,000, both
+// freed.
+#include <cstring>
+
+#include "program.hpp"
+
+using namespace program;
+
+namespace {
+
+// A kernel that does nothing, as PTX.
+constexpr char image[] =
+    ".version 7.0\n.target sm_52\n.address_size 64\n"
+    ".visible .entry asked() { ret; }\n.visible .entry launched() { ret; }\n";
+
+[[gnu::noinline]] CUcontext second_context() {
+    CUcontext context = nullptr;
+#if CUDA_VERSION >= 13000
+    CHECK(cuCtxCreate(&context, nullptr, 0, 0));
+#else
+    CHECK(cuCtxCreate(&context, 0, 0));
+#endif
+    CUcontext popped = nullptr;
+    CHECK(cuCtxPopCurrent(&popped));
+    return context;
+}
+
+[[gnu::noinline]] CUmodule load_module() {
+    CUmodule module = nullptr;
+    CHECK(cuModuleLoadData(&module, image));
+    return module;
+}
+
+void launch(CUfunction function) {
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+    CHECK(cuCtxSynchronize());
+}
+
+int captures() {
+    CUstream stream = nullptr;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (int i = 0; i < 3; ++i) {
+        load_module();
+    }
+    CUgraph graph = nullptr;
+    CHECK(cuStreamEndCapture(stream, &graph));
+    SAY("captured\n");
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const bool given = argc == 2 && std::strcmp(argv[1], "given") == 0;
+    const CUcontext first = use_device();
+    if (argc == 2 && std::strcmp(argv[1], "captures") == 0) {
+        return captures();
+    }
+    if (argc == 2 && std::strcmp(argv[1], "waits") == 0) {
+        usleep(400'000);
+        SAY("waited\n");
+        return 0;
+    }
+    if (argc == 2 && std::strcmp(argv[1], "many") == 0) {
+        for (int i = 0; i < 500; ++i) {
+            CUstream stream = nullptr;
+            CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        }
+        SAY("made\n");
+        return 0;
+    }
+    const CUcontext second = second_context();
+    const CUdeviceptr memory = allocate(1000000);
+    CUmodule module = load_module();
+
+    CUlibrary library = nullptr;
+    CHECK(cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUkernel asked = nullptr;
+    CUkernel launched = nullptr;
+    CUfunction function = nullptr;
+    CHECK(cuLibraryGetKernel(&asked, library, "asked"));
+    CHECK(cuLibraryGetKernel(&launched, library, "launched"));
+    CHECK(cuKernelGetFunction(&function, asked));
+    launch(function);
+    launch(reinterpret_cast<CUfunction>(launched));
+
+    CUstream streams[3] = {};
+    for (CUstream& stream : streams) {
+        CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    }
+    CUevent event = nullptr;
+    CHECK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, std::size_t{64} << 20));
+
+    CUgraph graph = nullptr;
+    CUgraphExec executable = nullptr;
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphInstantiate(&executable, graph, 0));
+
+    CUdeviceptr async = 0;
+    CHECK(cuMemAllocAsync(&async, 50000, nullptr));
+    CHECK(cuStreamSynchronize(nullptr));
+    CHECK(cuMemFreeAsync(async, nullptr));
+    CHECK(cuStreamSynchronize(nullptr));
+
+    if (given) {
+        CHECK(cuGraphExecDestroy(executable));
+        for (CUstream stream : streams) {
+            CHECK(cuStreamDestroy(stream));
+        }
+        CHECK(cuModuleUnload(module));
+        CHECK(cuLibraryUnload(library));
+        CHECK(cuCtxDestroy(second));
+    }
+    CUcontext current = nullptr;
+    CHECK(cuCtxGetCurrent(&current));
+    release(memory);
+    SAY("%s\n", current == first ? "the first context is current" : "another context is current");
+    return 0;
+}

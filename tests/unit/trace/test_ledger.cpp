@@ -1,0 +1,210 @@
+// The ledger: what the rows have, and that all parts are the driver's figure at each sample.
+#include "tests/catch.hpp"
+#include "tests/unit/trace/recording.hpp"
+#include "trace/aggregate/aggregator.hpp"
+
+using namespace memlab::test;
+using namespace memlab::trace;
+
+namespace {
+
+constexpr std::uint64_t ledger_mib = 1 << 20;
+
+/// A GPU, and the records of one process on it.
+class LedgerGpu {
+  public:
+    LedgerGpu() {
+        aggregator_.on(DeviceInfo{0, "GPU", "GPU-0", 80'000 * ledger_mib, 13000});
+        aggregator_.on(ContextInfo{1, 0, true});
+        for (std::uint32_t id = 1; id <= 3; ++id) {
+            aggregator_.on(StringDef{id, "name " + std::to_string(id)});
+            aggregator_.on(ModuleDef{id, "/opt/app", "", 0, 0, 1 << 20});
+            aggregator_.on(StackDef{id, false, {{1, 64 * id}}});
+        }
+    }
+
+    void call(LedgerKind kind, std::uint64_t before, std::uint64_t after, std::uint32_t stack = 1,
+              std::uint64_t context = 7, bool ended = false) {
+        LedgerEntry entry;
+        entry.time_ns = ++now_;
+        entry.kind = kind;
+        entry.stack = stack;
+        entry.context = context;
+        entry.before = before * ledger_mib;
+        entry.after = after * ledger_mib;
+        entry.ended = ended;
+        aggregator_.on(entry);
+        if (after != 0) {
+            sample(after);
+        }
+    }
+    void sample(std::uint64_t used, bool worked = false, std::uint64_t pools = 0) {
+        aggregator_.on(DeviceSample{++now_, 0, used * ledger_mib, 80'000 * ledger_mib,
+                                    pools * ledger_mib, worked});
+        const LedgerMoment moment = *ledger().latest();
+        CHECK(moment.used == used * ledger_mib);
+    }
+    void memory(EventType type, std::uint64_t bytes, MemoryKind kind = MemoryKind::device) {
+        Event event;
+        event.type = type;
+        event.time_ns = ++now_;
+        event.kind = kind;
+        event.origin = Origin::driver;
+        event.context = 1;
+        event.address = 0x1000;
+        event.requested = event.size = bytes * ledger_mib;
+        aggregator_.on(event);
+    }
+
+    const Ledger& ledger() const { return aggregator_.devices()[0]->ledger; }
+    std::uint64_t row(std::size_t index) const {
+        return ledger().rows().at(index).bytes / ledger_mib;
+    }
+    std::uint64_t growth() const { return ledger().latest()->growth / ledger_mib; }
+    /// What no part of the latest moment explains.
+    std::uint64_t rest() const {
+        const LedgerMoment moment = *ledger().latest();
+        std::uint64_t known = moment.recorded.reserved + moment.growth;
+        for (const std::uint64_t row : moment.rows) {
+            known += row;
+        }
+        return (moment.used - known) / ledger_mib;
+    }
+    Aggregator& aggregator() { return aggregator_; }
+
+  private:
+    Aggregator aggregator_;
+    std::uint64_t now_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("each call moves its row by what it took") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    CHECK(gpu.row(0) == 500);
+    CHECK(gpu.ledger().rows()[0].whole);
+    gpu.call(LedgerKind::module, 500, 560);
+    gpu.call(LedgerKind::module, 560, 570);
+    gpu.call(LedgerKind::module, 570, 575, 2);
+    CHECK(gpu.row(1) == 70);
+    CHECK(gpu.ledger().rows()[1].count == 2);
+    CHECK(gpu.row(2) == 5);
+    CHECK(gpu.rest() == 0);
+    CHECK(gpu.growth() == 0);
+}
+
+TEST_CASE("allocations between are none of the rows'") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.memory(EventType::alloc, 100);
+    gpu.sample(600, true);
+    CHECK(gpu.growth() == 0);
+    CHECK(gpu.rest() == 0);
+    // 4 MiB grew before the call took 10.
+    gpu.sample(604, true);
+    gpu.call(LedgerKind::graph, 604, 614);
+    CHECK(gpu.row(1) == 10);
+    CHECK(gpu.growth() == 4);
+    CHECK(gpu.rest() == 0);
+}
+
+TEST_CASE("growth without work of the process is the rest") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.sample(530, true);
+    CHECK(gpu.growth() == 30);
+    gpu.sample(1530, false);
+    CHECK(gpu.growth() == 30);
+    CHECK(gpu.rest() == 1000);
+    gpu.sample(530, false);  // the other process has gone
+    CHECK(gpu.growth() == 30);
+    CHECK(gpu.rest() == 0);
+    gpu.sample(510, true);
+    CHECK(gpu.growth() == 10);
+}
+
+TEST_CASE("what goes back is taken from the row that has it") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.call(LedgerKind::stream, 500, 510, 1);
+    gpu.call(LedgerKind::stream, 510, 530, 2);
+    gpu.call(LedgerKind::stream, 530, 505, 3);
+    CHECK(gpu.row(1) == 5);
+    CHECK(gpu.row(2) == 0);
+    CHECK(gpu.rest() == 0);
+    gpu.call(LedgerKind::module, 505, 565);
+    gpu.call(LedgerKind::kernel, 565, 566);
+    gpu.call(LedgerKind::module, 566, 505);  // unloaded, with its kernel
+    CHECK(gpu.row(3) == 0);
+    CHECK(gpu.row(4) == 0);
+}
+
+TEST_CASE("a context's end is that of its rows") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500, 1, 7);
+    gpu.call(LedgerKind::context, 500, 900, 2, 8);
+    gpu.call(LedgerKind::module, 900, 950, 3, 8);
+    CHECK(gpu.ledger().rows()[1].whole == false);
+    gpu.call(LedgerKind::context, 0, 500, 0, 8, true);
+    CHECK(gpu.row(0) == 500);
+    CHECK(gpu.row(1) == 0);
+    CHECK(gpu.row(2) == 0);
+    CHECK(gpu.rest() == 0);
+    gpu.call(LedgerKind::context, 500, 900, 2, 9);  // made anew: the same row
+    CHECK(gpu.row(1) == 400);
+    CHECK(gpu.ledger().rows().size() == 3);
+    gpu.sample(920, true);
+    gpu.call(LedgerKind::context, 0, 0, 0, 9, true);
+    gpu.call(LedgerKind::context, 0, 0, 0, 7, true);
+    gpu.call(LedgerKind::context, 0, 480, 1, 7);
+    CHECK(gpu.row(0) == 480);
+    CHECK(gpu.rest() == 0);
+}
+
+TEST_CASE("the driver's pools count with what they keep") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.memory(EventType::alloc, 10, MemoryKind::async_pool);
+    gpu.sample(532, true, 32);
+    CHECK(gpu.growth() == 0);
+    CHECK(gpu.ledger().latest()->pools == 32 * ledger_mib);
+}
+
+TEST_CASE("the peak keeps what the rows had") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.call(LedgerKind::module, 500, 600);
+    gpu.call(LedgerKind::module, 600, 500);
+    gpu.call(LedgerKind::graph, 500, 520);
+    REQUIRE(gpu.ledger().peak());
+    CHECK(gpu.ledger().peak()->used == 600 * ledger_mib);
+    CHECK(gpu.ledger().peak()->rows ==
+          std::vector<std::uint64_t>{500 * ledger_mib, 100 * ledger_mib});
+    CHECK(gpu.row(1) == 0);
+    CHECK(gpu.row(2) == 20);
+}
+
+TEST_CASE("rows are bounded, and their sum is not lost") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    std::uint64_t used = 500;
+    for (std::uint64_t context = 10; context < 10 + Ledger::max_rows + 100; ++context) {
+        gpu.call(LedgerKind::stream, used, used + 1, 1, context);
+        ++used;
+    }
+    CHECK(gpu.ledger().rows().size() <= Ledger::max_rows);
+    CHECK(gpu.rest() == 0);
+}
+
+TEST_CASE("calls that were not measured are counted") {
+    LedgerGpu gpu;
+    LedgerEntry skipped;
+    skipped.kind = LedgerKind::event;
+    skipped.skipped = 5;
+    gpu.aggregator().on(skipped);
+    gpu.aggregator().on(skipped);
+    CHECK(gpu.ledger().skipped()[static_cast<std::size_t>(LedgerKind::event)] == 10);
+    CHECK(gpu.ledger().kept());
+    CHECK(gpu.ledger().rows().empty());
+}

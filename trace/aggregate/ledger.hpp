@@ -1,0 +1,130 @@
+// The ledger of a GPU: what took its memory beside the allocations, as far as it was measured.
+//
+// Each measured call moves its row by the difference that it made. What no row and no allocation
+// explains is the level. The level moves only between measured calls: where it grew while the
+// process submitted work, code was loaded at its first launch, or the driver took memory to run it
+// (`growth`); what remains of it is the rest: other processes, and what was there before the
+// first sample. So all parts together are the driver's own figure at each sample.
+//
+// Rows and their bytes are kept for the sample at which the GPU had most memory in use, too. The
+// number of rows is bounded; beyond it all further call sites of a kind share one.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "trace/record.hpp"
+
+namespace memlab::trace {
+
+/// What one call site took for one kind of thing.
+struct LedgerRow {
+    LedgerKind kind = LedgerKind::context;
+    std::uint32_t api = 0;
+    std::uint32_t stack = 0;
+    std::uint32_t object = 0;   ///< index into strings: the file that code came from
+    std::uint64_t context = 0;  ///< the driver's handle
+    bool ended = false;         ///< with its context; the next one of the same site takes the row
+    bool uncertain = false;     ///< other memory changed during a measured call
+    bool whole = false;         ///< includes what was in use before the process could ask
+    std::uint64_t count = 0;    ///< measured calls that took memory
+    std::uint64_t bytes = 0;
+    std::uint64_t max_bytes = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive.choice(self.kind, last_ledger_kind);
+        archive(self.api, self.stack, self.object, self.context, self.ended, self.uncertain,
+                self.whole, self.count, self.bytes, self.max_bytes);
+    }
+};
+
+/// What the allocations of the process take of a GPU, as the recording has it.
+struct RecordedBytes {
+    std::uint64_t reserved = 0;       ///< the curve
+    std::uint64_t pool_reserved = 0;  ///< the part of it that is memlab's pool
+    std::uint64_t pool_active = 0;
+    std::uint64_t segments = 0;  ///< the part of it that is segments of allocators seen from inside
+    std::array<std::uint64_t, static_cast<std::size_t>(memory_kind_count)> kinds{};  ///< live
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.reserved, self.pool_reserved, self.pool_active, self.segments, self.kinds);
+    }
+
+    std::uint64_t of(MemoryKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
+};
+
+/// A sample, and what explains it.
+struct LedgerMoment {
+    std::uint64_t time_ns = 0;
+    std::uint64_t used = 0;
+    std::uint64_t pools = 0;  ///< DeviceSample::pools
+    std::uint64_t growth = 0;
+    RecordedBytes recorded;
+    std::vector<std::uint64_t> rows;  ///< bytes of each; rows added later have none
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.time_ns, self.used, self.pools, self.growth, self.recorded, self.rows);
+    }
+};
+
+/// Thread-safety: none. May throw std::bad_alloc.
+class Ledger {
+  public:
+    static constexpr std::size_t max_rows = 4096;
+
+    void on(const LedgerEntry& entry, const RecordedBytes& recorded);
+    void on(const DeviceSample& sample, const RecordedBytes& recorded);
+    void on(const Witness& witness);
+
+    const std::vector<LedgerRow>& rows() const { return rows_; }
+    /// False where nothing was to be measured: by option, or by a memlab that did not measure.
+    bool kept() const { return kept_; }
+    /// Calls that were not measured, by LedgerKind.
+    const auto& skipped() const { return skipped_; }
+    /// The sample with most memory in use, the first of several; none: there was no sample.
+    const std::optional<LedgerMoment>& peak() const { return peak_; }
+    /// The first and the latest that NVML said; none: it was not asked.
+    const std::vector<Witness>& witnesses() const { return witnesses_; }
+    /// The latest sample.
+    std::optional<LedgerMoment> latest() const;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.rows_, self.skipped_, self.peak_, self.latest_, self.sampled_, self.kept_,
+                self.level_);
+        std::size_t witnesses = self.witnesses_.size();
+        archive(witnesses);
+        if constexpr (Archive::reading) {
+            self.witnesses_.resize(std::min<std::size_t>(witnesses, 2));
+        }
+        for (auto& witness : self.witnesses_) {
+            archive.record(witness);
+        }
+    }
+    /// Whether a restored state can be one.
+    bool valid(std::size_t strings, std::size_t stacks) const;
+
+  private:
+    std::int64_t level(std::uint64_t used, const RecordedBytes& recorded) const;
+    LedgerRow& row_of(const LedgerEntry& entry);
+    void give_back(const LedgerEntry& entry, std::uint64_t bytes);
+    void end_context(const LedgerEntry& entry);
+
+    std::vector<LedgerRow> rows_;
+    std::array<std::uint64_t, static_cast<std::size_t>(ledger_kind_count)> skipped_{};
+    std::optional<LedgerMoment> peak_;
+    std::vector<Witness> witnesses_;  ///< at most two
+    LedgerMoment latest_;             ///< without rows: they are those of now
+    bool sampled_ = false;
+    bool kept_ = false;
+    std::int64_t level_ = 0;  ///< at the latest sample
+};
+
+}  // namespace memlab::trace

@@ -1,0 +1,81 @@
+// The ledger of a GPU, as the report has it.
+#include <algorithm>
+
+#include "trace/json/report_builder.hpp"
+
+namespace memlab::report {
+namespace {
+
+LedgerMoment moment(const trace::LedgerMoment& from) {
+    using trace::MemoryKind;
+    const trace::RecordedBytes& recorded = from.recorded;
+    return {.time_ns = from.time_ns,
+            .used = from.used,
+            .reserved = recorded.reserved,
+            .pool_reserved = recorded.pool_reserved,
+            .pool_active = recorded.pool_active,
+            .segments = recorded.segments,
+            .arrays = recorded.of(MemoryKind::array),
+            .async_pool = recorded.of(MemoryKind::async_pool),
+            .vmm = recorded.of(MemoryKind::vmm),
+            .graphs = recorded.of(MemoryKind::graph),
+            .managed = recorded.of(MemoryKind::managed),
+            .imports = recorded.of(MemoryKind::ipc_import),
+            .driver_pools = from.pools,
+            .growth = from.growth};
+}
+
+/// Contexts are numbered in the order of their first rows: handles differ from run to run.
+std::uint64_t number_of(std::uint64_t context, std::vector<std::uint64_t>& known) {
+    if (context == 0) {
+        return 0;
+    }
+    const auto found = std::find(known.begin(), known.end(), context);
+    if (found != known.end()) {
+        return static_cast<std::uint64_t>(found - known.begin()) + 1;
+    }
+    known.push_back(context);
+    return known.size();
+}
+
+}  // namespace
+
+std::optional<Ledger> ReportBuilder::ledger(const trace::Ledger& from) const {
+    const std::optional<trace::LedgerMoment> latest = from.latest();
+    if (!from.kept() || !latest) {
+        return std::nullopt;
+    }
+    Ledger out;
+    out.latest = moment(*latest);
+    const trace::LedgerMoment& peak = from.peak() ? *from.peak() : *latest;
+    out.peak = moment(peak);
+    std::vector<std::uint64_t> contexts;
+    out.rows.reserve(from.rows().size());
+    for (std::size_t i = 0; i < from.rows().size(); ++i) {
+        const trace::LedgerRow& row = from.rows()[i];
+        out.rows.push_back({.kind = trace::name_of(row.kind),
+                            .api = text(row.api),
+                            .stack = row.stack,
+                            .object = text(row.object),
+                            .context = number_of(row.context, contexts),
+                            .count = row.count,
+                            .at_peak_bytes = i < peak.rows.size() ? peak.rows[i] : 0,
+                            .bytes = row.bytes,
+                            .max_bytes = row.max_bytes,
+                            .uncertain = row.uncertain,
+                            .whole = row.whole});
+    }
+    for (const std::uint64_t skipped : from.skipped()) {
+        out.not_measured += std::min(skipped, ~out.not_measured);
+    }
+    for (const trace::Witness& witness : from.witnesses()) {
+        out.witnesses.push_back({.time_ns = witness.time_ns,
+                                 .state = trace::name_of(witness.state),
+                                 .own_bytes = witness.own,
+                                 .other_bytes = witness.others,
+                                 .other_processes = witness.processes});
+    }
+    return out;
+}
+
+}  // namespace memlab::report
