@@ -91,7 +91,7 @@ def main() -> int:
     except FileNotFoundError as error:
         return fail(str(error))
 
-    for folder, names in (("tests/gpu", ("run.py", "several_gpus.py", "tensors.py", "verdicts.py", "driver_calls.py")), ("tests/conformance", ("compare.py",)),
+    for folder, names in (("tests/gpu", ("run.py", "several_gpus.py", "ledger.py", "tensors.py", "verdicts.py", "driver_calls.py")), ("tests/conformance", ("compare.py",)),
                           ("tests/programs", ("catalogue.py", "harness.py", "sample_checks.py"))):
         for name in names:
             copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)

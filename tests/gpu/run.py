@@ -37,6 +37,7 @@ from compare import compare, groups  # noqa: E402
 from driver_calls import PROGRAMS, uncounted, watch  # noqa: E402
 from harness import (Found, Layout, Outcome, differences, file_name, judge_recordings, run,  # noqa: E402
                      run_case, without_warnings)
+import ledger  # noqa: E402
 import sample_checks  # noqa: E402
 import tensors  # noqa: E402
 from several_gpus import SeveralGpus  # noqa: E402
@@ -652,6 +653,32 @@ class Suite(SeveralGpus):
                 verdict.problems.append("no report, or no word of torch.profiler's")
             self.add(verdict, *outcomes)
 
+    def ledgers(self) -> None:
+        """What has no row in the ledger, of each kind of program."""
+        for module, name, script, arguments in ledger.RUNS:
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec(module) is None:
+                self.skip(name, f"{module} is not installed")
+                continue
+            verdict, found, outcomes = self.framework_pair(name, script, arguments, timeout=150)
+            if outcomes[0].code == 77:
+                self.skip(name, "cuBLAS is not installed")
+                continue
+            reports = [one.report_path for one in found if one.report_path and one.report and one.report["devices"]]
+            if reports:
+                page = run([str(self.layout.tool("memlab-report")), "ledger", "--json", str(reports[0])],
+                           self.layout.environment(memlab=False), self.work, 120)
+                line, problems = ledger.judge_ledger(json.loads(page.stdout)["reports"][0])
+                self.tables.append(f"{name}: {line}\n")
+                verdict.problems += problems
+                text = run([str(self.layout.tool("memlab-report")), "ledger", str(reports[0])],
+                           self.layout.environment(memlab=False), self.work, 120)
+                (self.out / "logs" / f"{file_name(name)}_page.txt").write_bytes(text.stdout + text.stderr)
+            else:
+                verdict.problems.append("no report")
+            self.add(verdict, *outcomes)
+
     def memory_viz(self, log: Path) -> None:
         """PyTorch's own tools read the snapshot that memlab-report makes of the log."""
         name = "PyTorch's memory_viz reads the export"
@@ -1071,7 +1098,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.tensors, suite.validation, suite.categories, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.cupti, suite.python, suite.tensors, suite.validation, suite.categories, suite.ledgers, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
                  suite.broken_ranks, suite.frameworks_on_all,
                  suite.benchmarks):
