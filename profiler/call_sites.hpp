@@ -43,6 +43,9 @@ class CallSites {
         return python_.found() ? capture() : id;
     }
 
+    /// Whether the calling thread is inside the garbage collector of Python.
+    bool inside_collector() const { return python_.inside_collector(); }
+
     void before_unload() { python_.before_unload(); }
 
   private:

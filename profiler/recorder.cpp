@@ -47,6 +47,10 @@ class Recorder::Impl final : private StackDefinitions {
     }
 
     std::uint32_t capture_call_site() { return call_sites_.capture_call_site(); }
+    bool inside_collector() const { return call_sites_.inside_collector(); }
+    [[gnu::noinline]] std::uint32_t collector_name() {
+        return guarded(std::uint32_t{0}, [&] { return string_id("Python's garbage collector"); });
+    }
 
     std::uint32_t string_id(std::string_view text) override {
         const std::string key(text.substr(0, 65536));
@@ -121,8 +125,7 @@ class Recorder::Impl final : private StackDefinitions {
         report_missed_locked(reason, bytes, count);
     }
 
-    /// Records the calling thread's kernel name if it has its own, unless the program named it with
-    /// name_thread().
+    /// Records the thread's own kernel name, if any, unless the program named it by name_thread().
     void update_thread_name(std::uint32_t thread) {
         if (thread == first_thread_) {
             return;  // the main thread
@@ -172,10 +175,7 @@ class Recorder::Impl final : private StackDefinitions {
         if (finished_) {
             return;
         }
-        trace::End end;
-        end.kind = kind;
-        end.exit_code = exit_code;
-        end.time_ns = now();
+        trace::End end{.time_ns = now(), .kind = kind, .exit_code = exit_code};
         if (log_) {
             end.events_dropped = log_->events_dropped();
             end.log_stopped_because = log_->stopped_because();
@@ -192,10 +192,7 @@ class Recorder::Impl final : private StackDefinitions {
         if (!lock.owns_lock() || finished_ || !log_) {
             return;
         }
-        trace::End end;
-        end.kind = kind;
-        end.exit_code = exit_code;
-        end.time_ns = now();
+        trace::End end{.time_ns = now(), .kind = kind, .exit_code = exit_code};
         log_->on(end);
         finished_ = true;
         log_->close();
@@ -371,6 +368,10 @@ Recorder::~Recorder() = default;
     return impl_->guarded(std::uint32_t{0}, [&] { return impl_->capture_call_site(); });
 }
 
+[[gnu::hot]] std::uint32_t Recorder::freeing_collector() noexcept {
+    return impl_->inside_collector() ? impl_->collector_name() : 0;
+}
+
 std::uint32_t Recorder::string_id(std::string_view text) noexcept {
     return impl_->guarded(std::uint32_t{0}, [&] { return impl_->string_id(text); });
 }
@@ -448,9 +449,7 @@ void Recorder::report_missed(std::string_view reason, std::uint64_t bytes,
 }
 
 bool Recorder::before_waiting() noexcept {
-    bool used = false;
-    impl_->guarded([&] { used = impl_->before_waiting(); });
-    return used;
+    return impl_->guarded(false, [&] { return impl_->before_waiting(); });
 }
 
 void Recorder::after_waiting(std::uint64_t waited_ns) noexcept {

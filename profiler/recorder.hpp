@@ -45,6 +45,10 @@ class Recorder {
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
     std::uint32_t capture_call_site() noexcept;
 
+    /// Event::name of what the calling thread frees now: the id of the name of the garbage
+    /// collector that it is inside of; 0: none. Call without any lock held.
+    std::uint32_t freeing_collector() noexcept;
+
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
     std::uint32_t string_id(std::string_view text) noexcept;
 

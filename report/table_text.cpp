@@ -118,11 +118,15 @@ class EntryParser {
     void object_or_null(const char* name, std::optional<Object>& value) {
         good_ = key(name) && (cursor_.take("null") || object(value.emplace()));
     }
+    template <class Object>
+    void object_if_any(const char* name, std::optional<Object>& value) {
+        if (has(name)) {
+            good_ = object(value.emplace());
+        }
+    }
     template <class Item>
     void list_if_any(const char* name, std::vector<Item>& items) {
-        const Cursor before = cursor_;
-        if (!key(name)) {
-            cursor_ = before;
+        if (!has(name)) {
             return;
         }
         good_ = cursor_.list('[', ']', [&] { return object(items.emplace_back()); });
@@ -144,6 +148,17 @@ class EntryParser {
         std::string_view found;
         return good_ && (std::exchange(first_, false) || cursor_.take(',')) &&
                cursor_.text(&found) && found == name && cursor_.take(':');
+    }
+    /// Whether that member comes next; passes over its name then.
+    bool has(std::string_view name) {
+        const Cursor before = cursor_;
+        const bool first = first_;
+        if (key(name)) {
+            return true;
+        }
+        cursor_ = before;
+        first_ = first;
+        return false;
     }
     bool position_in_table(std::size_t& value) {
         std::uint64_t position = 0;

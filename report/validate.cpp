@@ -125,6 +125,18 @@ class Validator {
         at_most(site.peak_bytes, site.bytes, where + ".peak_bytes", "its bytes");
         at_most(site.temporaries, site.count, where + ".temporaries", "its count");
         at_most(site.freed_elsewhere, site.count, where + ".freed_elsewhere", "its count");
+        if (site.collected) {
+            const Collected& collected = *site.collected;
+            const std::string of = where + ".collected";
+            const std::uint64_t freed = site.count - std::min(site.count, site.live_count);
+            at_most(collected.count, freed, of + ".count", "what was freed of it");
+            at_most(collected.bytes, site.bytes - std::min(site.bytes, site.live_bytes),
+                    of + ".bytes", "what was freed of it");
+            at_most(collected.at_peak_count, std::min(collected.count, site.at_peak_count),
+                    of + ".at_peak_count", "its count, and that of the site");
+            at_most(collected.at_peak_bytes, std::min(collected.bytes, site.at_peak_bytes),
+                    of + ".at_peak_bytes", "its bytes, and those of the site");
+        }
         if (site.lifetime) {
             at_most(site.lifetime->min, site.lifetime->median, where + ".lifetime_ns.min",
                     "median");

@@ -78,7 +78,8 @@ struct Event {
     std::uint32_t api = 0;      ///< StringDef::id of the function that the program called
     std::uint32_t stack = 0;    ///< StackDef::id
     /// StringDef::id: the name of a mark or scope; of an alloc: the program's allocator that cuts
-    /// it into suballocations
+    /// it into suballocations; of a free_requested: the garbage collector that was freeing, none
+    /// where the program itself was
     std::uint32_t name = 0;
     std::uint32_t correlation = 0;  ///< CUPTI's number of that call; 0: unknown
     std::uint64_t time_ns = 0;      ///< never decreases from one event of a log to the next

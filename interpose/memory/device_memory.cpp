@@ -31,9 +31,13 @@ using trace::Origin;
     return memory.recorder() != nullptr ? memory.recorder()->capture_call_site() : 0;
 }
 
+[[gnu::hot]] std::uint32_t freeing_collector(Memory& memory) {
+    return memory.recorder() != nullptr ? memory.recorder()->freeing_collector() : 0;
+}
+
 [[gnu::hot]] void record_event(Memory& memory, EventType type, const LiveAllocation& allocation,
                                std::uint64_t address, std::uint32_t api_id, std::uint32_t stack,
-                               CUstream stream, std::uint32_t suballocator = 0) {
+                               CUstream stream, std::uint32_t name = 0) {
     if (memory.recorder() == nullptr) {
         return;
     }
@@ -45,7 +49,7 @@ using trace::Origin;
     event.context = allocation.context;
     event.api = api_id;
     event.stack = stack;
-    event.name = suballocator;
+    event.name = name;
     event.stream = reinterpret_cast<std::uintptr_t>(stream);
     event.address = address;
     event.requested = allocation.requested;
@@ -137,7 +141,7 @@ CUresult probe_stream_free(const Context& owner, CUstream stream) {
     } else if (const CUresult broken = broken_context(); broken != CUDA_SUCCESS) {
         return broken;
     }
-    const allocator::Tag tag = make_tag(memory.api_id(api), 0);
+    const allocator::Tag tag = make_tag(memory.api_id(api), freeing_collector(memory));
     const FreeResult result = stream == no_stream ? owner->pool().free(address, tag, timing)
                                                   : owner->pool().free_in(stream, address, tag);
     switch (result.kind) {
@@ -417,8 +421,10 @@ void record_driver_allocation(Memory& memory, Api api, const DriverAllocation& a
     const CUresult result = real_free();
     if (known) {
         const std::uint32_t api_id = memory.api_id(api);
+        const std::uint32_t collector = freeing_collector(memory);
         memory.live().finish_free(handles, address, result == CUDA_SUCCESS, [&] {
-            record_event(memory, EventType::free_requested, *known, address, api_id, 0, nullptr);
+            record_event(memory, EventType::free_requested, *known, address, api_id, 0, nullptr,
+                         collector);
         });
     }
     return result;

@@ -19,7 +19,8 @@ using trace::EventType;
     event.device = device_;
     event.context = context_;
     event.api = static_cast<std::uint32_t>(tag >> 32);
-    event.stack = static_cast<std::uint32_t>(tag);
+    (type == EventType::free_requested ? event.name : event.stack) =
+        static_cast<std::uint32_t>(tag);
     event.address = address;
     event.requested = requested;
     event.size = size;

@@ -9,9 +9,10 @@
 
 namespace memlab::interpose {
 
-/// The tag of a pool call: the recording's string id of the API function, and the call's stack id.
-constexpr allocator::Tag make_tag(std::uint32_t api_id, std::uint32_t stack) {
-    return static_cast<allocator::Tag>(api_id) << 32 | stack;
+/// The tag of a pool call: the recording's string id of the API function, and the call's stack id;
+/// of a free Recorder::freeing_collector().
+constexpr allocator::Tag make_tag(std::uint32_t api_id, std::uint32_t stack_or_collector) {
+    return static_cast<allocator::Tag>(api_id) << 32 | stack_or_collector;
 }
 
 class PoolRecorder final : public allocator::PoolObserver {

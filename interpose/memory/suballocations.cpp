@@ -153,6 +153,7 @@ void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Even
     trace::Event free = Suballocators::make_event(EventType::free_requested, device,
                                                   context_of(memory, device), address, bytes);
     free.api = pytorchs_calls(*recorder).free;
+    free.name = recorder->freeing_collector();
     record_free(memory, *recorder, free);
 }
 
@@ -224,6 +225,7 @@ bool record_suballocation_freed_by(Memory& memory, std::string_view allocator,
         EventType::free_requested, device, current_context(memory, Suballocators::gpu_of(device)),
         address, 0);
     free.api = own_calls(*recorder).free;
+    free.name = recorder->freeing_collector();
     record_free(memory, *recorder, free);
     return true;
 }

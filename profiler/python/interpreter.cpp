@@ -112,6 +112,7 @@ Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::s
     symbols.get(interpreter->types.str, "PyUnicode_Type");
     symbols.get(interpreter->types.bytes, "PyBytes_Type");
     symbols.get(generator, "PyGen_Type");
+    symbols.get(interpreter->list_type, "PyList_Type");
     symbols.get(loop, "_PyEval_EvalFrameDefault");
     symbols.get(interpreter->is_initialized, "Py_IsInitialized");
     symbols.get(interpreter->thread_state, "PyGILState_GetThisThreadState");

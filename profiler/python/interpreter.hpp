@@ -38,6 +38,7 @@ struct Interpreter {
     void* (*running_state)() = nullptr;  ///< equal to thread_state() only while it holds the GIL
     void* (*main_interpreter)() = nullptr;
     PublicApi api = {};
+    const void* list_type = nullptr;
 
     /// The interpreter's own object (python3 or libpython), whose native frames are hidden in
     /// favour of Python frames. Empty if the interpreter is embedded in an application's object.

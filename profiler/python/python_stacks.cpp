@@ -6,6 +6,7 @@
 #include <ctime>
 #include <string>
 
+#include "profiler/loaded_modules.hpp"
 #include "profiler/object_symbols.hpp"
 #include "profiler/python/public_api_check.hpp"
 #include "profiler/stack_table.hpp"
@@ -37,7 +38,25 @@ void PythonStacks::attach(std::uintptr_t address) {
     interpreter_ = found;
     frame_interner_ = std::make_unique<FrameInterner>(definitions_);
     merged_stacks_ = std::make_unique<MergedStackCache>();
+    find_collector(interpreter_);
     state_.store(State::on, std::memory_order_release);
+}
+
+/// Only the main interpreter's, which is part of the library's or program's own data.
+void PythonStacks::find_collector(const Interpreter& interpreter) {
+    const void* const state = interpreter.main_interpreter();
+    LoadedModule module;
+    if (!find_loaded_module(reinterpret_cast<std::uintptr_t>(state), &module) ||
+        !collector_.find(state, reinterpret_cast<const void*>(module.end), interpreter.list_type)) {
+        definitions_.report_missed(
+            "Python's garbage collector is not where memlab expects it in this build: what it "
+            "frees is not told from what the program frees itself");
+    }
+}
+
+[[gnu::noinline]] bool PythonStacks::collects_here() const {
+    return found() && interpreter_.is_initialized() != 0 &&
+           Collector::is_on_stack(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
 }
 
 std::uintptr_t PythonStacks::interpreter_above(std::uintptr_t sp) {
@@ -186,6 +205,7 @@ bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedSt
 }
 
 void PythonStacks::turn_off(std::string_view why) {
+    collector_.forget();
     if (state_.exchange(State::off, std::memory_order_relaxed) != State::off) {
         definitions_.report_missed(why);
     }

@@ -17,6 +17,7 @@
 #include <span>
 #include <string_view>
 
+#include "profiler/python/collector.hpp"
 #include "profiler/python/frame_interner.hpp"
 #include "profiler/python/interpreter.hpp"
 #include "profiler/python/merged_stack_cache.hpp"
@@ -64,6 +65,15 @@ class PythonStacks {
     /// True once an interpreter is attached.
     bool found() const { return state_.load(std::memory_order_acquire) == State::on; }
 
+    /// Whether the calling thread is inside the interpreter's garbage collector. Not while the
+    /// interpreter ends: what is freed then was not held until a collection.
+    bool inside_collector() const {
+        if (!collector_.runs()) [[likely]] {
+            return false;
+        }
+        return collects_here();
+    }
+
     // The rest requires found().
 
     /// Reads the calling thread's Python frames and their ids. False if there are none to merge.
@@ -80,6 +90,8 @@ class PythonStacks {
     enum class State : std::uint8_t { off, searching, on };
 
     void await_search();
+    void find_collector(const Interpreter& interpreter);
+    bool collects_here() const;
     void turn_off(std::string_view why);
 
     const Mode mode_;
@@ -91,6 +103,7 @@ class PythonStacks {
     std::atomic<bool> search_started_{false};
     std::atomic<bool> wait_timed_out_{false};
     std::atomic<bool> compared_{false};
+    Collector collector_;
     // Written by the thread that attaches, before state_ becomes `on`.
     Interpreter interpreter_;
     std::unique_ptr<FrameInterner> frame_interner_;

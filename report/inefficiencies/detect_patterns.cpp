@@ -37,13 +37,19 @@ class PatternDetector {
         : report_(report), resolver_(resolver), query_(query), patterns_(patterns), steps_(steps) {}
 
     void examine(const Device& device) {
-        found_.push_back({&device, allocation_count(device), {}, {}});
+        found_.push_back({&device, allocation_count(device), {}, {}, {}});
         const std::vector<SiteRow> rows = rows_of(device);
+        std::vector<std::size_t> sites;
+        for (const SiteRow& row : rows) {
+            sites.insert(sites.end(), row.sites.begin(), row.sites.end());
+        }
+        found_.back().collected = sum_collected(report_, sites);
         for (const SiteRow& row : rows) {
             leak(device, row);
             replaced(device, row);
             outlived(device, row);
             unused(device, row);
+            collected(row);
             rounding(row);
             calls(row);
         }
@@ -239,6 +245,25 @@ class PatternDetector {
             "Do not allocate it where it is not used. (Access by a network card or from the host "
             "is in no recording.)";
         add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::unused);
+    }
+
+    void collected(const SiteRow& row) {
+        const Collected all = sum_collected(report_, row.sites);
+        if (!wanted(Pattern::reference_cycle) || all.at_peak_bytes == 0) {
+            return;
+        }
+        Finding finding = make_finding(Pattern::reference_cycle, Confidence::likely, row);
+        finding.count = all.count;
+        finding.bytes = all.bytes;
+        finding.saving.peak_bytes = all.at_peak_bytes;
+        finding.what = format_count(all.count) + " of " + format_count(row.stats.count) +
+                       " were freed only when Python's garbage collector ran (" +
+                       format_bytes(all.bytes) + " in all); " + format_count(all.at_peak_count) +
+                       " of them were held at the peak.";
+        finding.change =
+            "Objects in a reference cycle hold them (an exception that is kept, a callback): break "
+            "the cycle with del or a weakref, or call gc.collect() where it may take its time.";
+        add(std::move(finding));
     }
 
     void rounding(const SiteRow& row) {

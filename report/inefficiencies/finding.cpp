@@ -1,17 +1,37 @@
 #include "report/inefficiencies/finding.hpp"
 
+#include "trace/json/bounded_sum.hpp"
+
 namespace memlab::report {
 
 const std::vector<std::string>& pattern_names() {
-    static const std::vector<std::string> names = {
-        "leak",           "late_deallocation",   "over_long_life",    "fragmentation_source",
-        "late_reuse",     "oversized_alignment", "unused_allocation", "redundant_allocation",
-        "temporary_churn"};
+    static const std::vector<std::string> names = {"leak",
+                                                   "late_deallocation",
+                                                   "over_long_life",
+                                                   "fragmentation_source",
+                                                   "late_reuse",
+                                                   "oversized_alignment",
+                                                   "unused_allocation",
+                                                   "reference_cycle",
+                                                   "redundant_allocation",
+                                                   "temporary_churn"};
     return names;
 }
 
 const std::string& name_of(Pattern pattern) {
     return pattern_names().at(static_cast<std::size_t>(pattern));
+}
+
+Collected sum_collected(const Report& report, const std::vector<std::size_t>& sites) {
+    Collected sum;
+    for (const std::size_t index : sites) {
+        const Collected of_site = report.sites[index].collected.value_or(Collected());
+        add_to(sum.count, of_site.count);
+        add_to(sum.bytes, of_site.bytes);
+        add_to(sum.at_peak_count, of_site.at_peak_count);
+        add_to(sum.at_peak_bytes, of_site.at_peak_bytes);
+    }
+    return sum;
 }
 
 const char* name_of(Confidence confidence) {

@@ -26,10 +26,11 @@ enum class Pattern : std::uint8_t {
     late_reuse,            ///< freed, but perhaps still in use by the GPU when the pool grew
     oversized_alignment,   ///< a large part of it is rounding
     unused_allocation,     ///< the GPU was idle during its lifetime
+    reference_cycle,       ///< freed only when the language's garbage collector ran
     redundant_allocation,  ///< a few persistent buffers could serve all of them
     temporary_churn,       ///< the same, freed before anything else is allocated
 };
-inline constexpr std::size_t pattern_count = 9;
+inline constexpr std::size_t pattern_count = 10;
 
 /// "leak", "late_deallocation", ...: in the order of Pattern.
 const std::vector<std::string>& pattern_names();
@@ -77,9 +78,13 @@ struct Finding {
     }
 };
 
+/// The sum over these sites. Saturates.
+Collected sum_collected(const Report& report, const std::vector<std::size_t>& sites);
+
 struct DeviceFindings {
     const Device* device = nullptr;
     std::uint64_t allocations = 0;  ///< on this device in all
+    Collected collected;            ///< of the sites that are examined
     std::vector<Finding> findings;  ///< that save memory: most bytes first
     std::vector<Finding> calls;     ///< that save calls: most calls first
 };

@@ -44,12 +44,26 @@ class InefficienciesText {
             "peak: " + format_bytes(device.curve(Curve::allocated).peak_bytes) + " allocated, " +
                 format_bytes(device.curve(Curve::reserved).peak_bytes) + " reserved" +
                 (options_.filter.empty() ? "" : "; only " + page_.clean(options_.filter)));
+        collected(device, found.collected);
         if (found.findings.empty() && found.calls.empty()) {
             page_.line("Nothing was found that could be shown to be too much.");
             return;
         }
         memory(device, found.findings);
         calls(found.calls, found.allocations);
+    }
+
+    void collected(const Device& device, const Collected& collected) {
+        if (collected.count == 0) {
+            return;
+        }
+        page_.paragraph("  ", "Held until Python's garbage collector ran: " +
+                                  format_plural(collected.count, "allocation") + " of " +
+                                  format_bytes(collected.bytes) + " in all, " +
+                                  format_bytes(collected.at_peak_bytes) + " of the peak, " +
+                                  format_percent(collected.at_peak_bytes,
+                                                 device.curve(Curve::allocated).peak_bytes) +
+                                  ".");
     }
 
     void memory(const Device& device, const std::vector<Finding>& findings) {
@@ -164,6 +178,10 @@ std::string inefficiencies_json(const Report& report, Resolver& resolver,
         shown["name"] = device.device->name;
         shown["allocated_peak_bytes"] = device.device->curve(Curve::allocated).peak_bytes;
         shown["reserved_peak_bytes"] = device.device->curve(Curve::reserved).peak_bytes;
+        shown["collected"] = {{"count", device.collected.count},
+                              {"bytes", device.collected.bytes},
+                              {"at_peak_count", device.collected.at_peak_count},
+                              {"at_peak_bytes", device.collected.at_peak_bytes}};
         shown["findings"] = ordered_json::array();
         for (const auto* list : {&device.findings, &device.calls}) {
             for (const Finding& finding : *list) {

@@ -199,6 +199,43 @@ class PythonFrames(EndToEnd):
             functions = {frame["function"] for frame in report["python_frames"]}
             self.assertLessEqual({"made_99", "Cycle.__del__", "work", "<lambda>"}, functions)
 
+    def collected(self, report: dict) -> dict[int, dict]:
+        """What the garbage collector freed, by the size of the allocations."""
+        return {site["requested_bytes"] // site["count"]: site["collected"]
+                for site in report["sites"] if "collected" in site}
+
+    def test_what_only_the_garbage_collector_frees(self) -> None:
+        """Of the driver, and of PyTorch's cache."""
+        kib = 1024
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "libc10_cuda.so"
+        for version, interpreter in self.each_interpreter():
+            for device, arguments in ((0, ()), (64, (str(library),))):
+                with self.subTest(python=version, device=device):
+                    outcome = self.run_python(interpreter, "collector.py", *arguments)
+                    self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+                    report = self.recording().report
+                    self.assertEqual(report["missed"], [])
+                    collected = self.collected(report)
+                    self.assertEqual({size // kib: found["count"] for size, found in collected.items()},
+                                     {4096: 8, 8: 3, 16: 3, 24: 3, 32: 50, 40: 3})
+                    for size, found in collected.items():
+                        self.assertEqual(found["bytes"], size * found["count"])
+                        at_peak = 8 if size == 4096 * kib else 0
+                        self.assertEqual((found["at_peak_count"], found["at_peak_bytes"]),
+                                         (at_peak, at_peak * size))
+                    peak = next(each for each in report["devices"] if each["index"] == device)
+                    self.assertEqual(peak["curves"]["allocated"]["peak_bytes"], 40 << 20)
+                    counts = {site["requested_bytes"] // site["count"] // kib: site["count"]
+                              for site in report["sites"] if site["device"] == device}
+                    self.assertEqual({size: counts[size] for size in (8192, 64, 72, 80, 88)},
+                                     {8192: 1, 64: 3, 72: 3, 80: 3, 88: 2})
+
+    def test_the_garbage_collector_where_python_is_not_read(self) -> None:
+        for _, interpreter in list(self.each_interpreter())[:1]:
+            outcome = self.run_python(interpreter, "collector.py", MEMLAB_PYTHON="off")
+            self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+            self.assertEqual(self.collected(self.recording().report), {})
+
     def test_a_second_interpreter_is_told_apart(self) -> None:
         for version, interpreter in self.each_interpreter():
             outcome = self.run_python(interpreter, "interpreters.py")

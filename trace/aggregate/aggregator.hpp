@@ -149,6 +149,8 @@ class Aggregator final : public RecordSink {
 
     /// What `site` held when its device's allocated curve was at its peak: count and bytes.
     Holder held_at_peak(std::uint32_t site) const;
+    /// What a garbage collector freed of `site`.
+    Collected collected(std::uint32_t site) const;
 
     /// The device memory of `device` by site at its allocated peak: bytes equals that peak.
     Composition composition_at_peak(std::uint32_t device, std::size_t limit) const;
@@ -211,8 +213,9 @@ class Aggregator final : public RecordSink {
     void label(const Event& event);
     std::vector<SiteLabel> holder_labels(const Composition& holders) const;
 
-    /// `freeing`: the thread that freed it; none: it ended for another reason.
-    void apply_free_requested(Live& live, std::optional<std::uint32_t> freeing);
+    /// `freeing`: the event that freed it; null: it ended for another reason.
+    void apply_free_requested(Live& live, const Event* freeing);
+    void apply_collected(const Live& live);
     void apply_free_completed(std::uint32_t at);
     void overwrite(std::uint32_t at);
     Latest& latest_allocation(std::uint32_t thread);
@@ -243,6 +246,7 @@ class Aggregator final : public RecordSink {
 
     std::vector<Site> sites_;
     HashIndex site_index_;
+    std::map<std::uint32_t, Collected> collected_;  ///< by site, where there is any
     LiveTable live_;
     std::vector<Latest> latest_;
     HashIndex latest_index_;

@@ -82,6 +82,9 @@ void Aggregator::state(Self& self, Archive& archive) {
     archive(self.bypasses_, self.bypassed_count_, self.bypassed_bytes_, self.integrity_,
             self.event_count_, self.now_);
     archive.record(self.end_);
+    if (archive.version() >= 2) {
+        archive(self.collected_);
+    }
 }
 
 void Aggregator::reset() {
@@ -101,6 +104,7 @@ void Aggregator::reset() {
     thread_names_.clear();
     sites_.clear();
     site_index_.clear();
+    collected_.clear();
     live_ = LiveTable();
     latest_.clear();
     latest_index_.clear();
@@ -223,6 +227,9 @@ bool Aggregator::is_valid() const {
             !site.lifetimes.valid()) {
             return false;
         }
+    }
+    if (!collected_.empty() && !is_site(collected_.rbegin()->first)) {
+        return false;
     }
     bool live_is_valid = true;
     live_.for_each([&](std::uint32_t, const Live& live) {

@@ -13,6 +13,39 @@ Holder Aggregator::held_at_peak(std::uint32_t index) const {
     return {index, site.at_peak_count, site.at_peak_bytes};
 }
 
+/// A garbage collector freed it. What is freed now was live at the latest peak if it is no younger
+/// than that.
+void Aggregator::apply_collected(const Live& live) {
+    Collected& collected = collected_[live.site];
+    ++collected.count;
+    collected.bytes += live.size;
+    const Site& site = sites_[live.site];
+    const DeviceTotals& device = *devices_[site.device];
+    if (live.serial > device.peak_serial || !counts_as_device_memory(site.kind)) {
+        return;
+    }
+    if (collected.peak_number != device.peak_number) {
+        collected.peak_number = device.peak_number;
+        collected.at_peak_count = 0;
+        collected.at_peak_bytes = 0;
+    }
+    ++collected.at_peak_count;
+    collected.at_peak_bytes += live.size;
+}
+
+Collected Aggregator::collected(std::uint32_t index) const {
+    const auto at = collected_.find(index);
+    if (at == collected_.end()) {
+        return {};
+    }
+    Collected collected = at->second;
+    if (collected.peak_number != devices_[sites_[index].device]->peak_number) {
+        collected.at_peak_count = 0;
+        collected.at_peak_bytes = 0;
+    }
+    return collected;
+}
+
 std::vector<SiteLabel> Aggregator::holder_labels(const Composition& holders) const {
     std::vector<SiteLabel> labels = labels_.by_site();
     std::erase_if(labels, [&](const SiteLabel& label) {

@@ -148,6 +148,7 @@ void Aggregator::commit(DeviceTotals& device) {
                 curve.peak_time_ns = now_;
                 if (i == static_cast<std::size_t>(CurveName::allocated)) {
                     ++device.peak_number;
+                    device.peak_serial = next_serial_;
                     device.peak_moment.holds = true;
                     device.peak_moment.kernels.clear();
                 }
@@ -274,7 +275,7 @@ void Aggregator::free(const Event& event) {
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     const bool counts = counts_as_device_memory(site.kind);
-    apply_free_requested(live, event.thread);
+    apply_free_requested(live, &event);
     if (live.origin == Origin::driver || event.origin == Origin::driver) {
         apply_free_completed(at);
     }
@@ -290,7 +291,7 @@ void Aggregator::complete(const Event& event) {
     }
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        apply_free_requested(live_[at], event.thread);
+        apply_free_requested(live_[at], &event);
     }
     apply_free_completed(at);
     commit<Timeline::Change::fall>(device);
@@ -307,21 +308,22 @@ void Aggregator::free_immediately(const Event& event) {
     if (live_[at].pending) {
         ++integrity_.unmatched_frees;
     } else {
-        apply_free_requested(live_[at], event.thread);
+        apply_free_requested(live_[at], &event);
     }
     apply_free_completed(at);
     commit<Timeline::Change::fall>(device);
 }
 
 /// The application freed it. Changes the curves; the caller commits.
-void Aggregator::apply_free_requested(Live& live, std::optional<std::uint32_t> freeing) {
+void Aggregator::apply_free_requested(Live& live, const Event* freeing) {
     Site& site = sites_[live.site];
     site.lifetimes.add(now_ - live.time_ns);
     DeviceTotals& device = *devices_[site.device];
     live.pending = true;
     before_live_change(live.site, live.is_segment);
     if (scopes_.any_open() && counts_as_device_memory(site.kind) && !live.is_segment) {
-        scopes_.freed(freeing, live.scopes, live.site, live.size, live.serial);
+        scopes_.freed(freeing != nullptr ? std::optional(freeing->thread) : std::nullopt,
+                      live.scopes, live.site, live.size, live.serial);
     }
     if (labels_.any_live() && !live.is_segment &&
         (live.space == AddressSpace::pointer || is_suballocation(live.space))) {
@@ -332,11 +334,14 @@ void Aggregator::apply_free_requested(Live& live, std::optional<std::uint32_t> f
     KindTotals& kind = device.kinds[static_cast<std::size_t>(site.kind)];
     --kind.live_count;
     kind.live_bytes -= live.size;
-    site.freed_elsewhere += freeing && *freeing != live.thread ? 1 : 0;
+    site.freed_elsewhere += freeing != nullptr && freeing->thread != live.thread ? 1 : 0;
+    if (freeing != nullptr && freeing->name != 0 && !live.is_segment) [[unlikely]] {
+        apply_collected(live);
+    }
     Latest& latest = latest_allocation(live.thread);
     if (latest.serial == live.serial) {
         latest.serial = 0;
-        site.temporaries += freeing ? 1 : 0;
+        site.temporaries += freeing != nullptr ? 1 : 0;
     }
     if (counts_as_device_memory(site.kind)) {
         device.segment_bytes -= live.is_segment ? live.size : 0;
@@ -379,7 +384,7 @@ void Aggregator::overwrite(std::uint32_t at) {
     ++integrity_.overwritten_allocations;
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        apply_free_requested(live_[at], {});
+        apply_free_requested(live_[at], nullptr);
     }
     apply_free_completed(at);
     commit(device);
@@ -460,7 +465,7 @@ void Aggregator::on(const ContextLost& record) {
         });
         for (const std::uint32_t at : lost) {
             if (!live_[at].pending) {
-                apply_free_requested(live_[at], {});
+                apply_free_requested(live_[at], nullptr);
             }
             apply_free_completed(at);
         }

@@ -82,6 +82,9 @@ class StateWriter {
 
     explicit StateWriter(RecordSink& sink) : sink_(sink) {}
 
+    /// The version of the state that is written.
+    static constexpr std::uint32_t version() { return Checkpoint::state_version; }
+
     template <typename... Values>
     void operator()(const Values&... values) {
         (put(values), ...);

@@ -101,6 +101,23 @@ struct Site {
     }
 };
 
+/// What of a site was freed by a garbage collector of the program's language: it was held until the
+/// collector ran, though the program could not reach it any more.
+struct Collected {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    // The part that was live at the device's allocated peak number `peak_number`. Of an earlier
+    // peak when there were newer ones, so read it through Aggregator::collected().
+    std::uint64_t at_peak_count = 0;
+    std::uint64_t at_peak_bytes = 0;
+    std::uint64_t peak_number = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.count, self.bytes, self.at_peak_count, self.at_peak_bytes, self.peak_number);
+    }
+};
+
 struct Holder {
     std::uint32_t site = 0;
     std::uint64_t count = 0;
@@ -183,6 +200,7 @@ struct DeviceTotals {
     std::array<WorkTotals, static_cast<std::size_t>(work_kind_count)> work{};
     PeakMoment peak_moment;
     std::uint64_t peak_number = 0;  ///< number of new maxima of `allocated`
+    std::uint64_t peak_serial = 0;  ///< Live::serial of the allocation that made the latest one
     std::uint64_t allocated_since_mark = 0;
     std::uint64_t reserved_since_mark = 0;
     /// The part of `allocated` that is segments of allocators seen from inside.
@@ -209,12 +227,10 @@ struct DeviceTotals {
         archive(self.curves, self.sampled, self.kinds, self.pool, self.fragmentation, self.timeline,
                 self.work, self.peak_moment, self.peak_number, self.allocated_since_mark,
                 self.reserved_since_mark, self.segment_bytes);
-        if constexpr (Archive::reading) {
-            if (archive.version() < 2) {
-                return;
-            }
+        if (archive.version() >= 2) {
+            archive(self.ledger);
+            archive(self.peak_serial);
         }
-        archive(self.ledger);
     }
 };
 

@@ -152,6 +152,10 @@ void ReportBuilder::each(EntryTaker<Site>& to) const {
             out.lifetime =
                 Lifetime{site.lifetimes.min(), site.lifetimes.median(), site.lifetimes.max()};
         }
+        if (const trace::Collected collected = from_.collected(i); collected.count != 0) {
+            out.collected = Collected{collected.count, collected.bytes, collected.at_peak_count,
+                                      collected.at_peak_bytes};
+        }
         for (; label != labels.end() && label->site <= i; ++label) {
             if (label->site == i && out.labels.size() < max_site_labels) {
                 out.labels.push_back({valid_utf8(label_name(from_, label->name)), label->count,

@@ -46,6 +46,23 @@ struct SiteLabel {
     bool operator==(const SiteLabel&) const = default;
 };
 
+/// What of a site was freed by a garbage collector of the program's language.
+struct Collected {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t at_peak_count = 0;  ///< of these, live at the device's allocated peak
+    std::uint64_t at_peak_bytes = 0;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number("count", self.count);
+        visit.number("bytes", self.bytes);
+        visit.number("at_peak_count", self.at_peak_count);
+        visit.number("at_peak_bytes", self.at_peak_bytes);
+    }
+    bool operator==(const Collected&) const = default;
+};
+
 struct Site {
     std::uint64_t device = 0;
     std::string kind = {};
@@ -66,6 +83,7 @@ struct Site {
     std::uint64_t segment_bytes = 0;
     std::optional<Lifetime> lifetime = {};
     std::vector<SiteLabel> labels = {};  ///< most live bytes at the end first
+    std::optional<Collected> collected = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -89,6 +107,7 @@ struct Site {
         visit.number("segment_bytes", self.segment_bytes);
         visit.object_or_null("lifetime_ns", self.lifetime);
         visit.list_if_any("labels", self.labels);
+        visit.object_if_any("collected", self.collected);
     }
     bool operator==(const Site&) const = default;
 };

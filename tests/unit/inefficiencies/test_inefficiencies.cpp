@@ -356,3 +356,41 @@ A few buffers that are kept would serve all allocations of these places:
     CHECK(findings[1]["buffers"] == 2);
     CHECK(json["steps"].is_null());
 }
+
+TEST_CASE(
+    "what only the garbage collector freed is a reference cycle, as far as the peak held it") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100);
+    recording.alloc(0, 10, 1).alloc(10, 10, 1).alloc(20, 10, 1).alloc(30, 30, 2);  // the peak
+    recording.give_back(0, 10).collect(10, 10).collect(20, 10);
+    recording.alloc(10, 10, 1).alloc(60, 1, 2).collect(10, 10).collect(60, 1).give_back(30, 30);
+    const Looked looked = look(recording);
+    const Finding* const cycle = looked.only(Pattern::reference_cycle);
+    REQUIRE(cycle != nullptr);  // not of the place "work": its cycle came after the peak
+    CHECK(cycle->place.function == "keep");
+    CHECK(cycle->confidence == Confidence::likely);
+    CHECK(cycle->count == 3);
+    CHECK(cycle->bytes == 30 * mib);
+    CHECK(cycle->saving.peak_bytes == 20 * mib);
+    CHECK_FALSE(cycle->saving.peak_is_exact);
+    CHECK(cycle->what ==
+          "3 of 4 were freed only when Python's garbage collector ran (30.00 MiB in all); 2 of "
+          "them were held at the peak.");
+    CHECK(looked.found.devices.at(0).collected == Collected{4, 31 * mib, 2, 20 * mib});
+    ViewOptions options;
+    options.top = 10;
+    const std::string text = render_inefficiencies(looked.found, options);
+    CHECK(text.find("Held until Python's garbage collector ran: 4 allocations") !=
+          std::string::npos);
+    CHECK(text.find(" 33.3%.") != std::string::npos);
+    InefficiencyQuery other;
+    other.patterns = {Pattern::leak};
+    CHECK(look(recording, other).only(Pattern::reference_cycle) == nullptr);
+}
+
+TEST_CASE("what the program freed itself is no reference cycle") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100);
+    recording.alloc(0, 10, 1).alloc(10, 10, 1).give_back(0, 10).give_back(10, 10);
+    CHECK(look(recording).only(Pattern::reference_cycle) == nullptr);
+}

@@ -28,6 +28,7 @@ class PoolRecording {
         records_.emplace_back(StringDef{3, "keep"});
         records_.emplace_back(StringDef{4, "work"});
         records_.emplace_back(StringDef{5, "step"});
+        records_.emplace_back(StringDef{6, "Python's garbage collector"});
         records_.emplace_back(DeviceInfo{0, "GPU", "GPU-0", 1 << 30, 13000});
         records_.emplace_back(ContextInfo{1, 0, true});
         records_.emplace_back(ContextInfo{2, 0, false});
@@ -54,6 +55,13 @@ class PoolRecording {
         if (completed) {
             add(EventType::free_completed, at * mib, size * mib, 0, 1);
         }
+        return *this;
+    }
+    /// Given back by a garbage collector.
+    PoolRecording& collect(std::uint64_t at, std::uint64_t size) {
+        add(EventType::free_requested, at * mib, size * mib, 0, 1);
+        std::get<Event>(records_.back()).name = 6;
+        add(EventType::free_completed, at * mib, size * mib, 0, 1);
         return *this;
     }
     PoolRecording& oom(std::uint64_t requested) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -34,8 +35,10 @@ class AggregatorModel {
         std::uint64_t temporaries = 0;
         std::uint64_t segments = 0;
         std::vector<std::uint64_t> lifetimes;
-        std::pair<std::uint64_t, std::uint64_t> live;     ///< count, bytes
-        std::pair<std::uint64_t, std::uint64_t> at_peak;  ///< count, bytes
+        std::pair<std::uint64_t, std::uint64_t> collected;          ///< count, bytes
+        std::pair<std::uint64_t, std::uint64_t> collected_at_peak;  ///< count, bytes
+        std::pair<std::uint64_t, std::uint64_t> live;               ///< count, bytes
+        std::pair<std::uint64_t, std::uint64_t> at_peak;            ///< count, bytes
     };
     struct Segment {
         std::uint64_t size = 0;
@@ -151,6 +154,7 @@ class AggregatorModel {
                     break;
                 }
                 const Event alloc = found->event;
+                collect(*found, event);
                 give_back(*found, event.thread);
                 if (!pooled(alloc)) {
                     finish(alloc);
@@ -164,6 +168,7 @@ class AggregatorModel {
                 if (Allocation* const found = find(event)) {
                     const Event alloc = found->event;
                     if (!found->given_back) {
+                        collect(*found, event);
                         give_back(*found, event.thread);
                     }
                     finish(alloc);
@@ -245,6 +250,19 @@ class AggregatorModel {
             }
         }
         return nullptr;
+    }
+
+    void collect(const Allocation& allocation, const Event& free) {
+        if (free.name == 0) {
+            return;
+        }
+        SiteFigures& site = sites[site_of(allocation.event)];
+        ++site.collected.first;
+        site.collected.second += allocation.event.size;
+        if (live_at_peak[allocation.event.device].contains(allocation.serial)) {
+            ++site.collected_at_peak.first;
+            site.collected_at_peak.second += allocation.event.size;
+        }
     }
 
     void give_back(Allocation& allocation, std::optional<std::uint32_t> freeing) {
@@ -450,6 +468,15 @@ class AggregatorModel {
                 for (auto& [key, site] : sites) {
                     if (std::get<3>(key) == index) {
                         site.at_peak = site.live;
+                        site.collected_at_peak = {};
+                    }
+                }
+                std::set<std::uint64_t>& serials_at_peak = live_at_peak[index];
+                serials_at_peak.clear();
+                for (const Allocation& each : live) {
+                    if (each.event.device == index && !each.given_back &&
+                        counts_as_device_memory(each.event.kind)) {
+                        serials_at_peak.insert(each.serial);
                     }
                 }
             }
@@ -457,6 +484,7 @@ class AggregatorModel {
     }
 
     std::vector<Allocation> live;
+    std::map<std::uint32_t, std::set<std::uint64_t>> live_at_peak;  ///< by device: serials
     std::vector<std::string> strings;
     std::map<SiteKey, std::uint32_t> site_numbers;
     std::map<std::uint64_t, bool> small_of;

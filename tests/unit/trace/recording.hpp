@@ -599,6 +599,9 @@ class PlausibleRecords {
         Event freed = at->second.alloc;
         freed.time_ns = now_;
         freed.thread = static_cast<std::uint32_t>(100 + random_.below(3));
+        // A garbage collector's, once in a while.
+        freed.name =
+            random_.one_in(4) ? 1 + static_cast<std::uint32_t>(random_.below(string_count)) : 0;
         freed.type = at->second.pending ? EventType::free_completed : EventType::free_requested;
         records_.emplace_back(freed);
         if (freed.origin == Origin::pool && !at->second.pending) {

@@ -127,6 +127,10 @@ void check_equal(const Aggregator& got, const AggregatorModel& model) {
         CHECK(site.segment_bytes == expected.segments);
         const Holder at_peak = got.held_at_peak(index);
         CHECK(std::pair(at_peak.count, at_peak.bytes) == expected.at_peak);
+        const Collected collected = got.collected(index);
+        CHECK(std::pair(collected.count, collected.bytes) == expected.collected);
+        CHECK(std::pair(collected.at_peak_count, collected.at_peak_bytes) ==
+              expected.collected_at_peak);
         auto& lifetimes = expected.lifetimes;
         std::sort(lifetimes.begin(), lifetimes.end());
         REQUIRE(site.lifetimes.empty() == lifetimes.empty());
@@ -376,6 +380,39 @@ TEST_CASE("temporaries are freed before their thread allocates again, by whateve
     event(EventType::free_requested, 3, 20);  // temporary
     REQUIRE(aggregator.sites().size() == 1);
     CHECK(aggregator.sites()[0].temporaries == 2);
+}
+
+TEST_CASE("what a garbage collector freed is counted, and the part that was live at the peak") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{1, "a garbage collector"});
+    const auto event = [&](EventType type, std::uint64_t address, std::uint32_t collector = 0) {
+        Event each;
+        each.type = type;
+        each.address = address;
+        each.name = collector;
+        each.requested = each.size = address;
+        aggregator.on(each);
+    };
+    const auto collected = [&] {
+        const Collected all = aggregator.collected(0);
+        return std::vector{all.count, all.bytes, all.at_peak_count, all.at_peak_bytes};
+    };
+    using Figures = std::vector<std::uint64_t>;
+    event(EventType::alloc, 10);
+    CHECK(collected() == Figures{0, 0, 0, 0});
+    event(EventType::free_requested, 10, 1);
+    CHECK(collected() == Figures{1, 10, 1, 10});
+    event(EventType::alloc, 20);
+    event(EventType::alloc, 30);  // the peak: 50
+    CHECK(collected() == Figures{1, 10, 0, 0});
+    event(EventType::free_requested, 20);
+    event(EventType::alloc, 15);  // after the peak
+    event(EventType::free_requested, 15, 1);
+    event(EventType::free_requested, 30, 1);
+    CHECK(collected() == Figures{3, 55, 1, 30});
+    event(EventType::free_requested, 30, 1);  // was freed
+    CHECK(collected() == Figures{3, 55, 1, 30});
 }
 
 TEST_CASE("OOMs name the holders; lists are bounded, counts are not") {

@@ -19,7 +19,8 @@ except ImportError:
 
 
 # Members that are omitted when empty.
-OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "largest_live"}
+OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "largest_live",
+            "collected"}
 OPTIONAL_OF_DEVICE = {"work", "kernels_at_peak", "ledger"}
 
 

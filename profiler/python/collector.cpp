@@ -1,0 +1,124 @@
+#include "profiler/python/collector.hpp"
+
+#include <algorithm>
+
+#include "profiler/python/objects.hpp"
+#include "profiler/unwind/stack_memory.hpp"
+
+namespace memlab::profiler::python {
+namespace {
+
+// struct _gc_runtime_state, the same in 3.11 to 3.13.
+constexpr std::size_t gc_enabled = 12;
+constexpr std::size_t gc_generations = 24;
+constexpr std::size_t gc_generation0 = 96;  ///< points to the first of the generations
+constexpr std::size_t gc_collecting = 200;
+constexpr std::size_t gc_garbage = 208;
+constexpr std::size_t gc_callbacks = 216;
+constexpr std::size_t gc_bytes = 240;
+// It is among the first members of the interpreter's state.
+constexpr std::size_t max_offset = std::size_t{64} << 10;
+
+// PyGC_Head: before each object that the collector knows. Both words have flags in the lowest bits.
+constexpr std::size_t head_previous = 8;
+constexpr std::size_t head_bytes = 16;
+constexpr std::uintptr_t head_flags = 3;
+
+constexpr std::size_t type_flags = 168;
+constexpr std::uintptr_t type_is_ready = std::uintptr_t{1} << 12;
+constexpr std::uintptr_t type_is_collected = std::uintptr_t{1} << 14;
+constexpr std::uintptr_t type_is_type = std::uintptr_t{1} << 31;  ///< its objects are types
+
+// Searched for the list's head: the frames between the collector and a destructor's call.
+constexpr std::size_t max_searched = std::size_t{256} << 10;
+
+bool is_flag(std::int32_t value) {
+    return value == 0 || value == 1;
+}
+
+/// Whether `address` may be that of a PyGC_Head of an object.
+bool may_be_head(std::uintptr_t address) {
+    return address % head_bytes == 0 && address >= unwind::page_size && address >> 47 == 0;
+}
+
+/// A word of memory that may not be readable; 0 then.
+std::uintptr_t word_at(std::uintptr_t address) {
+    std::uintptr_t word = 0;
+    return unwind::StackMemory().read(address, &word) ? word : 0;
+}
+
+bool is_collected_object(std::uintptr_t object) {
+    const auto flags_of = [](std::uintptr_t type) { return word_at(type + type_flags); };
+    const std::uintptr_t type = word_at(object + object_type);
+    constexpr std::uintptr_t both = type_is_ready | type_is_collected;
+    return type % sizeof(void*) == 0 && (flags_of(type) & both) == both &&
+           (flags_of(word_at(type + object_type)) & type_is_type) != 0;
+}
+
+/// Whether the head of a list of objects is at `at`, a place on the stack with these words. (That
+/// of an empty list points to itself, and whatever lies behind it may look like an object.)
+bool is_list_head(std::uintptr_t at, std::uintptr_t first, std::uintptr_t last) {
+    return first != at && (word_at(first + head_previous) & ~head_flags) == at &&
+           (word_at(last) & ~head_flags) == at && is_collected_object(first + head_bytes);
+}
+
+/// Where the thread's latest head was: most likely that of the next object, too.
+__attribute__((tls_model("initial-exec"))) constinit thread_local std::uintptr_t latest_head = 0;
+
+}  // namespace
+
+bool Collector::find(const void* state, const void* end, const void* list) {
+    const auto* const begin = static_cast<const char*>(state);
+    const auto bytes = static_cast<std::size_t>(static_cast<const char*>(end) - begin);
+    if (bytes < gc_bytes) {
+        return false;
+    }
+    const auto is_list = [list](std::uintptr_t object) {
+        return object != 0 &&
+               word_at(object + object_type) == reinterpret_cast<std::uintptr_t>(list);
+    };
+    for (std::size_t at = 0; at <= std::min(bytes - gc_bytes, max_offset); at += sizeof(void*)) {
+        const char* const gc = begin + at;
+        if (read<const char*>(gc, gc_generation0) == gc + gc_generations &&
+            is_flag(read<std::int32_t>(gc, gc_enabled)) &&
+            is_flag(read<std::int32_t>(gc, gc_collecting)) &&
+            is_list(read<std::uintptr_t>(gc, gc_garbage)) &&
+            is_list(read<std::uintptr_t>(gc, gc_callbacks))) {
+            collecting_.store(reinterpret_cast<const std::int32_t*>(gc + gc_collecting),
+                              std::memory_order_release);
+            return true;
+        }
+    }
+    return false;
+}
+
+MEMLAB_READS_STACK bool Collector::is_on_stack(std::uintptr_t sp) {
+    unwind::StackMemory memory(sp);
+    // Objects are not on the stack, where most of its words lead to.
+    const auto may_be_object = [sp](std::uintptr_t word) {
+        return may_be_head(word) && word - sp >= max_searched;
+    };
+    const auto is_head = [&](std::uintptr_t at) {
+        std::uintptr_t first = 0;
+        std::uintptr_t last = 0;
+        return memory.read(at, &first) && may_be_object(first) &&
+               memory.read(at + head_previous, &last) && may_be_object(last) &&
+               is_list_head(at, first, last);
+    };
+    if (latest_head - sp < max_searched && is_head(latest_head)) {
+        return true;
+    }
+    std::uintptr_t at = (sp + sizeof(void*) - 1) & ~(sizeof(void*) - 1);
+    for (const std::uintptr_t end = at + max_searched; at < end; at += sizeof(void*)) {
+        if (at + head_bytes > memory.high() && !memory.extend(at + head_bytes, at)) {
+            return false;
+        }
+        if (is_head(at)) {
+            latest_head = at;
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace memlab::profiler::python
