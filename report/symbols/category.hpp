@@ -26,6 +26,12 @@ enum class Category : std::uint8_t {
 };
 inline constexpr std::size_t category_count = 8;
 
+/// Sentences for pages without categories: of memory that has none, and where nothing has a name.
+inline constexpr const char* no_categories = "Only memory of PyTorch's has categories.";
+inline constexpr const char* no_names_for_categories =
+    "PyTorch's functions have no names here. Read the recording where PyTorch is installed, or run "
+    "memlab-report symbolize there.";
+
 /// "parameters", "gradients", "optimizer state", ...
 const char* category_name(Category category);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
@@ -49,9 +51,10 @@ struct TimeRange {
     }
 };
 
-std::vector<Column> make_columns(const std::vector<PlotPoint>& points, const TimeRange& range,
-                                 std::size_t count) {
-    std::vector<Column> columns(count);
+/// visit(column, point) for each column in which a point's values hold.
+template <typename Point, typename Visit>
+void for_each_column(const std::vector<Point>& points, const TimeRange& range, std::size_t count,
+                     const Visit& visit) {
     for (std::size_t i = 0; i < points.size(); ++i) {
         const std::size_t first = range.column(points[i].time_ns, count);
         std::size_t last = count - 1;
@@ -66,14 +69,51 @@ std::vector<Column> make_columns(const std::vector<PlotPoint>& points, const Tim
                 --last;
             }
         }
-        for (std::size_t c = first; c <= last; ++c) {
-            columns[c].allocated = std::max(columns[c].allocated, points[i].allocated);
-            columns[c].active = std::max(columns[c].active, points[i].active);
-            columns[c].reserved = std::max(columns[c].reserved, points[i].reserved);
-            columns[c].device_used = std::max(columns[c].device_used, points[i].device_used);
+        for (std::size_t column = first; column <= last; ++column) {
+            visit(column, points[i]);
         }
     }
+}
+
+std::vector<Column> make_columns(const std::vector<PlotPoint>& points, const TimeRange& range,
+                                 std::size_t count) {
+    std::vector<Column> columns(count);
+    for_each_column(points, range, count, [&](std::size_t at, const PlotPoint& point) {
+        Column& column = columns[at];
+        column.allocated = std::max(column.allocated, point.allocated);
+        column.active = std::max(column.active, point.active);
+        column.reserved = std::max(column.reserved, point.reserved);
+        column.device_used = std::max(column.device_used, point.device_used);
+    });
     return columns;
+}
+
+std::uint64_t sum_of(const PlotStack& stack) {
+    return std::accumulate(stack.bytes.begin(), stack.bytes.end(), std::uint64_t{0});
+}
+
+/// The point of each column with the highest sum, the first of several; null: none.
+std::vector<const PlotStack*> make_stacks(const std::vector<PlotStack>& points,
+                                          const TimeRange& range, std::size_t count) {
+    std::vector<const PlotStack*> columns(count);
+    for_each_column(points, range, count, [&](std::size_t at, const PlotStack& point) {
+        if (columns[at] == nullptr || sum_of(point) > sum_of(*columns[at])) {
+            columns[at] = &point;
+        }
+    });
+    return columns;
+}
+
+/// The layer at `height` bytes above the axis; none: above all of them.
+std::optional<std::size_t> layer_at(const PlotStack& stack, double height) {
+    double top = 0;
+    for (std::size_t i = 0; i < stack.bytes.size(); ++i) {
+        top += static_cast<double>(stack.bytes[i]);
+        if (height < top) {
+            return i;
+        }
+    }
+    return std::nullopt;
 }
 
 std::string padded(const std::string& text, std::size_t width) {
@@ -89,7 +129,7 @@ class RowWriter {
   public:
     explicit RowWriter(const PlotOptions& options) : options_(options) {}
 
-    void put(std::string_view color, const char* glyph) {
+    void put(std::string_view color, std::string_view glyph) {
         if (color != current_) {
             reset_color();
             text_ += color;
@@ -145,6 +185,25 @@ void draw_row(RowWriter& out, const std::vector<Column>& columns, double top, in
         } else if (const int line = eighths(column.device_used);
                    line > 0 && (line - 1) / steps == height - 1 - row) {
             out.put(options.reserved_color, glyphs.device_used);
+        } else {
+            out.put({}, " ");
+        }
+    }
+}
+
+void draw_stack_row(RowWriter& out, const std::vector<const PlotStack*>& columns, double top,
+                    int row, int height, const std::vector<PlotLayer>& layers) {
+    const double middle = (height - row - 0.5) / height * top;
+    for (const PlotStack* const column : columns) {
+        std::optional<std::size_t> layer =
+            column != nullptr ? layer_at(*column, middle) : std::nullopt;
+        if (!layer && column != nullptr && row == height - 1 && sum_of(*column) != 0) {
+            layer = static_cast<std::size_t>(
+                std::max_element(column->bytes.begin(), column->bytes.end()) -
+                column->bytes.begin());
+        }
+        if (layer) {
+            out.put(layers[*layer].color, layers[*layer].glyph);
         } else {
             out.put({}, " ");
         }
@@ -231,19 +290,12 @@ std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const Tim
     return rows;
 }
 
-}  // namespace
-
-std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std::uint64_t end_ns,
-                                       const std::vector<PlotNote>& notes,
-                                       const PlotOptions& options,
-                                       const std::vector<PlotSpan>& spans) {
-    std::uint64_t max_bytes = 0;
-    TimeRange range{options.from_ns, std::max(end_ns, options.from_ns + 1)};
-    for (const PlotPoint& point : points) {
-        max_bytes =
-            std::max({max_bytes, point.allocated, point.active, point.reserved, point.device_used});
-        range.end = std::max(range.end, point.time_ns);
-    }
+/// The area with its axes, notes, spans and times. draw(columns, rows) gives what draws a row of
+/// it: (out, row).
+template <typename Draw>
+std::vector<std::string> draw_frame(std::uint64_t max_bytes, const TimeRange& range,
+                                    const std::vector<PlotNote>& notes, const PlotOptions& options,
+                                    const std::vector<PlotSpan>& spans, const Draw& draw) {
     if (max_bytes == 0) {
         return {};
     }
@@ -255,7 +307,7 @@ std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std
     const std::size_t label_width = std::max(top_label.size(), middle_label.size());
     const std::size_t width = static_cast<std::size_t>(std::max(options.width, 40));
     const std::size_t area = width - label_width - 2;
-    const auto columns = make_columns(points, range, area);
+    const auto draw_row = draw(area, height);
 
     std::vector<std::string> lines;
     for (int row = 0; row < height; ++row) {
@@ -264,7 +316,7 @@ std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std
         std::string line = padded(label, label_width) + " ";
         line += label.empty() ? glyphs.axis : glyphs.tick;
         RowWriter out(options);
-        draw_row(out, columns, static_cast<double>(max_bytes), row, height, options, glyphs);
+        draw_row(out, row);
         lines.push_back(line + out.take());
     }
     std::string floor = padded(format_bytes(0, unit), label_width) + " " + glyphs.corner;
@@ -298,6 +350,44 @@ std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std
     }
     lines.push_back(indent + times);
     return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std::uint64_t end_ns,
+                                       const std::vector<PlotNote>& notes,
+                                       const PlotOptions& options,
+                                       const std::vector<PlotSpan>& spans) {
+    std::uint64_t max_bytes = 0;
+    TimeRange range{options.from_ns, std::max(end_ns, options.from_ns + 1)};
+    for (const PlotPoint& point : points) {
+        max_bytes =
+            std::max({max_bytes, point.allocated, point.active, point.reserved, point.device_used});
+        range.end = std::max(range.end, point.time_ns);
+    }
+    return draw_frame(max_bytes, range, notes, options, spans, [&](std::size_t area, int height) {
+        return [&, height, columns = make_columns(points, range, area)](RowWriter& out, int row) {
+            draw_row(out, columns, static_cast<double>(max_bytes), row, height, options,
+                     options.ascii ? ascii_glyphs : unicode_glyphs);
+        };
+    });
+}
+
+std::vector<std::string> plot_stacks(const std::vector<PlotStack>& points,
+                                     const std::vector<PlotLayer>& layers, std::uint64_t end_ns,
+                                     const std::vector<PlotNote>& notes, const PlotOptions& options,
+                                     const std::vector<PlotSpan>& spans) {
+    std::uint64_t max_bytes = 0;
+    TimeRange range{options.from_ns, std::max(end_ns, options.from_ns + 1)};
+    for (const PlotStack& point : points) {
+        max_bytes = std::max(max_bytes, sum_of(point));
+        range.end = std::max(range.end, point.time_ns);
+    }
+    return draw_frame(max_bytes, range, notes, options, spans, [&](std::size_t area, int height) {
+        return [&, height, columns = make_stacks(points, range, area)](RowWriter& out, int row) {
+            draw_stack_row(out, columns, static_cast<double>(max_bytes), row, height, layers);
+        };
+    });
 }
 
 }  // namespace memlab::report

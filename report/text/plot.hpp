@@ -48,6 +48,18 @@ struct PlotOptions {
     std::string_view reset;
 };
 
+/// One of the areas that lie on each other, lowest first.
+struct PlotLayer {
+    std::string_view glyph;
+    std::string_view color;  ///< an escape sequence; empty: none
+};
+
+/// Bytes of each layer from `time_ns` until the next point.
+struct PlotStack {
+    std::uint64_t time_ns = 0;
+    std::vector<std::uint64_t> bytes;
+};
+
 /// Lines without trailing newlines or spaces; empty if there is nothing to draw. `points` are in
 /// order of time, none before options.from_ns; `end_ns` is the end of the last value. `spans` may
 /// extend beyond the time axis; each lane is one row, where bars that share a column are merged.
@@ -55,5 +67,12 @@ std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std
                                        const std::vector<PlotNote>& notes,
                                        const PlotOptions& options,
                                        const std::vector<PlotSpan>& spans = {});
+
+/// The same of layers. A column shows the point of its time with the highest sum; a cell the layer
+/// that covers its middle, the lowest cell the largest layer where it would be empty.
+std::vector<std::string> plot_stacks(const std::vector<PlotStack>& points,
+                                     const std::vector<PlotLayer>& layers, std::uint64_t end_ns,
+                                     const std::vector<PlotNote>& notes, const PlotOptions& options,
+                                     const std::vector<PlotSpan>& spans = {});
 
 }  // namespace memlab::report

@@ -20,6 +20,9 @@ struct Style {
     std::string_view dim() const { return color ? "\x1b[2m" : ""; }
     std::string_view red() const { return color ? "\x1b[31m" : ""; }
     std::string_view yellow() const { return color ? "\x1b[33m" : ""; }
+    std::string_view green() const { return color ? "\x1b[32m" : ""; }
+    std::string_view blue() const { return color ? "\x1b[34m" : ""; }
+    std::string_view magenta() const { return color ? "\x1b[35m" : ""; }
     std::string_view cyan() const { return color ? "\x1b[36m" : ""; }
     std::string_view reset() const { return color ? "\x1b[0m" : ""; }
 };

@@ -25,10 +25,12 @@ std::string render_timeline_text(const Report& report, const TimelineView& view,
 
 /// {file, source ("event log" or "report"), from_ns, to_ns, devices [index, name, bucket_ns, curves
 /// {<curve>: {at_begin, lowest, highest, highest_ns, at_end}}, rows [{begin_ns, <curve>: [min, max,
-/// last] or null}]], marks [{time_ns, name}], scopes [{name, thread, depth, begin_ns, end_ns,
-/// ended}], ooms [{time_ns, device, requested_bytes, api}], left_out, stretch (a sentence; only if
-/// the log lacks events), at (null: not requested) {time_ns, name, devices [index, bytes, count,
-/// sites [{place, kind, api, bytes, count}]]}}.
+/// last] or null}], by_category (only if asked for; null: the device has no categories) {bucket_ns,
+/// highest_ns, categories {<category>: {at_begin, at_highest, highest, highest_ns, at_end}}, rows
+/// [{begin_ns, at_ns, bytes {<category>}, last {<category>}}]}], marks [{time_ns, name}], scopes
+/// [{name, thread, depth, begin_ns, end_ns, ended}], ooms [{time_ns, device, requested_bytes,
+/// api}], left_out, stretch (a sentence; only if the log lacks events), at (null: not requested)
+/// {time_ns, name, devices [index, bytes, count, sites [{place, kind, api, bytes, count}]]}}.
 std::string render_timeline_json(const std::string& file, const TimelineView& view,
                                  const MomentView* moment, const ViewOptions& options);
 
@@ -36,5 +38,10 @@ std::string render_timeline_json(const std::string& file, const TimelineView& vi
 /// curve <curve>_min, _max and _last, empty if unknown. The last values hold until the next row of
 /// the device.
 std::string render_timeline_csv(const TimelineView& view);
+
+/// The same of the devices that have categories: device, begin_ns, end_ns, at_ns (when the
+/// allocated curve was highest in that time), allocated and each category then, and the same with
+/// _last at the end. Allocated is the sum of the categories.
+std::string render_categories_csv(const TimelineView& view);
 
 }  // namespace memlab::report

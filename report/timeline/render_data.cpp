@@ -1,15 +1,56 @@
 // JSON and CSV output of a timeline.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "report/summary/json_values.hpp"
 #include "report/timeline/render.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-ordered_json device_json(const DeviceTimeline& timeline) {
+ordered_json bytes_json(const CategoryBytes& bytes) {
+    ordered_json out;
+    for (std::size_t i = 0; i < category_count; ++i) {
+        out[category_name(static_cast<Category>(i))] = bytes.at(i);
+    }
+    return out;
+}
+
+ordered_json categories_json(const CategoryTimeline& timeline) {
+    ordered_json out;
+    out["bucket_ns"] = timeline.bucket_ns;
+    out["highest_ns"] = timeline.highest_ns;
+    ordered_json& categories = out["categories"] = ordered_json::object();
+    for (std::size_t i = 0; i < category_count; ++i) {
+        const CategoryTimeline::Figures& figures = timeline.figures.at(i);
+        categories[category_name(static_cast<Category>(i))] = {
+            {"at_begin", figures.at_begin},
+            {"at_highest", timeline.at_highest.at(i)},
+            {"highest", figures.highest},
+            {"highest_ns", figures.highest_ns},
+            {"at_end", figures.at_end}};
+    }
+    ordered_json& rows = out["rows"] = ordered_json::array();
+    for (const CategoryRow& row : timeline.rows) {
+        rows.push_back({{"begin_ns", row.begin_ns},
+                        {"at_ns", row.at_ns},
+                        {"bytes", bytes_json(row.bytes)},
+                        {"last", bytes_json(row.last)}});
+    }
+    return out;
+}
+
+/// "optimizer_state": a category as the name of a column.
+std::string column_name(std::size_t category) {
+    std::string name = category_name(static_cast<Category>(category));
+    std::replace(name.begin(), name.end(), ' ', '_');
+    return name;
+}
+
+ordered_json device_json(const DeviceTimeline& timeline, bool by_category) {
     ordered_json device;
     device["index"] = timeline.device->index;
     device["name"] = timeline.device->name;
@@ -38,6 +79,10 @@ ordered_json device_json(const DeviceTimeline& timeline) {
                        : ordered_json();
         }
         rows.push_back(std::move(out));
+    }
+    if (by_category) {
+        device["by_category"] =
+            timeline.categories ? categories_json(*timeline.categories) : ordered_json();
     }
     return device;
 }
@@ -88,7 +133,7 @@ std::string render_timeline_json(const std::string& file, const TimelineView& vi
     root["to_ns"] = view.to_ns;
     ordered_json& devices = root["devices"] = ordered_json::array();
     for (const DeviceTimeline& device : view.devices) {
-        devices.push_back(device_json(device));
+        devices.push_back(device_json(device, view.by_category));
     }
     ordered_json& marks = root["marks"] = ordered_json::array();
     for (const TimelineMark& mark : view.marks) {
@@ -116,6 +161,37 @@ std::string render_timeline_json(const std::string& file, const TimelineView& vi
     }
     root["at"] = moment == nullptr ? ordered_json() : moment_json(*moment, options);
     return json_text(root);
+}
+
+std::string render_categories_csv(const TimelineView& view) {
+    std::string text = "device,begin_ns,end_ns,at_ns,allocated";
+    for (std::size_t i = 0; i < category_count; ++i) {
+        text += ',' + column_name(i);
+    }
+    text += ",allocated_last";
+    for (std::size_t i = 0; i < category_count; ++i) {
+        text += ',' + column_name(i) + "_last";
+    }
+    text += '\n';
+    for (const DeviceTimeline& device : view.devices) {
+        if (!device.categories) {
+            continue;
+        }
+        for (const CategoryRow& row : device.categories->rows) {
+            const std::uint64_t end =
+                std::min(saturating_add(row.begin_ns, device.categories->bucket_ns), view.to_ns);
+            text += std::to_string(device.device->index) + ',' + std::to_string(row.begin_ns) +
+                    ',' + std::to_string(end) + ',' + std::to_string(row.at_ns);
+            for (const CategoryBytes* const bytes : {&row.bytes, &row.last}) {
+                text += ',' + std::to_string(sum(*bytes));
+                for (const std::uint64_t each : *bytes) {
+                    text += ',' + std::to_string(each);
+                }
+            }
+            text += '\n';
+        }
+    }
+    return text;
 }
 
 std::string render_timeline_csv(const TimelineView& view) {

@@ -11,6 +11,7 @@
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
 #include "report/timeline/render.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -31,10 +32,24 @@ class TimelineText {
 
     std::string render() {
         title();
+        const bool any_categories =
+            std::any_of(view_.devices.begin(), view_.devices.end(),
+                        [](const DeviceTimeline& device) { return device.categories.has_value(); });
         for (const DeviceTimeline& device : view_.devices) {
+            if (any_categories && !device.categories) {
+                continue;  // the GPU below PyTorch's cache
+            }
             page_.heading(device_title(*device.device, page_.style().ascii));
+            if (device.categories) {
+                picture_by_category(device);
+                figures_by_category(*device.categories);
+                continue;
+            }
             picture(device);
             figures(device);
+            if (view_.by_category) {
+                page_.paragraph("  ", no_categories);
+            }
         }
         if (view_.devices.empty()) {
             page_.line("No GPU memory was allocated.");
@@ -126,26 +141,24 @@ class TimelineText {
         return result;
     }
 
-    void picture(const DeviceTimeline& device) {
-        const Style& style = page_.style();
-        // If the use of the whole GPU is far above the program's, it is only in the table.
-        const auto& reserved = device.curves.at(static_cast<std::size_t>(Curve::reserved));
-        const auto& used = device.curves.at(static_cast<std::size_t>(Curve::device_used));
-        const bool with_device_used = reserved && used && used->highest / 4 <= reserved->highest;
-        std::vector<PlotNote> plot_notes;
+    /// Marks, and failures on this device.
+    std::vector<PlotNote> plot_notes(const DeviceTimeline& device) const {
+        std::vector<PlotNote> notes;
         std::size_t number = 0;
         for (const TimelineMark& mark : view_.marks) {
             ++number;
-            plot_notes.push_back(
-                {mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '+'});
+            notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '+'});
         }
-        bool failures = false;
         for (const TimelineOom& oom : view_.ooms) {
             if (oom.device == device.device->index) {
-                plot_notes.push_back({oom.time_ns, 'X'});
-                failures = true;
+                notes.push_back({oom.time_ns, 'X'});
             }
         }
+        return notes;
+    }
+
+    PlotOptions plot_options() const {
+        const Style& style = page_.style();
         PlotOptions plot;
         plot.width = style.width - 2;
         plot.height = 12;
@@ -154,32 +167,20 @@ class TimelineText {
         plot.allocated_color = style.cyan();
         plot.reserved_color = style.dim();
         plot.reset = style.reset();
-        const std::vector<PlotPoint> drawn = points(device, with_device_used);
-        std::size_t not_drawn = 0;
-        const auto lines = plot_timeline(drawn, view_.to_ns, plot_notes, plot, spans(&not_drawn));
+        return plot;
+    }
+
+    void draw(std::vector<std::string> legend, const std::vector<PlotNote>& plotted,
+              const std::vector<std::string>& lines, std::size_t not_drawn) {
         if (lines.empty()) {
             page_.line("  nothing was allocated in this time");
             return;
         }
-        const bool with_active =
-            std::any_of(drawn.begin(), drawn.end(),
-                        [](const PlotPoint& point) { return point.active > point.allocated; });
-        const auto sign = [&](const char* unicode, const char* ascii) {
-            return std::string(style.ascii ? ascii : unicode);
-        };
-        std::vector<std::string> legend = {std::string(style.cyan()) + sign("█", "#") +
-                                           std::string(style.reset()) + " allocated"};
-        if (with_active) {
-            legend.push_back(page_.dim(sign("▒", ":")) + " freed, in use");
-        }
-        legend.push_back(page_.dim(sign("░", ".")) + " reserved");
-        if (with_device_used) {
-            legend.push_back(page_.dim(sign("┄", "~")) + " whole GPU");
-        }
         if (!view_.marks.empty()) {
             legend.emplace_back("1 2 .. marks");
         }
-        if (failures) {
+        if (std::any_of(plotted.begin(), plotted.end(),
+                        [](const PlotNote& note) { return note.symbol == 'X'; })) {
             legend.emplace_back("X out of memory");
         }
         std::string line = " ";
@@ -198,6 +199,106 @@ class TimelineText {
             page_.line(
                 page_.dim("  " + format_plural(not_drawn, "scope") + " within these not drawn"));
         }
+    }
+
+    /// By Category. The letters tell the areas apart without colour.
+    std::array<PlotLayer, category_count> layers() const {
+        const Style& style = page_.style();
+        return {{{"P", style.cyan()},
+                 {"G", style.yellow()},
+                 {"O", style.magenta()},
+                 {"A", style.green()},
+                 {"I", style.blue()},
+                 {"W", style.dim()},
+                 {"C", style.dim()},
+                 {style.ascii ? "." : "·", style.dim()}}};
+    }
+
+    void picture_by_category(const DeviceTimeline& device) {
+        const CategoryTimeline& timeline = *device.categories;
+        std::vector<PlotStack> points;
+        for (std::size_t i = 0; i < timeline.rows.size(); ++i) {
+            const CategoryRow& row = timeline.rows[i];
+            points.push_back({row.begin_ns, {row.bytes.begin(), row.bytes.end()}});
+            const std::uint64_t end = saturating_add(row.begin_ns, timeline.bucket_ns);
+            if (end <= view_.to_ns &&
+                (i + 1 == timeline.rows.size() || end <= timeline.rows[i + 1].begin_ns)) {
+                points.push_back({end, {row.last.begin(), row.last.end()}});
+            }
+        }
+        const auto all = layers();
+        std::vector<std::string> legend;
+        for (std::size_t i = 0; i < category_count; ++i) {
+            if (timeline.figures.at(i).highest != 0) {
+                legend.push_back(std::string(all.at(i).color) + std::string(all.at(i).glyph) +
+                                 std::string(page_.style().reset()) + " " +
+                                 category_name(static_cast<Category>(i)));
+            }
+        }
+        const std::vector<PlotNote> notes = plot_notes(device);
+        std::size_t not_drawn = 0;
+        const auto lines = plot_stacks(points, {all.begin(), all.end()}, view_.to_ns, notes,
+                                       plot_options(), spans(&not_drawn));
+        draw(std::move(legend), notes, lines, not_drawn);
+    }
+
+    void figures_by_category(const CategoryTimeline& timeline) {
+        page_.line("");
+        page_.line(page_.dim("  " + left("", 16) + right("at first", 12) + right("at peak", 12) +
+                             right("highest", 12) + right("at", 12) + right("at last", 12)));
+        CategoryTimeline::Figures all{.at_begin = 0,
+                                      .highest = sum(timeline.at_highest),
+                                      .highest_ns = timeline.highest_ns,
+                                      .at_end = 0};
+        const auto line = [&](const char* name, const CategoryTimeline::Figures& figures,
+                              std::uint64_t at_peak) {
+            page_.line("  " + left(name, 16) + right(format_bytes(figures.at_begin), 12) +
+                       page_.bold(right(format_bytes(at_peak), 12)) +
+                       right(format_bytes(figures.highest), 12) +
+                       right(format_duration(figures.highest_ns), 12) +
+                       right(format_bytes(figures.at_end), 12));
+        };
+        for (std::size_t i = 0; i < category_count; ++i) {
+            const CategoryTimeline::Figures& figures = timeline.figures.at(i);
+            all.at_begin += figures.at_begin;
+            all.at_end += figures.at_end;
+            if (figures.highest != 0) {
+                line(category_name(static_cast<Category>(i)), figures, timeline.at_highest.at(i));
+            }
+        }
+        line("[allocated]", all, all.highest);
+        if (timeline.only_other() && all.highest != 0) {
+            page_.paragraph("  ", no_names_for_categories);
+        }
+    }
+
+    void picture(const DeviceTimeline& device) {
+        const Style& style = page_.style();
+        // If the use of the whole GPU is far above the program's, it is only in the table.
+        const auto& reserved = device.curves.at(static_cast<std::size_t>(Curve::reserved));
+        const auto& used = device.curves.at(static_cast<std::size_t>(Curve::device_used));
+        const bool with_device_used = reserved && used && used->highest / 4 <= reserved->highest;
+        const std::vector<PlotNote> notes = plot_notes(device);
+        const std::vector<PlotPoint> drawn = points(device, with_device_used);
+        std::size_t not_drawn = 0;
+        const auto lines =
+            plot_timeline(drawn, view_.to_ns, notes, plot_options(), spans(&not_drawn));
+        const bool with_active =
+            std::any_of(drawn.begin(), drawn.end(),
+                        [](const PlotPoint& point) { return point.active > point.allocated; });
+        const auto sign = [&](const char* unicode, const char* ascii) {
+            return std::string(style.ascii ? ascii : unicode);
+        };
+        std::vector<std::string> legend = {std::string(style.cyan()) + sign("█", "#") +
+                                           std::string(style.reset()) + " allocated"};
+        if (with_active) {
+            legend.push_back(page_.dim(sign("▒", ":")) + " freed, in use");
+        }
+        legend.push_back(page_.dim(sign("░", ".")) + " reserved");
+        if (with_device_used) {
+            legend.push_back(page_.dim(sign("┄", "~")) + " whole GPU");
+        }
+        draw(std::move(legend), notes, lines, not_drawn);
     }
 
     void figures(const DeviceTimeline& device) {

@@ -461,6 +461,20 @@ TimelineView read_timeline(const Report& report, const std::string& log, std::ui
     return view;
 }
 
+void add_categories(TimelineView& view, const Report& report, const std::string& log,
+                    Resolver& resolver) {
+    view.by_category = true;
+    for (CategoryTimeline& timeline :
+         read_categories(report, log, view.from_ns, view.to_ns, resolver)) {
+        for (DeviceTimeline& device : view.devices) {
+            if (device.device->index == timeline.device) {
+                device.categories = std::move(timeline);
+                break;
+            }
+        }
+    }
+}
+
 std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns) {
     TimeLimit limit(time_ns);
     ObservedAggregator<TimeLimit> sink(limit);

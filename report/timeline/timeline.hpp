@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "report/timeline/categories.hpp"
 #include "trace/json/report.hpp"
 
 namespace memlab::report {
@@ -56,6 +57,7 @@ struct DeviceTimeline {
     std::uint64_t bucket_ns = 0;
     std::vector<TimelineRow> rows;  ///< in order of time; the first has the values at from_ns
     std::array<std::optional<Curve>, curve_count> curves;
+    std::optional<CategoryTimeline> categories;  ///< if they are asked for and there are any
 };
 
 struct TimelineView {
@@ -64,6 +66,7 @@ struct TimelineView {
     std::uint64_t from_ns = 0;
     std::uint64_t to_ns = 0;
     bool from_log = false;
+    bool by_category = false;
     std::vector<DeviceTimeline> devices;  ///< used devices only
     std::vector<TimelineMark> marks;      ///< at most max_notes, as `ooms` and `scopes`
     std::vector<TimelineOom> ooms;
@@ -84,6 +87,10 @@ std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& r
 /// is the report of the log; the result points into it. May throw std::bad_alloc.
 TimelineView read_timeline(const Report& report, const std::string& log, std::uint64_t from_ns,
                            std::uint64_t to_ns, std::optional<std::uint64_t> device);
+
+/// Adds the categories of each device that has any, from the event log. May throw std::bad_alloc.
+void add_categories(TimelineView& view, const Report& report, const std::string& log,
+                    Resolver& resolver);
 
 /// The report derived from an event log up to `time_ns`: its "live" is the live memory at that
 /// time. None if the log cannot be read, or lacks the events before that time. May throw

@@ -131,12 +131,10 @@ class SiteText {
             line(table, table.taken, page_.dim("[all]"));
         }
         if (options_.by_category && !table.categories) {
-            page_.paragraph("  ", "Only memory of PyTorch's has categories.");
+            page_.paragraph("  ", no_categories);
         } else if (options_.by_category && table.rows.size() == 1 &&
                    table.rows.front().category == Category::other) {
-            page_.paragraph("  ",
-                            "PyTorch's functions have no names here. Read the recording where "
-                            "PyTorch is installed, or run memlab-report symbolize there.");
+            page_.paragraph("  ", no_names_for_categories);
         }
     }
 

@@ -9,10 +9,12 @@ import glob
 import io
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
 from test_summary import BIN, REPORT, SOURCE, ToolTest, line_of
+from test_views import add_forward
 
 DATA = os.path.join(SOURCE, "tests", "data")
 LOGS = sorted(glob.glob(DATA + "/h100/*.memlog") + glob.glob(DATA + "/h200/*.memlog"))
@@ -181,7 +183,8 @@ class Stretches(TimelineTest):
         self.refused("--csv", "--json", path, says="--csv excludes --json")
         self.refused("--csv", "--at", "peak", path, says="--at excludes --csv")
         with open(os.path.join(SOURCE, "docs", "memlab-report.md"), encoding="utf-8") as page:
-            self.assertIn("memlab-report timeline FILE [--from MOMENT] [--to MOMENT] [[--at MOMENT] [--json] | --csv]\n",
+            self.assertIn("memlab-report timeline FILE [--from MOMENT] [--to MOMENT] [--by category] "
+                      "[[--at MOMENT] [--json] | --csv]\n",
                           page.read())
 
 
@@ -274,6 +277,81 @@ class Moments(TimelineTest):
         text = self.timeline("--at", "210ms", "--filter", "func=load_batch", self.log("steps"))
         self.assertRegex(text, r"Live at 210ms: 3\.81 MiB  1 allocation, func=load_batch")
         self.assertNotIn("forward_pass", text)
+
+
+class Categories(TimelineTest):
+    """Of a recording whose largest site gets a frame of a module's forward."""
+
+    def forward(self):
+        name = "pytorch_without_its_cache"
+        with open(os.path.join(DATA, "h100", name + ".json"), encoding="utf-8") as file:
+            report = json.load(file)
+        largest = add_forward(report)
+        path = self.path("forward.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        shutil.copy(os.path.join(DATA, "h100", name + ".memlog"), self.path("forward.memlog"))
+        return path, largest
+
+    def test_they_add_up_to_the_curve(self):
+        path, largest = self.forward()
+        for stretch in ((), ("--from", "430ms", "--to", "peak"), ("--from", "0.2s", "--to", "0.5s")):
+            device = self.read("--by", "category", path, *stretch)["devices"][0]
+            curve = device["curves"]["allocated"]
+            shown = device["by_category"]
+            highest = max(shown["rows"], key=lambda row: sum(row["bytes"].values()))
+            self.assertEqual(sum(highest["bytes"].values()), curve["highest"])
+            self.assertEqual(highest["at_ns"], curve["highest_ns"])
+            for mine, curves in (("at_begin", "at_begin"), ("at_highest", "highest"), ("at_end", "at_end")):
+                self.assertEqual(sum(each[mine] for each in shown["categories"].values()),
+                                 curve[curves])
+            self.assertEqual({name for name, each in shown["categories"].items() if each["highest"]},
+                             {"activations", "other"})
+        whole = self.read("--by", "category", path)["devices"][0]
+        self.assertEqual(whole["by_category"]["categories"]["activations"]["at_highest"],
+                         largest["at_peak_bytes"])
+        self.assertNotIn("by_category", self.read(path)["devices"][0])
+
+    def test_csv_has_the_same_rows(self):
+        path, _ = self.forward()
+        rows = self.read("--by", "category", path)["devices"][0]["by_category"]["rows"]
+        table = list(csv.DictReader(io.StringIO(self.timeline("--by", "category", "--csv", "--no-symbols", path))))
+        self.assertEqual(len(table), len(rows))
+        for line, row in zip(table, rows):
+            self.assertEqual([int(line["begin_ns"]), int(line["at_ns"])], [row["begin_ns"], row["at_ns"]])
+            self.assertEqual(int(line["allocated"]), sum(row["bytes"].values()))
+            self.assertEqual(int(line["allocated_last"]), sum(row["last"].values()))
+            self.assertEqual(int(line["optimizer_state"]), row["bytes"]["optimizer state"])
+            self.assertEqual(int(line["activations_last"]), row["last"]["activations"])
+
+    def test_the_picture(self):
+        path, _ = self.forward()
+        text = self.timeline("--by", "category", "--no-symbols", path)
+        self.assertIn("  A activations   · other", text)
+        self.assertRegex(text, r"(?m)^ +│ +·A+$")
+        self.assertRegex(text, r"(?m)^ +164\.19 MiB ┤ +·+$")
+        self.assertRegex(text, r"(?m)^  \[allocated\] +0 B  164\.19 MiB  164\.19 MiB   445\.41 ms  129\.00 MiB$")
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80)
+        ascii_text = self.timeline("--by", "category", "--no-symbols", "--ascii", path)
+        self.assertTrue(ascii_text.isascii())
+        self.assertIn("  A activations   . other", ascii_text)
+
+    def test_where_there_are_none(self):
+        jax = os.path.join(DATA, "h100", "jax_platform_allocator.memlog")
+        text = self.timeline("--by", "category", "--no-symbols", jax)
+        self.assertIn("█ allocated", text)
+        self.assertIn("Only memory of PyTorch's has categories.", text)
+        self.assertIsNone(self.read("--by", "category", jax)["devices"][0]["by_category"])
+        unnamed = os.path.join(DATA, "h100", "pytorch_without_its_cache.memlog")
+        self.assertIn("have no names here", self.timeline("--by", "category", "--no-symbols", unnamed))
+
+    def test_wrong_usage(self):
+        path, _ = self.forward()
+        self.refused("--by", "place", path, says="--by: takes category, not place")
+        os.remove(self.path("forward.memlog"))
+        self.refused("--by", "category", path, says="forward.json: a report does not know categories "
+                                                    "over time; give the event log")
 
 
 if __name__ == "__main__":

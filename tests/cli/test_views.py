@@ -23,6 +23,17 @@ def recorded(name):
     return os.path.join(RECORDED, name)
 
 
+def add_forward(report):
+    """Gives the largest site of a report without Python a frame of a module's forward; returns that site."""
+    report["python_frames"] = [{"function": "", "file": "", "line": 0, "first_line": 0},
+                               {"function": "Module._call_impl", "file": "/venv/torch/nn/modules/module.py",
+                                "line": 7, "first_line": 1}]
+    largest = max(report["sites"], key=lambda site: site["at_peak_bytes"])
+    report["stacks"][largest["stack"]]["frames"].append(len(report["frames"]))
+    report["frames"].append({"module": 0, "address": 0, "python": 1})
+    return largest
+
+
 class ViewTest(ToolTest):
     maxDiff = None
 
@@ -121,13 +132,7 @@ class Sites(ViewTest):
     def test_by_category(self):
         with open(recorded("h100/pytorch_without_its_cache.json"), encoding="utf-8") as file:
             report = json.load(file)
-        # That recording has no frames of Python: its largest site gets one.
-        report["python_frames"] = [{"function": "", "file": "", "line": 0, "first_line": 0},
-                                   {"function": "Module._call_impl", "file": "/venv/torch/nn/modules/module.py",
-                                    "line": 7, "first_line": 1}]
-        largest = max(report["sites"], key=lambda site: site["at_peak_bytes"])
-        report["stacks"][largest["stack"]]["frames"].append(len(report["frames"]))
-        report["frames"].append({"module": 0, "address": 0, "python": 1})
+        largest = add_forward(report)
         path = self.path("forward.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(report, file)

@@ -46,7 +46,11 @@ void show_timeline(const Shown& shown) {
     const std::uint64_t end = shown.report.process.duration_ns;
     const std::uint64_t from = shown.seed % 3 == 0 ? end / 4 : 0;
     const std::uint64_t to = shown.seed % 2 == 0 ? end : std::max(from + 1, end / 2);
-    const TimelineView view = read_timeline(shown.report, shown.log, from, to, std::nullopt);
+    TimelineView view = read_timeline(shown.report, shown.log, from, to, std::nullopt);
+    if (!shown.log.empty() && shown.seed % 2 == 0) {
+        add_categories(view, shown.report, shown.log, shown.resolver);
+        require(!render_categories_csv(view).empty());
+    }
     MomentView moment{.time_ns = to, .name = "end", .at_peak = false, .report = nullptr};
     std::optional<Report> then;
     std::optional<Resolver> resolver;

@@ -29,6 +29,7 @@ struct TimelineArguments : ReportOptions {
     std::string to;
     std::string at;
     bool csv = false;
+    std::string by;
 };
 
 /// The selected interval, resolved for a recording.
@@ -48,6 +49,13 @@ void define(CLI::App& app, TimelineArguments& arguments) {
                                      "List what was live then, by place; from a report peak and "
                                      "end, from an event log any moment")
                           ->type_name("MOMENT");
+    app.add_option("--by", arguments.by,
+                   "category: what PyTorch used the memory for, over time: parameters, gradients, "
+                   "optimizer state, activations and so on; from an event log")
+        ->type_name("WHAT")
+        ->check([](const std::string& text) {
+            return text == "category" ? std::string() : "takes category, not " + text;
+        });
     add_top(app, arguments, "Places and marks in the lists");
     add_filter(app, arguments);
     add_skip(app, arguments.skips);
@@ -61,12 +69,16 @@ void define(CLI::App& app, TimelineArguments& arguments) {
     app.footer(
         "CSV columns: device, begin_ns, end_ns, and of requested, allocated, active, reserved and "
         "device_used the lowest (_min), highest (_max) and last (_last) value in that time, in "
-        "bytes; values hold until the next row.\n"
+        "bytes; values hold until the next row. With --by category: device, begin_ns, end_ns, "
+        "at_ns "
+        "(when allocated was highest in that time), allocated and each category at that moment, "
+        "and the same at the end (_last).\n"
         "\n"
         "Examples:\n"
         "  memlab-report timeline memlab.train.4711.memlog\n"
         "  memlab-report timeline --from 1.2s --to 1.25s memlab.train.4711.memlog\n"
         "  memlab-report timeline --at 'epoch 2' memlab.train.4711.memlog\n"
+        "  memlab-report timeline --by category memlab.python3.4711.json\n"
         "  memlab-report timeline --csv memlab.train.4711.memlog > memory.csv\n"
         "\n"
         "An event log shows scopes, and the finer, the shorter the time that is asked for.\n"
@@ -140,15 +152,25 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
     if (const std::string problem = find_stretch(arguments, report, &stretch); !problem.empty()) {
         return fail(problem);
     }
-    const report::TimelineView view =
+    if (!arguments.by.empty() && log.empty()) {
+        return fail(loaded.file +
+                    ": a report does not know categories over time; give the event log (*.memlog), "
+                    "which is kept beside it unless MEMLAB_KEEP_LOG=0");
+    }
+    report::TimelineView view =
         report::read_timeline(report, log, stretch.from_ns, stretch.to_ns, arguments.device);
+    report::Symbolizer symbolizer;
+    if (!arguments.by.empty()) {
+        report::Resolver of_whole(report, arguments.no_symbols ? nullptr : &symbolizer);
+        report::add_categories(view, report, log, of_whole);
+    }
     if (arguments.csv) {
-        std::cout << report::render_timeline_csv(view);
+        std::cout << (view.by_category ? report::render_categories_csv(view)
+                                       : report::render_timeline_csv(view));
         return flush_output(EXIT_SUCCESS);
     }
     report::ViewOptions options = make_view_options(arguments);
 
-    report::Symbolizer symbolizer;
     std::optional<report::Report> then;
     std::optional<report::Resolver> resolver;
     std::optional<report::MomentView> moment;

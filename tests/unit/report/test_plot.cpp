@@ -186,3 +186,25 @@ TEST_CASE("spans are bars in the rows of their lanes") {
     CHECK(rows(many) == "          [======================================]\n");
     CHECK(rows({{2000, 3000, "later", 0}}).empty());
 }
+
+TEST_CASE("layers lie on each other, and a column shows the highest sum of its time") {
+    PlotOptions options;
+    options.width = 40;
+    options.height = 4;
+    options.ascii = true;
+    const std::vector<PlotLayer> layers = {{"P", ""}, {"A", ""}};
+    // The second point is the highest of its column; the last one is lower than half a cell.
+    const std::vector<PlotStack> points = {
+        {0, {5 * mib, 0}}, {250, {5 * mib, 15 * mib}}, {500, {10 * mib, 5 * mib}}, {750, {mib, 0}}};
+    // clang-format off
+    const std::string expected =
+        "20.00 MiB +       AAAAAAAA\n"
+        "          |       AAAAAAAAAAAAAAA\n"
+        "10.00 MiB +       AAAAAAAAPPPPPPP\n"
+        "          |PPPPPPPPPPPPPPPPPPPPPPPPPPPPP\n"
+        " 0.00 MiB +-----------------------------\n"
+        "           0 s        500 ns      1.0 us\n";
+    // clang-format on
+    CHECK(joined(plot_stacks(points, layers, 1000, {}, options)) == expected);
+    CHECK(plot_stacks({{0, {0, 0}}}, layers, 1000, {}, options).empty());
+}
