@@ -34,6 +34,13 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
     }
     heading(name, note);
     curve_table(device);
+    if (is_cut_by_pytorch(device)) {
+        waterfall(device);
+        line("");
+        line("  " + bold("memlab-report --level driver " + clean(shell_word(summary_.file))) +
+             dim("   when, and who holds it"));
+        return;
+    }
     plot(device);
     marks(device);
     waterfall(device);
@@ -57,6 +64,13 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
     }
     kinds(device);
     stacks(summary);
+}
+
+bool SummaryPage::is_cut_by_pytorch(const Device& gpu) const {
+    const auto& all = summary_.report->devices;
+    return gpu.is_gpu() && std::any_of(all.begin(), all.end(), [&](const Device& device) {
+               return device.is_pytorchs() && device.used() && device.gpu() == gpu.index;
+           });
 }
 
 void SummaryPage::curve_table(const Device& device) {

@@ -27,6 +27,8 @@ class SummaryPage : private Page {
   private:
     // device_sections.cpp
     void device_sections(const DeviceSummary& summary);
+    /// Whether PyTorch's tensors on it have sections of their own, so that few lines on it suffice.
+    bool is_cut_by_pytorch(const Device& gpu) const;
     void curve_table(const Device& device);
     void plot(const Device& device);
     /// From the used memory of the GPU down to the requested bytes; shows the difference between

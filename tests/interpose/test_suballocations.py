@@ -127,6 +127,11 @@ class PyTorchCache(EndToEnd):
         summary = self.report_tool(path)
         self.assertLess(summary.index("PyTorch on GPU 0: "), summary.index("\nGPU 0: "))
         self.assertIn("Fragmentation of PyTorch's cache", summary)
+        gpu = summary[summary.index("\nGPU 0: "):]
+        self.assertIn("Where it went at the allocated peak", gpu)
+        self.assertIn(f"memlab-report --level driver {path}", gpu)
+        self.assertNotIn("Who holds it", gpu)
+        self.assertIn("Who holds it at the allocated peak", self.report_tool("--level", "driver", path))
         self.assertNotIn("--replace", summary)
         for view in ("sites", "tree", "leaks", "timeline", "pool"):
             with self.subTest(view):
