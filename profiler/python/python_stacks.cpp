@@ -44,6 +44,9 @@ void PythonStacks::attach(std::uintptr_t address) {
 
 /// Only the main interpreter's, which is part of the library's or program's own data.
 void PythonStacks::find_collector(const Interpreter& interpreter) {
+    if (interpreter.is_initialized() == 0) {
+        return;  // it ends: there is no collection any more that would be told
+    }
     const void* const state = interpreter.main_interpreter();
     LoadedModule module;
     if (!find_loaded_module(reinterpret_cast<std::uintptr_t>(state), &module) ||
