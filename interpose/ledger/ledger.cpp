@@ -12,7 +12,9 @@ namespace {
 
 using trace::LedgerKind;
 
-/// Of the run's time: 0.2 %. Events and streams are many and small, and get a quarter of that.
+/// Of the run's time: 0.2 %. Events and streams are many and small, and get a quarter of that. At
+/// its start, where most is loaded, a run counts as one of two seconds.
+constexpr std::uint64_t least_run_ns = 2'000'000'000;
 constexpr std::uint64_t run_per_measuring = 500;
 constexpr std::uint64_t run_per_measuring_small = 2000;
 
@@ -50,7 +52,8 @@ bool Ledger::may_measure(LedgerKind kind, std::uint64_t now_ns) const {
         return true;
     }
     const std::uint64_t share = is_small(kind) ? run_per_measuring_small : run_per_measuring;
-    return spent_ns_.load(std::memory_order_relaxed) * share <= now_ns - start_ns_;
+    return spent_ns_.load(std::memory_order_relaxed) * share <=
+           std::max(now_ns - start_ns_, least_run_ns);
 }
 
 /// A context of the device that one can ask in; null: none.
@@ -217,7 +220,7 @@ void Ledger::sample_if_due() noexcept {
     }
     try {
         describe(device);
-        sample_device(memory_, device);
+        sample_after_wait(memory_, device);
     } catch (const std::bad_alloc&) {  // no sample
     }
 }

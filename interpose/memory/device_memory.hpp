@@ -97,4 +97,8 @@ void record_sample(Memory& memory, CUdevice device, const UsedMemory& sample);
 /// be current and the device described.
 void sample_device(Memory& memory, CUdevice device);
 
+/// The same after a wait for the device, where code and buffers that were loaded for the work show:
+/// as often as that figure changes, at most once a second where it does not.
+void sample_after_wait(Memory& memory, CUdevice device);
+
 }  // namespace memlab::interpose

@@ -15,6 +15,7 @@ constexpr int max_sampled_devices = 64;
 
 struct SampledDevice {
     SampleSchedule schedule;
+    IdleSchedule after_waits;
     std::atomic<std::uint64_t> submissions{0};  ///< when the latest sample was recorded
 };
 
@@ -70,6 +71,21 @@ void record_sample(Memory& memory, CUdevice device, const UsedMemory& used) {
     if (const std::optional<UsedMemory> used = used_memory(memory)) {
         record_sample(memory, device, *used);
         schedule.finish(now, profiler::monotonic_ns());
+    }
+}
+
+void sample_after_wait(Memory& memory, CUdevice device) {
+    if (!is_sampled(memory, device)) {
+        return;
+    }
+    IdleSchedule& schedule = sampled(device).after_waits;
+    const std::uint64_t now = profiler::monotonic_ns();
+    if (!schedule.claim(now)) {
+        return;
+    }
+    if (const std::optional<UsedMemory> used = used_memory(memory)) {
+        schedule.finish(now, used->used);
+        record_sample(memory, device, *used);
     }
 }
 

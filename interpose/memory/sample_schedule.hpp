@@ -51,4 +51,34 @@ class SampleSchedule {
     std::atomic<std::uint64_t> next_ns_{0};
 };
 
+/// For samples that find the same figure again and again: each doubles the delay until the next, up
+/// to a second; another figure resets it. Thread-safe, lock-free.
+class IdleSchedule {
+  public:
+    static constexpr std::uint64_t min_interval_ns = 5'000'000;
+    static constexpr std::uint64_t max_interval_ns = 1'000'000'000;
+
+    /// As SampleSchedule::claim().
+    bool claim(std::uint64_t now) {
+        std::uint64_t next = next_ns_.load(std::memory_order_relaxed);
+        return now >= next && next_ns_.compare_exchange_strong(next, now + min_interval_ns,
+                                                               std::memory_order_relaxed);
+    }
+
+    /// The sample was taken at `now`.
+    void finish(std::uint64_t now, std::uint64_t used) {
+        const bool changed = used_.exchange(used, std::memory_order_relaxed) != used;
+        const std::uint64_t interval =
+            changed ? min_interval_ns
+                    : std::min(2 * interval_ns_.load(std::memory_order_relaxed), max_interval_ns);
+        interval_ns_.store(interval, std::memory_order_relaxed);
+        next_ns_.store(now + interval, std::memory_order_relaxed);
+    }
+
+  private:
+    std::atomic<std::uint64_t> used_{0};
+    std::atomic<std::uint64_t> interval_ns_{min_interval_ns};
+    std::atomic<std::uint64_t> next_ns_{0};
+};
+
 }  // namespace memlab::interpose

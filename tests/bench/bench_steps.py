@@ -67,6 +67,7 @@ VARIANTS = {
     "preloaded native": torch_preloaded(MEMLAB_PYTHON="off"),
     "preloaded unrecorded": torch_preloaded(MEMLAB_RECORD="off"),
     "preloaded no stacks": torch_preloaded(MEMLAB_STACK_DEPTH="0"),
+    "preloaded no ledger": torch_preloaded(MEMLAB_LEDGER="off"),
     "history all": torch_cache(**{HISTORY: "all"}),
     "history python": torch_cache(**{HISTORY: "python"}),
     "memlab classic": torch_replaced(MEMLAB_BACKEND="classic"),

@@ -91,7 +91,7 @@ def judge_validation(way: str, summary: dict[str, Any], peaks: dict[str, int]) -
     peaks[way] = held["bytes"]
     if way == "no_grad":
         saved = peaks.get("grad", 0) - peaks[way]
-        return [] if saved >= batches * 4 * activation else [f"no_grad() saves {saved} bytes at the peak only"]
+        return [] if saved >= batches * 3 * activation else [f"no_grad() saves {saved} bytes at the peak only"]
     place, kept = held["places"][0]["place"], device["categories"]["activations"]["bytes"]
     problems = [] if 2 * kept >= held["bytes"] else [f"{kept} of {held['bytes']} bytes are activations"]
     if place["function"] != "validate" or not place["file"].endswith("validation.py"):

@@ -85,7 +85,7 @@ class Ledger(EndToEnd):
         device = self.ledger(found)
         self.assertEqual(self.groups(device["moments"]["peak"])["context"], [("use_device", CONTEXT)])
         self.assertGreater(device["not_measured"], 100)
-        self.assertIn(f"{device['not_measured']} calls not measured", self.report_of(str(found.report_path)))
+        self.assertIn(f"{device['not_measured']:,} calls not measured", self.report_of(str(found.report_path)))
 
     def test_off_asks_nothing_and_says_so(self) -> None:
         found = self.record(MEMLAB_LEDGER="off")

@@ -6,7 +6,7 @@
 //                    kernel is asked for and one only launched, streams, events, a limit, a graph
 //   ledger given     the same, and everything given back but the first context
 //   ledger waits     the first context only, for 0.4 seconds
-//   ledger many      500 streams one after the other: more than there is time to measure
+//   ledger many      20000 streams one after the other: more than there is time to measure
 //   ledger captures  modules loaded while a stream captures in relaxed mode: not measured
 //
 // Recorded: 1 device allocation of 1,000,000 bytes and 1 from the driver's pool of 50,000, both
@@ -74,9 +74,10 @@ int main(int argc, char** argv) {
         return 0;
     }
     if (argc == 2 && std::strcmp(argv[1], "many") == 0) {
-        for (int i = 0; i < 500; ++i) {
+        for (int i = 0; i < 20000; ++i) {
             CUstream stream = nullptr;
             CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+            CHECK(cuStreamDestroy(stream));
         }
         SAY("made\n");
         return 0;

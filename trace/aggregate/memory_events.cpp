@@ -482,20 +482,4 @@ void Aggregator::on(const ContextLost& record) {
     });
 }
 
-void Aggregator::on(const DeviceSample& record) {
-    guarded([&] {
-        if (!definitions_.valid(record)) {
-            return;
-        }
-        advance(record.time_ns);
-        DeviceTotals& device = *devices_[record.device];
-        device.sampled = true;
-        device.curve(CurveName::device_used).current = std::min(record.used, Timeline::unknown - 1);
-        commit(device);
-        DeviceSample sample = record;
-        sample.time_ns = now_;
-        device.ledger.on(sample, device.recorded());
-    });
-}
-
 }  // namespace memlab::trace

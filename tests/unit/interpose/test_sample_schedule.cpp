@@ -3,6 +3,7 @@
 
 #include "tests/catch.hpp"
 
+using memlab::interpose::IdleSchedule;
 using memlab::interpose::SampleSchedule;
 
 namespace {
@@ -64,4 +65,24 @@ TEST_CASE("the clock is read at intervals, also when the counter goes backwards"
     CHECK(schedule.may_be_due(1000));
     CHECK_FALSE(schedule.may_be_due(2000));
     CHECK(schedule.may_be_due(1'001'000));
+}
+
+TEST_CASE("samples of a figure that stays come ever more rarely, until it changes") {
+    IdleSchedule schedule;
+    std::uint64_t used = 100;
+    const auto samples_in = [&](std::uint64_t from_ms, std::uint64_t to_ms) {
+        int samples = 0;
+        for (std::uint64_t now = from_ms * ms; now < to_ms * ms; now += ms) {
+            if (schedule.claim(now)) {
+                schedule.finish(now, used);
+                ++samples;
+            }
+        }
+        return samples;
+    };
+    CHECK(samples_in(1, 1000) <= 9);
+    CHECK(samples_in(10'000, 20'000) <= 11);
+    used = 200;
+    CHECK(samples_in(20'000, 21'100) >= 2);
+    CHECK(samples_in(21'100, 22'000) <= 8);
 }

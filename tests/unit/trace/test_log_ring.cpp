@@ -149,7 +149,7 @@ TEST_CASE("whatever part of a ring is read, the figures are of the whole recordi
             all.records.rbegin(), all.records.rend(),
             [](const AnyRecord& record) { return std::holds_alternative<AggregateState>(record); });
         const Records tail(last_state.base(), all.records.end());
-        CHECK(tail.size() > 60000);
+        CHECK(tail.size() > 40000);
         REQUIRE(tail.size() < records.size());
         CHECK(difference(tail, {records.end() - static_cast<std::ptrdiff_t>(tail.size()),
                                 records.end()}) == nothing);
