@@ -283,7 +283,8 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
                 {&device, summarize_holders(device.at_peak, report, resolver),
                  summarize_holders(device.live, report, resolver),
                  summarize_holders(still_allocated(device, report), report, resolver),
-                 categories_at_peak(report, device, resolver)});
+                 categories_at_peak(report, device, resolver),
+                 has_categories(report, device) && lacks_names(report, device, resolver)});
         }
     }
     for (const Oom& oom : report.ooms) {

@@ -129,6 +129,22 @@ bool has_categories(const Report& report, const Device& device) {
     return by_pytorch && std::none_of(report.devices.begin(), report.devices.end(), is_cut);
 }
 
+bool lacks_names(const Report& report, const Device& device, Resolver& resolver) {
+    std::uint64_t named = 0;
+    std::uint64_t nameless = 0;
+    for (const Site& site : report.sites) {
+        if (site.device != device.index) {
+            continue;
+        }
+        for (const StackFrame& frame : resolver.frames(site.stack)) {
+            if (!frame.python && has(frame.module, "libtorch")) {
+                ++(frame.function.empty() ? nameless : named);
+            }
+        }
+    }
+    return nameless > named;
+}
+
 CategoryShares categories_at_peak(const Report& report, const Device& device, Resolver& resolver) {
     CategoryShares shares{};
     if (!has_categories(report, device)) {

@@ -26,11 +26,12 @@ enum class Category : std::uint8_t {
 };
 inline constexpr std::size_t category_count = 8;
 
-/// Sentences for pages without categories: of memory that has none, and where nothing has a name.
+/// Sentences below categories: of memory that has none, and where most of PyTorch's functions have
+/// no name (lacks_names()).
 inline constexpr const char* no_categories = "Only memory of PyTorch's has categories.";
 inline constexpr const char* no_names_for_categories =
-    "PyTorch's functions have no names here. Read the recording where PyTorch is installed, or run "
-    "memlab-report symbolize there.";
+    "PyTorch's functions have no names here: gradients, inputs and workspaces are not told. Read "
+    "the recording where PyTorch is installed, or run memlab-report symbolize there.";
 
 /// "parameters", "gradients", "optimizer state", ...
 const char* category_name(Category category);
@@ -46,6 +47,9 @@ Category categorize(const Site& site, Resolver& resolver);
 /// Whether the memory of a device has categories: PyTorch allocated there, and no cache of its is
 /// seen from inside, whose blocks have them.
 bool has_categories(const Report& report, const Device& device);
+
+/// Whether most frames of PyTorch's libraries below the device's call sites have no function.
+bool lacks_names(const Report& report, const Device& device, Resolver& resolver);
 
 /// What there was of a category at the device's allocated peak.
 struct CategoryShare {

@@ -33,6 +33,7 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
                 Followed& followed = followed_[static_cast<std::uint32_t>(device.index)];
                 followed.timeline.device = device.index;
                 followed.timeline.bucket_ns = bucket_for(to_ns - from_ns);
+                followed.timeline.lacks_names = lacks_names(report, device, resolver);
             }
         }
         for (std::size_t i = 0; i < report.sites.size(); ++i) {
@@ -211,12 +212,6 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
 
 std::uint64_t sum(const CategoryBytes& bytes) {
     return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
-}
-
-bool CategoryTimeline::only_other() const {
-    return std::all_of(figures.begin(), figures.end(), [this](const Figures& each) {
-        return &each == &figures[static_cast<std::size_t>(Category::other)] || each.highest == 0;
-    });
 }
 
 std::vector<CategoryTimeline> read_categories(const Report& report, const std::string& log,

@@ -46,8 +46,7 @@ struct CategoryTimeline {
     std::array<Figures, category_count> figures{};
     std::uint64_t highest_ns = 0;  ///< when the allocated curve was highest, first
     CategoryBytes at_highest{};
-
-    bool only_other() const;
+    bool lacks_names = false;  ///< report::lacks_names() of the device
 };
 
 /// Of the report's devices that have categories, from its event log `log`: [from_ns, to_ns], at

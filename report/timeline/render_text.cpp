@@ -267,7 +267,7 @@ class TimelineText {
             }
         }
         line("[allocated]", all, all.highest);
-        if (timeline.only_other() && all.highest != 0) {
+        if (timeline.lacks_names) {
             page_.paragraph("  ", no_names_for_categories);
         }
     }

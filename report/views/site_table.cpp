@@ -36,6 +36,7 @@ SiteTable make_table(const Report& report, const Device& device, Resolver& resol
     table.device = &device;
     table.whole = device_stats(report, device);
     table.categories = has_categories(report, device);
+    table.lacks_names = table.categories && lacks_names(report, device, resolver);
     SiteRows rows;
     std::map<Category, SiteRow> by_category;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
@@ -132,8 +133,7 @@ class SiteText {
         }
         if (options_.by_category && !table.categories) {
             page_.paragraph("  ", no_categories);
-        } else if (options_.by_category && table.rows.size() == 1 &&
-                   table.rows.front().category == Category::other) {
+        } else if (options_.by_category && table.lacks_names) {
             page_.paragraph("  ", no_names_for_categories);
         }
     }

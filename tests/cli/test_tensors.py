@@ -37,6 +37,14 @@ class Tensors(ToolTest):
         # Adam: two moments of each parameter, and a step's number of each, of 512 bytes.
         self.assertEqual(categories["optimizer state"], 2 * categories["parameters"] + 36 * 512)
 
+    def test_without_the_names_of_functions_the_pages_say_so(self):
+        """The log has Python's frames alone; PyTorch is not where this test runs."""
+        log = TRAINING.replace("_named.json", ".memlog")
+        for page in ([], ["sites", "--by", "category"], ["timeline", "--by", "category"]):
+            self.assertIn("PyTorch's functions have no names here", self.report(*page, "--no-symbols", log))
+        for page in ([], ["sites", "--by", "category"]):
+            self.assertNotIn("no names here", self.report(*page, TRAINING))
+
     def test_levels(self):
         self.assertEqual([each["index"] for each in self.devices("--level", "framework", TRAINING)], [64])
         self.assertEqual([each["index"] for each in self.devices("--level", "driver", TRAINING)], [0])
