@@ -21,9 +21,10 @@ namespace {
 
 constexpr std::uint64_t second_ns = 1'000'000'000;
 constexpr std::uint64_t max_stop_wait_ns = second_ns;
+constexpr std::uint64_t max_fork_wait_ns = second_ns / 5;
 
 /// From the one time to the next: the last one repeats.
-constexpr std::array<std::uint64_t, 4> pauses_ns = {second_ns / 10, second_ns, 10 * second_ns,
+constexpr std::array<std::uint64_t, 4> pauses_ns = {3 * second_ns / 10, second_ns, 10 * second_ns,
                                                     60 * second_ns};
 
 // Of <nvml.h>, which is not needed to build.
@@ -147,6 +148,20 @@ void NvmlWitness::stop() {
     wake_.store(1, std::memory_order_release);
     syscall(SYS_futex, &wake_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_stop_wait_ns)) {
+        pthread_mutex_unlock(&mutex_);
+    }
+}
+
+void NvmlWitness::before_fork() {
+    if (started_.load() &&
+        profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_fork_wait_ns)) {
+        forking_.store(pthread_self());
+    }
+}
+
+void NvmlWitness::after_fork() {
+    if (pthread_equal(forking_.load(), pthread_self()) != 0) {
+        forking_.store(pthread_t{});
         pthread_mutex_unlock(&mutex_);
     }
 }

@@ -35,6 +35,12 @@ class NvmlWitness {
     /// a second.
     void stop();
 
+    /// Call before a fork: waits for a call of NVML under way, but at most a fifth of a second, and
+    /// lets none begin until after_fork(), so that a child which uses NVML itself finds none of its
+    /// locks taken. Call both in the forking thread, after_fork() in the child as well.
+    void before_fork();
+    void after_fork();
+
   private:
     struct Nvml;
 
@@ -47,6 +53,7 @@ class NvmlWitness {
     std::atomic<bool> stopped_{false};
     std::atomic<std::uint32_t> wake_{0};                 ///< a futex
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while NVML is asked
+    std::atomic<pthread_t> forking_{};                   ///< the thread that holds it to fork
     pthread_mutex_t uuids_mutex_ = PTHREAD_MUTEX_INITIALIZER;
     std::array<std::string, max_devices> uuids_;  ///< empty: not watched
 };

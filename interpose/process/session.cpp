@@ -187,7 +187,8 @@ Session* Session::start_once(bool late) {
     // Before the lock: otherwise a child forked while the lock is held could never take it.
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, [] {
-        pthread_atfork(nullptr, &Session::child_starts, &Session::forget_after_fork);
+        pthread_atfork(&Session::before_fork, &Session::after_fork_in_parent,
+                       &Session::forget_after_fork);
     });
     const bool segments_needed = segments_are_needed();
     const StartLock lock;
@@ -396,6 +397,19 @@ void Session::child_starts() noexcept {
     }
 }
 
+void Session::before_fork() {
+    if (Session* session = current()) {
+        session->ledger().witness().before_fork();
+    }
+}
+
+void Session::after_fork_in_parent() {
+    if (Session* session = current()) {
+        session->ledger().witness().after_fork();
+    }
+    child_starts();
+}
+
 // CUDA does not survive a fork, and the files are the parent's. Locks held by the parent's other
 // threads stay locked, so none of its objects are used again.
 void Session::forget_after_fork() {
@@ -410,8 +424,11 @@ void Session::forget_after_fork() {
     Session* const parents = std::exchange(started, nullptr);
     instance.load(std::memory_order_relaxed)->store(nullptr, std::memory_order_relaxed);
     note_fork(parents != nullptr);
-    if (parents != nullptr && parents->recorder_) {
-        parents->recorder_->abandon_after_fork();
+    if (parents != nullptr) {
+        parents->ledger_->witness().after_fork();
+        if (parents->recorder_) {
+            parents->recorder_->abandon_after_fork();
+        }
     }
     state.store(State::idle, std::memory_order_release);
 }

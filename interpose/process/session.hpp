@@ -88,6 +88,9 @@ class Session final : public Memory {
     /// For report_on_signals().
     static void report_for_signals(std::uint64_t signals);
 
+    // Handlers of pthread_atfork().
+    static void before_fork();
+    static void after_fork_in_parent();
     static void forget_after_fork();
 
     OutputFiles files_;

@@ -181,6 +181,14 @@ class Ledger(EndToEnd):
         self.assertEqual([witness["state"] for witness in device["witnesses"]], ["absent"])
         self.assertIn("NVML could not be asked", page)
 
+    def test_a_fork_waits_for_nvml(self) -> None:
+        """A child that uses NVML itself finds none of its locks taken by memlab's thread."""
+        library = self.layout.root / "lib"
+        outcome = self.under_memlab(self.program("ledger", "forks"), {
+            "LD_LIBRARY_PATH": f"{library}/simcuda:{library}/simnvml", "SIMNVML_PROCESSES": "self:290",
+            "SIMNVML_MILLISECONDS": "50"})
+        self.assertEqual((outcome.code, outcome.stdout), (0, b"children that hung: 0\n"), outcome.describe())
+
     def test_bad_usage_is_one_line(self) -> None:
         outcome = run([str(self.layout.tool("memlab-report")), "ledger", "--at", "noon", "x.json"],
                       self.layout.environment(memlab=False), self.cwd)

@@ -1,16 +1,19 @@
 // What the driver takes memory for on its own, one thing after the other, so that each has a row in
 // the ledger. With SIMCUDA_CONTEXT_MEMORY and SIMCUDA_TAKES the simulated driver gives each a size.
 //
-//   ledger           a second context, a module from an image in the program, a library of which
-//   one
-//                    kernel is asked for and one only launched, streams, events, a limit, a graph
+//   ledger           a second context, a module from an image in the program, a library (one of its
+//                    kernels asked for, one only launched), streams, events, a limit, a graph
 //   ledger given     the same, and everything given back but the first context
-//   ledger waits     the first context only, for 0.4 seconds
+//   ledger waits     the first context only, for 0.9 seconds
 //   ledger many      20000 streams one after the other: more than there is time to measure
+//   ledger forks     children that start NVML, at any moment of the first half second
 //   ledger captures  modules loaded while a stream captures in relaxed mode: not measured
 //
 // Recorded: 1 device allocation of 1,000,000 bytes and 1 from the driver's pool of 50,000, both
 // freed.
+#include <dlfcn.h>
+#include <sys/wait.h>
+
 #include <cstring>
 
 #include "program.hpp"
@@ -60,6 +63,26 @@ int captures() {
     return 0;
 }
 
+/// NVML's locks are the parent's: one that another thread held at the fork is taken for ever.
+int forks() {
+    int hung = 0;
+    for (int i = 0; i < 50; ++i) {
+        (void)usleep(10'000);
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(10);
+            void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+            auto* const init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
+            _exit(init() == 0 ? 0 : 1);
+        }
+        int status = 0;
+        (void)waitpid(child, &status, 0);
+        hung += status == 0 ? 0 : 1;
+    }
+    SAY("children that hung: %d\n", hung);
+    return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,9 +92,12 @@ int main(int argc, char** argv) {
         return captures();
     }
     if (argc == 2 && std::strcmp(argv[1], "waits") == 0) {
-        usleep(400'000);
+        usleep(900'000);
         SAY("waited\n");
         return 0;
+    }
+    if (argc == 2 && std::strcmp(argv[1], "forks") == 0) {
+        return forks();
     }
     if (argc == 2 && std::strcmp(argv[1], "many") == 0) {
         for (int i = 0; i < 20000; ++i) {
