@@ -56,7 +56,7 @@ enum class EventType : std::uint8_t {
     // Inputs of the pool that a replay needs and cannot derive from its other events.
     empty_cache,  ///< the pool frees unused memory on request; precedes its segment_free
     tick,         ///< the pool's clock moved to `requested` nanoseconds; precedes what it frees
-    make_room,    ///< before growing for `requested` bytes the pool frees unused memory
+    reclaim,      ///< before growing for `requested` bytes the pool frees unused memory
     label,        ///< the program names the live allocation at `address`
 };
 const char* name_of(EventType type);

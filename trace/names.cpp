@@ -120,8 +120,8 @@ const char* name_of(EventType type) {
             return "empty_cache";
         case EventType::tick:
             return "tick";
-        case EventType::make_room:
-            return "make_room";
+        case EventType::reclaim:
+            return "reclaim";
         case EventType::label:
             return "label";
     }

@@ -77,7 +77,7 @@ void PoolRecorder::on_alloc_retry(std::uint64_t requested, Tag tag) {
 }
 
 void PoolRecorder::on_reclaim(std::uint64_t requested, Tag tag) {
-    record(EventType::make_room, 0, requested, 0, tag);
+    record(EventType::reclaim, 0, requested, 0, tag);
 }
 
 void PoolRecorder::on_empty_cache() {

@@ -90,7 +90,7 @@ class Observer final : public allocator::PoolObserver {
         add(EventType::alloc_retry, 0, requested, 0);
     }
     void on_reclaim(std::uint64_t requested, Tag /*tag*/) override {
-        add(EventType::make_room, 0, requested, 0);
+        add(EventType::reclaim, 0, requested, 0);
     }
     void on_empty_cache() override { add(EventType::empty_cache, 0, 0, 0); }
     void on_tick(std::uint64_t now_ns) override { add(EventType::tick, 0, now_ns, 0); }
@@ -285,7 +285,7 @@ class Replayer final : public trace::RecordSink {
             case EventType::alloc_retry:
                 replay.pool.release_for_retry(event.requested, 0);
                 break;
-            case EventType::make_room:
+            case EventType::reclaim:
                 replay.pool.reclaim(event.requested, 0);
                 break;
             case EventType::empty_cache:

@@ -1,7 +1,7 @@
 // Replays the pool calls of a log on a new pool and compares the result event by event: the
 // strongest test of pool and log.
 //
-// The log's calls (alloc, free_requested, free_completed, alloc_retry, make_room, empty_cache,
+// The log's calls (alloc, free_requested, free_completed, alloc_retry, reclaim, empty_cache,
 // tick) are made to a Pool with the options of the log; its backend returns the segment addresses
 // of the log. All observer events of the pool are compared with the log, in order: the block of
 // every allocation, each segment that is allocated or released. So equality also proves the

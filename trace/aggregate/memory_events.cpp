@@ -52,7 +52,7 @@ void Aggregator::on(const Event& record) {
                 break;
             case EventType::empty_cache:
             case EventType::tick:
-            case EventType::make_room:
+            case EventType::reclaim:
                 break;  // causes; their effects are events of their own
         }
     });

@@ -459,7 +459,7 @@ class PlausibleRecords {
             case 6: {
                 constexpr EventType without_address[] = {EventType::alloc_retry, EventType::sync,
                                                          EventType::empty_cache, EventType::tick,
-                                                         EventType::make_room};
+                                                         EventType::reclaim};
                 records_.emplace_back(event(without_address[random_.below(5)], context));
                 return;
             }

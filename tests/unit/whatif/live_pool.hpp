@@ -49,7 +49,7 @@ class EventObserver final : public allocator::PoolObserver {
         tell(EventType::alloc_retry, 0, requested, 0);
     }
     void on_reclaim(std::uint64_t requested, allocator::Tag /*tag*/) override {
-        tell(EventType::make_room, 0, requested, 0);
+        tell(EventType::reclaim, 0, requested, 0);
     }
     void on_empty_cache() override { tell(EventType::empty_cache, 0, 0, 0); }
     void on_tick(std::uint64_t now_ns) override { tell(EventType::tick, 0, now_ns, 0); }

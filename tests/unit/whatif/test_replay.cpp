@@ -67,7 +67,7 @@ TEST_CASE("a thousand random programs are replayed to the last segment") {
     std::uint64_t segments = 0;
     std::uint64_t unmaps = 0;
     std::uint64_t retries = 0;
-    std::uint64_t rooms = 0;
+    std::uint64_t reclaims = 0;
     std::uint64_t ticks = 0;
     for (std::uint64_t seed = 0; seed < 1000; ++seed) {
         const allocator::PoolOptions options = random_options(seed);
@@ -82,7 +82,7 @@ TEST_CASE("a thousand random programs are replayed to the last segment") {
             if (const auto* event = std::get_if<Event>(&record)) {
                 unmaps += event->type == EventType::segment_unmap ? 1 : 0;
                 retries += event->type == EventType::alloc_retry ? 1 : 0;
-                rooms += event->type == EventType::make_room ? 1 : 0;
+                reclaims += event->type == EventType::reclaim ? 1 : 0;
                 ticks += event->type == EventType::tick ? 1 : 0;
             }
         }
@@ -91,7 +91,7 @@ TEST_CASE("a thousand random programs are replayed to the last segment") {
     CHECK(segments > 10000);
     CHECK(unmaps > 1000);
     CHECK(retries > 500);
-    CHECK(rooms > 100);
+    CHECK(reclaims > 100);
     CHECK(ticks > 100);
 }
 
