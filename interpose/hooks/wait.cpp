@@ -16,19 +16,25 @@ using mi::Session;
 namespace {
 
 template <class Use>
-bool with_recorder(Use use) {
+bool with_session(Use use) {
     const mi::InsideMemlab inside;
     Session* const session = inside.nested() ? nullptr : Session::current();
-    return session != nullptr && session->recorder() != nullptr && use(*session->recorder());
+    return session != nullptr && use(*session);
+}
+
+template <class Use>
+bool with_recorder(Use use) {
+    return with_session([use](Session& session) {
+        return session.recorder() != nullptr && use(*session.recorder());
+    });
 }
 
 void sample_after(CUresult result) {
     if (result == CUDA_SUCCESS) {
-        const mi::InsideMemlab inside;
-        Session* const session = inside.nested() ? nullptr : Session::current();
-        if (session != nullptr) {
-            session->ledger().sample_if_due();
-        }
+        with_session([](Session& session) {
+            session.ledger().sample_if_due();
+            return true;
+        });
     }
 }
 

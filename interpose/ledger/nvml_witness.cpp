@@ -39,17 +39,6 @@ constexpr int nvml_success = 0;
 constexpr int nvml_insufficient_size = 7;
 constexpr unsigned long long nvml_not_available = ~0ULL;
 
-class Locked {
-  public:
-    explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-    ~Locked() { pthread_mutex_unlock(&mutex_); }
-    Locked(const Locked&) = delete;
-    Locked& operator=(const Locked&) = delete;
-
-  private:
-    pthread_mutex_t& mutex_;
-};
-
 }  // namespace
 
 /// The thread's own.
@@ -134,7 +123,7 @@ bool NvmlWitness::watch(CUdevice device, std::string uuid) {
         return false;
     }
     {
-        const Locked lock(uuids_mutex_);
+        const std::lock_guard lock(uuids_mutex_);
         uuids_[static_cast<std::size_t>(device)] = std::move(uuid);
     }
     return !started_.exchange(true) && trace::start_own_thread(&NvmlWitness::run, this);
@@ -147,14 +136,14 @@ void NvmlWitness::stop() {
     stopped_.store(true);
     wake_.store(1, std::memory_order_release);
     syscall(SYS_futex, &wake_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-    if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_stop_wait_ns)) {
-        pthread_mutex_unlock(&mutex_);
+    if (profiler::lock_until(mutex_.native_handle(), profiler::monotonic_ns() + max_stop_wait_ns)) {
+        mutex_.unlock();
     }
 }
 
 void NvmlWitness::before_fork() {
     if (started_.load() &&
-        profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_fork_wait_ns)) {
+        profiler::lock_until(mutex_.native_handle(), profiler::monotonic_ns() + max_fork_wait_ns)) {
         forking_.store(pthread_self());
     }
 }
@@ -162,7 +151,7 @@ void NvmlWitness::before_fork() {
 void NvmlWitness::after_fork() {
     if (pthread_equal(forking_.load(), pthread_self()) != 0) {
         forking_.store(pthread_t{});
-        pthread_mutex_unlock(&mutex_);
+        mutex_.unlock();
     }
 }
 
@@ -178,7 +167,7 @@ void NvmlWitness::loop() {
         const timespec pause =
             profiler::to_timespec(pauses_ns[std::min(round, pauses_ns.size() - 1)]);
         syscall(SYS_futex, &wake_, FUTEX_WAIT_PRIVATE, 0, &pause, nullptr, 0);
-        const Locked lock(mutex_);
+        const std::lock_guard lock(mutex_);
         if (stopped_.load()) {
             return;
         }
@@ -199,7 +188,7 @@ void NvmlWitness::ask(Nvml& nvml) {
     for (std::size_t device = 0; device < uuids_.size(); ++device) {
         std::string uuid;
         {
-            const Locked lock(uuids_mutex_);
+            const std::lock_guard lock(uuids_mutex_);
             uuid = uuids_[device];
         }
         if (!uuid.empty() && !stopped_.load()) {

@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "interpose/driver/cuda_abi.hpp"
@@ -51,10 +52,10 @@ class NvmlWitness {
     profiler::Recorder* const recorder_;
     std::atomic<bool> started_{false};
     std::atomic<bool> stopped_{false};
-    std::atomic<std::uint32_t> wake_{0};                 ///< a futex
-    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while NVML is asked
-    std::atomic<pthread_t> forking_{};                   ///< the thread that holds it to fork
-    pthread_mutex_t uuids_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+    std::atomic<std::uint32_t> wake_{0};  ///< a futex
+    std::mutex mutex_;                    ///< held while NVML is asked
+    std::atomic<pthread_t> forking_{};    ///< the thread that holds it to fork
+    std::mutex uuids_mutex_;
     std::array<std::string, max_devices> uuids_;  ///< empty: not watched
 };
 

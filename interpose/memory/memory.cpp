@@ -51,8 +51,7 @@ void Memory::report_exporting_code() noexcept {
         if (recorder_) {
             recorder_->report_missed(
                 "memory of programs and libraries that refer to cudaIpcGetMemHandle was not "
-                "pooled, "
-                "so that its handles are exact (MEMLAB_IPC=off pools it)",
+                "pooled, so that its handles are exact (MEMLAB_IPC=off pools it)",
                 0);
         }
     } catch (const std::bad_alloc&) {  // out of memory: drop the message

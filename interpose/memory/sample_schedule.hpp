@@ -12,6 +12,22 @@
 
 namespace memlab::interpose {
 
+/// When the next sample is due. Thread-safe, lock-free.
+class NextSample {
+  public:
+    /// True for only one of several concurrent callers, once it is due; the next one is due
+    /// `at_least_ns` later if that caller never calls set().
+    bool claim(std::uint64_t now, std::uint64_t at_least_ns) {
+        std::uint64_t next = next_ns_.load(std::memory_order_relaxed);
+        return now >= next &&
+               next_ns_.compare_exchange_strong(next, now + at_least_ns, std::memory_order_relaxed);
+    }
+    void set(std::uint64_t next_ns) { next_ns_.store(next_ns, std::memory_order_relaxed); }
+
+  private:
+    std::atomic<std::uint64_t> next_ns_{0};
+};
+
 /// For one device. Times in ns of one monotonic clock. Thread-safe, lock-free.
 class SampleSchedule {
   public:
@@ -31,24 +47,20 @@ class SampleSchedule {
     }
 
     /// Whether the caller must take a sample; true for only one of several concurrent callers.
-    bool claim(std::uint64_t now) {
-        std::uint64_t next = next_ns_.load(std::memory_order_relaxed);
-        return now >= next && next_ns_.compare_exchange_strong(next, now + min_interval_ns,
-                                                               std::memory_order_relaxed);
-    }
+    bool claim(std::uint64_t now) { return next_.claim(now, min_interval_ns); }
 
     /// The sample ran from `began` to `ended`.
     void finish(std::uint64_t began, std::uint64_t ended) {
         const std::uint64_t interval =
             std::clamp((ended - began) * interval_per_cost, min_interval_ns, max_interval_ns);
-        next_ns_.store(ended + interval, std::memory_order_relaxed);
+        next_.set(ended + interval);
     }
 
   private:
     static constexpr std::uint64_t ticks_between_checks = 1'000'000;
 
     std::atomic<std::uint64_t> checked_at_{0};
-    std::atomic<std::uint64_t> next_ns_{0};
+    NextSample next_;
 };
 
 /// For samples that find the same figure again and again: each doubles the delay until the next, up
@@ -59,11 +71,7 @@ class IdleSchedule {
     static constexpr std::uint64_t max_interval_ns = 1'000'000'000;
 
     /// As SampleSchedule::claim().
-    bool claim(std::uint64_t now) {
-        std::uint64_t next = next_ns_.load(std::memory_order_relaxed);
-        return now >= next && next_ns_.compare_exchange_strong(next, now + min_interval_ns,
-                                                               std::memory_order_relaxed);
-    }
+    bool claim(std::uint64_t now) { return next_.claim(now, min_interval_ns); }
 
     /// The sample was taken at `now`.
     void finish(std::uint64_t now, std::uint64_t used) {
@@ -72,13 +80,13 @@ class IdleSchedule {
             changed ? min_interval_ns
                     : std::min(2 * interval_ns_.load(std::memory_order_relaxed), max_interval_ns);
         interval_ns_.store(interval, std::memory_order_relaxed);
-        next_ns_.store(now + interval, std::memory_order_relaxed);
+        next_.set(now + interval);
     }
 
   private:
     std::atomic<std::uint64_t> used_{0};
     std::atomic<std::uint64_t> interval_ns_{min_interval_ns};
-    std::atomic<std::uint64_t> next_ns_{0};
+    NextSample next_;
 };
 
 }  // namespace memlab::interpose
