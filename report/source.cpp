@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <map>
 #include <set>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/json_writer.hpp"
@@ -138,36 +138,25 @@ void order_devices(std::vector<Device>& devices) {
 /// A framework's failure shows once: the attempts of its cache to grow, right before it in the same
 /// thread, are the driver's.
 void choose_ooms(Report& report, Level level, const std::set<std::uint64_t>& cut) {
-    std::map<std::uint64_t, const Device*> devices;  // by index
-    for (const Device& device : report.devices) {
-        devices[device.index] = &device;
-    }
-    const auto device_of = [&](const Oom& oom) {
-        const auto found = devices.find(oom.device);
-        return found == devices.end() ? nullptr : found->second;
-    };
+    constexpr std::uint64_t gpus = trace::DeviceInfo::max_gpus;
+    const auto is_gpu = [](const Oom& oom) { return oom.device < gpus; };
     const auto is_attempt = [&](const Oom& oom, const Oom& failure) {
-        const Device* const device = device_of(oom);
-        return device != nullptr && device->is_gpu() && oom.thread == failure.thread &&
-               device->gpu() == device_of(failure)->gpu() &&
+        return is_gpu(oom) && oom.thread == failure.thread && is_on(failure.device, oom.device) &&
                oom.requested_bytes >= failure.requested_bytes;
     };
     std::vector<bool> dropped(report.ooms.size());
     for (std::size_t i = 0; i < report.ooms.size(); ++i) {
-        const Device* const device = device_of(report.ooms[i]);
-        if (device == nullptr) {
-            continue;
-        }
-        if (device->is_gpu()) {
-            dropped[i] = level == Level::framework && cut.count(device->gpu()) != 0;
+        const Oom& oom = report.ooms[i];
+        if (is_gpu(oom)) {
+            dropped[i] = level == Level::framework && cut.count(oom.device) != 0;
             continue;
         }
         dropped[i] = level == Level::driver;
         for (std::size_t before = i; level == Level::all && before-- > 0;) {
-            if (report.ooms[before].thread != report.ooms[i].thread) {
+            if (report.ooms[before].thread != oom.thread) {
                 continue;
             }
-            if (!is_attempt(report.ooms[before], report.ooms[i])) {
+            if (!is_attempt(report.ooms[before], oom)) {
                 break;
             }
             dropped[before] = true;

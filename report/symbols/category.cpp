@@ -133,7 +133,7 @@ bool lacks_names(const Report& report, const Device& device, Resolver& resolver)
     std::uint64_t named = 0;
     std::uint64_t nameless = 0;
     for (const Site& site : report.sites) {
-        if (site.device != device.index) {
+        if (site.device != device.index || site.at_peak_count == 0) {
             continue;
         }
         for (const StackFrame& frame : resolver.frames(site.stack)) {

@@ -48,7 +48,8 @@ Category categorize(const Site& site, Resolver& resolver);
 /// seen from inside, whose blocks have them.
 bool has_categories(const Report& report, const Device& device);
 
-/// Whether most frames of PyTorch's libraries below the device's call sites have no function.
+/// Whether most frames of PyTorch's libraries have no function, in the stacks of what the device
+/// held at its allocated peak.
 bool lacks_names(const Report& report, const Device& device, Resolver& resolver);
 
 /// What there was of a category at the device's allocated peak.
