@@ -114,6 +114,12 @@ class Suite(SeveralGpus):
                 if path is not None and path.stat().st_size < SMALL_RECORDING:
                     shutil.copy(path, self.out / "recordings" / f"{file_name(name)}{path.suffix}")
 
+    def page(self, report: Path, *view: str) -> dict:
+        """The JSON of a page of memlab-report, the summary's without a view."""
+        outcome = run([str(self.layout.tool("memlab-report")), *view, "--json", str(report)],
+                      self.layout.environment(memlab=False), self.work, 120)
+        return json.loads(outcome.stdout)["reports"][0]
+
     def keep_named(self, name: str, found: Found) -> None:
         """The report with the names of functions: it is read where the program's libraries are not."""
         named = self.work / f"{file_name(name)}-named.json"
@@ -622,9 +628,7 @@ class Suite(SeveralGpus):
             if report is None:
                 verdict.problems.append("no report with sites")
             else:
-                summary = run([str(self.layout.tool("memlab-report")), "--json", str(report)],
-                              self.layout.environment(memlab=False), self.work, 120)
-                verdict.problems += tensors.judge_validation(way, json.loads(summary.stdout)["reports"][0], peaks)
+                verdict.problems += tensors.judge_validation(way, self.page(report), peaks)
                 self.keep_named(name, found[0])
                 self.show(name, report)
             self.add(verdict, *outcomes)
@@ -643,9 +647,7 @@ class Suite(SeveralGpus):
                                                            timeout=300)
             reports = [one.report_path for one in found if one.report_path and one.report and one.report["sites"]]
             if reports and expected.exists():
-                summary = run([str(self.layout.tool("memlab-report")), "--json", str(reports[0])],
-                              self.layout.environment(memlab=False), self.work, 120)
-                agreed, problems = tensors.judge_categories(json.loads(summary.stdout)["reports"][0], expected)
+                agreed, problems = tensors.judge_categories(self.page(reports[0]), expected)
                 self.tables.append(f"{name}: {100 * agreed:.1f} % of torch.profiler's bytes at the peak agree\n")
                 verdict.problems += problems
                 self.keep_named(name, found[0])
@@ -667,9 +669,7 @@ class Suite(SeveralGpus):
                 continue
             reports = [one.report_path for one in found if one.report_path and one.report and one.report["devices"]]
             if reports:
-                page = run([str(self.layout.tool("memlab-report")), "ledger", "--json", str(reports[0])],
-                           self.layout.environment(memlab=False), self.work, 120)
-                line, problems = ledger.judge_ledger(json.loads(page.stdout)["reports"][0])
+                line, problems = ledger.judge_ledger(self.page(reports[0], "ledger"))
                 self.tables.append(f"{name}: {line}\n")
                 verdict.problems += problems
                 text = run([str(self.layout.tool("memlab-report")), "ledger", str(reports[0])],
