@@ -123,12 +123,11 @@ class Output(EndToEnd):
         self.assertGreaterEqual(facts["events"] + facts["dropped"], calls)
 
     def test_views_of_a_log_with_a_ring_say_what_they_have(self) -> None:
-        counts = self.work / "counts"
         views = (["timeline"], ["timeline", "--json"], ["pool"], ["pool", "--json"], ["lines", "confirm.cpp"],
                  ["whatif", "--policy", "pool"], ["inefficiencies"], ["export", "--to", "csv", "-o", str(self.work / "out.csv")],
                  ["export", "--to", "perfetto", "-o", str(self.work / "out.pftrace")])
         for limit, events, has_gap in (("8MiB", 4_000_000, True), ("64MiB", 20_000, False)):
-            output = self.work / limit
+            output, counts = self.work / limit, self.work / f"counts{limit}"
             with subprocess.Popen(self.program("confirm", str(counts)), cwd=self.cwd,
                                   env=self.layout.environment(memlab=True, output=output,
                                                               settings={"MEMLAB_LOG_LIMIT": limit}),
