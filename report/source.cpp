@@ -135,9 +135,33 @@ void order_devices(std::vector<Device>& devices) {
     });
 }
 
-/// A framework's failure shows once: the attempts of its cache to grow, right before it in the same
-/// thread, are the driver's.
-void choose_ooms(Report& report, Level level, const std::set<std::uint64_t>& cut) {
+/// The GPUs whose memory a framework's cache was seen to cut.
+std::set<std::uint64_t> gpus_with_caches(const Report& report) {
+    std::set<std::uint64_t> gpus;
+    for (const Device& device : report.devices) {
+        if (!device.is_gpu() && device.used()) {
+            gpus.insert(device.gpu());
+        }
+    }
+    return gpus;
+}
+
+/// A process that still writes the log has run until now, not until its last event.
+void add_time_until_now(const std::string& log, Process& process) {
+    process.recording = process.ended == "cut off" && is_being_written(log, process.pid);
+    const std::uint64_t now = now_ns();
+    if (process.recording && now > process.start_wall_ns + process.duration_ns) {
+        process.recorded_ns = process.duration_ns;
+        process.duration_ns = now - process.start_wall_ns;
+    }
+}
+
+}  // namespace
+
+// A framework's failure shows once: the attempts of its cache to grow, right before it in the same
+// thread, are the driver's.
+void choose_ooms(Report& report, Level level) {
+    const std::set<std::uint64_t> cut = gpus_with_caches(report);
     constexpr std::uint64_t gpus = trace::DeviceInfo::max_gpus;
     const auto is_gpu = [](const Oom& oom) { return oom.device < gpus; };
     const auto is_attempt = [&](const Oom& oom, const Oom& failure) {
@@ -166,26 +190,9 @@ void choose_ooms(Report& report, Level level, const std::set<std::uint64_t>& cut
     report.oom_count -= std::erase_if(report.ooms, [&](const Oom&) { return dropped[at++]; });
 }
 
-/// A process that still writes the log has run until now, not until its last event.
-void add_time_until_now(const std::string& log, Process& process) {
-    process.recording = process.ended == "cut off" && is_being_written(log, process.pid);
-    const std::uint64_t now = now_ns();
-    if (process.recording && now > process.start_wall_ns + process.duration_ns) {
-        process.recorded_ns = process.duration_ns;
-        process.duration_ns = now - process.start_wall_ns;
-    }
-}
-
-}  // namespace
-
 void choose_level(Report& report, Level level) {
-    std::set<std::uint64_t> cut;  // GPUs
-    for (const Device& device : report.devices) {
-        if (!device.is_gpu() && device.used()) {
-            cut.insert(device.gpu());
-        }
-    }
-    choose_ooms(report, level, cut);
+    choose_ooms(report, level);
+    const std::set<std::uint64_t> cut = gpus_with_caches(report);
     std::erase_if(report.devices, [&](const Device& device) {
         return level == Level::driver      ? !device.is_gpu()
                : level == Level::framework ? device.is_gpu() && cut.count(device.gpu()) != 0

@@ -21,6 +21,7 @@
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/memory.hpp"
 #include "trace/ledger_entry.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::interpose {
 
@@ -64,7 +65,7 @@ class Ledger {
     NvmlWitness& witness() { return witness_; }
 
   private:
-    static constexpr int max_devices = 64;
+    static constexpr int max_devices = trace::DeviceInfo::max_gpus;
 
     bool may_measure(trace::LedgerKind kind, std::uint64_t now_ns) const;
     std::uint64_t take_skipped(CUdevice device, trace::LedgerKind kind);

@@ -16,13 +16,14 @@
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "profiler/recorder.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::interpose {
 
 /// Thread-safety: all functions, from any thread.
 class NvmlWitness {
   public:
-    static constexpr int max_devices = 64;
+    static constexpr int max_devices = trace::DeviceInfo::max_gpus;
 
     explicit NvmlWitness(profiler::Recorder* recorder) : recorder_(recorder) {}
     NvmlWitness(const NvmlWitness&) = delete;

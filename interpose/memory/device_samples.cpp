@@ -7,11 +7,12 @@
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/sample_schedule.hpp"
 #include "profiler/clock.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::interpose {
 namespace {
 
-constexpr int max_sampled_devices = 64;
+constexpr int max_sampled_devices = trace::DeviceInfo::max_gpus;
 
 struct SampledDevice {
     SampleSchedule schedule;

@@ -24,6 +24,7 @@
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/function_ref.hpp"
 #include "interpose/options/device_limits.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::interpose {
 
@@ -59,7 +60,7 @@ class MemoryLimits {
     CUresult take_locked(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real,
                          const FunctionRef<void()>* undo);
 
-    static constexpr int max_devices = 64;
+    static constexpr int max_devices = trace::DeviceInfo::max_gpus;
     static constexpr std::uint64_t unknown = 0;  ///< cached values are limit + 1
 
     const std::vector<DeviceLimit> wanted_;

@@ -5,11 +5,12 @@
 
 #include "interpose/driver/driver.hpp"
 #include "interpose/memory/memory.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::interpose {
 namespace {
 
-constexpr int max_devices = 64;
+constexpr int max_devices = trace::DeviceInfo::max_gpus;
 constexpr std::size_t max_width = std::size_t{1} << 31;
 
 // The driver rounds the width up to the device's texture alignment, whatever the element size.

@@ -60,6 +60,8 @@ class Tensors(ToolTest):
         self.assertIn("WrapFunctionIntoFunctor_", self.report("oom", "--templates", FAILURE))
         self.assertIn("Out of memory 1 of 2", self.report("oom", "--level", "driver", FAILURE))
         self.assertIn("Out of memory 1 of 1", self.report("oom", "--level", "framework", FAILURE))
+        for level, count in (("all", 1), ("driver", 2), ("framework", 1)):
+            self.report("check", "--ooms", str(count), "--level", level, FAILURE)
 
 
 if __name__ == "__main__":

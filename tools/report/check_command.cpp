@@ -194,7 +194,10 @@ class Check {
         if (const int code = gather(); code != 0) {
             return code;
         }
-        const report::RunCollection run = report::collect_run(arguments_.files);
+        report::RunCollection run = report::collect_run(arguments_.files);
+        for (report::RunMember& member : run.members) {
+            report::choose_ooms(member.report, arguments_.level);
+        }
         report::Symbolizer symbolizer;
         process_options_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
         process_options_.device = arguments_.device;
