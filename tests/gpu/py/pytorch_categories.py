@@ -55,7 +55,9 @@ def resnet() -> tuple[torch.nn.Module, Step]:
 def gpt2() -> tuple[torch.nn.Module, Step]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=5000, n_positions=128, n_embd=256, n_layer=2, n_head=4)).cuda()
+    # Training reads no cache of keys and values.
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=5000, n_positions=128, n_embd=256, n_layer=2, n_head=4,
+                                       use_cache=False)).cuda()
 
     def step() -> torch.Tensor:
         tokens = torch.randint(5000, (8, 128)).cuda()
