@@ -9,6 +9,7 @@
 
 #include "report/export/formats.hpp"
 #include "report/export/output.hpp"
+#include "report/summary/ledger.hpp"
 #include "report/text/names.hpp"
 #include "trace/json/rank_variables.hpp"
 
@@ -45,6 +46,7 @@ class Metrics {
     Result write() {
         run();
         memory();
+        ledger();
         troubles();
         out_ << "# EOF\n";
         return {out_.finish(), ""};
@@ -90,14 +92,18 @@ class Metrics {
         return static_cast<double>(nanoseconds) / 1e9;
     }
 
+    static Labels labels_of(const Device& device) {
+        Labels labels = {{"device", std::to_string(device.gpu())}, {"uuid", device.uuid}};
+        if (!device.is_gpu()) {
+            labels.emplace_back("allocator", device.allocator);
+        }
+        return labels;
+    }
+
     void for_devices(const std::function<void(const Device&, const Labels&)>& use) {
         for (const Device& device : report_.devices) {
             if (device.used() && input_.wants(device.index)) {
-                Labels labels = {{"device", std::to_string(device.gpu())}, {"uuid", device.uuid}};
-                if (!device.is_gpu()) {
-                    labels.emplace_back("allocator", device.allocator);
-                }
-                use(device, labels);
+                use(device, labels_of(device));
             }
         }
     }
@@ -174,6 +180,35 @@ class Metrics {
                 }
             }
         });
+    }
+
+    /// Also of a GPU on which nothing was allocated: a context takes memory there.
+    void ledger() {
+        constexpr std::array<std::pair<const char*, report::LedgerAt>, 2> moments = {
+            {{"peak", report::LedgerAt::peak}, {"end", report::LedgerAt::end}}};
+        bool first = true;
+        for (const Device& device : report_.devices) {
+            if (!device.ledger || !input_.wants(device.index)) {
+                continue;
+            }
+            if (first) {
+                family("memlab_ledger_bytes", "bytes",
+                       "What the device's used memory is made of, at its sampled peak and end.");
+                first = false;
+            }
+            for (const auto& [moment, at] : moments) {
+                const auto page = report::ledger_page(device, input_.resolver, at);
+                const auto group = [&, moment = moment](const std::string& name, auto bytes) {
+                    Labels with = labels_of(device);
+                    with.insert(with.end(), {{"moment", moment}, {"group", name}});
+                    value(with, bytes);
+                };
+                for (const report::LedgerGroup& each : page->groups) {
+                    group(each.kind, each.bytes);
+                }
+                group("rest", page->rest);
+            }
+        }
     }
 
     void troubles() {

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 from harness import Found, judge_recordings, run
 from support import EndToEnd
@@ -128,6 +129,19 @@ class Ledger(EndToEnd):
         summary = self.without_memlab([str(self.layout.tool("memlab-report")), "--json", str(found.report_path)])
         fall = json.loads(summary.stdout)["reports"][0]["devices"][0]["waterfall"]
         self.assertEqual(fall["remainder"]["limit"], TAKES["limit"] * MIB)
+
+    def test_metrics_have_the_groups(self) -> None:
+        found = self.record()
+        metrics = self.without_memlab([str(self.layout.tool("memlab-report")), "export", "--to", "openmetrics", "-o", "-",
+                                       str(found.report_path)])
+        self.assertEqual((metrics.code, metrics.stderr), (0, b""), metrics.describe())
+        told = re.findall(r'memlab_ledger_bytes\{.*,moment="(\w+)",group="(\w+)"\} (\d+)', metrics.stdout.decode())
+        self.assertGreater(len(told), 10)
+        expected = {}
+        for name, moment in self.ledger(found)["moments"].items():
+            expected |= {(name, group["kind"]): group["bytes"] for group in moment["groups"]}
+            expected[name, "rest"] = moment["rest_bytes"]
+        self.assertEqual({(moment, group): int(size) for moment, group, size in told}, expected)
 
     def test_failures_of_the_driver_stay_the_programs(self) -> None:
         for fault in ("cuModuleLoadData:1:2", "cuStreamCreate:2:999", "cuGraphInstantiateWithFlags:1:719",
