@@ -126,19 +126,31 @@ bool NvmlWitness::watch(CUdevice device, std::string uuid) {
         const std::lock_guard lock(uuids_mutex_);
         uuids_[static_cast<std::size_t>(device)] = std::move(uuid);
     }
-    return !started_.exchange(true) && trace::start_own_thread(&NvmlWitness::run, this);
+    if (started_.exchange(true)) {
+        return false;
+    }
+    const bool started = trace::start_own_thread(&NvmlWitness::run, this);
+    if (!started) {
+        ended_.store(1);
+    }
+    return started;
 }
 
-void NvmlWitness::stop() {
-    if (!started_.load()) {
+void NvmlWitness::stop(bool ask_again) {
+    if (!started_.load() || state_.load() != State::running) {
         return;
     }
-    stopped_.store(true);
+    state_.store(ask_again ? State::last : State::stopped);
     wake_.store(1, std::memory_order_release);
     syscall(SYS_futex, &wake_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-    if (profiler::lock_until(mutex_.native_handle(), profiler::monotonic_ns() + max_stop_wait_ns)) {
-        mutex_.unlock();
+    const std::uint64_t deadline = profiler::monotonic_ns() + max_stop_wait_ns;
+    for (std::uint64_t now = profiler::monotonic_ns();
+         now < deadline && ended_.load(std::memory_order_acquire) == 0;
+         now = profiler::monotonic_ns()) {
+        const timespec left = profiler::to_timespec(deadline - now);
+        syscall(SYS_futex, &ended_, FUTEX_WAIT_PRIVATE, 0, &left, nullptr, 0);
     }
+    state_.store(State::stopped);
 }
 
 void NvmlWitness::before_fork() {
@@ -163,25 +175,29 @@ void* NvmlWitness::run(void* self) {
 
 void NvmlWitness::loop() {
     Nvml nvml;
-    for (std::size_t round = 0; !stopped_.load(); ++round) {
-        const timespec pause =
-            profiler::to_timespec(pauses_ns[std::min(round, pauses_ns.size() - 1)]);
-        syscall(SYS_futex, &wake_, FUTEX_WAIT_PRIVATE, 0, &pause, nullptr, 0);
-        const std::lock_guard lock(mutex_);
-        if (stopped_.load()) {
-            return;
-        }
-        if (round == 0) {
-            nvml.load();
-        }
-        try {
-            ask(nvml);
-        } catch (const std::bad_alloc&) {  // at the next time
-        }
-        if (nvml.processes == nullptr) {
-            return;  // nobody to ask
-        }
+    for (std::size_t round = 0; ask_next(nvml, round); ++round) {
     }
+    ended_.store(1, std::memory_order_release);
+    syscall(SYS_futex, &ended_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+/// Waits until the next time, or the end, and asks. False when that was the last time.
+bool NvmlWitness::ask_next(Nvml& nvml, std::size_t round) {
+    const timespec pause = profiler::to_timespec(pauses_ns[std::min(round, pauses_ns.size() - 1)]);
+    syscall(SYS_futex, &wake_, FUTEX_WAIT_PRIVATE, 0, &pause, nullptr, 0);
+    const std::lock_guard lock(mutex_);
+    const State state = state_.load();
+    if (state == State::stopped || (state == State::last && round == 0)) {
+        return false;
+    }
+    if (round == 0) {
+        nvml.load();
+    }
+    try {
+        ask(nvml);
+    } catch (const std::bad_alloc&) {  // at the next time
+    }
+    return state == State::running && nvml.processes != nullptr;  // else nobody to ask
 }
 
 void NvmlWitness::ask(Nvml& nvml) {
@@ -191,7 +207,7 @@ void NvmlWitness::ask(Nvml& nvml) {
             const std::lock_guard lock(uuids_mutex_);
             uuid = uuids_[device];
         }
-        if (!uuid.empty() && !stopped_.load()) {
+        if (!uuid.empty() && state_.load() != State::stopped) {
             trace::Witness witness = nvml.ask(uuid);
             witness.device = static_cast<std::uint32_t>(device);
             recorder_->record(witness);

@@ -3,7 +3,8 @@
 //
 // NVML is loaded and asked in a thread of memlab's own (nvmlInit takes 9 ms, a query 0.4 ms), a
 // moment after the first context was made, so that no short program ever loads it; then after one,
-// ten and each sixty seconds. Where it is missing or does not know the GPU, that is recorded.
+// ten and each sixty seconds, and once more at the end. Where it is missing or does not know the
+// GPU, that is recorded.
 #pragma once
 
 #include <pthread.h>
@@ -34,8 +35,9 @@ class NvmlWitness {
     bool watch(CUdevice device, std::string uuid);
 
     /// Call at process end: no call of NVML begins after this. Waits for one under way, but at most
-    /// a second.
-    void stop();
+    /// a second. Asks a last time if `ask_again` and if NVML was asked before: not from a signal
+    /// handler, whose thread may hold locks that NVML needs.
+    void stop(bool ask_again);
 
     /// Call before a fork: waits for a call of NVML under way, but at most a fifth of a second, and
     /// lets none begin until after_fork(), so that a child which uses NVML itself finds none of its
@@ -45,17 +47,24 @@ class NvmlWitness {
 
   private:
     struct Nvml;
+    enum class State : std::uint8_t {
+        running,
+        last,  ///< is to be asked once more
+        stopped,
+    };
 
     static void* run(void* self);
     void loop();
+    bool ask_next(Nvml& nvml, std::size_t round);
     void ask(Nvml& nvml);
 
     profiler::Recorder* const recorder_;
     std::atomic<bool> started_{false};
-    std::atomic<bool> stopped_{false};
-    std::atomic<std::uint32_t> wake_{0};  ///< a futex
-    std::mutex mutex_;                    ///< held while NVML is asked
-    std::atomic<pthread_t> forking_{};    ///< the thread that holds it to fork
+    std::atomic<State> state_{State::running};
+    std::atomic<std::uint32_t> wake_{0};   ///< a futex
+    std::atomic<std::uint32_t> ended_{0};  ///< a futex: 1 when the thread calls nothing any more
+    std::mutex mutex_;                     ///< held while NVML is asked
+    std::atomic<pthread_t> forking_{};     ///< the thread that holds it to fork
     std::mutex uuids_mutex_;
     std::array<std::string, max_devices> uuids_;  ///< empty: not watched
 };

@@ -107,7 +107,8 @@ void stop_trimmer_at_exit() {
 /// NVML's library is unloaded with the process.
 void stop_witness_at_exit() {
     if (Session* session = Session::current()) {
-        session->ledger().witness().stop();
+        const InsideMemlab inside;
+        session->ledger().witness().stop(!inside.nested() && !heap_may_be_interrupted());
     }
 }
 
@@ -348,7 +349,7 @@ void Session::finish(trace::EndKind kind) {
                                   ? exit_code.load(std::memory_order_relaxed)
                                   : trace::End::unknown_code;
     session->trimmer_.stop();
-    session->ledger_->witness().stop();
+    session->ledger_->witness().stop(false);
     if (inside.nested() || heap_may_be_interrupted()) {
         // A signal handler ends the process: the interrupted code may hold any lock of memlab's or
         // the heap's. The log is complete; finish_log_only() adds its end record if it can get the
