@@ -9,13 +9,10 @@
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
 
-#include <dlfcn.h>
-
 #include <cstring>
 #include <cwchar>
 #include <string_view>
 
-#include "interpose/driver/loader.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/suballocations.hpp"
 #include "interpose/process/annotations.hpp"
@@ -385,19 +382,11 @@ void attach_domains(const NvtxExportTableCallbacks& callbacks) {
     core.set(NVTX_CBID_CORE2_DomainCreateW, create_domain_w);
 }
 
-/// Whether the program's CUDA calls reach this library, that is, whether it was preloaded. NVTX
-/// also loads it where LD_PRELOAD did not reach a process (sudo, env -i); nothing can be recorded
-/// there, and a report would claim that no memory was allocated.
-bool is_preloaded() {
-    void* const program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
-    return program != nullptr && mi::is_own_export(mi::real_dlsym()(program, "cuMemAlloc_v2"));
-}
-
 }  // namespace
 
 /// Called once by each instance of NVTX in the process. Non-zero: the tool is attached.
 MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) {
-    if (!is_preloaded()) {
+    if (!mi::is_preloaded()) {
         return 0;
     }
     const auto* callbacks =
@@ -423,7 +412,7 @@ MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) 
     // theirs is segment 0.
     if (module == nullptr || module->moduleId != NVTX_EXT_MODULEID_MEM ||
         module->compatId != NVTX_EXT_COMPATID_MEM || module->segmentsCount == 0 ||
-        module->segments == nullptr || module->segments[0].segmentId != 1 || !is_preloaded()) {
+        module->segments == nullptr || module->segments[0].segmentId != 1 || !mi::is_preloaded()) {
         return 0;
     }
     const nvtxExtModuleSegment_t& slots = module->segments[0];

@@ -15,15 +15,6 @@ using memlab::profiler::AnnotationNames;
 
 namespace {
 
-const AnnotationName* own_name(const char* name) {
-    // Reads no further than needed: truncate_utf8() needs one byte more to find a character
-    // boundary.
-    constexpr std::size_t max_length = AnnotationNames::max_bytes + 1;
-    return mi::annotation_name(
-        AnnotationNames::own_domain,
-        name == nullptr ? "" : std::string_view(name, strnlen(name, max_length)));
-}
-
 bool write_snapshot(mi::Session& session, std::string_view name) {
     constexpr std::uint64_t forever = ~std::uint64_t{0} >> 2;
     if (session.report_path().empty() && name.find('/') == std::string_view::npos) {
@@ -67,7 +58,7 @@ void fill(memlab_device_stats& stats, const memlab::trace::DeviceTotals& device)
 }  // namespace
 
 MEMLAB_EXPORT void memlab_api_scope_begin(const char* name) {
-    mi::begin_scope(AnnotationNames::own_domain, own_name(name));
+    mi::begin_scope(AnnotationNames::own_domain, mi::own_annotation_name(name));
 }
 
 MEMLAB_EXPORT void memlab_api_scope_end(void) {
@@ -75,17 +66,17 @@ MEMLAB_EXPORT void memlab_api_scope_end(void) {
 }
 
 MEMLAB_EXPORT void memlab_api_mark(const char* name) {
-    mi::add_mark(own_name(name));
+    mi::add_mark(mi::own_annotation_name(name));
 }
 
 MEMLAB_EXPORT int memlab_api_label(const void* pointer, const char* name) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    return address != 0 && mi::label_memory(address, false, own_name(name)) ? 0 : -1;
+    return address != 0 && mi::label_memory(address, false, mi::own_annotation_name(name)) ? 0 : -1;
 }
 
 MEMLAB_EXPORT int memlab_api_suballoc(const char* allocator, const void* pointer, size_t bytes) {
     const bool recorded = mi::in_session([&](mi::Session& session) {
-        const AnnotationName* const name = own_name(allocator);
+        const AnnotationName* const name = mi::own_annotation_name(allocator);
         return name != nullptr &&
                mi::record_suballocation_by(session, name->text,
                                            reinterpret_cast<std::uintptr_t>(pointer), bytes);
@@ -95,7 +86,7 @@ MEMLAB_EXPORT int memlab_api_suballoc(const char* allocator, const void* pointer
 
 MEMLAB_EXPORT int memlab_api_subfree(const char* allocator, const void* pointer) {
     const bool recorded = mi::in_session([&](mi::Session& session) {
-        const AnnotationName* const name = own_name(allocator);
+        const AnnotationName* const name = mi::own_annotation_name(allocator);
         return name != nullptr &&
                mi::record_suballocation_freed_by(session, name->text,
                                                  reinterpret_cast<std::uintptr_t>(pointer));

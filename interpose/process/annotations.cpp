@@ -1,14 +1,17 @@
 #include "interpose/process/annotations.hpp"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
 
+#include "interpose/driver/loader.hpp"
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/process/session.hpp"
@@ -218,6 +221,15 @@ const AnnotationName* annotation_name(std::uint32_t domain, std::string_view tex
     }
 }
 
+const AnnotationName* own_annotation_name(const char* text) noexcept {
+    // Reads no further than needed: truncate_utf8() needs one byte more to find a character
+    // boundary.
+    constexpr std::size_t max_length = AnnotationNames::max_bytes + 1;
+    return annotation_name(
+        AnnotationNames::own_domain,
+        text == nullptr ? "" : std::string_view(text, strnlen(text, max_length)));
+}
+
 std::uint32_t register_domain(std::string_view name) noexcept {
     try {
         return all_names().domain(name);
@@ -319,6 +331,11 @@ void record_early_annotations(Session& session) {
         session.recorder()->record(event);
     }
     early_note_count = 0;
+}
+
+bool is_preloaded() {
+    void* const program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
+    return program != nullptr && is_own_export(real_dlsym()(program, "cuMemAlloc_v2"));
 }
 
 void report_other_nvtx_tool(Session& session) {

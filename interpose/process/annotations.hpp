@@ -18,6 +18,8 @@ class Session;
 /// The interned name for a text; never null. Out of host memory one name stands for all.
 const profiler::AnnotationName* annotation_name(std::uint32_t domain,
                                                 std::string_view text) noexcept;
+/// The same for a text of the program's that may be null and has no domain.
+const profiler::AnnotationName* own_annotation_name(const char* text) noexcept;
 /// The number of an NVTX domain.
 std::uint32_t register_domain(std::string_view name) noexcept;
 
@@ -41,6 +43,11 @@ bool label_memory(std::uint64_t address, bool base_only,
 
 /// Records the buffered annotations of the started session. Call with the start lock held.
 void record_early_annotations(Session& session);
+
+/// Whether the program's CUDA calls reach this library, that is, whether it was preloaded. NVTX and
+/// Kokkos also load it where LD_PRELOAD did not reach a process (sudo, env -i); nothing can be
+/// recorded there, and a report would claim that no memory was allocated.
+bool is_preloaded();
 
 /// Notes in the report if NVTX in this process is connected to another tool.
 void report_other_nvtx_tool(Session& session);

@@ -12,6 +12,9 @@ GLIBC_FLOOR = (2, 36)
 
 # What NVTX looks for in the library that NVTX_INJECTION64_PATH names.
 NVTX = ("InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension")
+# What Kokkos looks for in the library that KOKKOS_TOOLS_LIBS names.
+KOKKOS = {f"kokkosp_{name}" for name in ("init_library", "request_tool_settings", "allocate_data", "push_profile_region",
+                                         "pop_profile_region", "profile_event")}
 # Start child processes without the handlers of pthread_atfork().
 CHILDREN = ("vfork", "posix_spawn", "posix_spawnp")
 # CUPTI's functions by which another profiler subscribes.
@@ -46,13 +49,13 @@ class Library(EndToEnd):
 
     def test_exports_only_what_it_interposes(self) -> None:
         allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
-                                   *SUBSCRIBING, *NVTX, *PYTORCH}
+                                   *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH}
         strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
         self.assertEqual(strangers, set())
 
     def test_exports_all_that_it_interposes(self) -> None:
         wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
-                                  *SUBSCRIBING, *NVTX, *PYTORCH}
+                                  *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH}
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))
         self.assertGreater(len(wanted), 50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unittest
 
-from harness import Found, Outcome, differences, judge_recordings
+from harness import Found, Outcome, differences, judge_recordings, run
 from support import Build, EndToEnd
 
 MIB = 1 << 20
@@ -128,6 +128,27 @@ class Scopes(EndToEnd):
         self.assertEqual(names.pop(report["process"]["pid"]), "from the start")
         self.assertEqual(names.pop(1), "nobody")
         self.assertEqual(sorted(names.values()), ["named €", "range's end"])
+
+    def test_kokkos(self) -> None:
+        _, found = self.record(self.program("kokkos_views"), {"KOKKOS_TOOLS_LIBS": str(self.layout.library)})
+        report = found.report
+        rows = by_path(report)
+        self.assertEqual(rows["assemble"]["escaped"]["bytes"], MIB)
+        self.assertEqual((rows["assemble/inner"]["allocated_count"], rows["assemble/inner"]["freed_count"]), (1, 1))
+        self.assertEqual([mark["name"] for mark in report["marks"]], ["converged"])
+        self.assertEqual({label["name"]: label["live_bytes"] for label in report["labels"] if label["live_bytes"]},
+                         {"stiffness": MIB, "load vector": 256 << 10})
+        self.assertEqual(report["missed"], [])
+        self.assertNotIn("unbalanced_scopes", report)
+
+    def test_kokkos_without_the_preload(self) -> None:
+        """Kokkos loads the library by itself where LD_PRELOAD is gone: nothing is recorded."""
+        command = self.program("kokkos_views")
+        environment = self.layout.environment(memlab=False, settings={
+            "KOKKOS_TOOLS_LIBS": str(self.layout.library), "MEMLAB_OUTPUT": f"{self.output}/"})
+        outcome = run(command, environment, self.cwd)
+        self.assertEqual((outcome.code, outcome.stdout, outcome.stderr), (0, b"no fences\n", b""), outcome.describe())
+        self.assert_nothing_written()
 
     def test_nvtx_belongs_to_whom_the_variable_names(self) -> None:
         without = self.under_memlab(self.program("nvtx_ranges"))
