@@ -289,6 +289,23 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     } else {
         block.segment->unused_since = in.takes;
         block.segment->idle_since_ns = never_seen;
+        note_idle(block);
+    }
+}
+
+/// Notes what a tick has to know of a block whose memory might be given back.
+[[gnu::hot]] void BlockStore::note_idle(Block& block) noexcept {
+    if (policy_.options().trim_after_ns == 0 || block.idle.capacity < page_bytes) {
+        return;
+    }
+    if (!block.segment->expandable) {
+        idle_.unseen = true;
+    } else if (whole_chunks(block).bytes != 0) {
+        if (block.idle.since_ns == never_seen) {
+            idle_.unseen = true;
+        } else {
+            idle_.oldest_ns = std::min(idle_.oldest_ns, block.idle.since_ns);
+        }
     }
 }
 

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allocator/backend.hpp"
@@ -134,6 +135,15 @@ class BlockStore {
     Segment* unused_segment(bool small, std::uint64_t after_size,
                             Address after_base) const noexcept;
 
+    /// What became idle since the last take_idle(): wholly free segments, and free blocks of
+    /// ranges with whole chunks. Kept only for pools that trim.
+    struct Idle {
+        bool unseen = false;                   ///< one that no tick has seen
+        std::uint64_t oldest_ns = never_seen;  ///< when a tick first saw the others, the earliest
+    };
+    const Idle& idle() const noexcept { return idle_; }
+    Idle take_idle() noexcept { return std::exchange(idle_, {}); }
+
     /// Moves a wholly free segment to `released`.
     void remove_segment(Address base, ReleasedSegments& released) noexcept;
 
@@ -223,6 +233,7 @@ class BlockStore {
     Block& split(Block& block, std::uint64_t at) noexcept;
     void merge_next(Block& block) noexcept;
     void link(Block& block) noexcept;
+    void note_idle(Block& block) noexcept;
     void unlink(Block& block) noexcept;
     Block* isolate(Block& block, Address begin, std::uint64_t bytes) noexcept;
     void coalesce(Block& block) noexcept;
@@ -237,6 +248,7 @@ class BlockStore {
     std::string validate_segment(const Segment& segment, std::size_t* blocks) const;
 
     const SizePolicy policy_;
+    Idle idle_;
     std::map<Address, Segment> segments_;
     BlockIndex index_;
     std::unique_ptr<SubPools> sub_pools_;   ///< null before reserve() and from clear() on

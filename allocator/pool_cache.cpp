@@ -123,6 +123,11 @@ void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t reque
     }
 }
 
+/// When what a tick first saw idle at this time is given back; never_seen if it saw none.
+std::uint64_t Pool::Impl::due_at(std::uint64_t idle_since_ns) const {
+    return idle_since_ns + std::min(trim_delay_ns_, never_seen - idle_since_ns);
+}
+
 std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
     Lock lock(mutex_);
     if (trim_delay_ns_ == 0) {
@@ -132,9 +137,18 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
     const auto is_due = [&](std::uint64_t idle_since_ns) {
         return now_ns >= idle_since_ns && now_ns - idle_since_ns >= trim_delay_ns_;
     };
+    // Nothing has to be looked at unless something became idle or is due: a program may have many
+    // free blocks, and the replay of one ticks at each allocation.
+    const BlockStore::Idle idle = store_.take_idle();
+    next_trim_ns_ = std::min(next_trim_ns_, due_at(idle.oldest_ns));
+    if (!grown_since_trim_ && !idle.unseen && now_ns < next_trim_ns_) {
+        return 0;
+    }
     bool changes = grown_since_trim_;
+    next_trim_ns_ = never_seen;
     const auto check = [&](std::uint64_t idle_since_ns) {
         changes = changes || idle_since_ns == never_seen || is_due(idle_since_ns);
+        next_trim_ns_ = std::min(next_trim_ns_, due_at(idle_since_ns));
     };
     for (const bool small : {false, true}) {
         for_each_unused(small, [&](const Segment& segment) { check(segment.idle_since_ns); });
@@ -145,6 +159,7 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
         return 0;
     }
     observer_.on_tick(now_ns);
+    next_trim_ns_ = 0;  // the next tick looks at what this one leaves
     if (grown_since_trim_) {
         if (now_ns - trimmed_at_ns_ <= PoolOptions::regrown_within_ns) {
             trim_delay_ns_ += std::min(trim_delay_ns_, never_seen - trim_delay_ns_);

@@ -1,4 +1,6 @@
 // Questions about the pool's memory, and the check of its invariants.
+#include <algorithm>
+
 #include "allocator/pool_impl.hpp"
 
 namespace memlab::allocator {
@@ -192,12 +194,32 @@ std::string Pool::Impl::validate_stats() const {
     return compare_stat("oversize_segments", stats_.oversize_segments, counted.oversize_segments);
 }
 
+/// Whether a tick that returns early misses nothing.
+std::string Pool::Impl::validate_trim() const {
+    const BlockStore::Idle& idle = store_.idle();
+    const std::uint64_t next = std::min(next_trim_ns_, due_at(idle.oldest_ns));
+    bool known = true;
+    const auto check = [&](std::uint64_t idle_since_ns) {
+        known = known &&
+                (idle.unseen || (idle_since_ns != never_seen && due_at(idle_since_ns) >= next));
+    };
+    for (const bool small : {false, true}) {
+        for_each_unused(small, [&](const Segment& segment) { check(segment.idle_since_ns); });
+        for_each_free_pages(
+            small, [&](const BlockStore::Pages& pages) { check(pages.block->idle.since_ns); });
+    }
+    return known || trim_delay_ns_ == 0 ? "" : "a tick would overlook memory that is unused";
+}
+
 std::string Pool::Impl::validate() const {
     const Lock lock(mutex_);
     if (std::string problem = store_.validate(); !problem.empty()) {
         return problem;
     }
     if (std::string problem = validate_frees(); !problem.empty()) {
+        return problem;
+    }
+    if (std::string problem = validate_trim(); !problem.empty()) {
         return problem;
     }
     return validate_stats();

@@ -128,7 +128,7 @@ class Pool::Impl {
     std::uint64_t release_segments(Lock& lock, const ReleasedSegments& released);
     /// Calls visit(Segment&) for each unused segment, by (size, address); it may detach that one.
     template <typename Visit>
-    void for_each_unused(bool small, Visit visit) {
+    void for_each_unused(bool small, Visit visit) const {
         std::uint64_t size = 0;
         Address base = 0;
         while (Segment* found = store_.unused_segment(small, size, base)) {
@@ -140,7 +140,7 @@ class Pool::Impl {
     /// Calls visit(const BlockStore::Pages&) for the whole chunks of each free block in a range, by
     /// (capacity, address); it may unmap those.
     template <typename Visit>
-    void for_each_free_pages(bool small, Visit visit) {
+    void for_each_free_pages(bool small, Visit visit) const {
         std::uint64_t capacity = 0;
         Address address = 0;
         for (;;) {
@@ -153,10 +153,12 @@ class Pool::Impl {
             visit(pages);
         }
     }
+    std::uint64_t due_at(std::uint64_t idle_since_ns) const;
     std::uint64_t unmap(Block& block, Address begin, std::uint64_t bytes);
     void reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
     void count_split(bool small);
     std::string validate_frees() const;
+    std::string validate_trim() const;
     std::string validate_stats() const;
 
     const SizePolicy policy_;
@@ -177,6 +179,7 @@ class Pool::Impl {
     unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
     const std::uint64_t garbage_limit_;   ///< collect_garbage() keeps reserved_bytes below this
     std::uint64_t trim_delay_ns_;
+    std::uint64_t next_trim_ns_ = 0;  ///< no tick before this frees what earlier ones saw idle
     std::uint64_t trimmed_at_ns_ = never_seen;  ///< the last tick that freed memory
     bool grown_since_trim_ = false;
     bool ranges_unavailable_ = false;
