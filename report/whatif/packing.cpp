@@ -29,12 +29,26 @@ struct Item {
     std::uint64_t address = 0;
 };
 
-/// The items by begin. Requests larger than any device are skipped.
-std::vector<Item> make_items(const Program& program) {
+/// The items by begin, and whose begin or end each position is.
+struct Lifetimes {
     std::vector<Item> items;
+    std::vector<std::uint32_t> of_position;
+
+    bool begins(std::uint32_t position) const {
+        return items[of_position[position]].begin == position;
+    }
+    Item& item(std::uint32_t position) { return items[of_position[position]]; }
+    const Item& item(std::uint32_t position) const { return items[of_position[position]]; }
+};
+
+/// Requests larger than any device are skipped.
+Lifetimes find_lifetimes(const Program& program) {
+    Lifetimes lifetimes;
     std::vector<std::uint32_t> item_of(program.allocations.size(), 0);
-    std::uint32_t position = 0;
+    lifetimes.items.reserve(program.allocations.size());
+    lifetimes.of_position.reserve(2 * program.allocations.size());
     for (const Step& step : program.steps) {
+        const auto position = static_cast<std::uint32_t>(lifetimes.of_position.size());
         if (step.kind == StepKind::allocate) {
             const std::uint64_t requested = program.allocations[step.subject].requested;
             if (requested > max_packed) {
@@ -42,18 +56,22 @@ std::vector<Item> make_items(const Program& program) {
             }
             Item item;
             item.size = round_up(std::max<std::uint64_t>(requested, 1), granularity);
-            item.begin = position++;
+            item.begin = position;
             item.end = std::numeric_limits<std::uint32_t>::max();
-            items.push_back(item);
-            item_of[step.subject] = static_cast<std::uint32_t>(items.size());
+            lifetimes.of_position.push_back(static_cast<std::uint32_t>(lifetimes.items.size()));
+            lifetimes.items.push_back(item);
+            item_of[step.subject] = static_cast<std::uint32_t>(lifetimes.items.size());
         } else if (step.kind == StepKind::free && item_of[step.subject] != 0) {
-            items[item_of[step.subject] - 1].end = position++;
+            const std::uint32_t index = item_of[step.subject] - 1;
+            lifetimes.items[index].end = position;
+            lifetimes.of_position.push_back(index);
         }
     }
-    for (Item& item : items) {
-        item.end = std::min(item.end, position);
+    const auto end = static_cast<std::uint32_t>(lifetimes.of_position.size());
+    for (Item& item : lifetimes.items) {
+        item.end = std::min(item.end, end);
     }
-    return items;
+    return lifetimes;
 }
 
 std::uint64_t packed_height(const std::vector<Item>& items) {
@@ -65,25 +83,11 @@ std::uint64_t packed_height(const std::vector<Item>& items) {
 }
 
 /// True when no two items that are live at the same time overlap.
-bool is_valid(const std::vector<Item>& items) {
-    struct Boundary {
-        std::uint32_t position;
-        bool begins;
-        std::uint32_t item;
-    };
-    std::vector<Boundary> boundaries;
-    boundaries.reserve(2 * items.size());
-    for (std::uint32_t i = 0; i < items.size(); ++i) {
-        boundaries.push_back({items[i].begin, true, i});
-        boundaries.push_back({items[i].end, false, i});
-    }
-    std::sort(boundaries.begin(), boundaries.end(), [](const Boundary& a, const Boundary& b) {
-        return a.position != b.position ? a.position < b.position : a.begins < b.begins;
-    });
+bool is_valid(const Lifetimes& lifetimes) {
     std::map<std::uint64_t, std::uint64_t> live;  // address to end
-    for (const Boundary& boundary : boundaries) {
-        const Item& item = items[boundary.item];
-        if (!boundary.begins) {
+    for (std::uint32_t position = 0; position < lifetimes.of_position.size(); ++position) {
+        const Item& item = lifetimes.item(position);
+        if (!lifetimes.begins(position)) {
             live.erase(item.address);
             continue;
         }
@@ -94,26 +98,49 @@ bool is_valid(const std::vector<Item>& items) {
         if (next != live.begin() && std::prev(next)->second > item.address) {
             return false;
         }
-        live.emplace(item.address, item.address + item.size);
+        live.emplace_hint(next, item.address, item.address + item.size);
     }
     return true;
 }
 
 /// Best fit in program order, over one unlimited range.
-void pack_by_time(std::vector<Item>& items) {
+void pack_by_time(Lifetimes& lifetimes) {
     FreeRanges free;
     free.add(0, unlimited);
-    std::vector<std::uint32_t> by_end(items.size());
-    std::iota(by_end.begin(), by_end.end(), 0U);
-    std::sort(by_end.begin(), by_end.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return items[a].end < items[b].end; });
-    auto ending = by_end.begin();
-    for (Item& item : items) {
-        for (; ending != by_end.end() && items[*ending].end <= item.begin; ++ending) {
-            free.add(items[*ending].address, items[*ending].size);
+    for (std::uint32_t position = 0; position < lifetimes.of_position.size(); ++position) {
+        Item& item = lifetimes.item(position);
+        if (lifetimes.begins(position)) {
+            free.take_best(item.size, &item.address);
+        } else {
+            free.add(item.address, item.size);
         }
-        free.take_best(item.size, &item.address);
     }
+}
+
+/// The comparisons of placing an item, besides those with placed ones: `candidates` begin in its
+/// lifetime.
+std::uint64_t fixed_cost(std::uint64_t candidates) {
+    return candidates + 32;
+}
+
+/// What FirstFit takes at least, in any order.
+std::uint64_t least_cost(const Lifetimes& lifetimes) {
+    std::uint64_t cost = 0;
+    std::uint64_t begun = 0;
+    const auto add = [&](std::uint32_t index) { cost += fixed_cost(begun - index); };
+    for (std::uint32_t position = 0; position < lifetimes.of_position.size(); ++position) {
+        if (lifetimes.begins(position)) {
+            ++begun;
+        } else {
+            add(lifetimes.of_position[position]);
+        }
+    }
+    for (std::uint32_t index = 0; index < lifetimes.items.size(); ++index) {
+        if (lifetimes.items[index].end == lifetimes.of_position.size()) {
+            add(index);
+        }
+    }
+    return cost;
 }
 
 class FirstFit {
@@ -159,7 +186,7 @@ class FirstFit {
                 busy_.push_back({items_[other].address, items_[other].size});
             }
         }
-        const std::uint64_t cost = 4 * busy_.size() + (end > index ? end - index : 0) + 32;
+        const std::uint64_t cost = 4 * busy_.size() + fixed_cost(end - index);
         if (cost > *budget_) {
             return false;
         }
@@ -251,10 +278,11 @@ LowerBound lower_bound(const Program& program) {
 
 Packing pack_offline(const Program& program, std::uint64_t budget) {
     Packing best;
-    std::vector<Item> items = make_items(program);
+    Lifetimes lifetimes = find_lifetimes(program);
+    std::vector<Item>& items = lifetimes.items;
     const auto consider = [&](const char* order) {
         ++best.tried;
-        if (!is_valid(items)) {  // a bug in the packer: never report it
+        if (!is_valid(lifetimes)) {  // a bug in the packer: never report it
             return;
         }
         const std::uint64_t height = packed_height(items);
@@ -263,16 +291,21 @@ Packing pack_offline(const Program& program, std::uint64_t budget) {
             best.order = order;
         }
     };
-    pack_by_time(items);
+    pack_by_time(lifetimes);
     consider("time");
+    const std::uint64_t share = budget / std::size(orders);
+    if (least_cost(lifetimes) > share) {
+        best.limited = true;
+        return best;
+    }
     for (const Order& order : orders) {
         std::vector<std::uint32_t> sequence(items.size());
         std::iota(sequence.begin(), sequence.end(), 0U);
         std::stable_sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
             return order.before(items[a], items[b]);
         });
-        std::uint64_t share = budget / std::size(orders);
-        if (FirstFit(items, &share).place_all(sequence)) {
+        std::uint64_t left = share;
+        if (FirstFit(items, &left).place_all(sequence)) {
             consider(order.name);
         } else {
             best.limited = true;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "report/parallel.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/async_model.hpp"
 #include "report/whatif/plain_model.hpp"
@@ -422,8 +423,10 @@ Table tabulate(const Program& program, const std::vector<Policy>& policies,
         table.duration_ns =
             program.allocations.back().time_ns - program.allocations.front().time_ns;
     }
-    for (const Policy& policy : policies) {
-        Row row;
+    table.rows.resize(policies.size());
+    report::for_each_in_parallel(policies.size(), [&](std::size_t i) {
+        const Policy& policy = policies[i];
+        Row& row = table.rows[i];
         row.policy = policy;
         row.capacity = table.capacity;
         switch (policy.kind) {
@@ -438,8 +441,7 @@ Table tabulate(const Program& program, const std::vector<Policy>& policies,
                 row.outcome.reserved_peak = row.packing.bytes;
                 break;
         }
-        table.rows.push_back(std::move(row));
-    }
+    });
     table.choice = choose(table);
     table.notes = make_notes(program, table.rows);
     return table;
