@@ -5,6 +5,8 @@
 //   memlab-synth SCENARIO PATH       write one log
 //   memlab-synth --events N --sites S --seed K -o FILE
 //                                    a training run as large as wanted (synthetic_run.hpp)
+//   memlab-synth --ranks N --events N --sites S --seed K -o FOLDER
+//                                    the logs of its ranks, in a folder that exists
 //   memlab-synth --run SCENARIO END  as a recorded program would under memlab-run: announces and
 //                                    writes its log in MEMLAB_OUTPUT's folder, then ends by END
 //                                    (an exit code, or "kill", "term" or "wait")
@@ -452,6 +454,32 @@ long long whole_number(const char* text) {
     return end == text || *end != '\0' ? -1 : value;
 }
 
+bool write_run(const memlab::test::SyntheticRun& run, const std::string& path) {
+    auto created = LogWriter::create(path, 0);
+    if (!created.writer) {
+        std::cerr << "memlab-synth: " << created.error << "\n";
+        return false;
+    }
+    memlab::test::write_synthetic_run(run, *created.writer);
+    const std::string stopped = created.writer->stopped_because();
+    created.writer->close();
+    if (!stopped.empty()) {
+        std::cerr << "memlab-synth: " << path << ": " << stopped << "\n";
+    }
+    return stopped.empty();
+}
+
+bool write_ranks(memlab::test::SyntheticRun run, const std::string& folder) {
+    for (std::uint32_t rank = 0; rank < run.world_size; ++rank) {
+        run.rank = rank;
+        run.pid = 4711 + rank;
+        if (!write_run(run, folder + "/memlab.train." + std::to_string(run.pid) + ".memlog")) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /// The arguments are pairs of an option and its value.
 int synthesize(int argc, char** argv) {
     memlab::test::SyntheticRun run;
@@ -466,6 +494,8 @@ int synthesize(int argc, char** argv) {
             run.events = static_cast<std::uint64_t>(value);
         } else if (option == "--sites" && value >= 1 && value <= 10'000'000) {
             run.sites = static_cast<std::uint32_t>(value);
+        } else if (option == "--ranks" && value >= 1 && value <= 1'000'000) {
+            run.world_size = static_cast<std::uint32_t>(value);
         } else if (option == "--seed" && value >= 0) {
             run.seed = static_cast<std::uint64_t>(value);
         } else {
@@ -473,22 +503,11 @@ int synthesize(int argc, char** argv) {
         }
     }
     if (!good || path.empty()) {
-        std::cerr << "usage: memlab-synth [--events N] [--sites S] [--seed K] -o FILE\n";
+        std::cerr << "usage: memlab-synth [--events N] [--sites S] [--seed K] "
+                     "[--ranks N] -o FILE\n";
         return 2;
     }
-    auto created = LogWriter::create(path, 0);
-    if (!created.writer) {
-        std::cerr << "memlab-synth: " << created.error << "\n";
-        return 2;
-    }
-    memlab::test::write_synthetic_run(run, *created.writer);
-    const std::string stopped = created.writer->stopped_because();
-    created.writer->close();
-    if (!stopped.empty()) {
-        std::cerr << "memlab-synth: " << path << ": " << stopped << "\n";
-        return 2;
-    }
-    return 0;
+    return (run.world_size != 0 ? write_ranks(run, path) : write_run(run, path)) ? 0 : 2;
 }
 
 }  // namespace

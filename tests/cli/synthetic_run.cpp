@@ -19,6 +19,7 @@ constexpr std::uint64_t gib = std::uint64_t{1} << 30;
 constexpr std::uint64_t total_bytes = 141 * gib;
 constexpr std::uint64_t max_held_bytes = 60 * gib;
 constexpr std::uint64_t max_sites_of_a_step = 4000;
+constexpr std::uint32_t ranks_of_a_host = 8;
 constexpr std::uint32_t modules = 12;
 constexpr std::uint32_t functions_of_a_module = 400;
 /// Strings of fixed meaning; the names of Python's functions and files come behind.
@@ -120,6 +121,9 @@ class Run {
 
     void write() {
         definitions();
+        if (run_.rank) {
+            random_ = Random(run_.seed + std::uint64_t{1 + *run_.rank} * 0x9e3779b97f4a7c15ULL);
+        }
         allocator::Pool pool(allocator::PoolOptions{}, backend_, &observer_);
         pool_ = &pool;
         const std::uint32_t weights = std::min<std::uint32_t>(run_.sites, 2000);
@@ -143,6 +147,14 @@ class Run {
         process.host = "node1";
         process.memlab_version = "0.1.0";
         process.start_wall_ns = 1'772'374'427'000'000'000;
+        std::string gpu = "GPU-0";
+        if (run_.rank) {
+            process.host = "node" + std::to_string(1 + *run_.rank / ranks_of_a_host);
+            process.ranks = {{"RANK", std::to_string(*run_.rank)},
+                             {"LOCAL_RANK", std::to_string(*run_.rank % ranks_of_a_host)},
+                             {"WORLD_SIZE", std::to_string(run_.world_size)}};
+            gpu = "GPU-" + std::to_string(*run_.rank);
+        }
         log_.on(process);
         log_.on(StringDef{api_name, "cuMemAlloc_v2"});
         log_.on(StringDef{step_name, "step"});
@@ -155,7 +167,7 @@ class Run {
             log_.on(
                 StringDef{python_function(layer), "Layer" + std::to_string(layer) + ".forward"});
         }
-        log_.on(DeviceInfo{0, "A simulated GPU", "GPU-0", total_bytes, 13000});
+        log_.on(DeviceInfo{0, "A simulated GPU", gpu, total_bytes, 13000});
         log_.on(ContextInfo{1, 0, true});
         for (std::uint32_t module = 1; module <= modules; ++module) {
             const std::uint64_t start = 0x7f1000000000 + module * 0x10000000ULL;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "trace/log_writer.hpp"
 
@@ -19,6 +20,10 @@ struct SyntheticRun {
     std::uint32_t sites = 1000;      ///< 1 at least
     std::uint64_t seed = 1;
     std::uint32_t pid = 4711;
+    /// If there is one: ranks of a seed have the same call sites and sizes, eight ranks share a
+    /// host, each has a GPU of its own, and all run a little differently.
+    std::optional<std::uint32_t> rank;
+    std::uint32_t world_size = 0;
 };
 
 /// Writes the whole log. The same run gives the same bytes.
