@@ -193,7 +193,9 @@ MAY_INCLUDE = {
     "tools/report": ("trace/json", "interpose/options", *READING, "report/check", "report/export",
                      "report/inefficiencies", "report/lines", "report/pool_view", "report/runs", "report/timeline",
                      "report/views", "report/whatif", "tools"),
-    "tools/run": ("trace/json", "interpose/options", *READING, "tools"),
+    # Which Pythons the recorder reads is written down there.
+    "tools/doctor": ("interpose/options", "profiler/python", "report/text", "tools"),
+    "tools/run": ("trace/json", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 
 # Modules (a header and its source) that include each other all the same, and why.

@@ -24,6 +24,7 @@
 #include "memlab_version.hpp"
 #include "report/text/terminal.hpp"
 #include "tools/diagnostics.hpp"
+#include "tools/doctor/doctor.hpp"
 #include "tools/help_formatter.hpp"
 #include "tools/run/bypass_check.hpp"
 #include "tools/run/launch.hpp"
@@ -57,6 +58,8 @@ struct RunArguments {
     bool fail_on_bypass = false;
     bool quiet = false;
     bool help_options = false;
+    bool doctor = false;
+    bool json = false;
     std::vector<std::string> command;
 };
 
@@ -96,6 +99,10 @@ void define(CLI::App& app, RunArguments& arguments) {
                  "memlab, or if that is unknown");
     app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
     app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
+    app.add_flag("--doctor", arguments.doctor,
+                 "Say what memlab will and will not do here and, with a command, for it, which is "
+                 "not run; --json: for scripts. Exit code 1: it would record nothing");
+    app.add_flag("--json", arguments.json, "With --doctor")->needs("--doctor")->group("");
     app.add_flag("--help-options", arguments.help_options, "List memlab's options");
     app.set_version_flag("--version", "memlab-run " MEMLAB_VERSION, "Print the version");
     app.footer(
@@ -104,9 +111,11 @@ void define(CLI::App& app, RunArguments& arguments) {
         "  memlab-run -o reports/ -- torchrun --nproc-per-node 8 train.py\n"
         "  memlab-run --replace -- python3 train.py\n"
         "  memlab-run --no-pool --option STACK_DEPTH=16 ./app\n"
+        "  memlab-run --doctor -- python3 train.py\n"
         "\n"
         "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 where "
-        "--fail-on-bypass finds fault with a command that ended well; 2 wrong usage, 126 the "
+        "--fail-on-bypass finds fault with a command that ended well, or --doctor that nothing "
+        "would be recorded; 2 wrong usage, 126 the "
         "command cannot be executed, 127 it was not found.");
 }
 
@@ -341,6 +350,17 @@ std::uint64_t wall_ns() {
                                           .count());
 }
 
+int examine(const RunArguments& arguments) {
+    RunDescription description;
+    DoctorRequest request;
+    request.library = find_library(arguments.library);
+    request.variables = make_environment(arguments, description);
+    request.command = arguments.command;
+    const Diagnosis diagnosis = diagnose(request);
+    std::cout << (arguments.json ? render_json(diagnosis) : render_page(diagnosis));
+    return diagnosis.exit_code();
+}
+
 int explain_start_error(const std::string& command, int error) {
     if (error == ENOENT) {
         memlab::tools::diagnostics().error(
@@ -426,6 +446,9 @@ int main(int argc, char** argv) {
         if (arguments.help_options) {
             print_options();
             return EXIT_SUCCESS;
+        }
+        if (arguments.doctor) {
+            return examine(arguments);
         }
         if (arguments.command.empty()) {
             throw UsageError("give a command to run; memlab-run --help shows the usage");

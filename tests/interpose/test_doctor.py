@@ -1,0 +1,204 @@
+"""memlab-run --doctor: what it says of a machine and a command is what a run then shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from harness import Outcome, run
+from support import Build, EndToEnd
+
+NO_DRIVER = {"LD_LIBRARY_PATH": ""}
+
+
+@unittest.skipIf(Build.sanitizer, "a sanitizer's runtime must be preloaded first")
+class Doctor(EndToEnd):
+    """On the simulated driver, unless a test takes it away."""
+
+    def doctor(self, *arguments: str, settings: dict[str, str] | None = None) -> Outcome:
+        command = [str(self.layout.tool("memlab-run")), "--doctor", *arguments]
+        return run(command, self.layout.environment(memlab=False, settings=settings), self.cwd)
+
+    def found(self, *arguments: str, settings: dict[str, str] | None = None) -> dict:
+        outcome = self.doctor("--json", *arguments, settings=settings)
+        own = [line for line in outcome.stderr.splitlines() if not line.startswith(b"ERROR: ld.so")]
+        self.assertEqual(own, [], outcome.describe())
+        document = json.loads(outcome.stdout)
+        self.assertEqual((document["format"], document["version"]), ("memlab-doctor", 1))
+        self.assertEqual(document["exit_code"], outcome.code)
+        self.assertEqual(document["verdict"] == "blocked", outcome.code == 1)
+        return document
+
+    def finding(self, document: dict, part: str, subject: str) -> dict:
+        found = [each for each in document[part] if each["subject"] == subject]
+        self.assertEqual(len(found), 1, (subject, document[part]))
+        return found[0]
+
+    def blocked_program(self, *command: str) -> str:
+        """The doctor's reason for which nothing of the command would be recorded."""
+        document = self.found("--", *command)
+        program = self.finding(document, "command", "program")
+        self.assertEqual(program["weight"], "blocked", program)
+        self.assertTrue(program["advice"])
+        return program["fact"]
+
+    def compile(self, source: str, name: str, *options: str, compiler: str = "cc") -> str:
+        if shutil.which(compiler) is None:
+            self.skipTest(f"there is no {compiler} here")
+        path = str(self.work / name)
+        built = subprocess.run([compiler, "-x", "c", "-", "-o", path, *options], input=source, text=True,
+                               capture_output=True, check=False)
+        if built.returncode != 0:
+            self.skipTest(f"{compiler} {' '.join(options)} does not work here: {built.stderr}")
+        return path
+
+    # ---- the machine ----------------------------------------------------------------------------
+
+    def test_a_machine_with_a_driver(self) -> None:
+        document = self.found()
+        self.assertIn(document["verdict"], ("fine", "note", "limit"))
+        self.assertRegex(self.finding(document, "machine", "libc")["fact"], r"glibc 2\.\d+; .* needs 2\.\d+")
+        self.assertIn("CUDA 13.0", self.finding(document, "machine", "driver")["fact"])
+        self.assertEqual(self.finding(document, "machine", "GPU")["fact"],
+                         "Simulated CUDA device (8.00 GiB)")
+        self.assertEqual(self.finding(document, "environment", "preload 1")["fact"],
+                         f"{self.layout.library.resolve()} (memlab)")
+        self.assertIsNone(document["command"])
+
+    def test_the_page(self) -> None:
+        outcome = self.doctor("--", *self.program("malloc_free"))
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        text = outcome.stdout.decode("utf-8")
+        self.assertLessEqual(max(map(len, text.splitlines())), max(80, len(str(self.work)) + 60))
+        places = [text.index(part) for part in (
+            "memlab records this command", "Command\n", "Machine\n", "Environment\n", "A run would set\n",
+            "--no-pool", "BACKEND=classic", "CUPTI=off", "DISABLE=on")]
+        self.assertEqual(places, sorted(places))
+
+    def test_each_switch_is_an_option(self) -> None:
+        for switch in self.found()["switches"]:
+            outcome = run([str(self.layout.tool("memlab-run")), "--no-report", *switch["option"].split(), "--",
+                           *self.program("malloc_free")], self.layout.environment(memlab=False), self.cwd)
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            name, value = switch["variable"].split("=")
+            under = self.under_memlab(self.program("malloc_free"), {name: value})
+            self.assertEqual((under.code, under.stderr), (0, b""), under.describe())
+
+    def test_without_a_driver(self) -> None:
+        driver = self.finding(self.found(settings=NO_DRIVER), "machine", "driver")
+        self.assertEqual(driver["weight"], "blocked")
+        self.assertIn("libcuda.so.1", driver["fact"])
+
+    def test_a_driver_that_sees_no_gpu(self) -> None:
+        driver = self.finding(self.found(settings={"SIMCUDA_FAIL": "cuInit:1:100"}), "machine", "driver")
+        self.assertEqual(driver["weight"], "blocked")
+        self.assertIn("error 100", driver["fact"])
+        self.assertIn("CUDA_VISIBLE_DEVICES", driver["advice"])
+
+    def test_an_old_driver(self) -> None:
+        driver = self.finding(self.found(settings={"SIMCUDA_DRIVER_VERSION": "12020"}), "machine", "driver")
+        self.assertEqual(driver["weight"], "limit")
+        self.assertIn("CUDA 12.2", driver["fact"])
+
+    def test_a_driver_that_crashes(self) -> None:
+        self.compile("int cuDriverGetVersion(int* v) { *v = 13000; return 0; }\n"
+                     "int cuInit(unsigned flags) { __builtin_trap(); return (int)flags; }\n",
+                     "libcuda.so.1", "-shared", "-fPIC")
+        driver = self.finding(self.found(settings={"LD_LIBRARY_PATH": str(self.work)}), "machine", "driver")
+        self.assertEqual(driver["weight"], "blocked")
+        self.assertIn("crashed", driver["fact"])
+
+    # ---- the environment ------------------------------------------------------------------------
+
+    def test_other_preloads_in_their_order(self) -> None:
+        wrapper = str(self.layout.program("driver_wrapper.so"))
+        document = self.found(settings={"LD_PRELOAD": f"{wrapper}:/no/such/library.so"})
+        facts = [self.finding(document, "environment", f"preload {place}")["fact"] for place in (1, 2, 3)]
+        self.assertIn("(memlab)", facts[0])
+        self.assertEqual(facts[1:], [wrapper, "/no/such/library.so"])
+        self.assertIn("wraps the CUDA driver", self.finding(document, "environment", "preload 2")["advice"])
+        self.assertIn("ignores it", self.finding(document, "environment", "preload 3")["advice"])
+
+    def test_who_has_cupti(self) -> None:
+        injected = {"CUDA_INJECTION64_PATH": "/opt/tool/libtool.so"}
+        self.assertEqual(self.finding(self.found(settings=injected), "environment", "CUPTI")["weight"], "note")
+        audited = self.found("--fail-on-bypass", settings=injected)
+        self.assertEqual(self.finding(audited, "environment", "CUPTI")["weight"], "limit")
+
+    def test_who_has_nvtx(self) -> None:
+        document = self.found(settings={"NVTX_INJECTION64_PATH": "/opt/tool/libtool.so"})
+        self.assertEqual(self.finding(document, "environment", "NVTX")["weight"], "limit")
+
+    def test_output_that_cannot_be_written(self) -> None:
+        output = self.finding(self.found("-o", "/proc/memlab/"), "environment", "output")
+        self.assertEqual(output["weight"], "limit")
+        self.assertIn("/tmp", output["advice"])
+        output = self.finding(self.found("-o", "/proc/memlab/", settings={"TMPDIR": "/proc/none"}),
+                              "environment", "output")
+        self.assertEqual(output["weight"], "blocked")
+
+    def test_a_folder_that_is_yet_to_be_made(self) -> None:
+        output = self.finding(self.found("-o", "deep/er/"), "environment", "output")
+        self.assertEqual(output["weight"], "fine")
+        self.assert_nothing_written()
+
+    def test_options(self) -> None:
+        document = self.found(settings={"MEMLAB_POOL": "perhaps", "MEMLAB_DISABLE": "on"})
+        options = [each for each in document["environment"] if each["subject"] == "options"]
+        self.assertEqual([each["weight"] for each in options], ["limit", "blocked"])
+        self.assertIn("MEMLAB_POOL", options[0]["fact"])
+
+    # ---- the command ----------------------------------------------------------------------------
+
+    def test_the_command_is_not_run(self) -> None:
+        document = self.found("--", "touch", str(self.cwd / "here"))
+        self.assertEqual(self.finding(document, "command", "preload")["weight"], "fine")
+        self.assert_nothing_written()
+
+    def test_a_program_that_is_not_there(self) -> None:
+        self.assertIn("not found", self.blocked_program("no-such-program"))
+
+    def test_a_script(self) -> None:
+        script = self.cwd / "train"
+        script.write_text("#!/usr/bin/env python3\n", encoding="ascii")
+        script.chmod(0o755)
+        document = self.found("--", str(script))
+        self.assertIn(f"{script}, a script of ", self.finding(document, "command", "program")["fact"])
+        self.assertIn("are read", self.finding(document, "command", "Python")["fact"])
+
+    def test_a_static_program(self) -> None:
+        self.assertIn("static", self.blocked_program(self.compile("int main(void){return 0;}", "a", "-static")))
+
+    def test_another_libc(self) -> None:
+        self.assertIn("musl", self.blocked_program(
+            self.compile("int main(void){return 0;}", "a", compiler="musl-gcc")))
+
+    def test_a_set_user_id_program(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("only root can give a file to another user")
+        copy = self.work / "true"
+        shutil.copy("/bin/true", copy)
+        os.chown(copy, 65534, 65534)
+        copy.chmod(0o4755)
+        self.assertIn("set-user-id", self.blocked_program(str(copy)))
+
+    def test_deep_binding(self) -> None:
+        source = ("#define _GNU_SOURCE\n#include <dlfcn.h>\n"
+                  "int main(int n, char** v){{return dlopen(v[n - 1], RTLD_NOW{}) == 0;}}")
+        for options in (["-O2"], ["-O0"], ["-O2", "-fno-plt"], ["-O2", "-no-pie"]):
+            deep = self.compile(source.format(" | RTLD_DEEPBIND"), "deep", *options)
+            shallow = self.compile(source.format(" | RTLD_GLOBAL"), "shallow", *options)
+            finding = self.finding(self.found("--", deep), "command", "deep binding")
+            self.assertEqual((finding["weight"], finding["fact"]),
+                             ("limit", "deep uses RTLD_DEEPBIND"), options)
+            finding = self.finding(self.found("--", shallow), "command", "deep binding")
+            self.assertEqual(finding["weight"], "fine", options)
+
+    def test_wrong_usage(self) -> None:
+        outcome = run([str(self.layout.tool("memlab-run")), "--json", "--", "true"],
+                      self.layout.environment(memlab=False), self.cwd)
+        self.assertEqual(outcome.code, 2, outcome.describe())
+        self.assertIn(b"--doctor", outcome.stderr)

@@ -1,0 +1,22 @@
+// Examines the program that a command would start, from its files: it is not run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/doctor/finding.hpp"
+
+namespace memlab::tools {
+
+struct CommandFile {
+    std::string program;  ///< the binary that would run: of a script, its interpreter; may be empty
+    std::string loader;   ///< the program's loader; empty: none, or the program was not found
+    Findings findings;
+};
+
+/// `name` is looked up as by execvp. `loads` of the program are asked of glibc's own loader, with
+/// `variables` in its environment.
+CommandFile examine_command(const std::string& name, const std::string& library,
+                            const Variables& variables);
+
+}  // namespace memlab::tools

@@ -1,0 +1,29 @@
+// Which Python interpreters there are, and whether memlab reads their frames. None is run.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tools/doctor/finding.hpp"
+
+namespace memlab::tools {
+
+/// What an interpreter is, by its file and the library that it is in.
+struct PythonBuild {
+    int minor = 0;        ///< of 3.minor; 0: not known
+    std::string version;  ///< "3.12.3", or as much as is known
+    bool free_threaded = false;
+    bool other = false;  ///< PyPy and others: not CPython
+};
+
+/// The interpreter at a path; nothing if it is none (a script that chooses one, too).
+std::optional<PythonBuild> read_python(const std::string& path);
+
+/// What memlab reads of it, as a finding on `subject`.
+Finding python_finding(const std::string& subject, const std::string& path,
+                       const PythonBuild& build);
+
+/// The interpreters that PATH has, each once; at most eight.
+Findings examine_pythons(const std::string& path_variable);
+
+}  // namespace memlab::tools
