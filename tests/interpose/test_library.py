@@ -18,6 +18,8 @@ KOKKOS = {f"kokkosp_{name}" for name in ("init_library", "request_tool_settings"
 # Start child processes without the handlers of pthread_atfork().
 CHILDREN = ("vfork", "posix_spawn", "posix_spawnp")
 # CUPTI's functions by which another profiler subscribes.
+# For musl's loader, which looks at hidden symbols too.
+HIDDEN = {"__libc_start_main", "stdin"}
 SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks")
 
 
@@ -38,7 +40,7 @@ class Library(EndToEnd):
 
     def exported(self) -> set[str]:
         lines = tool("nm", "-D", "--defined-only", str(self.layout.library)).splitlines()
-        return {line.split()[-1] for line in lines}
+        return {line.split()[-1] for line in lines} - HIDDEN
 
     def hooked(self) -> set[str]:
         names = set()
@@ -60,6 +62,11 @@ class Library(EndToEnd):
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))
         self.assertGreater(len(wanted), 50)
         self.assertEqual(wanted - self.exported(), set())
+
+    def test_what_is_for_musl_is_hidden_from_glibc(self) -> None:
+        symbols = [line.split() for line in tool("readelf", "-W", "--dyn-syms", str(self.layout.library)).splitlines()]
+        self.assertEqual({line[7]: line[5] for line in symbols if len(line) == 8 and line[7] in HIDDEN},
+                         dict.fromkeys(HIDDEN, "HIDDEN"))
 
     def test_exports_have_no_version(self) -> None:
         self.assertNotIn("Version definition section", tool("readelf", "-V", str(self.layout.library)))

@@ -44,13 +44,16 @@ constexpr int forwarded_signals[] = {SIGHUP,  SIGINT,    SIGQUIT, SIGTERM,  SIGU
     _exit(127);
 }
 
-/// Waits for the child and forwards signals.
+/// Waits for the child, reaps what else ends, and forwards signals.
 int supervise(pid_t child, const sigset_t& watched) {
     while (true) {
+        // Others than the child: as pid 1 of a container this process inherits orphans.
         int status = 0;
-        const pid_t ended = waitpid(child, &status, WNOHANG);
-        if (ended == child) {
-            return status;
+        pid_t ended = 0;
+        while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
+            if (ended == child) {
+                return status;
+            }
         }
         siginfo_t info{};
         const int signal = sigwaitinfo(&watched, &info);

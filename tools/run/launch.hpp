@@ -20,7 +20,8 @@ struct LaunchResult {
 /// Starts `arguments` (the first is looked up in PATH) with `environment` added to this process's,
 /// and waits for its end. Job control works: the child shares our process group, so Ctrl-C and
 /// Ctrl-Z reach both. From the call on, terminating signals are blocked in this process and
-/// forwarded to the child, so that we outlive it and can process its recording. Call once, from a
+/// forwarded to the child, so that we outlive it and can process its recording. Orphans that this
+/// process inherits, as pid 1 of a container, are reaped meanwhile. Call once, from a
 /// single-threaded process.
 LaunchResult launch(const std::vector<std::string>& arguments,
                     const std::vector<std::pair<std::string, std::string>>& environment);
