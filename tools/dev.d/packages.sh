@@ -35,9 +35,10 @@ needs_fuzz=(
     "libclang-rt-dev|fuzzer"
 )
 # Optional: installed along with the rest, but not required. Without them some tests are skipped: those of
-# exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm) and of debuginfod, whose package
-# Debian and Ubuntu name differently.
-nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm libdebuginfod1 libdebuginfod1t64)
+# exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl) and
+# of debuginfod, whose package Debian and Ubuntu name differently.
+nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools libdebuginfod1
+    libdebuginfod1t64)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 

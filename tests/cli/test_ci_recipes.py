@@ -1,28 +1,16 @@
 #!/usr/bin/env python3
-"""docs/ci.md: its recipes are run as they stand there, on the simulated driver.
-
-Run by ctest with the folder of the programs in MEMLAB_BIN, the simulated driver's in MEMLAB_SIMCUDA
-and the source folder in MEMLAB_SOURCE.
-"""
+"""docs/ci.md: its recipes are run as they stand there, on the simulated driver."""
 
 import os
 import re
 import shutil
-import subprocess
-import tempfile
 import unittest
 import xml.etree.ElementTree as ET
 
-BIN = os.environ["MEMLAB_BIN"]
-PAGE = os.path.join(os.environ["MEMLAB_SOURCE"], "docs/ci.md")
+import recipes
+from recipes import BIN
+
 SAMPLE = os.path.join(BIN, "sample_checkpointing")
-
-
-def blocks():
-    """{name: text} of the blocks of the page that stand behind a "checked" comment."""
-    with open(PAGE, encoding="utf-8") as file:
-        found = re.findall(r"<!-- checked: ([\w-]+) -->\n```\w*\n(.*?)```", file.read(), re.S)
-    return dict(found)
 
 
 def github_commands(text):
@@ -39,48 +27,20 @@ def gitlab_commands(text):
     return [line.strip()[2:] for line in body.splitlines()]
 
 
-class Recipes(unittest.TestCase):
+class Recipes(recipes.Recipes):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="memlab-ci.")
-        self.addCleanup(self.folder.cleanup)
-        self.blocks = blocks()
-        os.mkdir(self.path("ci"))
+        super().setUp()
+        self.blocks = recipes.blocks("ci.md")
         self.write("ci/memlab.toml", self.blocks["budget"])
         self.app("checkpointed")
 
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def read(self, name):
-        with open(self.path(name), encoding="utf-8") as file:
-            return file.read()
-
     def app(self, how):
         """./app: a training step that keeps its activations (plain), or makes them anew."""
-        self.write("app", f'#!/bin/sh\nexec "{SAMPLE}" {how}\n')
-        os.chmod(self.path("app"), 0o755)
+        self.write("app", f'#!/bin/sh\nexec "{SAMPLE}" {how}\n', executable=True)
         shutil.rmtree(self.path("memlab"), ignore_errors=True)
 
     def run_all(self, commands):
-        """As a CI server does: each in a shell that stops at the first failure. The exit code of the
-        last one that ran, and what they printed."""
-        keep = {key: value for key, value in os.environ.items() if not key.startswith("MEMLAB_")}
-        keep.update(LANG="C.UTF-8", PATH=BIN + os.pathsep + os.environ["PATH"],
-                    LD_LIBRARY_PATH=os.environ["MEMLAB_SIMCUDA"],
-                    GITHUB_STEP_SUMMARY=self.path("summary.md"))
-        printed = ""
-        for command in commands:
-            result = subprocess.run(["bash", "-e", "-c", command], cwd=self.folder.name, env=keep,
-                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
-            printed += result.stdout
-            if result.returncode != 0:
-                return result.returncode, printed
-        return 0, printed
+        return super().run_all(commands, GITHUB_STEP_SUMMARY=self.path("summary.md"))
 
     def record(self):
         code, printed = self.run_all([self.blocks["record"]])
