@@ -295,7 +295,8 @@ std::uint64_t BlockStore::largest_free() const noexcept {
 
 /// Notes what a tick has to know of a block whose memory might be given back.
 [[gnu::hot]] void BlockStore::note_idle(Block& block) noexcept {
-    if (policy_.options().trim_after_ns == 0 || block.idle.capacity < page_bytes) {
+    // After an unseen one the next tick looks at all: nothing more has to be noted until then.
+    if (idle_.unseen || policy_.options().trim_after_ns == 0 || block.idle.capacity < page_bytes) {
         return;
     }
     if (!block.segment->expandable) {
