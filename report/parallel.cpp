@@ -6,6 +6,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "report/text/signal_cleanup.hpp"
@@ -16,13 +17,16 @@ namespace {
 
 constexpr std::size_t max_threads = 16;
 
+thread_local bool works_beside_others = false;
+
 /// The pieces of work that are left.
 class Queue {
   public:
-    Queue(std::size_t count, const std::function<void(std::size_t)>& work)
-        : count_(count), work_(work) {}
+    Queue(std::size_t count, const std::function<void(std::size_t)>& work, bool all_busy)
+        : count_(count), work_(work), all_busy_(all_busy) {}
 
     void run() noexcept {
+        const bool outer = std::exchange(works_beside_others, all_busy_);
         for (std::size_t i = next_++; i < count_; i = next_++) {
             try {
                 work_(i);
@@ -34,6 +38,7 @@ class Queue {
                 next_ = count_;
             }
         }
+        works_beside_others = outer;
     }
 
     /// Once no thread runs.
@@ -46,6 +51,7 @@ class Queue {
   private:
     const std::size_t count_;
     const std::function<void(std::size_t)>& work_;
+    const bool all_busy_;
     std::atomic<std::size_t> next_{0};
     std::mutex mutex_;
     std::exception_ptr exception_;
@@ -54,11 +60,11 @@ class Queue {
 }  // namespace
 
 void for_each_in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
-    Queue queue(count, work);
+    const std::size_t processors = std::max(std::thread::hardware_concurrency(), 1U);
+    const std::size_t wanted = std::min({processors, max_threads, count});
+    Queue queue(count, work, wanted == processors && count >= 4 * processors);
     {
         std::vector<std::jthread> threads;
-        const std::size_t wanted = std::min(
-            {std::size_t{std::max(std::thread::hardware_concurrency(), 1U)}, max_threads, count});
         threads.reserve(wanted);
         try {
             // Signals are handled by the thread that called.
@@ -71,6 +77,10 @@ void for_each_in_parallel(std::size_t count, const std::function<void(std::size_
         queue.run();
     }
     queue.rethrow();
+}
+
+bool all_processors_busy() {
+    return works_beside_others;
 }
 
 }  // namespace memlab::report

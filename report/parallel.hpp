@@ -11,4 +11,7 @@ namespace memlab::report {
 /// then, and what had not begun is left out. Without other threads this one does all.
 void for_each_in_parallel(std::size_t count, const std::function<void(std::size_t)>& work);
 
+/// Whether this thread does such work, of which every processor has plenty.
+bool all_processors_busy();
+
 }  // namespace memlab::report

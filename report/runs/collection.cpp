@@ -4,16 +4,24 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <system_error>
+#include <thread>
 #include <tuple>
+#include <utility>
 
+#include "report/parallel.hpp"
 #include "report/reader.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/text/names.hpp"
+#include "report/text/progress.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -53,16 +61,123 @@ std::string describe(const Process& process) {
 }
 
 /// A report that the program requested while it ran (memlab_snapshot), not the one at its end.
-bool is_snapshot(const Report& report) {
-    return report.process.ended == "running";
+bool is_snapshot(const RunMember& member) {
+    return member.report.process.ended == "running";
 }
 
-bool is_snapshot(const RunMember& member) {
-    return is_snapshot(member.report);
+template <typename... Lists>
+void drop(Lists&... lists) {
+    (static_cast<void>(std::exchange(lists, Lists())), ...);
 }
+
+/// Drops what grows with the program.
+void keep_totals(RunMember& member) {
+    Report& report = member.report;
+    member.totals_only = true;
+    drop(report.sites, report.stacks, report.frames, report.python_frames, report.modules,
+         report.ooms, report.marks, report.scopes, report.steps, report.labels, report.largest_live,
+         report.missed);
+    for (Device& device : report.devices) {
+        drop(device.at_peak.sites, device.live.sites, device.kernels_at_peak);
+        device.timeline.rows.shrink_to_fit();
+    }
+}
+
+/// Reads files, in any order and in several threads.
+class MemberReader {
+  public:
+    struct Input {
+        std::string path;
+        std::string log;  ///< read instead if the report is damaged; may be empty
+    };
+    struct Result {
+        RunMember member;
+        bool read = false;
+        std::string error;    ///< if it was not read
+        std::string problem;  ///< of the report whose log was read instead
+    };
+
+    MemberReader(Keep keep, StackNumbers* numbers) : keep_(keep), numbers_(numbers) {}
+
+    Result read(const Input& input) const {
+        Result result;
+        ReadResult read = read_report(input.path);
+        result.member.file = input.path;
+        result.member.from_log = ends_with(input.path, ".memlog");
+        if (!read.report && !input.log.empty()) {
+            result.problem = read.error;
+            read = read_report(input.log);
+            if (read.report) {
+                result.member.file = input.log;
+                result.member.from_log = true;
+            }
+        }
+        result.read = read.report.has_value();
+        if (!result.read) {
+            result.error = read.error;
+            return result;
+        }
+        result.member.warning = read.warning;
+        result.member.report = std::move(*read.report);
+        if (keep_ == Keep::totals_and_stacks) {
+            result.member.stack_peaks = numbers_->peaks_of(result.member.report);
+        }
+        if (keep_ != Keep::everything) {
+            keep_totals(result.member);
+        }
+        return result;
+    }
+
+  private:
+    Keep keep_;
+    StackNumbers* numbers_;
+};
+
+/// One line on the terminal for many files. Where few are read each has its own (ReadAhead).
+class ReadProgress {
+  public:
+    explicit ReadProgress(const std::vector<MemberReader::Input>& inputs) {
+        for (const MemberReader::Input& input : inputs) {
+            std::error_code error;
+            const std::uintmax_t size = std::filesystem::file_size(input.path, error);
+            sizes_.push_back(error ? 0 : size);
+            total_ += sizes_.back();
+        }
+        name_ = std::to_string(inputs.size()) + " recordings";
+    }
+
+    /// File i was read. Thread-safe; only the thread that made this shows it.
+    void add(std::size_t i) {
+        const std::uint64_t done = done_ += sizes_[i];
+        if (std::this_thread::get_id() != thread_ || !all_processors_busy()) {
+            return;
+        }
+        const auto now = Progress::Clock::now();
+        if (!line_) {
+            line_.emplace(progress_terminal(), name_, total_, begin_, std::chrono::seconds{1});
+        }
+        line_->update(done, now);
+    }
+
+  private:
+    std::vector<std::uint64_t> sizes_;
+    std::string name_;
+    std::uint64_t total_ = 0;
+    std::atomic<std::uint64_t> done_{0};
+    const std::thread::id thread_ = std::this_thread::get_id();
+    const Progress::Clock::time_point begin_ = Progress::Clock::now();
+    std::optional<Progress> line_;
+};
 
 class Collector {
   public:
+    explicit Collector(Keep keep) {
+        if (keep == Keep::totals_and_stacks) {
+            out_.stack_numbers = std::make_unique<StackNumbers>();
+        }
+        keep_ = keep;
+    }
+
     void add(const std::string& path) {
         if (is_folder(path)) {
             add_folder(path);
@@ -72,6 +187,7 @@ class Collector {
     }
 
     RunCollection finish() {
+        read_members();
         apply_facts();
         std::stable_sort(out_.members.begin(), out_.members.end(),
                          [](const RunMember& a, const RunMember& b) {
@@ -144,47 +260,54 @@ class Collector {
         }
     }
 
-    /// `log`: read instead if the report is damaged; may be empty.
     void add_report(const std::string& path, const std::string& log) {
-        ReadResult read = read_report(path);
-        RunMember member;
-        member.file = path;
-        member.from_log = ends_with(path, ".memlog");
-        if (!read.report && !log.empty()) {
-            const std::string problem = read.error;
-            read = read_report(log);
-            if (read.report) {
-                out_.notes.push_back(path + " " + problem.substr(0, problem.find(';')) +
-                                     "; its log was read instead.");
-                member.file = log;
-                member.from_log = true;
-            }
+        inputs_.push_back({path, log});
+    }
+
+    void read_members() {
+        std::vector<MemberReader::Result> results(inputs_.size());
+        const MemberReader reader(keep_, out_.stack_numbers.get());
+        ReadProgress progress(inputs_);
+        for_each_in_parallel(inputs_.size(), [&](std::size_t i) {
+            results[i] = reader.read(inputs_[i]);
+            progress.add(i);
+        });
+        for (std::size_t i = 0; i < results.size(); ++i) {
+            add_member(inputs_[i], std::move(results[i]));
         }
-        if (!read.report) {
-            fail(path, read.error);
+    }
+
+    void add_member(const MemberReader::Input& input, MemberReader::Result result) {
+        if (!result.read) {
+            fail(input.path, result.error);
             return;
         }
+        RunMember& member = result.member;
+        if (!result.problem.empty()) {
+            out_.notes.push_back(input.path + " " +
+                                 result.problem.substr(0, result.problem.find(';')) +
+                                 "; its log was read instead.");
+        }
         const auto [known, is_new] =
-            known_.try_emplace(identity(read.report->process), out_.members.size());
+            known_.try_emplace(identity(member.report.process), out_.members.size());
         if (!is_new) {
             RunMember& other = out_.members.at(known->second);
-            if (is_snapshot(other) && !is_snapshot(*read.report)) {
-                other.file = path;
-                other.report = std::move(*read.report);
+            if (is_snapshot(other) && !is_snapshot(member)) {
+                other.file = input.path;
+                other.report = std::move(member.report);
+                other.stack_peaks = std::move(member.stack_peaks);
                 return;
             }
-            if (is_snapshot(*read.report)) {
+            if (is_snapshot(member)) {
                 return;  // the report at the end is already known
             }
-            out_.notes.push_back(path + " holds " + describe(read.report->process) +
+            out_.notes.push_back(input.path + " holds " + describe(member.report.process) +
                                  " once more, which was left out.");
             return;
         }
-        member.warning = read.warning;
-        if (!read.warning.empty()) {
-            out_.notes.push_back(path + ": " + read.warning);
+        if (!member.warning.empty()) {
+            out_.notes.push_back(input.path + ": " + member.warning);
         }
-        member.report = std::move(*read.report);
         out_.members.push_back(std::move(member));
     }
 
@@ -253,15 +376,17 @@ class Collector {
     }
 
     RunCollection out_;
+    Keep keep_ = Keep::everything;
+    std::vector<MemberReader::Input> inputs_;
     /// Index of the member, by identity().
     std::map<std::tuple<std::string, std::uint64_t, std::uint64_t>, std::size_t> known_;
 };
 
 }  // namespace
 
-RunCollection collect_run(const std::vector<std::string>& paths) {
+RunCollection collect_run(const std::vector<std::string>& paths, Keep keep) {
     try {
-        Collector collector;
+        Collector collector(keep);
         for (const std::string& path : paths) {
             collector.add(path);
         }
@@ -272,6 +397,20 @@ RunCollection collect_run(const std::vector<std::string>& paths) {
                                     "needs more memory than there is; read it on a larger machine");
         return nothing;
     }
+}
+
+Report read_whole(const RunMember& member) {
+    if (!member.totals_only) {
+        return member.report;
+    }
+    ReadResult read = read_report(member.file);
+    Report report = read.report ? std::move(*read.report) : member.report;
+    report.from_log = member.report.from_log;
+    for (const StackPeak& peak : member.stack_peaks) {
+        // The file may have been replaced.
+        report.stacks.resize(std::max(report.stacks.size(), peak.stack + std::size_t{1}));
+    }
+    return report;
 }
 
 bool is_folder(const std::string& path) {

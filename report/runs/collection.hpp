@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "report/runs/run_facts.hpp"
+#include "report/runs/stack_peaks.hpp"
 #include "trace/json/report.hpp"
 
 namespace memlab::report {
@@ -20,8 +22,10 @@ struct RunMember {
     bool from_log = false;  ///< the process wrote no report itself
     bool running = false;   ///< when memlab-run wrote its file
     std::uint64_t start_ticks =
-        0;  ///< since boot, the same for all images of a process; 0: unknown
+        0;                     ///< since boot, the same for all images of a process; 0: unknown
+    bool totals_only = false;  ///< see Keep::totals
     Report report;
+    std::vector<StackPeak> stack_peaks;  ///< with Keep::totals_and_stacks
 };
 
 struct RunCollection {
@@ -29,11 +33,23 @@ struct RunCollection {
     std::vector<RunFacts> runs;                               ///< by start
     std::vector<std::string> notes;                           ///< whole sentences
     std::vector<std::pair<std::string, std::string>> errors;  ///< file, "what is wrong; what to do"
+    std::unique_ptr<StackNumbers> stack_numbers;              ///< with Keep::totals_and_stacks
+};
+
+/// What is kept of each report: a run may have thousands of processes.
+enum class Keep : std::uint8_t {
+    everything,
+    totals,             ///< what does not grow with the program, and the timelines
+    totals_and_stacks,  ///< and the peaks of its call stacks
 };
 
 /// Reads files, and the recordings in folders (not in their subfolders). Other files in a folder
-/// are ignored; a file that is named itself must be a recording. Never throws.
-RunCollection collect_run(const std::vector<std::string>& paths);
+/// are ignored; a file that is named itself must be a recording. Reads on all processors. Never
+/// throws.
+RunCollection collect_run(const std::vector<std::string>& paths, Keep keep = Keep::everything);
+
+/// The whole report of a member. Where its file can no longer be read: what there is.
+Report read_whole(const RunMember& member);
 
 /// True for a folder.
 bool is_folder(const std::string& path);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <map>
 #include <set>
 
+#include "report/runs/stack_peaks.hpp"
 #include "report/runs/tree.hpp"
 #include "report/text/names.hpp"
 #include "trace/json/bounded_sum.hpp"
@@ -35,10 +35,6 @@ std::optional<std::uint64_t> find_number(const Process& process, const Names& na
     return std::nullopt;
 }
 
-bool is_off_device(const std::string& kind) {
-    return kind == "managed" || kind == "pinned" || kind == "ipc_import";
-}
-
 RankRow make_row(const Report& report) {
     RankRow row;
     double active = 0;
@@ -57,7 +53,7 @@ RankRow make_row(const Report& report) {
             active += pool_reserved * (1 - *device.fragmentation.at_peak);
         }
         for (const auto& [kind, totals] : device.kinds) {
-            add_to(row.allocations, is_off_device(kind) ? 0 : totals.count);
+            add_to(row.allocations, is_in_curves(kind) ? totals.count : 0);
         }
     }
     if (reserved > 0) {
@@ -85,21 +81,6 @@ Imbalance compute_imbalance(const std::vector<RankRow>& ranks, std::uint64_t Ran
     return result;
 }
 
-/// Key of a stack by build ids and offsets: equal in all processes that run the same binaries, and
-/// cheap.
-std::string address_key(const Report& report, const Site& site) {
-    std::string key = site.kind;
-    for (const std::size_t frame : report.stacks.at(site.stack).frames) {
-        const Frame& at = report.frames.at(frame);
-        const Module& module = report.modules.at(at.module);
-        char address[24];
-        std::snprintf(address, sizeof address, "+%llx|",
-                      static_cast<unsigned long long>(at.address));
-        key += base_name(module.path) + module.build_id + address;
-    }
-    return key;
-}
-
 /// Key of a stack by names: also equal for different builds of a library.
 std::string symbol_key(const std::string& kind, const std::vector<StackFrame>& frames) {
     std::string key = kind;
@@ -121,42 +102,85 @@ struct Candidate {
     std::vector<std::uint64_t> peaks;
 };
 
-std::uint64_t max_difference(const std::vector<std::uint64_t>& peaks) {
-    const auto [min, max] = std::minmax_element(peaks.begin(), peaks.end());
-    return *max - *min;
-}
+/// The peaks of a stack on all ranks, in short.
+struct StackSpread {
+    std::size_t member = no_member;  ///< the first that has it
+    std::size_t stack = 0;           ///< there
+    std::uint64_t min = 0;           ///< of the ranks that have it
+    std::uint64_t max = 0;
+    std::size_t ranks = 0;
+
+    std::uint64_t difference(std::size_t of) const { return max - (ranks == of ? min : 0); }
+};
+
+/// The stacks of each rank. Numbers those of members that were read whole.
+class StacksOfRanks {
+  public:
+    StacksOfRanks(const RunCollection& run, const std::vector<RankRow>& ranks)
+        : numbers_(run.stack_numbers ? *run.stack_numbers : own_) {
+        for (const RankRow& rank : ranks) {
+            const RunMember& member = run.members[rank.member];
+            peaks_.push_back(member.totals_only ? member.stack_peaks
+                                                : numbers_.peaks_of(member.report));
+        }
+    }
+
+    const StackNumbers& numbers() const { return numbers_; }
+    const std::vector<StackPeak>& peaks(std::size_t rank) const { return peaks_[rank]; }
+
+    std::uint64_t peak(std::size_t rank, std::uint32_t number) const {
+        const std::vector<StackPeak>& peaks = peaks_[rank];
+        const auto found = std::lower_bound(
+            peaks.begin(), peaks.end(), number,
+            [](const StackPeak& each, std::uint32_t wanted) { return each.number < wanted; });
+        return found != peaks.end() && found->number == number ? found->bytes : 0;
+    }
+
+  private:
+    StackNumbers own_;
+    StackNumbers& numbers_;
+    std::vector<std::vector<StackPeak>> peaks_;
+};
 
 /// Stacks whose peaks differ, largest difference first. Unresolved: symbolizing is expensive and
 /// only done for the largest ones.
 std::vector<Candidate> find_differing_stacks(const RunCollection& run,
                                              const std::vector<RankRow>& ranks) {
-    std::map<std::string, Candidate> by_key;
+    const StacksOfRanks stacks(run, ranks);
+    std::vector<StackSpread> spreads(stacks.numbers().size());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-        const Report& report = run.members[ranks[i].member].report;
-        for (const Site& site : report.sites) {
-            if (is_off_device(site.kind) || site.peak_bytes == 0) {
-                continue;
+        for (const StackPeak& peak : stacks.peaks(i)) {
+            StackSpread& spread = spreads[peak.number];
+            if (spread.ranks++ == 0) {
+                spread = {ranks[i].member, peak.stack, peak.bytes, peak.bytes, 1};
             }
-            const auto [entry, is_new] = by_key.try_emplace(address_key(report, site));
-            Candidate& candidate = entry->second;
-            if (is_new) {
-                candidate = {ranks[i].member, site.stack, site.kind,
-                             std::vector<std::uint64_t>(ranks.size())};
-            }
-            add_to(candidate.peaks[i], site.peak_bytes);
+            spread.min = std::min(spread.min, peak.bytes);
+            spread.max = std::max(spread.max, peak.bytes);
         }
     }
-    std::vector<Candidate> candidates;
-    for (auto& [key, candidate] : by_key) {
-        if (max_difference(candidate.peaks) != 0) {
-            candidates.push_back(std::move(candidate));
+    std::vector<std::uint32_t> differing;
+    for (std::uint32_t number = 0; number < spreads.size(); ++number) {
+        if (spreads[number].difference(ranks.size()) != 0) {
+            differing.push_back(number);
         }
     }
-    std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-        return max_difference(a.peaks) > max_difference(b.peaks);
+    std::sort(differing.begin(), differing.end(), [&](std::uint32_t a, std::uint32_t b) {
+        const std::uint64_t of_a = spreads[a].difference(ranks.size());
+        const std::uint64_t of_b = spreads[b].difference(ranks.size());
+        return of_a != of_b ? of_a > of_b : stacks.numbers().key(a) < stacks.numbers().key(b);
     });
     // The same code in two builds gives two candidates here, which are merged later.
-    candidates.resize(std::min(candidates.size(), 4 * max_places));
+    differing.resize(std::min(differing.size(), 4 * max_places));
+    std::vector<Candidate> candidates;
+    for (const std::uint32_t number : differing) {
+        Candidate candidate{
+            spreads[number].member, spreads[number].stack, stacks.numbers().kind(number), {}};
+        candidate.peaks.reserve(ranks.size());
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            candidate.peaks.push_back(stacks.peak(i, number));
+        }
+        candidates.push_back(std::move(candidate));
+    }
     return candidates;
 }
 

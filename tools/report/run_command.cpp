@@ -24,7 +24,8 @@ using namespace memlab::report;
 void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions& options) {
     const RunMember& member = view.collection.members.at(view.largest);
     Resolver& resolver = resolvers(view.largest);
-    const Summary summary = summarize(member.file, member.report, member.warning, resolver);
+    const Summary summary =
+        summarize(member.file, resolvers.report(view.largest), member.warning, resolver);
     if (view.collection.members.size() > 1) {
         std::cout << "\n"
                   << options.style.dim()
@@ -68,7 +69,8 @@ void define(CLI::App& app, MergeArguments& arguments) {
 }
 
 int merge(const MergeArguments& arguments) {
-    const RunView view = view_run(arguments.inputs.front(), collect_run(arguments.inputs));
+    const RunView view =
+        view_run(arguments.inputs.front(), collect_run(arguments.inputs, Keep::totals_and_stacks));
     Symbolizer symbolizer;
     Resolvers resolvers(view.collection, arguments.no_symbols ? nullptr : &symbolizer,
                         arguments.skips);
@@ -102,7 +104,7 @@ constexpr const char* too_large_to_read =
 
 int show_run(const std::string& folder, const RunShowOptions& options) {
     try {
-        const RunView view = view_run(folder, collect_run({folder}));
+        const RunView view = view_run(folder, collect_run({folder}, Keep::totals));
         if (options.json) {
             std::cout << render_run_json(view);
         } else if (!view.collection.members.empty()) {

@@ -23,16 +23,29 @@ class Resolvers {
     report::Resolver& operator()(std::size_t member) {
         std::unique_ptr<report::Resolver>& resolver = resolvers_[member];
         if (!resolver) {
-            resolver = std::make_unique<report::Resolver>(run_.members.at(member).report,
-                                                          symbolizer_, skips_);
+            resolver = std::make_unique<report::Resolver>(report(member), symbolizer_, skips_);
         }
         return *resolver;
+    }
+
+    /// The whole report.
+    const report::Report& report(std::size_t member) {
+        const report::RunMember& of = run_.members.at(member);
+        if (!of.totals_only) {
+            return of.report;
+        }
+        std::unique_ptr<report::Report>& whole = whole_[member];
+        if (!whole) {
+            whole = std::make_unique<report::Report>(read_whole(of));
+        }
+        return *whole;
     }
 
   private:
     const report::RunCollection& run_;
     report::Symbolizer* symbolizer_;
     report::FrameSkips skips_;
+    std::map<std::size_t, std::unique_ptr<report::Report>> whole_;
     std::map<std::size_t, std::unique_ptr<report::Resolver>> resolvers_;
 };
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "report/runs/render.hpp"
 #include "report/runs/run_facts.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
@@ -126,4 +127,53 @@ TEST_CASE("a run file is read whole or not at all") {
     CHECK(document_format("{\n  \"format\": \"memlab-merge\",") == "memlab-merge");
     CHECK(document_format("[1]").empty());
     CHECK(document_format("").empty());
+}
+
+TEST_CASE("totals of reports, and the peaks of their stacks, are those of whole reports") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    for (const char* name : {"sample_oom_recovery.memlog", "cut_off_by_exec.memlog"}) {
+        fs::copy_file(data / "h100" / name, root / name);
+    }
+    const RunCollection whole = collect_run({root.string()});
+    const RunCollection totals = collect_run({root.string()}, Keep::totals);
+    RunCollection stacks = collect_run({root.string()}, Keep::totals_and_stacks);
+    REQUIRE(whole.members.size() == 2);
+    REQUIRE(totals.members.size() == 2);
+    REQUIRE(stacks.members.size() == 2);
+    std::size_t peaks = 0;
+    for (std::size_t i = 0; i < whole.members.size(); ++i) {
+        const Report& report = whole.members[i].report;
+        CHECK(totals.members[i].report.sites.empty());
+        CHECK(totals.members[i].report.devices.size() == report.devices.size());
+        CHECK(read_whole(totals.members[i]) == report);
+        for (const StackPeak& peak : stacks.members[i].stack_peaks) {
+            std::uint64_t bytes = 0;
+            for (const Site& site : report.sites) {
+                bytes +=
+                    site.stack == peak.stack && site.kind == stacks.stack_numbers->kind(peak.number)
+                        ? site.peak_bytes
+                        : 0;
+            }
+            CHECK(peak.bytes == bytes);
+            ++peaks;
+        }
+        const auto same = stacks.stack_numbers->peaks_of(report);
+        CHECK(same.size() == stacks.members[i].stack_peaks.size());
+    }
+    CHECK(peaks != 0);
+    CHECK(render_run_json(view_run("run", collect_run({root.string()}))) ==
+          render_run_json(view_run("run", collect_run({root.string()}, Keep::totals))));
+}
+
+TEST_CASE("a member whose file is gone still has its stacks, without frames") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    fs::copy_file(data / "h100/sample_oom_recovery.memlog", root / "a.memlog");
+    const RunCollection run = collect_run({root.string()}, Keep::totals_and_stacks);
+    fs::remove(root / "a.memlog");
+    const Report report = read_whole(run.members.at(0));
+    CHECK(report.process == run.members[0].report.process);
+    REQUIRE_FALSE(run.members[0].stack_peaks.empty());
+    CHECK(report.stacks.size() > run.members[0].stack_peaks.back().stack);
 }

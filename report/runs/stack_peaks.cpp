@@ -1,0 +1,75 @@
+#include "report/runs/stack_peaks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "report/text/names.hpp"
+#include "trace/json/bounded_sum.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// A frame by build id and offset: equal in all processes that run the same binaries, and cheap.
+std::string frame_key(const Report& report, const Frame& frame) {
+    const Module& module = report.modules.at(frame.module);
+    std::array<char, 16> address{};
+    const char* const end =
+        std::to_chars(address.data(), address.data() + address.size(), frame.address, 16).ptr;
+    std::string key = base_name(module.path) + module.build_id + "+";
+    key.append(static_cast<const char*>(address.data()), end);
+    key += '|';
+    return key;
+}
+
+}  // namespace
+
+std::vector<StackPeak> StackNumbers::peaks_of(const Report& report) {
+    std::vector<std::string> frames(report.frames.size());
+    std::vector<StackPeak> peaks;
+    std::vector<std::pair<std::string, const Site*>> found;
+    for (const Site& site : report.sites) {
+        if (!is_in_curves(site.kind) || site.peak_bytes == 0) {
+            continue;
+        }
+        std::string key = site.kind;
+        for (const std::size_t frame : report.stacks.at(site.stack).frames) {
+            std::string& text = frames.at(frame);
+            if (text.empty()) {
+                text = frame_key(report, report.frames.at(frame));
+            }
+            key += text;
+        }
+        found.emplace_back(std::move(key), &site);
+    }
+    peaks.reserve(found.size());
+    {
+        const std::lock_guard lock(mutex_);
+        for (auto& [key, site] : found) {
+            const auto [entry, is_new] =
+                numbers_.try_emplace(std::move(key), static_cast<std::uint32_t>(numbers_.size()));
+            if (is_new) {
+                entries_.push_back(&*entry);
+                kinds_.push_back(site->kind);
+            }
+            peaks.push_back(
+                {entry->second, static_cast<std::uint32_t>(site->stack), site->peak_bytes});
+        }
+    }
+    std::stable_sort(peaks.begin(), peaks.end(),
+                     [](const auto& a, const auto& b) { return a.number < b.number; });
+    std::size_t kept = 0;
+    for (const StackPeak& peak : peaks) {
+        if (kept != 0 && peaks[kept - 1].number == peak.number) {
+            add_to(peaks[kept - 1].bytes, peak.bytes);
+        } else {
+            peaks[kept++] = peak;
+        }
+    }
+    peaks.resize(kept);
+    peaks.shrink_to_fit();
+    return peaks;
+}
+
+}  // namespace memlab::report
