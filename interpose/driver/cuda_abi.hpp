@@ -4,3 +4,5 @@
 
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
+
+#include "interpose/driver/newer_cuda.hpp"

@@ -10,10 +10,10 @@ namespace memlab::interpose {
 
 /// Whether the driver repeats this error on every later call.
 constexpr bool is_sticky(CUresult result) {
-    switch (result) {
+    switch (static_cast<int>(result)) {
         case CUDA_ERROR_ECC_UNCORRECTABLE:
         case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-        case CUDA_ERROR_CONTAINED:
+        case newer_cuda::error_contained:
         case CUDA_ERROR_ILLEGAL_ADDRESS:
         case CUDA_ERROR_LAUNCH_TIMEOUT:
         case CUDA_ERROR_ASSERT:
@@ -23,7 +23,7 @@ constexpr bool is_sticky(CUresult result) {
         case CUDA_ERROR_INVALID_ADDRESS_SPACE:
         case CUDA_ERROR_INVALID_PC:
         case CUDA_ERROR_LAUNCH_FAILED:
-        case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+        case newer_cuda::error_tensor_memory_leak:
         case CUDA_ERROR_UNKNOWN:
             return true;
         default:

@@ -21,8 +21,8 @@ bool VmmPages::supported() {
     properties_.location.id = device_;
     properties_.allocFlags.gpuDirectRDMACapable =
         device_has(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
-    if (device_has(device_, CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK)) {
-        properties_.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;  // as cuMemAlloc's
+    if (device_has(device_, newer_cuda::device_decompresses)) {
+        properties_.allocFlags.usage = newer_cuda::usage_decompress;  // as cuMemAlloc's
     }
     if (device_has(device_, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;

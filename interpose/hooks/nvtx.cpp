@@ -5,19 +5,18 @@
 //
 // A domain's handle is its number, a registered string's handle the interned name: nothing is freed
 // or looked up.
-#define NVTX_NO_IMPL
-#include <nvtx3/nvToolsExt.h>
-#include <nvtx3/nvToolsExtMem.h>
 
 #include <cstring>
 #include <cwchar>
 #include <string_view>
 
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/nvtx_memory.hpp"
 #include "interpose/memory/suballocations.hpp"
 #include "interpose/process/annotations.hpp"
 
 namespace mi = memlab::interpose;
+namespace nvtx_memory = memlab::interpose::nvtx_memory;
 using memlab::profiler::AnnotationName;
 using memlab::profiler::AnnotationNames;
 
@@ -202,20 +201,21 @@ nvtxResourceHandle_t create_resource(nvtxDomainHandle_t domain,
 constexpr std::uintptr_t no_allocator = 1;
 
 /// The allocator whose regions the heap has; null: none.
-const AnnotationName* allocator_of(nvtxMemHeapHandle_t heap) {
+const AnnotationName* allocator_of(nvtx_memory::Heap heap) {
     const auto value = reinterpret_cast<std::uintptr_t>(heap);
     return (value & no_allocator) != 0 ? nullptr : reinterpret_cast<const AnnotationName*>(heap);
 }
 
 /// Labels the allocation that contains the heap. A heap of a sub-allocator is an allocator of the
 /// recording: its regions are what it handed out.
-nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDesc_t* heap) {
-    if (heap == nullptr || heap->structSize < sizeof(nvtxMemHeapDesc_t) ||
-        heap->type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS || heap->typeSpecificDesc == nullptr ||
-        heap->typeSpecificDescSize < sizeof(nvtxMemVirtualRangeDesc_t)) {
+nvtx_memory::Heap register_heap(nvtxDomainHandle_t domain,
+                                const nvtx_memory::HeapDescription* heap) {
+    if (heap == nullptr || heap->structSize < sizeof(nvtx_memory::HeapDescription) ||
+        heap->type != nvtx_memory::virtual_address || heap->typeSpecificDesc == nullptr ||
+        heap->typeSpecificDescSize < sizeof(nvtx_memory::VirtualRange)) {
         return nullptr;
     }
-    const auto* range = static_cast<const nvtxMemVirtualRangeDesc_t*>(heap->typeSpecificDesc);
+    const auto* range = static_cast<const nvtx_memory::VirtualRange*>(heap->typeSpecificDesc);
     const bool named = heap->messageType != NVTX_MESSAGE_UNKNOWN;
     const AnnotationName* const name =
         named ? make_name(domain_id(domain), heap->messageType, heap->message)
@@ -223,13 +223,13 @@ nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDe
     if (named) {
         mi::label_memory(reinterpret_cast<std::uintptr_t>(range->ptr), false, name);
     }
-    const bool allocates = heap->usage == NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR;
-    return reinterpret_cast<nvtxMemHeapHandle_t>(reinterpret_cast<std::uintptr_t>(name) |
-                                                 (allocates ? 0 : no_allocator));
+    const bool allocates = heap->usage == nvtx_memory::heap_is_sub_allocator;
+    return reinterpret_cast<nvtx_memory::Heap>(reinterpret_cast<std::uintptr_t>(name) |
+                                               (allocates ? 0 : no_allocator));
 }
 
 /// Its regions end with the heap, or when it is reset.
-void end_heap(nvtxDomainHandle_t, nvtxMemHeapHandle_t heap) {
+void end_heap(nvtxDomainHandle_t, nvtx_memory::Heap heap) {
     if (const AnnotationName* const allocator = allocator_of(heap)) {
         (void)mi::in_session([&](mi::Session& session) {
             mi::record_all_suballocations_freed_by(session, allocator->text);
@@ -242,28 +242,28 @@ void end_heap(nvtxDomainHandle_t, nvtxMemHeapHandle_t heap) {
 template <class Visit>
 void for_each_range(std::uint32_t type, const void* elements, std::size_t element_size,
                     std::size_t count, const Visit& visit) {
-    if (type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS || elements == nullptr ||
-        element_size < sizeof(nvtxMemVirtualRangeDesc_t)) {
+    if (type != nvtx_memory::virtual_address || elements == nullptr ||
+        element_size < sizeof(nvtx_memory::VirtualRange)) {
         return;
     }
     const auto* at = static_cast<const char*>(elements);
     for (std::size_t i = 0; i < count; ++i, at += element_size) {
-        visit(*reinterpret_cast<const nvtxMemVirtualRangeDesc_t*>(at), i);
+        visit(*reinterpret_cast<const nvtx_memory::VirtualRange*>(at), i);
     }
 }
 
 /// A region's handle is its address.
-void register_regions(nvtxDomainHandle_t, const nvtxMemRegionsRegisterBatch_t* batch) {
-    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsRegisterBatch_t)) {
+void register_regions(nvtxDomainHandle_t, const nvtx_memory::RegisterBatch* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::RegisterBatch)) {
         return;
     }
     const AnnotationName* const allocator = allocator_of(batch->heap);
     for_each_range(batch->regionType, batch->regionDescElements, batch->regionDescElementSize,
                    batch->regionCount,
-                   [&](const nvtxMemVirtualRangeDesc_t& range, std::size_t index) {
+                   [&](const nvtx_memory::VirtualRange& range, std::size_t index) {
                        if (batch->regionHandleElementsOut != nullptr) {
                            batch->regionHandleElementsOut[index] =
-                               static_cast<nvtxMemRegionHandle_t>(const_cast<void*>(range.ptr));
+                               static_cast<nvtx_memory::Region>(const_cast<void*>(range.ptr));
                        }
                        if (allocator != nullptr) {
                            (void)mi::in_session([&](mi::Session& session) {
@@ -275,12 +275,12 @@ void register_regions(nvtxDomainHandle_t, const nvtxMemRegionsRegisterBatch_t* b
                    });
 }
 
-void resize_regions(nvtxDomainHandle_t, const nvtxMemRegionsResizeBatch_t* batch) {
-    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsResizeBatch_t)) {
+void resize_regions(nvtxDomainHandle_t, const nvtx_memory::ResizeBatch* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::ResizeBatch)) {
         return;
     }
     for_each_range(batch->regionType, batch->regionDescElements, batch->regionDescElementSize,
-                   batch->regionDescCount, [](const nvtxMemVirtualRangeDesc_t& range, std::size_t) {
+                   batch->regionDescCount, [](const nvtx_memory::VirtualRange& range, std::size_t) {
                        (void)mi::in_session([&](mi::Session& session) {
                            mi::record_suballocation_resized(
                                session, reinterpret_cast<std::uintptr_t>(range.ptr), range.size);
@@ -289,11 +289,11 @@ void resize_regions(nvtxDomainHandle_t, const nvtxMemRegionsResizeBatch_t* batch
                    });
 }
 
-void unregister_regions(nvtxDomainHandle_t, const nvtxMemRegionsUnregisterBatch_t* batch) {
-    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsUnregisterBatch_t) ||
-        batch->refElements == nullptr || batch->refElementSize < sizeof(nvtxMemRegionRef_t) ||
-        (batch->refType != NVTX_MEM_REGION_REF_TYPE_POINTER &&
-         batch->refType != NVTX_MEM_REGION_REF_TYPE_HANDLE)) {
+void unregister_regions(nvtxDomainHandle_t, const nvtx_memory::UnregisterBatch* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::UnregisterBatch) ||
+        batch->refElements == nullptr || batch->refElementSize < sizeof(nvtx_memory::RegionRef) ||
+        (batch->refType != nvtx_memory::ref_is_pointer &&
+         batch->refType != nvtx_memory::ref_is_handle)) {
         return;
     }
     const auto* at = reinterpret_cast<const char*>(batch->refElements);
@@ -302,7 +302,7 @@ void unregister_regions(nvtxDomainHandle_t, const nvtxMemRegionsUnregisterBatch_
             mi::record_suballocation_resized(
                 session,
                 reinterpret_cast<std::uintptr_t>(
-                    reinterpret_cast<const nvtxMemRegionRef_t*>(at)->pointer),
+                    reinterpret_cast<const nvtx_memory::RegionRef*>(at)->pointer),
                 0);
             return true;
         });
@@ -311,17 +311,17 @@ void unregister_regions(nvtxDomainHandle_t, const nvtxMemRegionsUnregisterBatch_
 
 /// A region that is no allocation has no name: a name is used only if it begins where an allocation
 /// does.
-void name_regions(nvtxDomainHandle_t domain, const nvtxMemRegionsNameBatch_t* batch) {
-    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsNameBatch_t) ||
+void name_regions(nvtxDomainHandle_t domain, const nvtx_memory::NameBatch* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::NameBatch) ||
         batch->regionElements == nullptr ||
-        batch->regionElementSize < sizeof(nvtxMemRegionNameDesc_t)) {
+        batch->regionElementSize < sizeof(nvtx_memory::RegionName)) {
         return;
     }
     const auto* at = reinterpret_cast<const char*>(batch->regionElements);
     for (std::size_t i = 0; i < batch->regionCount; ++i, at += batch->regionElementSize) {
-        const auto* region = reinterpret_cast<const nvtxMemRegionNameDesc_t*>(at);
-        if (region->regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER ||
-            region->regionRefType == NVTX_MEM_REGION_REF_TYPE_HANDLE) {
+        const auto* region = reinterpret_cast<const nvtx_memory::RegionName*>(at);
+        if (region->regionRefType == nvtx_memory::ref_is_pointer ||
+            region->regionRefType == nvtx_memory::ref_is_handle) {
             mi::label_memory(reinterpret_cast<std::uintptr_t>(region->region.pointer), true,
                              make_name(domain_id(domain), region->nameType, region->name));
         }
@@ -407,26 +407,26 @@ MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_t
 
 /// The same for NVTX's extensions; only the memory extension is supported. 0: the extension is
 /// inactive.
-MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtx_memory::Module* module) {
     // Drafts of the header have other functions in the slots, under the same module and version:
     // theirs is segment 0.
-    if (module == nullptr || module->moduleId != NVTX_EXT_MODULEID_MEM ||
-        module->compatId != NVTX_EXT_COMPATID_MEM || module->segmentsCount == 0 ||
+    if (module == nullptr || module->moduleId != nvtx_memory::module_id ||
+        module->compatId != nvtx_memory::compat_id || module->segmentsCount == 0 ||
         module->segments == nullptr || module->segments[0].segmentId != 1 || !mi::is_preloaded()) {
         return 0;
     }
-    const nvtxExtModuleSegment_t& slots = module->segments[0];
+    const nvtx_memory::Segment& slots = module->segments[0];
     const auto set = [&slots](std::size_t index, auto* function) {
         if (index < slots.slotCount) {
-            slots.functionSlots[index] = reinterpret_cast<intptr_t>(function);
+            slots.functionSlots[index] = reinterpret_cast<std::intptr_t>(function);
         }
     };
-    set(NVTX3EXT_CBID_nvtxMemHeapRegister, register_heap);
-    set(NVTX3EXT_CBID_nvtxMemHeapUnregister, end_heap);
-    set(NVTX3EXT_CBID_nvtxMemHeapReset, end_heap);
-    set(NVTX3EXT_CBID_nvtxMemRegionsRegister, register_regions);
-    set(NVTX3EXT_CBID_nvtxMemRegionsResize, resize_regions);
-    set(NVTX3EXT_CBID_nvtxMemRegionsUnregister, unregister_regions);
-    set(NVTX3EXT_CBID_nvtxMemRegionsName, name_regions);
+    set(nvtx_memory::heap_register, register_heap);
+    set(nvtx_memory::heap_unregister, end_heap);
+    set(nvtx_memory::heap_reset, end_heap);
+    set(nvtx_memory::regions_register, register_regions);
+    set(nvtx_memory::regions_resize, resize_regions);
+    set(nvtx_memory::regions_unregister, unregister_regions);
+    set(nvtx_memory::regions_name, name_regions);
     return 1;
 }

@@ -90,7 +90,7 @@ std::size_t own_mapping_size(const BlockInfo& block) {
 void correct_attribute(Session& session, CUpointer_attribute attribute,
                        const mi::PooledBlock& pooled, void* value) {
     const BlockInfo& block = *pooled.block;
-    switch (attribute) {
+    switch (static_cast<int>(attribute)) {
         case CU_POINTER_ATTRIBUTE_CONTEXT:  // pages of expandable segments have no context
             *static_cast<CUcontext*>(value) = pooled.context->handle();
             break;
@@ -127,7 +127,7 @@ void correct_attribute(Session& session, CUpointer_attribute attribute,
         case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:  // 0 for memory from cuMemAlloc
             *static_cast<unsigned long long*>(value) = 0;
             break;
-        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:  // cuMemAlloc's memory always is
+        case mi::newer_cuda::pointer_is_decompress_capable:  // cuMemAlloc's memory always is
             if (pooled.context->backend().pages().owns(block.address)) {
                 *static_cast<unsigned*>(value) = 1;
             }

@@ -172,7 +172,7 @@ class WorkStream {
             // versions may allow anything.
             const CUlaunchAttributeID id = config->attrs[i].id;
             single_ = single_ && id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
-                      id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
+                      id <= mi::newer_cuda::last_launch_attribute;
         }
     }
     // Several devices, several contexts.

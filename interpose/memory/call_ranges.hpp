@@ -225,7 +225,7 @@ void visit_ranges(Visit& visit, Is<std::size_t> count, Is<CUDA_MEMCPY3D_BATCH_OP
             continue;
         }
         for (const CUmemcpy3DOperand* side : {&copy.src, &copy.dst}) {
-            if (side->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+            if (static_cast<unsigned>(side->type) == newer_cuda::operand_is_pointer) {
                 const auto& operand = side->op.ptr;
                 // Lengths are in elements of one byte.
                 const std::size_t row =

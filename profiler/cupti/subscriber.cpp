@@ -12,6 +12,7 @@
 #include "profiler/cupti/buffers.hpp"
 #include "profiler/cupti/current_call.hpp"
 #include "profiler/cupti/functions.hpp"
+#include "profiler/cupti/records.hpp"
 
 namespace memlab::profiler::cupti {
 
@@ -69,7 +70,7 @@ class Subscriber::Impl {
     void on_driver_call(const CUpti_CallbackData& data) noexcept;
     void read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
               std::size_t valid) noexcept;
-    void add_to_audit(const CUpti_ActivityMemory4& record) noexcept;
+    void add_to_audit(const MemoryRecord& record) noexcept;
     std::uint32_t name_id(const char* name) noexcept;
     std::uint64_t to_recording_clock(std::uint64_t time) const { return time + clock_offset_; }
 
@@ -125,7 +126,7 @@ constexpr CUpti_ActivityKind work_kinds[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
     CUPTI_ACTIVITY_KIND_MEMSET};
 
-trace::MemoryKind memory_kind(const CUpti_ActivityMemory4& record) {
+trace::MemoryKind memory_kind(const MemoryRecord& record) {
     switch (record.memoryKind) {
         case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
         case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
@@ -374,26 +375,26 @@ void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_
         trace::Work work;
         switch (record->kind) {
             case CUPTI_ACTIVITY_KIND_MEMORY2:
-                add_to_audit(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
+                add_to_audit(*reinterpret_cast<const MemoryRecord*>(record));
                 continue;
             case CUPTI_ACTIVITY_KIND_KERNEL:
             case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-                const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel10*>(record);
+                const auto& kernel = *reinterpret_cast<const KernelRecord*>(record);
                 work = make_work(kernel, trace::WorkKind::kernel);
                 work.name = name_id(kernel.name);
                 break;
             }
             case CUPTI_ACTIVITY_KIND_MEMCPY:
-                work = make_work(*reinterpret_cast<const CUpti_ActivityMemcpy6*>(record),
-                                 trace::WorkKind::copy);
+                work =
+                    make_work(*reinterpret_cast<const CopyRecord*>(record), trace::WorkKind::copy);
                 break;
             case CUPTI_ACTIVITY_KIND_MEMCPY2:
-                work = make_work(*reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record),
+                work = make_work(*reinterpret_cast<const PeerCopyRecord*>(record),
                                  trace::WorkKind::copy);
                 break;
             case CUPTI_ACTIVITY_KIND_MEMSET:
-                work = make_work(*reinterpret_cast<const CUpti_ActivityMemset4*>(record),
-                                 trace::WorkKind::fill);
+                work =
+                    make_work(*reinterpret_cast<const FillRecord*>(record), trace::WorkKind::fill);
                 break;
             default:
                 continue;
@@ -412,7 +413,7 @@ void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_
     }
 }
 
-void Subscriber::Impl::add_to_audit(const CUpti_ActivityMemory4& record) noexcept {
+void Subscriber::Impl::add_to_audit(const MemoryRecord& record) noexcept {
     // Static variables of modules are not allocations; there are thousands.
     if (record.memoryOperationType != CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION ||
         record.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC ||

@@ -1,4 +1,4 @@
-"""run.py --build DIR [--preload-first LIB]... [--sanitizer NAME] [--set NAME=VALUE]... MODULE [GROUP]
+"""run.py --build DIR [--library FILE] [--preload-first LIB]... [--sanitizer NAME] [--set NAME=VALUE]... MODULE [GROUP]
 
 Runs one group of the end-to-end tests: the modules test_*.py beside this file. GROUP chooses a group of the catalogue
 for test_programs. --set puts a variable into every run's environment. Exit code 0 when all passed, 1 otherwise.
@@ -19,6 +19,7 @@ from support import Build, Layout
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--library", type=Path, help="the libmemlab.so under test, if not DIR's own")
     parser.add_argument("--preload-first", action="append", default=[])
     parser.add_argument("--sanitizer", default="")
     parser.add_argument("--set", action="append", default=[])
@@ -38,7 +39,8 @@ def main() -> int:
                                  "report_signal_unsafe=0",
                  "UBSAN_OPTIONS": "print_stacktrace=1"}
     extra |= dict(setting.split("=", 1) for setting in arguments.set)
-    Build.layout = Layout(build, [str(build / "lib" / "simcuda")], arguments.preload_first, extra)
+    Build.layout = Layout(build, [str(build / "lib" / "simcuda")], arguments.preload_first, extra,
+                          arguments.library.resolve() if arguments.library else None)
     Build.sanitizer = arguments.sanitizer
     if not Build.layout.library.exists():
         print(f"{Build.layout.library} is missing: build the project first", file=sys.stderr)

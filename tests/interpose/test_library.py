@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import unittest
@@ -67,6 +68,15 @@ class Library(EndToEnd):
         symbols = [line.split() for line in tool("readelf", "-W", "--dyn-syms", str(self.layout.library)).splitlines()]
         self.assertEqual({line[7]: line[5] for line in symbols if len(line) == 8 and line[7] in HIDDEN},
                          dict.fromkeys(HIDDEN, "HIDDEN"))
+
+    def test_exports_the_same_with_any_cuda_headers(self) -> None:
+        if self.layout.other_library is None:
+            self.skipTest("one library: tools/dev cuda12 compares two")
+        own = dataclasses.replace(self.layout, other_library=None).library
+        names = [tool("nm", "-D", "--defined-only", "--format=posix", str(library)).splitlines()
+                 for library in (self.layout.library, own)]
+        names = [{tuple(line.split()[:2]) for line in lines} for lines in names]
+        self.assertEqual(names[0] ^ names[1], set())
 
     def test_exports_have_no_version(self) -> None:
         self.assertNotIn("Version definition section", tool("readelf", "-V", str(self.layout.library)))

@@ -49,17 +49,19 @@ class Layout:
     """Where things are: `root` is a build folder or a packed one (both have bin/ and lib/).
 
     `library_path` goes to LD_LIBRARY_PATH of every run, `preload_first` before libmemlab.so in
-    LD_PRELOAD (a sanitizer's runtime, which must come first), in runs without memlab too.
+    LD_PRELOAD (a sanitizer's runtime, which must come first), in runs without memlab too. `other_library` is
+    the libmemlab.so under test where it is not root's.
     """
 
     root: Path
     library_path: list[str] = field(default_factory=list)
     preload_first: list[str] = field(default_factory=list)
     extra_environment: dict[str, str] = field(default_factory=dict)
+    other_library: Path | None = None
 
     @property
     def library(self) -> Path:
-        return self.root / "lib" / "libmemlab.so"
+        return self.other_library or self.root / "lib" / "libmemlab.so"
 
     def program(self, name: str) -> Path:
         return self.root / "bin" / "programs" / name
