@@ -121,3 +121,29 @@ function(memlab_compile_quickly)
         target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
     endforeach()
 endfunction()
+
+# memlab_link_old_glibc(TARGET...): links to glibc's libraries as they were in 2.28, whatever this machine has, and
+# statically to the C++ runtime, so that the target loads with any glibc since. What only newer ones have is an
+# undefined reference; interpose/driver/glibc_floor.cpp defines what the compiler's own libraries ask for.
+set(stubs "${CMAKE_BINARY_DIR}/glibc-2.28")
+set(MEMLAB_GLIBC_STUBS "${stubs}/libc.so.6" "${stubs}/libpthread.so.0" "${stubs}/libdl.so.2"
+                       "${stubs}/libm.so.6" "${stubs}/ld-linux-x86-64.so.2")
+find_program(MEMLAB_PYTHON3 python3 REQUIRED)
+mark_as_advanced(MEMLAB_PYTHON3)
+add_custom_command(OUTPUT ${MEMLAB_GLIBC_STUBS}
+    COMMAND "${MEMLAB_PYTHON3}" -B "${CMAKE_SOURCE_DIR}/cmake/make_glibc_stubs.py" --compiler "${CMAKE_C_COMPILER}"
+            --abi "${CMAKE_SOURCE_DIR}/cmake/glibc-2.28.abi" --output "${stubs}"
+    DEPENDS "${CMAKE_SOURCE_DIR}/cmake/make_glibc_stubs.py" "${CMAKE_SOURCE_DIR}/cmake/glibc-2.28.abi" VERBATIM)
+add_custom_target(memlab_glibc_stubs DEPENDS ${MEMLAB_GLIBC_STUBS})
+function(memlab_link_old_glibc)
+    foreach(target ${ARGN})
+        add_dependencies(${target} memlab_glibc_stubs)
+        set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${MEMLAB_GLIBC_STUBS})
+        # By name and folder: of a path CMake would make a RUNPATH. libc_nonshared has what is linked into each
+        # library (atexit).
+        target_link_options(${target} PRIVATE -nodefaultlibs -Wl,--as-needed "-L${CMAKE_BINARY_DIR}/glibc-2.28")
+        target_link_libraries(${target} PRIVATE
+            -Wl,--start-group -l:libstdc++.a -l:libgcc_eh.a -lgcc -l:libc_nonshared.a -l:libc.so.6
+            -l:libpthread.so.0 -l:libdl.so.2 -l:ld-linux-x86-64.so.2 -Wl,--end-group)
+    endforeach()
+endfunction()

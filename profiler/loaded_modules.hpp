@@ -1,7 +1,8 @@
 // Finds the loaded object that contains an address, without the loader's lock.
 //
 // dladdr and dl_iterate_phdr take that lock, which another thread may hold while it waits for
-// something that our caller holds (the GIL, say). _dl_find_object (glibc >= 2.35) is lock-free.
+// something that our caller holds (the GIL, say). _dl_find_object (glibc >= 2.35) is lock-free;
+// for older ones see unwind/object_table.hpp.
 #pragma once
 
 #include <cstdint>

@@ -1,18 +1,146 @@
-// Keeps libmemlab.so loadable on the oldest glibc that docs/dependencies.md states, wherever it is
-// built.
+// Keeps libmemlab.so loadable on glibc 2.28, wherever it is built: what newer headers and the
+// compiler's static libraries call and that glibc lacks. The definitions are hidden; those of a
+// newer glibc are used where they do more.
 //
-// The static libstdc++ of Ubuntu 24.04 parses GLIBCXX_TUNABLES with __isoc23_strtoul, which needs
-// glibc 2.38. It is forwarded to strtoul; the two differ only in that C23 accepts "0b10".
+// Each is declared here by hand under a name of our own, since headers declare some of them in
+// another way.
+#include <dlfcn.h>
+#include <gnu/libc-version.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+
+#include "profiler/object_symbols.hpp"
+#include "profiler/unwind/object_table.hpp"
 
 extern "C" {
-// Declared by hand: newer <cstdlib> redirects strtoul to the C23 function.
+// What glibc 2.28 has.
 unsigned long memlab_old_strtoul(const char* text, char** end, int base) __asm__("strtoul");
+int memlab_old_stat(int version, const char* path, struct stat* status) __asm__("__xstat");
+int memlab_old_fstat(int version, int descriptor, struct stat* status) __asm__("__fxstat");
+int memlab_old_lstat(int version, const char* path, struct stat* status) __asm__("__lxstat");
 
-// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): it is glibc's name.
-unsigned long __isoc23_strtoul(const char* text, char** end, int base);
+// What it lacks.
+unsigned long memlab_strtoul(const char* text, char** end, int base) __asm__("__isoc23_strtoul");
+int memlab_stat(const char* path, struct stat* status) __asm__("stat");
+int memlab_fstat(int descriptor, struct stat* status) __asm__("fstat");
+int memlab_lstat(const char* path, struct stat* status) __asm__("lstat");
+int memlab_clocklock(pthread_mutex_t* mutex, clockid_t clock,
+                     const timespec* deadline) __asm__("pthread_mutex_clocklock");
+int memlab_find_object(void* address, dl_find_object* result) __asm__("_dl_find_object");
+extern char memlab_single_threaded __asm__("__libc_single_threaded");
 }
 
-// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
-unsigned long __isoc23_strtoul(const char* text, char** end, int base) {
+namespace {
+
+using Clocklock = int (*)(pthread_mutex_t*, clockid_t, const timespec*);
+using FindObject = int (*)(void*, dl_find_object*);
+
+// A look-up without the loader's lock, done once. 1 stands for "not there": no function has that
+// address.
+template <class Search>
+std::uintptr_t find_once(std::atomic<std::uintptr_t>& known, const Search& search) {
+    std::uintptr_t found = known.load(std::memory_order_acquire);
+    if (found == 0) {
+        void* const function = search();
+        found = function == nullptr ? 1 : reinterpret_cast<std::uintptr_t>(function);
+        known.store(found, std::memory_order_release);
+    }
+    return found == 1 ? 0 : found;
+}
+
+// In the loader itself, found by what it says to debuggers: its own list of objects is behind its
+// lock.
+void* newer_find_object() {
+#ifdef MEMLAB_WITHOUT_DL_FIND_OBJECT
+    return nullptr;
+#else
+    const std::uintptr_t base = _r_debug.r_ldbase;
+    if (base == 0) {
+        return nullptr;
+    }
+    const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(base);
+    const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(base + header.e_phoff);
+    for (std::size_t i = 0; i < header.e_phnum; ++i) {
+        if (segments[i].p_type == PT_DYNAMIC) {
+            const auto* const dynamic =
+                reinterpret_cast<const ElfW(Dyn)*>(base + segments[i].p_vaddr);
+            return memlab::profiler::ObjectSymbols(dynamic, base).find("_dl_find_object");
+        }
+    }
+    return nullptr;
+#endif
+}
+
+void* newer_clocklock() {
+    return memlab::profiler::ObjectSymbols::at(
+               reinterpret_cast<std::uintptr_t>(&gnu_get_libc_version))
+        .find("pthread_mutex_clocklock");
+}
+
+constexpr int old_stat_version = 1;  // of struct stat on x86-64
+
+}  // namespace
+
+// Differs from strtoul only in that C23 accepts "0b10". The static libstdc++ of Ubuntu 24.04 parses
+// GLIBCXX_TUNABLES with it (glibc 2.38).
+unsigned long memlab_strtoul(const char* text, char** end, int base) {
     return memlab_old_strtoul(text, end, base);
+}
+
+// glibc 2.33.
+int memlab_stat(const char* path, struct stat* status) {
+    return memlab_old_stat(old_stat_version, path, status);
+}
+
+int memlab_fstat(int descriptor, struct stat* status) {
+    return memlab_old_fstat(old_stat_version, descriptor, status);
+}
+
+int memlab_lstat(const char* path, struct stat* status) {
+    return memlab_old_lstat(old_stat_version, path, status);
+}
+
+// glibc 2.32. "Several threads", which is always right; libstdc++ then counts references
+// atomically.
+char memlab_single_threaded = 0;
+
+// glibc 2.30. Without it the lock is tried once a millisecond, which a change of the wall clock
+// does not prolong.
+int memlab_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* deadline) {
+    static constinit std::atomic<std::uintptr_t> known{0};
+    if (const auto found = find_once(known, newer_clocklock)) {
+        return reinterpret_cast<Clocklock>(found)(mutex, clock, deadline);
+    }
+    for (;;) {
+        const int result = pthread_mutex_trylock(mutex);
+        timespec now{};
+        clock_gettime(clock, &now);
+        if (result != EBUSY) {
+            return result;
+        }
+        if (now.tv_sec > deadline->tv_sec ||
+            (now.tv_sec == deadline->tv_sec && now.tv_nsec >= deadline->tv_nsec)) {
+            return ETIMEDOUT;
+        }
+        constexpr timespec pause{0, 1'000'000};
+        syscall(SYS_nanosleep, &pause, nullptr);  // no cancellation point, as the real one is none
+    }
+}
+
+// glibc 2.35. Also what the exceptions in libmemlab.so are thrown with (libgcc_eh).
+int memlab_find_object(void* address, dl_find_object* result) {
+    static constinit std::atomic<std::uintptr_t> known{0};
+    if (const auto found = find_once(known, newer_find_object)) {
+        return reinterpret_cast<FindObject>(found)(address, result);
+    }
+    return memlab::profiler::unwind::find_in_object_table(reinterpret_cast<std::uintptr_t>(address),
+                                                          result);
 }

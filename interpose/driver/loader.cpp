@@ -11,6 +11,7 @@
 
 #include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/work_clock.hpp"
+#include "profiler/unwind/object_table.hpp"
 
 // Compiled without instrumentation: runs inside other libraries' lookups, sanitizer runtimes'
 // included, before anything is initialized.
@@ -28,6 +29,8 @@ __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
     if (memlab_real_dlsym == nullptr) {
         memlab::interpose::real_dlsym();
     }
+    // What dlopen has just loaded is seldom entered otherwise.
+    memlab::profiler::unwind::update_object_table();
     if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
         return 0;
     }

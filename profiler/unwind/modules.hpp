@@ -1,7 +1,8 @@
 // Finds the unwind tables of the loaded object that contains an address, without a lock.
 //
-// Uses _dl_find_object (glibc >= 2.35, memlab's floor). The segments are taken from the mapped
-// program headers, so that nothing is read in the gaps between them.
+// Uses _dl_find_object (glibc >= 2.35; in libmemlab.so object_table.hpp where that is missing). The
+// segments are taken from the mapped program headers, so that nothing is read in the gaps between
+// them.
 #pragma once
 
 #include <cstdint>

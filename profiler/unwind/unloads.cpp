@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "profiler/unwind/modules.hpp"
+#include "profiler/unwind/object_table.hpp"
 #include "profiler/unwind/rules.hpp"
 
 namespace memlab::profiler::unwind {
@@ -51,6 +52,7 @@ Unloading::~Unloading() {
     const std::uint64_t count = count_unloads();
     if (known_unloads.exchange(count) != count) {
         clear_modules();
+        update_object_table();
         advance_epoch();
     }
     running.fetch_sub(1);
@@ -63,6 +65,7 @@ void report_missed_unload() {
 
 void reset_unloads_after_fork() {
     reset_modules_after_fork();
+    reset_object_table_after_fork();
     running.store(running_here);
 }
 

@@ -220,7 +220,7 @@ SIZE_EXCEPTIONS = {
     "a definition that has to stand before an include": [
         "interpose/driver/cuda_abi.hpp"],
     "assembly, or what the linker must be able to leave out": [
-        "interpose/driver/glibc_floor.cpp", "interpose/hooks/vfork_stub.S"],
+        "interpose/hooks/vfork_stub.S"],
     "one word of several modules that share no other header": [
         "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/cupti/functions.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",

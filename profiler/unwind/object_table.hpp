@@ -1,0 +1,31 @@
+// Which loaded object contains an address, where the C library has no _dl_find_object (glibc
+// before 2.35).
+//
+// A sorted table of the loader's objects, read without a lock. It is made by dl_iterate_phdr: when
+// it is first used, when dlsym or dlclose is called and the loader's list has changed, and when an
+// address is in none of its objects. The last happens at the first call from a library that was
+// loaded and entered without dlsym; it takes the lock of the loader's list, as the C++ runtime does
+// there at each throw. dlopen is not interposed: the search for a library begins at the RUNPATH of
+// dlopen's caller.
+//
+// Objects of other namespaces (dlmopen) are not in it. A library that is unloaded behind memlab's
+// back stays in it until the next update.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdint>
+
+namespace memlab::profiler::unwind {
+
+/// As _dl_find_object: 0 and *result filled in, or -1. Async-signal-safe but for the update, which
+/// a handler that interrupted one skips.
+int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcept;
+
+/// Brings the table up to date if it is in use. Thread-safe.
+void update_object_table() noexcept;
+
+/// In a forked child: drops the update that a thread of the parent may have been making.
+void reset_object_table_after_fork() noexcept;
+
+}  // namespace memlab::profiler::unwind

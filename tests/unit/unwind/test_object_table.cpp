@@ -1,0 +1,124 @@
+// The table that stands in for _dl_find_object says the same, also while libraries come and go.
+#include "profiler/unwind/object_table.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "profiler/unwind/unloads.hpp"
+#include "tests/catch.hpp"
+
+namespace unwind = memlab::profiler::unwind;
+
+namespace {
+
+bool is_same(const dl_find_object& a, const dl_find_object& b) {
+    return a.dlfo_link_map == b.dlfo_link_map && a.dlfo_eh_frame == b.dlfo_eh_frame;
+}
+
+// Every address in an object's segments, in steps of pages, and those around them.
+std::vector<std::uintptr_t> interesting_addresses() {
+    std::vector<std::uintptr_t> addresses{
+        0, 1, 0xffff, 0x10000, ~std::uintptr_t{0}, std::uintptr_t{1} << 55};
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* result) {
+            for (std::size_t i = 0; i < info->dlpi_phnum; ++i) {
+                if (info->dlpi_phdr[i].p_type == PT_LOAD) {
+                    const std::uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+                    const std::uintptr_t end = begin + info->dlpi_phdr[i].p_memsz;
+                    for (std::uintptr_t at = begin; at < end; at += 4096) {
+                        static_cast<std::vector<std::uintptr_t>*>(result)->push_back(at);
+                    }
+                    static_cast<std::vector<std::uintptr_t>*>(result)->push_back(end - 1);
+                }
+            }
+            return 0;
+        },
+        &addresses);
+    int local = 0;
+    addresses.push_back(reinterpret_cast<std::uintptr_t>(&local));
+    return addresses;
+}
+
+std::size_t count_differences() {
+    std::size_t count = 0;
+    for (const std::uintptr_t address : interesting_addresses()) {
+        dl_find_object real{};
+        dl_find_object found{};
+        const int expected = _dl_find_object(reinterpret_cast<void*>(address), &real);
+        const int result = unwind::find_in_object_table(address, &found);
+        if (result != expected || (result == 0 && !is_same(real, found))) {
+            ++count;
+        }
+    }
+    return count;
+}
+
+void close_hooked(void* library) {
+    const unwind::Unloading unloading;
+    REQUIRE(dlclose(library) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("the table of objects has what the loader has") {
+    CHECK(interesting_addresses().size() > 100);
+    CHECK(count_differences() == 0);
+    void* const plugin = dlopen(MEMLAB_PLUGIN_ONE, RTLD_NOW | RTLD_LOCAL);
+    REQUIRE(plugin != nullptr);
+    const auto address = reinterpret_cast<std::uintptr_t>(static_cast<link_map*>(plugin)->l_ld);
+    CHECK(count_differences() == 0);
+    dl_find_object found{};
+    CHECK(unwind::find_in_object_table(address, &found) == 0);
+    CHECK(found.dlfo_link_map == plugin);
+    close_hooked(plugin);
+    CHECK(unwind::find_in_object_table(address, &found) == -1);
+    CHECK(count_differences() == 0);
+}
+
+TEST_CASE("the table of objects is read while libraries are loaded and unloaded") {
+    dl_find_object real{};
+    const auto here = reinterpret_cast<std::uintptr_t>(&count_differences);
+    REQUIRE(_dl_find_object(reinterpret_cast<void*>(here), &real) == 0);
+    std::atomic<bool> done{false};
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> readers;
+    for (int i = 0; i < 3; ++i) {
+        readers.emplace_back([&] {
+            while (!done) {
+                dl_find_object found{};
+                if (unwind::find_in_object_table(here, &found) != 0 || !is_same(real, found)) {
+                    ++wrong;
+                }
+                // In no object: asks for an update.
+                if (unwind::find_in_object_table(0x20000, &found) == 0) {
+                    ++wrong;
+                }
+            }
+        });
+    }
+    for (int i = 0; i < 300; ++i) {
+        void* const plugin =
+            dlopen(i % 2 == 0 ? MEMLAB_PLUGIN_ONE : MEMLAB_PLUGIN_OTHER, RTLD_NOW | RTLD_LOCAL);
+        REQUIRE(plugin != nullptr);
+        dl_find_object found{};
+        const auto address = reinterpret_cast<std::uintptr_t>(static_cast<link_map*>(plugin)->l_ld);
+        int result = -1;
+        for (int tries = 0; result != 0 && tries < 100;
+             ++tries) {  // may give way to another's update
+            result = unwind::find_in_object_table(address, &found);
+        }
+        CHECK(result == 0);
+        CHECK(found.dlfo_link_map == plugin);
+        close_hooked(plugin);
+    }
+    done = true;
+    for (std::thread& reader : readers) {
+        reader.join();
+    }
+    CHECK(wrong == 0);
+}
