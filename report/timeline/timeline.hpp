@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "report/timeline/categories.hpp"
+#include "report/timeline/scope_tracker.hpp"
 #include "trace/json/report.hpp"
 
 namespace memlab::report {
@@ -31,17 +32,6 @@ struct TimelineOom {
     std::uint64_t device = 0;
     std::uint64_t requested_bytes = 0;
     std::string api;
-};
-
-/// A scope of a thread or a range of the process. Not clipped: it may begin before the time range
-/// and end after it.
-struct TimelineScope {
-    std::string name;
-    std::uint64_t begin_ns = 0;
-    std::uint64_t end_ns = 0;  ///< the end of the recording if it never ended
-    std::uint64_t thread = 0;
-    std::size_t depth = 0;  ///< number of enclosing scopes of its thread and domain
-    bool ended = true;
 };
 
 struct DeviceTimeline {
@@ -70,8 +60,9 @@ struct TimelineView {
     std::vector<DeviceTimeline> devices;  ///< used devices only
     std::vector<TimelineMark> marks;      ///< at most max_notes, as `ooms` and `scopes`
     std::vector<TimelineOom> ooms;
-    std::vector<TimelineScope> scopes;  ///< by begin
-    std::uint64_t left_out = 0;         ///< marks, failures and scopes beyond max_notes
+    /// By begin. Not clipped: one may begin before the time range and end after it.
+    std::vector<TimelineScope> scopes;
+    std::uint64_t left_out = 0;  ///< marks, failures and scopes beyond max_notes
     /// A sentence on what of the time range the event log lacks; empty: nothing.
     std::string stretch;
 };

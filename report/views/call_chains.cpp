@@ -45,14 +45,27 @@ const std::vector<Place>& CallChains::chain(std::size_t stack) {
         chain.emplace_back();
         return chain;
     }
-    const std::size_t chosen = resolver_.chosen(stack);
-    const std::size_t end = all_frames_ ? frames.size() : count_program_frames(frames, chosen + 1);
-    for (std::size_t i = all_frames_ ? 0 : chosen; i < end; ++i) {
-        if (all_frames_ || i == chosen || !frames[i].is_plumbing()) {
+    const std::vector<bool> wanted = shown(stack);
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+        if (wanted[i]) {
             chain.push_back(make_place(frames[i]));
         }
     }
     return chain;
+}
+
+std::vector<bool> CallChains::shown(std::size_t stack) {
+    const std::vector<StackFrame>& frames = resolver_.frames(stack);
+    std::vector<bool> shown(frames.size(), all_frames_);
+    if (all_frames_ || frames.empty()) {
+        return shown;
+    }
+    const std::size_t chosen = resolver_.chosen(stack);
+    const std::size_t end = count_program_frames(frames, chosen + 1);
+    for (std::size_t i = chosen; i < end; ++i) {
+        shown[i] = i == chosen || !frames[i].is_plumbing();
+    }
+    return shown;
 }
 
 Place CallChains::make_place(const StackFrame& frame) {

@@ -23,6 +23,9 @@ class CallChains {
     /// frames.
     const std::vector<Place>& chain(std::size_t stack);
 
+    /// Of each of the resolver's frames() of a stack, whether the chain has it.
+    std::vector<bool> shown(std::size_t stack);
+
   private:
     Place make_place(const StackFrame& frame);
 

@@ -188,11 +188,13 @@ MAY_INCLUDE = {
     "report/timeline": (*ANALYSIS, "report/views"),
     "report/pool_view": (*ANALYSIS, "report/views"),
     "report/inefficiencies": (*ANALYSIS, "report/views", "report/pool_view"),
+    "report/html": (*ANALYSIS, "report/views", "report/export", "report/inefficiencies", "report/lines",
+                    "report/pool_view", "report/runs", "report/timeline"),
     "report/check": (*ANALYSIS, "report/views", "report/runs"),
     "tools": ("interpose/options", "report/text"),
     "tools/report": ("trace/json", "interpose/options", *READING, "report/check", "report/export",
-                     "report/inefficiencies", "report/lines", "report/pool_view", "report/runs", "report/timeline",
-                     "report/views", "report/whatif", "tools"),
+                     "report/html", "report/inefficiencies", "report/lines", "report/pool_view", "report/runs",
+                     "report/timeline", "report/views", "report/whatif", "tools"),
     # Which Pythons the recorder reads is written down there.
     "tools/doctor": ("interpose/options", "profiler/python", "report/text", "tools"),
     "tools/run": ("trace/json", "interpose/options", *READING, "tools", "tools/doctor"),
@@ -220,7 +222,7 @@ SIZE_EXCEPTIONS = {
     "a definition that has to stand before an include": [
         "interpose/driver/cuda_abi.hpp"],
     "assembly, or what the linker must be able to leave out": [
-        "interpose/hooks/vfork_stub.S"],
+        "interpose/hooks/vfork_stub.S", "report/html/page_asset.S"],
     "one word of several modules that share no other header": [
         "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/cupti/functions.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",

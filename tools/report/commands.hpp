@@ -27,6 +27,9 @@ int ledger_command(int argc, char** argv);
 /// Memory over time, over an interval, and the live allocations at a moment.
 int timeline_command(int argc, char** argv);
 
+/// A page for a browser.
+int html_command(int argc, char** argv);
+
 /// The layout of memlab's pool.
 int pool_command(int argc, char** argv);
 

@@ -22,6 +22,7 @@ constexpr Command commands[] = {
     {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
     {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
+    {"html", memlab::tools::html_command, "A page for a browser, to explore and to send"},
     {"inefficiencies", memlab::tools::inefficiencies_command,
      "What could be done with less memory"},
     {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},

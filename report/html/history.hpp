@@ -1,0 +1,131 @@
+// What the page shows of a recording over time, from its event log: who held how much at moments of
+// the run, the curves as envelopes, scopes, and maps of the pools. Its size does not grow with the
+// log.
+//
+// A moment is the state after all records up to its time, as memlab-report timeline --at has it;
+// that of a peak is the state right after the allocation that made it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/timeline/scope_tracker.hpp"
+#include "trace/json/report.hpp"
+
+namespace memlab::report {
+
+struct HistoryLimits {
+    std::size_t moments = 2048;     ///< evenly over the run; those of marks come on top
+    std::size_t marks = 2048;       ///< the first ones
+    std::size_t ooms = 256;         ///< the first ones
+    std::size_t maps = 64;          ///< evenly over the run; those of peaks and OOMs come on top
+    std::size_t map_parts = 3000;   ///< of a map, about: of more blocks neighbours are merged
+    std::size_t peak_parts = 6000;  ///< the same, at peaks and OOMs
+    std::size_t peak_maps = 24;     ///< at peaks and OOMs, the first ones
+    std::size_t buckets = 4096;     ///< of all curves of a GPU
+    std::size_t sites = 1024;       ///< that are followed, the largest; the others are summed
+    std::size_t scopes = 4096;      ///< the longest ones
+    std::uint64_t map_blocks = 10'000'000;  ///< looked at for the maps that are evenly spread
+};
+
+struct History {
+    /// From a moment on until the next change.
+    struct Change {
+        std::uint32_t moment = 0;
+        std::uint32_t blocks = 0;  ///< saturates
+        std::uint64_t bytes = 0;
+    };
+    /// Of a site, or of several.
+    struct Holder {
+        std::vector<Change> changes;
+    };
+    /// The sites of one kind of memory that are not followed, together.
+    struct Rest {
+        std::uint64_t device = 0;
+        std::string kind;
+        std::optional<std::size_t> category;
+        std::uint64_t allocations = 0;
+        std::uint64_t allocated_bytes = 0;
+        std::size_t sites = 0;
+        Holder holder;
+    };
+
+    enum class What : std::uint8_t { peak, oom, mark, end };
+    struct Event {
+        What what = What::end;
+        std::uint64_t time_ns = 0;
+        std::optional<std::size_t> moment;  ///< none: what was held then is not known
+        std::uint64_t device = 0;           ///< of peaks and failures
+        std::uint64_t bytes = 0;            ///< of the peak; requested
+        std::string name;                   ///< of a mark; the failed function
+    };
+
+    /// All curves of a device in a stretch of time: the least and the greatest values, what they
+    /// were before it included, and the last ones. TimelineRow::unknown: not known yet.
+    struct Bucket {
+        using Values = std::array<std::uint64_t, curve_count>;
+        Values min;
+        Values max;
+        Values last;
+    };
+    struct Curves {
+        const Device* device = nullptr;
+        std::uint64_t bucket_ns = 1;
+        std::vector<Bucket> buckets;  ///< from 0 to the end of the run
+    };
+
+    /// A range of a segment that is in use, or was freed and is not yet safe to reuse.
+    struct Part {
+        static constexpr std::size_t several = ~std::size_t{0};
+        std::uint64_t offset = 0;
+        std::uint64_t length = 0;
+        std::size_t site = 0;  ///< index into Report::sites, or `several`
+    };
+    struct Segment {
+        std::uint64_t device = 0;
+        std::uint64_t address = 0;
+        std::uint64_t size = 0;
+        std::vector<Part> parts;  ///< by offset
+    };
+    struct Map {
+        std::size_t moment = 0;
+        std::vector<Segment> segments;
+    };
+
+    std::vector<std::uint64_t> moments;  ///< their times, which never decrease
+    std::vector<Event> events;           ///< by time
+    std::vector<std::size_t> sites;      ///< those followed: indexes into Report::sites
+    std::vector<Holder> holders;         ///< by position in `sites`
+    std::vector<Rest> rest;
+    std::vector<Curves> curves;         ///< of the used devices, as in the report
+    std::vector<TimelineScope> scopes;  ///< by begin
+    std::vector<Map> maps;              ///< by moment
+    std::size_t scopes_left_out = 0;
+    std::size_t events_left_out = 0;
+    std::size_t maps_left_out = 0;
+    std::uint64_t merged_below = 0;  ///< bytes: smaller neighbours in maps were merged; 0: none
+    std::string stretch;             ///< a sentence on what the log lacks; empty: nothing
+};
+
+/// By site of a report: the number of its category; none: it has none.
+using SiteCategories = std::vector<std::optional<std::size_t>>;
+
+/// Reads `log` once; `report` must be of it. The result points into `report`. May throw
+/// std::bad_alloc.
+History read_history(const Report& report, const std::string& log, const SiteCategories& categories,
+                     const HistoryLimits& limits = {});
+
+/// What a report alone knows: holders at the peak of each GPU and at the end, coarser curves.
+History history_of_report(const Report& report, const SiteCategories& categories,
+                          const HistoryLimits& limits = {});
+
+/// Moves the smallest followed sites to the rest, until there are at most `changes` in all; those
+/// of the rest are not counted.
+void limit_changes(History& history, const Report& report, const SiteCategories& categories,
+                   std::size_t changes);
+
+}  // namespace memlab::report

@@ -1,0 +1,120 @@
+// The history that a report holds without its event log: sums, no moments in between.
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <numeric>
+
+#include "report/html/history.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr std::uint64_t most_blocks = std::numeric_limits<std::uint32_t>::max();
+
+History::Change change(std::size_t moment, std::uint64_t blocks, std::uint64_t bytes) {
+    return {static_cast<std::uint32_t>(moment),
+            static_cast<std::uint32_t>(std::min(blocks, most_blocks)), bytes};
+}
+
+void add_curves(History& history, const Device& device, std::uint64_t end_ns,
+                std::size_t most_buckets) {
+    History::Curves& curves = history.curves.emplace_back();
+    curves.device = &device;
+    // The rows' own width, unless a damaged report has more of them than there can be.
+    const Timeline& timeline = device.timeline;
+    curves.bucket_ns = std::max(timeline.bucket_ns, end_ns / most_buckets + 1);
+    History::Bucket::Values now{};
+    now.back() = TimelineRow::unknown;
+    curves.buckets.assign(static_cast<std::size_t>(end_ns / curves.bucket_ns) + 1, {now, now, now});
+    std::size_t at = 0;
+    const auto continue_to = [&](std::size_t bucket) {
+        while (at < bucket) {
+            curves.buckets[++at] = {now, now, now};
+        }
+    };
+    for (const TimelineRow& row : timeline.rows) {
+        continue_to(std::min<std::size_t>(static_cast<std::size_t>(row.begin_ns / curves.bucket_ns),
+                                          curves.buckets.size() - 1));
+        History::Bucket& bucket = curves.buckets[at];
+        for (std::size_t i = 0; i < curve_count; ++i) {
+            if (const auto& values = row.curves[i]) {
+                bucket.min[i] = std::min(bucket.min[i], values->min);
+                bucket.max[i] = std::max(bucket.max[i] + 1, values->max + 1) - 1;
+                bucket.last[i] = now[i] = values->last;
+            }
+        }
+    }
+    continue_to(curves.buckets.size() - 1);
+}
+
+}  // namespace
+
+History history_of_report(const Report& report, const SiteCategories& categories,
+                          const HistoryLimits& limits) {
+    History history;
+    const std::uint64_t end_ns = report.process.duration_ns;
+    std::vector<const Device*> devices;
+    for (const Device& device : report.devices) {
+        if (device.used()) {
+            devices.push_back(&device);
+            add_curves(history, device, end_ns, limits.buckets);
+        }
+    }
+    std::vector<const Device*> peaks;
+    std::copy_if(
+        devices.begin(), devices.end(), std::back_inserter(peaks),
+        [](const Device* device) { return device->curve(Curve::allocated).peak_bytes != 0; });
+    const auto peak_ns = [&](const Device* device) {
+        return std::min(device->curve(Curve::allocated).peak_time_ns, end_ns);
+    };
+    std::stable_sort(peaks.begin(), peaks.end(),
+                     [&](const Device* a, const Device* b) { return peak_ns(a) < peak_ns(b); });
+    for (const Device* device : peaks) {
+        history.events.push_back({History::What::peak,
+                                  peak_ns(device),
+                                  history.moments.size(),
+                                  device->index,
+                                  device->curve(Curve::allocated).peak_bytes,
+                                  {}});
+        history.moments.push_back(peak_ns(device));
+    }
+    history.moments.push_back(end_ns);
+    std::vector<std::size_t> order(report.sites.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return report.sites[a].peak_bytes > report.sites[b].peak_bytes;
+    });
+    for (const std::size_t i : order) {
+        const Site& site = report.sites[i];
+        const auto on = [&](const Device* device) { return device->index == site.device; };
+        if (std::none_of(devices.begin(), devices.end(), on)) {
+            continue;
+        }
+        history.sites.push_back(i);
+        std::vector<History::Change>& changes = history.holders.emplace_back().changes;
+        const auto peak = std::find_if(peaks.begin(), peaks.end(), on);
+        if (peak != peaks.end() && (site.at_peak_bytes != 0 || site.at_peak_count != 0)) {
+            changes.push_back(change(static_cast<std::size_t>(peak - peaks.begin()),
+                                     site.at_peak_count, site.at_peak_bytes));
+        }
+        changes.push_back(change(peaks.size(), site.live_count, site.live_bytes));
+    }
+    for (const Mark& mark : report.marks) {
+        if (mark.type == "mark" && history.events.size() < limits.marks + peaks.size()) {
+            history.events.push_back(
+                {History::What::mark, mark.time_ns, std::nullopt, 0, 0, mark.name});
+        }
+    }
+    for (const Oom& oom : report.ooms) {
+        history.events.push_back({History::What::oom, oom.time_ns, std::nullopt, oom.device,
+                                  oom.requested_bytes, oom.api});
+    }
+    history.events.push_back({History::What::end, end_ns, peaks.size(), 0, 0, {}});
+    std::stable_sort(history.events.begin(), history.events.end(),
+                     [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+    limit_changes(history, report, categories, 2 * limits.sites);
+    return history;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,94 @@
+// What the page is made of: everything that memlab-report knows of recordings, as one JSON value.
+// Its shape is written down in report/html/web/src/data.ts; docs/html.md says how exact it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/html/history.hpp"
+#include "report/runs/render.hpp"
+#include "report/symbols/frame_skips.hpp"
+#include "report/symbols/resolver.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/views/suppressions.hpp"
+#include "trace/json/json_output.hpp"
+#include "trace/json/report.hpp"
+
+namespace memlab::report {
+
+struct PageOptions {
+    bool sources = true;  ///< source lines, and the arguments of programs
+    std::vector<std::string> source_folders;
+    FrameSkips skips;
+    const std::vector<Suppression>* suppressions = nullptr;  ///< for leaks; must not be null
+    HistoryLimits limits;
+};
+
+/// A recording in full. All members refer to its report.
+struct PageRecording {
+    std::string file;
+    std::unique_ptr<const Report> report;
+    std::unique_ptr<Resolver> resolver;
+    bool from_log = false;
+    std::vector<std::string> notes;  ///< whole sentences: the summary's warnings
+    SiteCategories categories;       ///< by Report::sites
+    History history;
+    /// The value of a view's --json by its name ("leaks"), as the view writes it.
+    std::vector<std::pair<std::string, std::string>> documents;
+};
+
+/// Reads the event log of a recording, if there is one, for its history and for what the views need
+/// of it. `warning`: ReadResult::warning. `symbolizer`: null: no names are looked up. May throw
+/// std::bad_alloc.
+PageRecording read_recording(const std::string& file, Report report, const std::string& warning,
+                             Symbolizer* symbolizer, const PageOptions& options);
+
+/// A process of a run.
+struct PageRank {
+    std::optional<std::size_t> recording;  ///< index into Page::recordings
+    std::string name;
+    std::optional<std::uint64_t> rank;
+    std::string host;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t at_end_bytes = 0;
+    std::string outlier;  ///< why it is one; empty: it is not
+    std::vector<std::uint64_t> curve;
+};
+
+struct Page {
+    enum class Mode : std::uint8_t { single, compare, run };
+    std::string title;
+    Mode mode = Mode::single;
+    bool sources = true;
+    std::vector<PageRecording> recordings;
+    std::string diff;                 ///< of two; the document of memlab-report diff --json
+    std::vector<PageRank> ranks;      ///< of a run
+    std::uint64_t rank_curve_ns = 0;  ///< from one value of their curves to the next
+    std::string merge;                ///< of a run of ranks; the document of memlab-report merge
+};
+
+/// What its history leaves out, in whole sentences.
+std::vector<std::string> history_notes(const PageRecording& recording);
+
+/// The name of the program stands for its arguments.
+void leave_out_arguments(Process& process);
+
+/// A page of two recordings, the earlier one first. May throw std::bad_alloc.
+Page page_of_two(PageRecording before, PageRecording after);
+
+/// A page of a run of several processes: all of them side by side, the outliers first, and up to
+/// `in_full` of them in full: that with the largest peak, then outliers. `view` must be of reports
+/// without arguments if the options say so. May throw std::bad_alloc.
+Page page_of_run(const RunView& view, Symbolizer* symbolizer, const PageOptions& options,
+                 std::size_t in_full = 3);
+
+/// Writes PageData. At most `changes` changes of holders of each recording are written by site, the
+/// rest is summed; this shortens the histories of `page`. False when `to` failed.
+bool write_page_data(Page& page, const PageOptions& options, std::size_t changes, ByteSink& to);
+
+}  // namespace memlab::report

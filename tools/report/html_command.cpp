@@ -1,0 +1,273 @@
+// memlab-report html: the page to look at a recording in a browser, and to send around.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/device_label.hpp"
+#include "report/html/page.hpp"
+#include "report/reader.hpp"
+#include "report/runs/collection.hpp"
+#include "report/runs/render.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/views/suppressions.hpp"
+#include "tools/report/commands.hpp"
+#include "tools/report/debuginfod_option.hpp"
+#include "tools/report/output_file.hpp"
+#include "tools/report/report_options.hpp"
+#include "tools/report/run_members.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+struct HtmlArguments : ReportOptions {
+    std::string output;
+    std::string title;
+    std::string page;
+    std::vector<std::string> sources;
+    bool no_source = false;
+};
+
+void define(CLI::App& app, HtmlArguments& arguments) {
+    app.add_option("RECORDING", arguments.files,
+                   "A report (memlab.*.json) or an event log (*.memlog), two of them to compare, "
+                   "or the folder of a run")
+        ->required()
+        ->expected(1, 2)
+        ->type_name("");
+    app.add_option("-o,--output", arguments.output,
+                   "Write the page to FILE; an existing one is replaced")
+        ->type_name("FILE");
+    app.add_option("--title", arguments.title, "The page's title (default: the program's name)")
+        ->type_name("TEXT");
+    app.add_flag("--no-source", arguments.no_source,
+                 "Leave source lines and the programs' arguments out, to send the page around");
+    add_repeated(
+        app, "--sources", arguments.sources,
+        "A folder in which to look for sources that are not where they were; may be repeated")
+        ->type_name("DIR")
+        ->excludes("--no-source");
+    add_device(app, arguments);
+    add_skip(app, arguments.skips);
+    add_json(app, arguments, "what the page knows");
+    app.add_option("--page", arguments.page,
+                   "An empty page to fill instead of the built-in one, for those who work on it")
+        ->type_name("FILE");
+    add_symbols(app, arguments.no_symbols);
+    app.footer(
+        "The page is one file without links to anything: open it in a browser, offline, too. "
+        "docs/html.md says what is in it.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report html -o page.html memlab.train.4711.memlog\n"
+        "  memlab-report html -o page.html --no-source memlab.train.4711.memlog   to send\n"
+        "  memlab-report html -o page.html before.memlog after.memlog             to compare\n"
+        "  memlab-report html -o page.html run/                                   many ranks\n"
+        "\n"
+        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+}
+
+/// The empty page. Sets `problem` if there is none.
+std::string empty_page(const HtmlArguments& arguments, std::string* problem) {
+    if (arguments.page.empty()) {
+        const std::string_view built_in = report::built_in_page();
+        if (built_in.empty()) {
+            *problem =
+                "html is not in this build, which was made without Node.js; build with "
+                "-DMEMLAB_HTML=ON, or install a package of memlab";
+        }
+        return std::string(built_in);
+    }
+    std::ifstream file(arguments.page, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file) {
+        *problem = arguments.page + ": cannot be read; give the page that report/html/web builds";
+    } else if (report::find_placeholder(text) == std::string::npos) {
+        *problem = arguments.page + ": is no empty page: exactly one script element must hold " +
+                   std::string(report::page_placeholder) +
+                   "; give the page that report/html/web builds";
+    }
+    return text;
+}
+
+/// Makes the page of the arguments.
+class PageMaker {
+  public:
+    explicit PageMaker(const HtmlArguments& arguments)
+        : arguments_(arguments), suppressions_(report::read_suppressions({}, true)) {
+        options_.sources = !arguments.no_source;
+        options_.source_folders = arguments.sources;
+        options_.skips = arguments.skips;
+        options_.suppressions = &suppressions_.list;
+    }
+
+    /// None: problem() says why.
+    std::optional<report::Page> make() {
+        std::optional<report::Page> page =
+            arguments_.files.size() == 2 ? of_two() : of_one(arguments_.files.front());
+        if (page) {
+            page->sources = options_.sources;
+            page->title = arguments_.title.empty() ? page->title : arguments_.title;
+        }
+        return page;
+    }
+
+    const std::string& problem() const { return problem_; }
+    const report::PageOptions& options() const { return options_; }
+    /// Files of the run that could not be read: file, "what is wrong; what to do".
+    const report::RunCollection& run() const { return run_; }
+
+  private:
+    /// Leaves out what the options do not want. False: the GPU was not used.
+    bool choose(const std::string& file, report::Report& report) {
+        report::choose_level(report, arguments_.level);
+        if (const std::string wrong = check_device(report, arguments_.device); !wrong.empty()) {
+            problem_ = file + ": " + wrong;
+            return false;
+        }
+        if (arguments_.device) {
+            std::erase_if(report.devices, [&](const report::Device& device) {
+                return !report::is_on(device.index, *arguments_.device);
+            });
+            std::erase_if(report.ooms, [&](const report::Oom& oom) {
+                return !report::is_on(oom.device, *arguments_.device);
+            });
+        }
+        return true;
+    }
+
+    std::optional<report::PageRecording> read(LoadedReport loaded) {
+        if (!choose(loaded.file, loaded.report)) {
+            return std::nullopt;
+        }
+        return report::read_recording(loaded.file, std::move(loaded.report), loaded.warning,
+                                      symbols(), options_);
+    }
+
+    std::optional<report::Page> of_recording(LoadedReport loaded) {
+        std::optional<report::PageRecording> recording = read(std::move(loaded));
+        if (!recording) {
+            return std::nullopt;
+        }
+        report::Page page;
+        page.title = report::process_title(recording->report->process);
+        page.recordings.push_back(std::move(*recording));
+        return page;
+    }
+
+    std::optional<report::Page> of_one(const std::string& path) {
+        if (!report::is_folder(path)) {
+            std::optional<LoadedReport> loaded = load_report(path, &problem_);
+            return loaded ? of_recording(std::move(*loaded)) : std::nullopt;
+        }
+        run_ = report::collect_run({path});
+        if (run_.members.empty()) {
+            problem_ = run_.errors.empty() ? path + ": holds no report and no event log of memlab"
+                                           : std::string();
+            return std::nullopt;
+        }
+        if (run_.members.size() == 1) {
+            report::RunMember& member = run_.members.front();
+            return of_recording({member.file, member.warning, std::move(member.report)});
+        }
+        for (report::RunMember& member : run_.members) {
+            // Processes that did not use the GPU have no part in this.
+            if (arguments_.device && !check_device(member.report, arguments_.device).empty()) {
+                member.report.devices.clear();
+            } else if (!choose(member.file, member.report)) {
+                return std::nullopt;
+            }
+            if (!options_.sources) {
+                report::leave_out_arguments(member.report.process);
+            }
+        }
+        report::RunCollection read = std::move(run_);
+        run_ = {};
+        run_.errors = read.errors;
+        return report::page_of_run(report::view_run(path, std::move(read)), symbols(), options_);
+    }
+
+    std::optional<report::Page> of_two() {
+        auto loaded = load_two_reports(arguments_.files.front(), arguments_.files.back(), &problem_,
+                                       "name the report of one of them");
+        if (!loaded) {
+            return std::nullopt;
+        }
+        std::optional<report::PageRecording> before = read(std::move(loaded->first));
+        std::optional<report::PageRecording> after =
+            before ? read(std::move(loaded->second)) : std::nullopt;
+        if (!before || !after) {
+            return std::nullopt;
+        }
+        return report::page_of_two(std::move(*before), std::move(*after));
+    }
+
+    report::Symbolizer* symbols() { return arguments_.no_symbols ? nullptr : &symbolizer_; }
+
+    const HtmlArguments& arguments_;
+    report::SuppressionList suppressions_;
+    report::PageOptions options_;
+    report::Symbolizer symbolizer_;
+    report::RunCollection run_;
+    std::string problem_;
+};
+
+int html(const HtmlArguments& arguments) {
+    std::string problem;
+    const std::string empty = arguments.output.empty() ? "" : empty_page(arguments, &problem);
+    if (!problem.empty()) {
+        return fail(problem);
+    }
+    PageMaker maker(arguments);
+    std::optional<report::Page> page = maker.make();
+    const int unread = report_errors(maker.run());
+    if (!page) {
+        return maker.problem().empty() ? exit_bad_input : fail(maker.problem());
+    }
+    if (!arguments.output.empty()) {
+        const std::string text = report::make_page(empty, *page, maker.options());
+        problem = write_output(arguments.output == "-" ? "/dev/stdout" : arguments.output, text,
+                               IfExists::replace);
+        if (!problem.empty()) {
+            return fail(problem);
+        }
+    }
+    if (arguments.json) {
+        std::cout << report::page_json(*page, maker.options());
+    }
+    return flush_output(unread);
+}
+
+}  // namespace
+
+int html_command(int argc, char** argv) {
+    HtmlArguments arguments;
+    CLI::App app(
+        "Writes one page for a browser: memory over time, who held it at any moment, what changed, "
+        "maps of the pool, leaks, failures; of one recording, of two, or of a run of many ranks.",
+        "memlab-report html");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report html")) {
+        return *code;
+    }
+    if (arguments.output.empty() && !arguments.json) {
+        return fail("say where the page goes: -o page.html");
+    }
+    try {
+        return html(arguments);
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.files.front() +
+                    ": needs more memory than there is; read it on a larger machine");
+    }
+}
+
+}  // namespace memlab::tools
