@@ -1,0 +1,332 @@
+// Who held what at the moments of a page, curves and maps: against the obvious way, of any
+// recording.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "report/html/history.hpp"
+#include "report/html/moment_grid.hpp"
+#include "report/pool_view/layout.hpp"
+#include "tests/unit/html/recorded.hpp"
+
+using namespace memlab::test;
+using namespace memlab::report;
+using memlab::trace::Aggregator;
+
+namespace {
+
+using Key = std::tuple<std::uint64_t, std::string, std::optional<std::size_t>>;
+using Held = std::pair<std::uint64_t, std::uint64_t>;  // bytes, blocks
+
+/// Some of each.
+SiteCategories some_categories(const Report& report) {
+    SiteCategories categories(report.sites.size());
+    for (std::size_t i = 0; i < categories.size(); ++i) {
+        if (i % 3 != 0) {
+            categories[i] = i % 3;
+        }
+    }
+    return categories;
+}
+
+/// What a holder has at a moment.
+Held held_at(const History::Holder& holder, std::size_t moment) {
+    Held held{0, 0};
+    for (const History::Change& change : holder.changes) {
+        if (change.moment <= moment) {
+            held = {change.bytes, change.blocks};
+        }
+    }
+    return held;
+}
+
+/// Bytes and blocks of each site.
+std::vector<Held> sites_of(const Aggregator& state) {
+    std::vector<Held> held;
+    for (const memlab::trace::Site& site : state.sites()) {
+        held.emplace_back(site.live_bytes, site.live_count);
+    }
+    return held;
+}
+
+Held at(const std::vector<Held>& held, std::size_t site) {
+    return site < held.size() ? held[site] : Held{0, 0};
+}
+
+/// The holders of `history` at a moment are `held`, those that are summed in their sums.
+void check_moment(const History& history, const Report& report, const SiteCategories& categories,
+                  std::size_t moment, const std::vector<Held>& held) {
+    CAPTURE(moment, history.moments[moment]);
+    std::map<Key, Held> rest;
+    std::set<std::size_t> followed;
+    for (std::size_t i = 0; i < history.sites.size(); ++i) {
+        followed.insert(history.sites[i]);
+        REQUIRE(held_at(history.holders[i], moment) == at(held, history.sites[i]));
+    }
+    for (std::size_t site = 0; site < report.sites.size(); ++site) {
+        if (!followed.contains(site)) {
+            Held& sum =
+                rest[{report.sites[site].device, report.sites[site].kind, categories[site]}];
+            sum.first += at(held, site).first;
+            sum.second += at(held, site).second;
+        }
+    }
+    for (const History::Rest& each : history.rest) {
+        const Key key{each.device, each.kind, each.category};
+        REQUIRE(held_at(each.holder, moment) == rest[key]);
+        rest.erase(key);
+    }
+    for (const auto& [key, sum] : rest) {
+        REQUIRE(sum == Held{0, 0});
+    }
+}
+
+/// By time: what each site held after all records up to it.
+std::vector<Held> held_after(const Recorded& recorded, std::uint64_t time_ns) {
+    Aggregator state;
+    for (const AnyRecord& record : recorded.records()) {
+        if (std::max(time_of(record), state.duration_ns()) <= time_ns) {
+            feed(record, state);
+        }
+    }
+    return sites_of(state);
+}
+
+std::vector<Held> held_at_peak(const Recorded& recorded, std::uint64_t device) {
+    std::vector<Held> held;
+    std::uint64_t highest = 0;
+    recorded.replay([&](const Aggregator& state) {
+        if (device < state.devices().size() && state.devices()[device] != nullptr) {
+            const std::uint64_t now =
+                state.devices()[device]->curve(memlab::trace::CurveName::allocated).current;
+            if (now > highest) {
+                highest = now;
+                held = sites_of(state);
+            }
+        }
+    });
+    return held;
+}
+
+void check_holders(const Recorded& recorded, const History& history,
+                   const SiteCategories& categories) {
+    std::map<std::size_t, std::uint64_t> peaks;  // by moment: the device
+    for (const History::Event& event : history.events) {
+        if (event.what == History::What::peak) {
+            REQUIRE(event.moment.has_value());
+            peaks[*event.moment] = event.device;
+        }
+        if (event.moment) {
+            REQUIRE(history.moments.at(*event.moment) == event.time_ns);
+        }
+    }
+    REQUIRE(std::is_sorted(history.moments.begin(), history.moments.end()));
+    for (std::size_t moment = 0; moment < history.moments.size(); ++moment) {
+        const auto peak = peaks.find(moment);
+        check_moment(history, recorded.report, categories, moment,
+                     peak != peaks.end() ? held_at_peak(recorded, peak->second)
+                                         : held_after(recorded, history.moments[moment]));
+    }
+}
+
+void check_curves(const Recorded& recorded, const History& history) {
+    for (const History::Curves& curves : history.curves) {
+        using Values = History::Bucket::Values;
+        Values now{};
+        now.back() = TimelineRow::unknown;
+        std::vector<History::Bucket> expected(curves.buckets.size(), {now, now, now});
+        std::size_t bucket = 0;
+        const auto advance = [&](std::size_t to) {
+            while (bucket < to) {
+                expected[++bucket] = {now, now, now};
+            }
+        };
+        recorded.replay([&](const Aggregator& state) {
+            const std::uint64_t index = curves.device->index;
+            if (index >= state.devices().size() || state.devices()[index] == nullptr) {
+                return;
+            }
+            const memlab::trace::DeviceTotals& device = *state.devices()[index];
+            advance(static_cast<std::size_t>(state.duration_ns() / curves.bucket_ns));
+            for (std::size_t i = 0; i < memlab::report::curve_count; ++i) {
+                if (may_be_unknown(i) && !device.sampled) {
+                    continue;
+                }
+                const std::uint64_t value = device.curves.at(i).current;
+                History::Bucket& here = expected[bucket];
+                here.min[i] = std::min(here.min[i], value);
+                here.max[i] =
+                    here.max[i] == TimelineRow::unknown ? value : std::max(here.max[i], value);
+                here.last[i] = now[i] = value;
+            }
+        });
+        advance(expected.size() - 1);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            CAPTURE(i);
+            REQUIRE(curves.buckets[i].min == expected[i].min);
+            REQUIRE(curves.buckets[i].max == expected[i].max);
+            REQUIRE(curves.buckets[i].last == expected[i].last);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("the moments of a run are evenly spread, and the last is its end") {
+    for (const std::uint64_t duration : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{63},
+                                         std::uint64_t{1'000'003}, std::uint64_t{1} << 62}) {
+        CAPTURE(duration);
+        MomentGrid grid(duration, 100, 10);
+        std::vector<std::uint64_t> times;
+        std::size_t maps = 0;
+        for (; grid.next_ns() != MomentGrid::none; grid.advance()) {
+            times.push_back(grid.next_ns());
+            maps += grid.has_map() ? 1 : 0;
+        }
+        CHECK(times.size() == std::clamp<std::uint64_t>(duration, 1, 100));
+        CHECK(times.back() == duration);
+        CHECK(std::is_sorted(times.begin(), times.end()));
+        CHECK(std::adjacent_find(times.begin(), times.end()) == times.end());
+        CHECK(maps <= times.size());
+        CHECK(maps >= std::min<std::size_t>(times.size(), 10));
+    }
+}
+
+TEST_CASE("who held what, and the curves, are exact at every moment of any recording") {
+    std::size_t marks = 0;
+    std::size_t ooms = 0;
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        CAPTURE(seed);
+        const Recorded recorded(PlausibleRecords::make(seed, 500));
+        const SiteCategories categories = some_categories(recorded.report);
+        HistoryLimits limits;
+        limits.moments = 40;
+        limits.sites = 6;
+        limits.buckets = 64;
+        History history = read_history(recorded.report, recorded.log(), categories, limits);
+        CHECK(history.sites.size() == std::min<std::size_t>(recorded.report.sites.size(), 6));
+        check_holders(recorded, history, categories);
+        check_curves(recorded, history);
+        for (const History::Event& event : history.events) {
+            marks += event.what == History::What::mark ? 1 : 0;
+            ooms += event.what == History::What::oom ? 1 : 0;
+        }
+        REQUIRE(history.events.back().what == History::What::end);
+        CHECK(history.moments.back() == recorded.report.process.duration_ns);
+
+        // All of it that is summed is as exact.
+        limit_changes(history, recorded.report, categories, 20);
+        std::size_t changes = 0;
+        for (const History::Holder& holder : history.holders) {
+            changes += holder.changes.size();
+        }
+        CHECK(changes <= 20);
+        check_holders(recorded, history, categories);
+        limit_changes(history, recorded.report, categories, 0);
+        check_holders(recorded, history, categories);
+        std::uint64_t allocations = 0;
+        std::uint64_t expected = 0;
+        for (const History::Rest& rest : history.rest) {
+            allocations += rest.allocations;
+        }
+        for (const std::size_t site : history.sites) {
+            allocations += recorded.report.sites[site].count;
+        }
+        for (const memlab::report::Site& site : recorded.report.sites) {
+            expected += site.count;
+        }
+        CHECK(allocations == expected);
+    }
+    CHECK(marks > 0);
+    CHECK(ooms > 0);
+}
+
+TEST_CASE("maps are the pool's layout at their moments") {
+    std::size_t segments = 0;
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        CAPTURE(seed);
+        const Recorded recorded(PlausibleRecords::make(seed, 400));
+        const SiteCategories categories(recorded.report.sites.size());
+        HistoryLimits limits;
+        limits.moments = 16;
+        limits.maps = 8;
+        const History history = read_history(recorded.report, recorded.log(), categories, limits);
+        std::set<std::size_t> peaks;
+        for (const History::Event& event : history.events) {
+            if (event.what == History::What::peak) {
+                peaks.insert(event.moment.value());
+            }
+        }
+        for (const History::Map& map : history.maps) {
+            if (peaks.contains(map.moment)) {
+                continue;  // of a state within one time
+            }
+            Aggregator state;
+            for (const AnyRecord& record : recorded.records()) {
+                if (std::max(time_of(record), state.duration_ns()) <= history.moments[map.moment]) {
+                    feed(record, state);
+                }
+            }
+            std::size_t at = 0;
+            for (const History::Curves& curves : history.curves) {
+                const auto device = static_cast<std::uint32_t>(curves.device->index);
+                for (const SegmentLayout& segment : snapshot_segments(state, device)) {
+                    REQUIRE(at < map.segments.size());
+                    const History::Segment& got = map.segments[at++];
+                    ++segments;
+                    CHECK(got.device == device);
+                    CHECK(got.address == segment.address);
+                    CHECK(got.size == segment.size);
+                    REQUIRE(got.parts.size() == segment.blocks.size());
+                    for (std::size_t i = 0; i < got.parts.size(); ++i) {
+                        CHECK(got.parts[i].offset == segment.blocks[i].address - segment.address);
+                        CHECK(got.parts[i].length == segment.blocks[i].size);
+                        CHECK(got.parts[i].site == segment.blocks[i].site);
+                    }
+                }
+            }
+            CHECK(at == map.segments.size());
+        }
+    }
+    CHECK(segments > 20);
+}
+
+TEST_CASE("a report alone has its holders at the peak and at the end") {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        CAPTURE(seed);
+        const Recorded recorded(PlausibleRecords::make(seed, 500));
+        const Report& report = recorded.report;
+        const SiteCategories categories(report.sites.size());
+        const History history = history_of_report(report, categories);
+        for (const History::Event& event : history.events) {
+            if (!event.moment) {
+                CHECK(event.what != History::What::peak);
+                continue;
+            }
+            for (std::size_t i = 0; i < history.sites.size(); ++i) {
+                const memlab::report::Site& site = report.sites[history.sites[i]];
+                const Held held = held_at(history.holders[i], *event.moment);
+                if (event.what == History::What::end) {
+                    CHECK(held == Held{site.live_bytes, site.live_count});
+                } else if (site.device == event.device) {
+                    CHECK(held == Held{site.at_peak_bytes, site.at_peak_count});
+                }
+            }
+        }
+        for (const History::Curves& curves : history.curves) {
+            for (std::size_t i = 0; i + 1 < memlab::report::curve_count; ++i) {
+                std::uint64_t highest = 0;
+                for (const History::Bucket& bucket : curves.buckets) {
+                    highest = std::max(highest, bucket.max[i]);
+                }
+                CHECK(highest == curves.device->curves[i]->peak_bytes);
+            }
+        }
+    }
+}
