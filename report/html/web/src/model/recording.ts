@@ -1,0 +1,341 @@
+// A recording as the views read it: typed arrays, the figures of every call site at every moment, names of places.
+import type { Curve, Mark, MemoryMap, Recording } from "../data";
+import { basename } from "./format";
+
+// Bytes and blocks of each site at one moment.
+export interface Figures {
+  bytes: Float64Array;
+  blocks: Float64Array;
+}
+
+// Call sites and the frames of their stacks. Two recordings that are compared share one (model/compare.ts).
+export class SiteTable {
+  readonly count: number;
+  readonly stacks: Int32Array[];  // outermost first; frames that are the same are one
+  readonly reads: Int32Array;     // for each frame the first of the same text, be it skipped in some stacks or not
+  private readonly placeOfSite: Int32Array;
+
+  constructor(
+    readonly strings: string[],
+    readonly frames: {
+      function: Int32Array; file: Int32Array; line: Int32Array; module: Int32Array; language: Uint8Array; skipped: Uint8Array;
+    },
+    stacks: Int32Array[],
+    readonly kind: Int32Array,
+    readonly device: Int32Array,
+    readonly category: Int32Array,
+    readonly allocations: Float64Array,
+    readonly allocatedBytes: Float64Array,
+  ) {
+    this.count = stacks.length;
+    const same = sameFrames(frames, true);
+    this.reads = sameFrames(frames, false);
+    this.stacks = stacks.map((stack) => stack.map((frame) => same[frame]!));
+    this.placeOfSite = new Int32Array(this.count);
+    for (let site = 0; site < this.count; ++site) {
+      const stack = this.stacks[site]!;
+      let place = stack.length > 0 ? stack[stack.length - 1]! : -1;
+      for (let i = stack.length - 1; i >= 0; --i) {
+        if (frames.skipped[stack[i]!] === 0) {
+          place = stack[i]!;
+          break;
+        }
+      }
+      this.placeOfSite[site] = place;
+    }
+  }
+
+  text(index: number): string {
+    return index >= 0 ? (this.strings[index] ?? "") : "";
+  }
+
+  // The frame that stands for the site: the innermost that is not skipped; -1 for the sum of the sites left out.
+  place(site: number): number {
+    return this.placeOfSite[site]!;
+  }
+
+  functionName(frame: number): string {
+    if (frame < 0) return "[other call sites]";
+    return this.text(this.frames.function[frame]!) || this.moduleName(frame) || "[unknown]";
+  }
+
+  moduleName(frame: number): string {
+    return frame < 0 ? "" : basename(this.text(this.frames.module[frame]!));
+  }
+
+  file(frame: number): string {
+    return frame < 0 ? "" : this.text(this.frames.file[frame]!);
+  }
+
+  line(frame: number): number {
+    return frame < 0 ? 0 : this.frames.line[frame]!;
+  }
+
+  // "train.py:12", or the library where no source line is known.
+  location(frame: number, whole = false): string {
+    const file = this.file(frame);
+    if (!file) return this.functionName(frame) === this.moduleName(frame) ? "" : this.moduleName(frame);
+    const line = this.line(frame);
+    return (whole ? file : basename(file)) + (line > 0 ? `:${line}` : "");
+  }
+}
+
+// For each frame the first that reads the same: function, file, line, module, and with `all` whether it is skipped.
+function sameFrames(frames: SiteTable["frames"], all: boolean): Int32Array {
+  const first = new Map<string, number>();
+  return Int32Array.from(frames.function, (name, frame) => {
+    const key = `${name} ${frames.file[frame]} ${frames.line[frame]} ${frames.module[frame]} ${all ? frames.skipped[frame] : ""}`;
+    const known = first.get(key);
+    if (known === undefined) first.set(key, frame);
+    return known ?? frame;
+  });
+}
+
+// Kinds that are not device memory of the allocated curve. They are shown as a device of their own, beside it.
+const outsideKinds = new Set(["managed", "pinned", "ipc_import"]);
+const outside = 1 << 20;
+
+function deviceOfSite(recording: Recording, site: number): number {
+  const device = recording.sites.device[site]!;
+  return outsideKinds.has(recording.strings[recording.sites.kind[site]!] ?? "") ? outside + Math.max(0, device) : device;
+}
+
+// The device whose curves belong to a device of deviceOfSite.
+export function curveDevice(device: number): number {
+  return device >= outside ? device - outside : device;
+}
+
+function siteTable(recording: Recording): SiteTable {
+  const frames = recording.frames;
+  const sites = recording.sites;
+  return new SiteTable(
+    recording.strings,
+    {
+      function: Int32Array.from(frames.function),
+      file: Int32Array.from(frames.file),
+      line: Int32Array.from(frames.line),
+      module: Int32Array.from(frames.module),
+      language: Uint8Array.from(frames.language),
+      skipped: Uint8Array.from(frames.skipped),
+    },
+    sites.stack.map((stack) => Int32Array.from(stack)),
+    Int32Array.from(sites.kind),
+    Int32Array.from(sites.device, (_, site) => deviceOfSite(recording, site)),
+    Int32Array.from(sites.category),
+    Float64Array.from(sites.allocations),
+    Float64Array.from(sites.allocated_bytes),
+  );
+}
+
+export interface Scopes {
+  names: string[];
+  name: Int32Array;
+  depth: Int32Array;
+  thread: Int32Array;
+  begin: Float64Array;
+  end: Float64Array;
+  leftOut: number;
+}
+
+export interface Device {
+  index: number;
+  label: string;   // "GPU 0: NVIDIA H100", "PyTorch on GPU 0"
+  short: string;   // "GPU 0", "PyTorch on GPU 0"
+  totalBytes: number | null;
+  peakBytes: number;
+}
+
+export class RecordingModel {
+  readonly sites: SiteTable;
+  readonly moments: Float64Array;
+  readonly marks: Mark[];
+  private readonly markTimes: Float64Array;
+  readonly curves: Curve[];
+  readonly scopes: Scopes;
+  readonly maps: MemoryMap[];
+  readonly devices: Device[];
+  readonly duration: number;
+  private readonly start: Int32Array;
+  private readonly moment: Int32Array;
+  private readonly bytes: Float64Array;
+  private readonly blocks: Float64Array;
+
+  constructor(readonly source: Recording) {
+    this.sites = siteTable(source);
+    this.moments = Float64Array.from(source.moments);
+    this.marks = [...source.marks].sort((a, b) => a.at - b.at);
+    this.markTimes = Float64Array.from(this.marks, (mark) => mark.at);
+    this.curves = source.curves;
+    this.duration = Math.max(1, source.duration_ns);
+    this.maps = [...source.maps].sort((a, b) => a.moment - b.moment);
+    const scopes = source.scopes;
+    this.scopes = {
+      names: scopes.names,
+      name: Int32Array.from(scopes.name),
+      depth: Int32Array.from(scopes.depth),
+      thread: Int32Array.from(scopes.thread),
+      begin: Float64Array.from(scopes.begin),
+      end: Float64Array.from(scopes.end),
+      leftOut: scopes.left_out,
+    };
+    this.start = Int32Array.from(source.holders.start);
+    this.moment = Int32Array.from(source.holders.moment);
+    this.bytes = Float64Array.from(source.holders.bytes);
+    this.blocks = Float64Array.from(source.holders.blocks);
+    this.devices = this.findDevices();
+  }
+
+  // What each site held at a moment, exactly.
+  figures(moment: number): Figures {
+    const count = this.sites.count;
+    const result = { bytes: new Float64Array(count), blocks: new Float64Array(count) };
+    for (let site = 0; site < count; ++site) {
+      const entry = this.entryAt(site, moment);
+      if (entry >= 0) {
+        result.bytes[site] = this.bytes[entry]!;
+        result.blocks[site] = this.blocks[entry]!;
+      }
+    }
+    return result;
+  }
+
+  // The last entry of the site that is not after the moment, or -1.
+  private entryAt(site: number, moment: number): number {
+    const first = this.start[site]!;
+    let low = first;
+    let high = this.start[site + 1] ?? this.moment.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.moment[middle]! <= moment) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1 >= first ? low - 1 : -1;
+  }
+
+  // Bytes of one site at every moment.
+  siteOverTime(site: number): Float64Array {
+    const result = new Float64Array(this.moments.length);
+    this.addSite(site, result);
+    return result;
+  }
+
+  private addSite(site: number, into: Float64Array): void {
+    const last = this.start[site + 1] ?? this.moment.length;
+    for (let entry = this.start[site]!; entry < last; ++entry) {
+      const until = entry + 1 < last ? this.moment[entry + 1]! : this.moments.length;
+      const value = this.bytes[entry]!;
+      if (value !== 0) for (let m = this.moment[entry]!; m < until; ++m) into[m]! += value;
+    }
+  }
+
+  // Bytes at every moment, summed by group; group(site) < 0 leaves the site out.
+  groupsOverTime(groups: number, group: (site: number) => number): Float64Array[] {
+    const result = Array.from({ length: groups }, () => new Float64Array(this.moments.length));
+    // Changes first, then one running sum: the work is that of the entries, not of sites times moments.
+    for (let site = 0; site < this.sites.count; ++site) {
+      const to = group(site);
+      if (to < 0) continue;
+      const changes = result[to]!;
+      let held = 0;
+      const last = this.start[site + 1] ?? this.moment.length;
+      for (let entry = this.start[site]!; entry < last; ++entry) {
+        changes[this.moment[entry]!]! += this.bytes[entry]! - held;
+        held = this.bytes[entry]!;
+      }
+    }
+    for (const series of result) for (let m = 1; m < series.length; ++m) series[m]! += series[m - 1]!;
+    return result;
+  }
+
+  // Bytes of one device at every moment.
+  totals(device: number): Float64Array {
+    return this.groupsOverTime(1, (site) => (this.sites.device[site] === device ? 0 : -1))[0]!;
+  }
+
+  // The moment that is nearest to a time. At the time of a mark it is the mark's: two moments may have one time, right at
+  // a peak and after all that happened then.
+  nearestMoment(time: number): number {
+    let marked: Mark | null = null;
+    for (let i = lowerBound(this.markTimes, time); i < this.marks.length && this.markTimes[i] === time; ++i) {
+      const mark = this.marks[i]!;
+      if (mark.moment >= 0 && (!marked || weightOf(mark) > weightOf(marked))) marked = mark;
+    }
+    if (marked) return marked.moment;
+    const after = lowerBound(this.moments, time);
+    if (after >= this.moments.length) return this.moments.length - 1;
+    if (after === 0) return 0;
+    return time - this.moments[after - 1]! <= this.moments[after]! - time ? after - 1 : after;
+  }
+
+  // The map that is nearest to a moment, as an index; -1 where there is none.
+  nearestMap(moment: number): number {
+    let best = -1;
+    let distance = Infinity;
+    const time = this.moments[moment] ?? 0;
+    this.maps.forEach((map, i) => {
+      const away = Math.abs((this.moments[map.moment] ?? 0) - time);
+      if (away < distance) {
+        distance = away;
+        best = i;
+      }
+    });
+    return best;
+  }
+
+  device(index: number): Device | undefined {
+    return this.devices.find((device) => device.index === index);
+  }
+
+  private findDevices(): Device[] {
+    const indices: number[] = [];
+    const add = (index: number) => {
+      if (!indices.includes(index)) indices.push(index);
+    };
+    for (const known of summaryDevices(this.source)) add(known.index);
+    for (const curve of this.curves) add(curve.device);
+    for (const device of [...new Set(this.sites.device)].sort((a, b) => a - b)) add(device);
+    const known = new Map(summaryDevices(this.source).map((device) => [device.index, device]));
+    const peaks = new Map<number, number>();
+    for (const index of indices) {
+      const totals = this.totals(index);
+      let most = 0;
+      for (const value of totals) if (value > most) most = value;
+      peaks.set(index, most);
+    }
+    return indices.map((index) => {
+      const more = known.get(curveDevice(index));
+      const host = index >= outside;
+      const short = index < 0 ? "no GPU" : host ? `GPU ${more?.gpu ?? curveDevice(index)}: pinned, managed, imported` : more?.allocator ? `${more.allocator} on GPU ${more.gpu}` : `GPU ${index}`;
+      return {
+        index,
+        short,
+        label: more?.name && !host ? `${short}: ${more.name}` : short,
+        totalBytes: more?.total_bytes ?? null,
+        peakBytes: peaks.get(index) ?? 0,
+      };
+    });
+  }
+}
+
+function weightOf(mark: Mark): number {
+  return mark.kind === "oom" ? 2 : mark.kind === "peak" ? 1 : 0;
+}
+
+interface SummaryDevice { index: number; allocator: string | null; gpu: number; name: string; total_bytes: number | null }
+
+// The GPUs as the embedded summary names them.
+function summaryDevices(recording: Recording): SummaryDevice[] {
+  return (recording.documents.summary as { devices?: SummaryDevice[] } | undefined)?.devices ?? [];
+}
+
+// The first index whose value is not below `value`, in ascending values.
+export function lowerBound(values: ArrayLike<number>, value: number): number {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle]! < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,95 @@
+// The calls of all sites merged into one tree, as a flame graph draws it: top-down from the outermost call, or
+// bottom-up from the place that allocated. Weights may be changes, which are signed.
+import type { SiteTable } from "./recording";
+
+export interface TreeOptions {
+  bottomUp: boolean;
+  showSkipped: boolean;           // frames of allocators and containers, hidden by default
+  skip: Uint8Array | null;        // more frames to leave out
+  use: (site: number) => boolean; // which sites count
+  group?: (site: number) => string;   // a first level above the calls
+}
+
+// Nodes in depth-first order, the children of a node by weight, the largest first. Node 0 is the root.
+export interface CallTree {
+  frame: Int32Array;        // -1: the root or a group
+  label: (string | null)[]; // of nodes without a frame
+  parent: Int32Array;
+  depth: Int32Array;
+  next: Int32Array;         // the node after the node's last descendant
+  weight: Float64Array;     // what the node's width stands for: never negative
+  value: Float64Array;      // what it holds, or by how much it changed
+  blocks: Float64Array;
+  maxDepth: number;
+}
+
+interface Building { frame: number; label: string | null; children: Map<number | string, Building>; weight: number; value: number; blocks: number }
+
+// `values` and `blocks` are of the sites; a site's width is the absolute value.
+export function buildTree(table: SiteTable, values: Float64Array, blocks: Float64Array, options: TreeOptions): CallTree {
+  const make = (frame: number, label: string | null): Building =>
+    ({ frame, label, children: new Map(), weight: 0, value: 0, blocks: 0 });
+  const root = make(-1, null);
+  let nodes = 1;
+  for (let site = 0; site < table.count; ++site) {
+    const value = values[site]!;
+    if (value === 0 || !options.use(site)) continue;
+    let at = root;
+    const add = () => {
+      at.weight += Math.abs(value);
+      at.value += value;
+      at.blocks += blocks[site]!;
+    };
+    const down = (key: number | string, frame: number, label: string | null) => {
+      let child = at.children.get(key);
+      if (!child) {
+        child = make(frame, label);
+        at.children.set(key, child);
+        ++nodes;
+      }
+      at = child;
+      add();
+    };
+    add();
+    if (options.group) {
+      const name = options.group(site);
+      down(`group ${name}`, -1, name);
+    }
+    const stack = table.stacks[site]!;
+    if (stack.length === 0) down("others", -1, "[other call sites]");
+    let shown = 0;
+    for (let i = 0; i < stack.length; ++i) {
+      const frame = stack[options.bottomUp ? stack.length - 1 - i : i]!;
+      if (options.skip?.[frame] || (!options.showSkipped && table.frames.skipped[frame])) continue;
+      down(table.reads[frame]!, table.reads[frame]!, null);
+      ++shown;
+    }
+    // A stack of skipped frames alone still has a place.
+    if (shown === 0 && stack.length > 0) down(table.reads[table.place(site)]!, table.reads[table.place(site)]!, null);
+  }
+  return flatten(root, nodes);
+}
+
+function flatten(root: Building, nodes: number): CallTree {
+  const tree: CallTree = {
+    frame: new Int32Array(nodes), label: new Array<string | null>(nodes).fill(null), parent: new Int32Array(nodes).fill(-1),
+    depth: new Int32Array(nodes), next: new Int32Array(nodes), weight: new Float64Array(nodes),
+    value: new Float64Array(nodes), blocks: new Float64Array(nodes), maxDepth: 0,
+  };
+  let made = 0;
+  const visit = (node: Building, parent: number, depth: number) => {
+    const id = made++;
+    tree.frame[id] = node.frame;
+    tree.label[id] = node.label;
+    tree.parent[id] = parent;
+    tree.depth[id] = depth;
+    tree.weight[id] = node.weight;
+    tree.value[id] = node.value;
+    tree.blocks[id] = node.blocks;
+    tree.maxDepth = Math.max(tree.maxDepth, depth);
+    for (const child of [...node.children.values()].sort((a, b) => b.weight - a.weight)) visit(child, id, depth + 1);
+    tree.next[id] = made;
+  };
+  visit(root, -1, 0);
+  return tree;
+}

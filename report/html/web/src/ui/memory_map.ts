@@ -1,0 +1,177 @@
+// Segments and the blocks in them: a row for each segment, drawn where it is seen.
+import type { MemoryMap } from "../data";
+import { bytes, percent } from "../model/format";
+import { fit, h, prepare } from "./dom";
+import { colours } from "./theme";
+import { hideTooltip, showTooltip } from "./tooltip";
+
+type Segment = MemoryMap["segments"][number];
+
+export interface SegmentRow {
+  segment: Segment;
+  used: number;
+  largestFree: number;
+}
+
+export interface MapInput {
+  rows: SegmentRow[];
+  toScale: boolean;                        // widths by size; else each segment takes the whole width
+  colour: (site: number) => string;
+  name: (site: number) => string;
+  lit: (site: number) => boolean;          // others are drawn pale
+  chosen: number;                          // site, or -1
+}
+
+const rowHeight = 30;
+const free = -1;  // else negative: blocks of several sites
+
+// What of a segment is in use, and its largest free piece. Parts of the segment that are in no block are free too.
+export function segmentRow(segment: Segment): SegmentRow {
+  let used = 0;
+  let largestFree = 0;
+  let freeSince = 0;
+  segment.offset.forEach((offset, i) => {
+    if (segment.site[i] === free) return;
+    used += segment.length[i]!;
+    largestFree = Math.max(largestFree, offset - freeSince);
+    freeSince = offset + segment.length[i]!;
+  });
+  return { segment, used, largestFree: Math.max(largestFree, segment.size - freeSince) };
+}
+
+export class MapCanvas {
+  readonly element: HTMLElement;
+  private readonly canvas = h("canvas");
+  private readonly scroller: HTMLElement;
+  private readonly spacer = h("div", { class: "spacer" });
+  private input: MapInput | null = null;
+
+  constructor(private readonly choose: (site: number) => void) {
+    this.scroller = h("div", { class: "map-scroller", attributes: {
+      tabindex: "0", role: "img", "aria-label": "Segments of memory with the blocks in them; the table of who holds memory has the figures of each place",
+    } }, this.canvas, this.spacer);
+    this.element = h("div", { class: "map" }, this.scroller);
+    this.scroller.addEventListener("scroll", () => this.redraw(), { passive: true });
+    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    this.canvas.addEventListener("pointerleave", hideTooltip);
+    this.canvas.addEventListener("click", (event) => {
+      const found = this.at(event);
+      if (found) this.choose(found.block < 0 ? free : found.row.segment.site[found.block]!);
+    });
+    let width = 0;
+    new ResizeObserver(() => {
+      if (this.scroller.clientWidth !== width) {
+        width = this.scroller.clientWidth;
+        this.redraw();
+      }
+    }).observe(this.scroller);
+  }
+
+  set(input: MapInput): void {
+    this.input = input;
+    const height = input.rows.length * rowHeight;
+    this.spacer.style.height = `${height}px`;
+    this.scroller.style.height = `${Math.max(rowHeight * 3, Math.min(height, Math.round(window.innerHeight * 0.62)))}px`;
+    this.redraw();
+  }
+
+  private labelWidth(): number {
+    return this.scroller.clientWidth < 560 ? 76 : 168;
+  }
+
+  private barWidth(row: SegmentRow): number {
+    const room = this.scroller.clientWidth - this.labelWidth() - 8;
+    if (!this.input!.toScale) return room;
+    const largest = this.input!.rows.reduce((most, one) => Math.max(most, one.segment.size), 1);
+    return Math.max(3, (row.segment.size / largest) * room);
+  }
+
+  redraw(): void {
+    const input = this.input;
+    const width = this.scroller.clientWidth;
+    const height = this.scroller.clientHeight;
+    if (!input || width < 50) return;
+    const c = colours();
+    const context = prepare(this.canvas, width, height);
+    context.textBaseline = "middle";
+    const left = this.labelWidth();
+    const scroll = this.scroller.scrollTop;
+    const last = Math.min(input.rows.length, Math.ceil((scroll + height) / rowHeight));
+    for (let i = Math.floor(scroll / rowHeight); i < last; ++i) {
+      const row = input.rows[i]!;
+      const { segment } = row;
+      const y = i * rowHeight - scroll;
+      context.font = "12px system-ui, sans-serif";
+      context.fillStyle = c.text;
+      context.fillText(fit(context, bytes(segment.size), left - 8), 4, y + rowHeight / 2);
+      if (left > 100) {
+        context.fillStyle = c.muted;
+        context.fillText(fit(context, `${percent(row.used, segment.size)} used`, 80), 86, y + rowHeight / 2);
+      }
+      const bar = this.barWidth(row);
+      context.fillStyle = c.free;
+      context.fillRect(left, y + 4, bar, rowHeight - 8);
+      const scale = bar / segment.size;
+      let drawn = -1;
+      for (let b = 0; b < segment.offset.length; ++b) {
+        const site = segment.site[b]!;
+        if (site === free) continue;
+        const x = left + segment.offset[b]! * scale;
+        const end = x + segment.length[b]! * scale;
+        if (end < drawn + 0.3) continue;
+        drawn = end;
+        context.globalAlpha = input.lit(site) ? 1 : 0.22;
+        context.fillStyle = input.colour(site);
+        const wide = Math.max(0.7, end - x - (end - x > 4 ? 0.8 : 0));
+        context.fillRect(x, y + 4, wide, rowHeight - 8);
+        context.globalAlpha = 1;
+        if (site === input.chosen) {
+          context.strokeStyle = c.text;
+          context.lineWidth = 2;
+          context.strokeRect(x + 1, y + 5, Math.max(1, wide - 2), rowHeight - 10);
+        }
+        if (wide > 60 && input.lit(site)) {
+          context.font = "11px system-ui, sans-serif";
+          const text = fit(context, input.name(site), wide - 14);
+          const length = context.measureText(text).width;
+          context.fillStyle = "#ffffffd0";
+          if (text) context.fillRect(x + 4, y + 7, length + 6, rowHeight - 14);
+          context.fillStyle = "#111";
+          context.fillText(text, x + 7, y + rowHeight / 2 + 0.5);
+        }
+      }
+      context.strokeStyle = c.muted;
+      context.lineWidth = 1;
+      context.strokeRect(left + 0.5, y + 4.5, Math.max(1, bar - 1), rowHeight - 9);
+    }
+  }
+
+  private at(event: MouseEvent): { row: SegmentRow; block: number; offset: number } | null {
+    const box = this.canvas.getBoundingClientRect();
+    const row = this.input?.rows[Math.floor((event.clientY - box.top + this.scroller.scrollTop) / rowHeight)];
+    if (!row) return null;
+    const offset = ((event.clientX - box.left - this.labelWidth()) / this.barWidth(row)) * row.segment.size;
+    if (offset < 0 || offset > row.segment.size) return null;
+    const slack = row.segment.size / this.barWidth(row);
+    let found = -1;
+    for (let b = 0; b < row.segment.offset.length; ++b) {
+      const begin = row.segment.offset[b]!;
+      if (begin > offset + slack) break;
+      if (begin + row.segment.length[b]! >= offset - (found < 0 ? slack : 0)) found = b;
+      if (begin <= offset && offset < begin + row.segment.length[b]!) break;
+    }
+    return { row, block: found >= 0 && row.segment.site[found] !== free ? found : -1, offset };
+  }
+
+  private hover(event: PointerEvent): void {
+    const found = this.at(event);
+    if (!found) return hideTooltip();
+    const { segment, used, largestFree } = found.row;
+    const where = `segment ${segment.address}, ${bytes(segment.size)}, ${percent(used, segment.size)} used`;
+    if (found.block >= 0) {
+      const site = segment.site[found.block]!;
+      showTooltip(event.clientX, event.clientY, this.input!.name(site), [
+        `${bytes(segment.length[found.block]!)} at offset ${bytes(segment.offset[found.block]!)}`, where, segment.pool]);
+    } else showTooltip(event.clientX, event.clientY, "free: cached in this segment", [where, `largest free piece ${bytes(largestFree)}`, segment.pool]);
+  }
+}

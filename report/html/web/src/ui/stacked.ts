@@ -1,0 +1,194 @@
+// Bytes over time, stacked by group: areas over the moments.
+import { bytes, duration, tick } from "../model/format";
+import { lowerBound } from "../model/recording";
+import { fit, h, prepare } from "./dom";
+import { colours } from "./theme";
+import { axisBytes, binaryStep, splits } from "./timeline";
+import { hideTooltip, showTooltip } from "./tooltip";
+
+export interface StackedInput {
+  moments: Float64Array;
+  names: string[];
+  colours: string[];
+  series: Float64Array[];
+  from: number;
+  to: number;
+  selection: [number, number];
+  lit: number;          // the group to show alone in full colour, or -1
+}
+
+const margin = { left: 74, right: 10, top: 8, bottom: 24 };
+const height = 320;
+
+export class StackedAreas {
+  readonly element: HTMLElement;
+  private readonly canvas = h("canvas", { attributes: { "aria-hidden": "true" } });
+  private input: StackedInput | null = null;
+
+  constructor(private readonly choose: (from: number, to: number) => void, private readonly press: (group: number) => void) {
+    this.element = h("div", { class: "stacked" }, this.canvas);
+    this.canvas.addEventListener("pointermove", (event) => {
+      const found = this.at(event);
+      if (!found) return hideTooltip();
+      const { input, moment, group } = found;
+      const all = input.series.reduce((sum, series) => sum + series[moment]!, 0);
+      showTooltip(event.clientX, event.clientY, group >= 0 ? input.names[group]! : "all", [
+        group >= 0 ? bytes(input.series[group]![moment]!) : "", `${bytes(all)} in all at ${duration(input.moments[moment]!)}`]);
+    });
+    this.canvas.addEventListener("pointerleave", hideTooltip);
+    this.canvas.addEventListener("click", (event) => {
+      const found = this.at(event);
+      if (!found) return;
+      const time = found.input.moments[found.moment]!;
+      this.choose(time, time);
+      if (found.group >= 0) this.press(found.group);
+    });
+    let width = 0;
+    new ResizeObserver(() => {
+      if (this.element.clientWidth !== width) {
+        width = this.element.clientWidth;
+        this.redraw();
+      }
+    }).observe(this.element);
+  }
+
+  set(input: StackedInput): void {
+    this.input = input;
+    this.redraw();
+  }
+
+  private most(): number {
+    const { moments, series, from, to } = this.input!;
+    let most = 1;
+    for (let m = Math.max(0, lowerBound(moments, from) - 1); m < moments.length && moments[m]! <= to; ++m)
+      most = Math.max(most, series.reduce((sum, one) => sum + one[m]!, 0));
+    return most * 1.05;
+  }
+
+  redraw(): void {
+    const input = this.input;
+    const width = this.element.clientWidth;
+    if (!input || width < 50) return;
+    const { moments, series, from, to } = input;
+    const c = colours();
+    const context = prepare(this.canvas, width, height);
+    const most = this.most();
+    const inner = width - margin.left - margin.right;
+    const deep = height - margin.top - margin.bottom;
+    const x = (time: number) => margin.left + ((time - from) / (to - from)) * inner;
+    const y = (value: number) => margin.top + deep * (1 - value / most);
+    context.font = "12px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.textAlign = "right";
+    const step = binaryStep(most, 4);
+    for (const value of splits(most, step)) {
+      context.fillStyle = c.line;
+      context.fillRect(margin.left, y(value), inner, 1);
+      context.fillStyle = c.muted;
+      context.fillText(axisBytes(value, step), margin.left - 8, y(value));
+    }
+    context.textAlign = "center";
+    context.textBaseline = "top";
+    const parts = Math.max(2, Math.floor(inner / 120));
+    const wide = niceStep((to - from) / parts);
+    for (let time = Math.ceil(from / wide) * wide; time <= to; time += wide) context.fillText(tick(time, wide, to), x(time), height - 18);
+
+    const first = Math.max(0, lowerBound(moments, from) - 1);
+    let last = Math.min(moments.length - 1, lowerBound(moments, to));
+    if (last < first) last = first;
+    context.save();
+    context.beginPath();
+    context.rect(margin.left, margin.top, inner, deep);
+    context.clip();
+    const base = new Float64Array(moments.length);
+    // Of the moments within a pixel the one with most is drawn.
+    const total = (m: number) => series.reduce((sum, one) => sum + one[m]!, 0);
+    const drawn: number[] = [];
+    for (let m = first; m <= last; ++m) {
+      const before = drawn.at(-1);
+      if (before === undefined || x(moments[m]!) - x(moments[before]!) >= 1) drawn.push(m);
+      else if (total(m) > total(before)) drawn[drawn.length - 1] = m;
+    }
+    series.forEach((one, group) => {
+      context.beginPath();
+      context.moveTo(x(moments[drawn[0]!]!), y(base[drawn[0]!]!));
+      // Figures hold until the next moment: steps.
+      drawn.forEach((m, i) => {
+        const left = drawn[i - 1];
+        if (left !== undefined) context.lineTo(x(moments[m]!), y(base[left]! + one[left]!));
+        context.lineTo(x(moments[m]!), y(base[m]! + one[m]!));
+      });
+      for (let i = drawn.length - 1; i >= 0; --i) {
+        context.lineTo(x(moments[drawn[i]!]!), y(base[drawn[i]!]!));
+        if (i > 0) context.lineTo(x(moments[drawn[i]!]!), y(base[drawn[i - 1]!]!));
+      }
+      context.closePath();
+      context.globalAlpha = input.lit >= 0 && input.lit !== group ? 0.25 : 0.85;
+      context.fillStyle = input.colours[group]!;
+      context.fill();
+      context.globalAlpha = 1;
+      if (drawn.length < inner / 3) {
+        context.strokeStyle = c.panel;
+        context.lineWidth = 0.5;
+        context.stroke();
+      }
+      for (let m = first; m <= last; ++m) base[m]! += one[m]!;
+    });
+    const [begin, end] = input.selection;
+    context.fillStyle = `${c.accent}30`;
+    if (end > begin) context.fillRect(x(begin), margin.top, x(end) - x(begin), deep);
+    context.fillStyle = c.accent;
+    for (const edge of end > begin ? [begin, end] : [begin]) context.fillRect(x(edge) - 1, margin.top, 2, deep);
+    context.restore();
+    // Names on areas that are high enough.
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    let below = 0;
+    let best = first;
+    for (let m = first; m <= last; ++m) if (base[m]! > base[best]!) best = m;
+    series.forEach((one, group) => {
+      const value = one[best]!;
+      if ((value / most) * deep > 16 && (input.lit < 0 || input.lit === group)) {
+        const text = fit(context, input.names[group]!, 200);
+        const length = context.measureText(text).width;
+        const left = Math.min(Math.max(margin.left + 6, x(moments[best]!) + 6), width - margin.right - length - 6);
+        const top = y(below + value / 2);
+        context.fillStyle = c.panel;
+        context.globalAlpha = 0.85;
+        context.fillRect(left - 3, top - 9, length + 6, 18);
+        context.globalAlpha = 1;
+        context.fillStyle = c.text;
+        context.fillText(text, left, top);
+      }
+      below += value;
+    });
+  }
+
+  private at(event: MouseEvent): { input: StackedInput; moment: number; group: number } | null {
+    const input = this.input;
+    if (!input) return null;
+    const box = this.canvas.getBoundingClientRect();
+    const inner = box.width - margin.left - margin.right;
+    const part = (event.clientX - box.left - margin.left) / inner;
+    if (part < 0 || part > 1) return null;
+    const time = input.from + part * (input.to - input.from);
+    const moment = Math.max(0, Math.min(input.moments.length, lowerBound(input.moments, time + 1e-9)) - 1);
+    let value = (1 - (event.clientY - box.top - margin.top) / (height - margin.top - margin.bottom)) * this.most();
+    let group = -1;
+    for (let i = 0; i < input.series.length && value >= 0; ++i) {
+      if (value < input.series[i]![moment]!) {
+        group = i;
+        break;
+      }
+      value -= input.series[i]![moment]!;
+    }
+    return { input, moment, group };
+  }
+}
+
+// 1, 2 or 5 times a power of ten.
+export function niceStep(step: number): number {
+  const power = 10 ** Math.floor(Math.log10(step));
+  const part = step / power;
+  return power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
+}

@@ -1,0 +1,100 @@
+// One place in full: its figures, its bytes over time, the whole stacks that lead to it, the source around it.
+import { bytes, count, duration, plural, signedBytes } from "../model/format";
+import type { Figures, RecordingModel, SiteTable } from "../model/recording";
+import type { Place } from "../model/places";
+import { h, prepare, replace } from "../ui/dom";
+import { colours } from "../ui/theme";
+import type { Surroundings } from "./view";
+
+const stacksShown = 5;
+
+export interface DetailsInput {
+  table: SiteTable;
+  place: Place;
+  figures: Figures;
+  signed: boolean;
+  model: RecordingModel | null;  // null in a comparison: its sites are those of two recordings
+  selection: [number, number];
+}
+
+export class Details {
+  readonly element = h("section", { class: "details", attributes: { "aria-label": "The chosen place", "aria-live": "polite" } });
+
+  constructor(private readonly around: Surroundings) {
+    this.element.hidden = true;
+  }
+
+  set(input: DetailsInput | null): void {
+    this.element.hidden = input === null;
+    if (!input) return replace(this.element);
+    const { table, place, figures, signed, model } = input;
+    const frame = place.frame;
+    const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
+    const sites = [...place.sites].sort((a, b) => figures.bytes[b]! - figures.bytes[a]!);
+    replace(this.element,
+      h("h3", {}, table.functionName(frame), h("span", { class: "where" }, table.location(frame, true))),
+      h("dl", { class: "figures" },
+        signed ? figure("before", `${bytes(place.before)} in ${plural(place.beforeBlocks, "block")}`) : null,
+        figure(signed ? "after" : "held", `${bytes(place.bytes)} in ${plural(place.blocks, "block")}`),
+        signed ? figure("change", signedBytes(place.change)) : null,
+        figure("in the whole run", `${bytes(place.allocatedBytes)} in ${plural(place.allocations, "allocation")}`),
+        place.kind ? figure("kind", place.kind) : null,
+        place.category ? figure("category", place.category) : null,
+        table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null),
+      model ? this.overTime(model, place.sites, input.selection) : null,
+      this.source(table, frame),
+      h("h4", {}, sites.length === 1 ? "Call stack, innermost first" : `Call stacks, innermost first: ${count(Math.min(stacksShown, sites.length))} of ${count(sites.length)}`),
+      h("div", { class: "stacks" }, ...sites.slice(0, stacksShown).map((site) => h("div", { class: "stack" },
+        sites.length > 1 ? h("p", { class: "muted" }, `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`) : null,
+        h("ol", {}, ...[...table.stacks[site]!].reverse().map((one) => h("li", {
+          class: table.frames.skipped[one] ? "skipped" : one === frame ? "own" : "",
+        }, h("span", { class: "function" }, table.functionName(one)), " ", h("span", { class: "where" }, table.location(one, true)))))))));
+  }
+
+  private overTime(model: RecordingModel, sites: number[], [from, to]: [number, number]): HTMLElement {
+    const all = new Set(sites);
+    const series = model.groupsOverTime(1, (site) => (all.has(site) ? 0 : -1))[0]!;
+    let most = 0;
+    for (const value of series) if (value > most) most = value;
+    const canvas = h("canvas", { attributes: { role: "img", "aria-label": `Bytes of this place over the run, ${bytes(most)} at most` } });
+    const figure = h("figure", { class: "spark" }, canvas, h("figcaption", {}, `this place over the run: ${bytes(most)} at most`));
+    const draw = () => {
+      const width = figure.clientWidth;
+      if (width < 20) return;
+      const height = 54;
+      const context = prepare(canvas, width, height);
+      const c = colours();
+      context.fillStyle = `${c.accent}28`;
+      const x = (time: number) => (time / model.duration) * width;
+      context.fillRect(x(from), 0, Math.max(1, x(to) - x(from)), height);
+      context.beginPath();
+      context.moveTo(0, height);
+      series.forEach((value, m) => {
+        const y = height - 2 - (most > 0 ? (value / most) * (height - 6) : 0);
+        if (m > 0) context.lineTo(x(model.moments[m]!), height - 2 - (most > 0 ? (series[m - 1]! / most) * (height - 6) : 0));
+        context.lineTo(x(model.moments[m]!), y);
+      });
+      context.lineTo(width, height);
+      context.globalAlpha = 0.75;
+      context.fillStyle = c.accent;
+      context.fill();
+    };
+    new ResizeObserver(draw).observe(figure);
+    return figure;
+  }
+
+  private source(table: SiteTable, frame: number): HTMLElement | null {
+    const line = table.line(frame);
+    const file = this.around.files.get(table.file(frame))?.find((one) => line >= one.first_line && line < one.first_line + one.lines.length);
+    if (!file) return null;
+    const first = Math.max(file.first_line, line - 4);
+    return h("pre", { class: "code", attributes: { tabindex: "0", "aria-label": "The source around it" } },
+      ...file.lines.slice(first - file.first_line, line - file.first_line + 4).map((text, i) =>
+        h("code", { class: first + i === line ? "own" : "" }, h("span", { class: "number" }, String(first + i)), `${text}\n`)));
+  }
+}
+
+// "1.20 s" or "1.20 s to 1.40 s".
+export function selectionText([from, to]: [number, number]): string {
+  return from === to ? duration(from) : `${duration(from)} to ${duration(to)}`;
+}

@@ -1,0 +1,239 @@
+// Who holds it at a moment, and what changed between two: tables, flame and icicle graphs.
+import { matchFrames, matchSites } from "../model/filter";
+import { bytes, count, duration, markdownTable, percent, plural, signedBytes, signedCount } from "../model/format";
+import { type Place, places } from "../model/places";
+import { onUnion, type Union, unite } from "../model/compare";
+import type { Figures, SiteTable } from "../model/recording";
+import { buildTree } from "../model/tree";
+import { checkbox, choice, h, replace, textField } from "../ui/dom";
+import { FlameGraph } from "../ui/flame";
+import { type Column, Table } from "../ui/table";
+import { Details } from "./details";
+import type { Scene, Surroundings, View } from "./view";
+
+// A cell of a place: the function, and where it is.
+export function placeCell(table: SiteTable, frame: number): HTMLElement {
+  return h("span", { class: "place", title: `${table.functionName(frame)}\n${table.location(frame, true)}` },
+    h("span", { class: "function" }, table.functionName(frame)), h("span", { class: "where" }, table.location(frame)));
+}
+
+function sumOf(rows: Place[]): Place {
+  const sum: Place = { frame: -2, kind: "", category: "", bytes: 0, blocks: 0, before: 0, beforeBlocks: 0, change: 0, changeBlocks: 0,
+    allocations: 0, allocatedBytes: 0, sites: [] };
+  for (const place of rows)
+    for (const key of ["bytes", "blocks", "before", "beforeBlocks", "change", "changeBlocks", "allocations", "allocatedBytes"] as const)
+      sum[key] += place[key];
+  return sum;
+}
+
+function bar(text: string, share: number, kind = ""): HTMLElement {
+  const cell = h("span", { class: `bar ${kind}` }, text);
+  cell.style.setProperty("--share", `${Math.min(100, Math.max(0, share * 100))}%`);
+  return cell;
+}
+
+// What both views have: filters, the choice of shape, a table, a graph, details of the chosen place.
+abstract class SitesView implements View {
+  abstract readonly id: string;
+  abstract readonly title: string;
+  readonly element: HTMLElement;
+  protected readonly heading = h("p", { class: "heading" });
+  protected table: SiteTable | null = null;
+  protected rows: Place[] = [];
+  protected total = 0;
+  private readonly grid: Table<Place>;
+  private readonly flame = new FlameGraph();
+  private readonly details: Details;
+  private readonly controls: { update: (scene: Scene) => void };
+  private chosen: { frame: number; kind: string } | null = null;
+  private scene: Scene | null = null;
+  private after: Figures | null = null;
+  private readonly filtered = h("p", { class: "note" });
+
+  constructor(protected readonly around: Surroundings, private readonly signed: boolean) {
+    const { store } = around;
+    this.details = new Details(around);
+    const shape = choice("Show as", [["table", "Table"], ["icicle", "Icicle"], ["flame", "Flame"]], (value) => store.set({ shape: value }));
+    const direction = choice("Order of calls", [["down", "Top-down"], ["up", "Bottom-up"]], (value) => store.set({ bottomUp: value === "up" }));
+    const filter = textField("Filter", "func= file= module= kind=", (text) => store.set({ filter: text }), signed ? undefined : "filter");
+    const skip = textField("Skip frames", "a wrapper of your own", (text) => store.set({ skip: text }));
+    const search = textField("Search", "marks frames", (text) => store.set({ search: text }));
+    const skipped = checkbox("Frames of allocators and containers", (on) => store.set({ skipped: on }));
+    this.controls = { update: ({ state }) => {
+      shape.set(state.shape);
+      direction.set(state.bottomUp ? "up" : "down");
+      filter.set(state.filter);
+      skip.set(state.skip);
+      search.set(state.search);
+      skipped.set(state.skipped);
+      direction.element.hidden = state.shape === "table";
+      search.element.hidden = state.shape === "table";
+    } };
+    this.grid = new Table<Place>(signed ? "What changed" : "Who holds it", this.columns(), signed ? "change" : "bytes",
+      (place) => {
+        const again = this.chosen?.frame === place.frame && this.chosen.kind === place.kind;
+        this.chosen = again ? null : { frame: place.frame, kind: place.kind };
+        this.showDetails();
+      },
+      (place) => this.chosen?.frame === place.frame && this.chosen.kind === place.kind,
+      signed ? "Nothing changed here." : "Nothing is held here.");
+    this.element = h("div", { class: "view" },
+      h("div", { class: "controls" }, shape.element, direction.element, filter.element, search.element, skip.element, skipped.element),
+      this.heading, this.filtered, this.grid.element, this.flame.element, this.details.element);
+  }
+
+  protected abstract figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: Figures | null; device: number };
+  protected abstract head(scene: Scene): string;
+
+  update(scene: Scene): void {
+    this.scene = scene;
+    const { state } = scene;
+    this.controls.update(scene);
+    const { table, after, before, device } = this.figuresOf(scene);
+    this.table = table;
+    this.after = after;
+    const matched = matchSites(table, state.filter);
+    const skip = matchFrames(table, state.skip);
+    const use = (site: number) => table.device[site] === device && (!matched || matched[site] === 1);
+    this.rows = places(table, after, before, { use, showSkipped: state.skipped, skip });
+    const sum = sumOf(this.rows);
+    this.all = sum;
+    if (this.signed) this.rows = this.rows.filter((place) => place.change !== 0 || place.changeBlocks !== 0);
+    let all = 0;
+    for (let site = 0; site < table.count; ++site) if (table.device[site] === device) all += after.bytes[site]!;
+    this.total = all;
+    replace(this.heading, this.head(scene));
+    this.filtered.hidden = state.filter === "";
+    this.filtered.textContent = this.signed ? `Filtered: ${signedBytes(sum.change)} of the change` : `Filtered: ${bytes(sum.bytes)} of ${bytes(all)}, ${percent(sum.bytes, all)}`;
+    const tabular = state.shape === "table";
+    this.grid.element.hidden = !tabular;
+    this.flame.element.hidden = tabular;
+    this.largest = this.rows.reduce((most, place) => Math.max(most, Math.abs(this.signed ? place.change : place.bytes)), 1);
+    if (tabular) this.grid.set(this.rows, this.rows.length > 1 ? sum : null);
+    else {
+      const values = new Float64Array(table.count);
+      const blocks = new Float64Array(table.count);
+      for (let site = 0; site < table.count; ++site) {
+        values[site] = after.bytes[site]! - (before?.bytes[site] ?? 0);
+        blocks[site] = after.blocks[site]! - (before?.blocks[site] ?? 0);
+      }
+      const tree = buildTree(table, values, blocks, { bottomUp: state.bottomUp, showSkipped: state.skipped, skip, use });
+      this.flame.set({ table, tree, signed: this.signed, growsUp: state.shape === "flame", search: matchFrames(table, state.search),
+        title: this.signed ? `all changes: ${signedBytes(sum.change)}` : `all: ${bytes(sum.bytes)}` });
+    }
+    this.showDetails();
+  }
+
+  private largest = 1;
+
+  private showDetails(): void {
+    const scene = this.scene;
+    const place = scene?.state.shape === "table" ? this.rows.find((one) => one.frame === this.chosen?.frame && one.kind === this.chosen.kind) : undefined;
+    this.details.set(place && scene ? { table: this.table!, place, figures: this.after!, signed: this.signed,
+      model: this.table === scene.model.sites ? scene.model : null, selection: scene.selection } : null);
+    this.grid.refresh();
+  }
+
+  private all: Place = sumOf([]);
+
+  private columns(): Column<Place>[] {
+    const where: Column<Place> = {
+      id: "where", head: "where", width: "minmax(0, 1fr)",
+      cell: (place) => (place.frame === -2 ? "[all]" : placeCell(this.table!, place.frame)),
+      text: (place) => (place.frame === -2 ? "[all]" : `${this.table!.functionName(place.frame)} ${this.table!.location(place.frame)}`),
+      sort: (place) => this.table!.functionName(place.frame),
+    };
+    const kind: Column<Place> = { id: "kind", head: "category", width: "120px", low: true,
+      cell: (place) => place.category || place.kind, sort: (place) => place.category || place.kind };
+    if (this.signed) return [
+      { id: "change", head: "change", width: "132px", right: true, sort: (place) => Math.abs(place.change),
+        hint: "By how much it grew or shrank; sorted by size, growth and decrease together",
+        cell: (place) => place.frame === -2 ? signedBytes(place.change) : bar(signedBytes(place.change), Math.abs(place.change) / this.largest, place.change > 0 ? "more" : "less") },
+      { id: "before", head: "before", width: "100px", right: true, low: true, cell: (place) => bytes(place.before), sort: (place) => place.before },
+      { id: "after", head: "after", width: "100px", right: true, low: true, cell: (place) => bytes(place.bytes), sort: (place) => place.bytes },
+      { id: "blocks", head: "blocks", width: "84px", right: true, low: true, cell: (place) => signedCount(place.changeBlocks), sort: (place) => Math.abs(place.changeBlocks) },
+      where, kind,
+    ];
+    return [
+      { id: "bytes", head: "bytes", width: "124px", right: true, sort: (place) => place.bytes,
+        cell: (place) => place.frame === -2 ? bytes(place.bytes) : bar(bytes(place.bytes), place.bytes / this.largest) },
+      { id: "share", head: "share", width: "72px", right: true, low: true, cell: (place) => percent(place.bytes, this.total), sort: (place) => place.bytes,
+        hint: "Of all that is held on this GPU at this moment" },
+      { id: "blocks", head: "blocks", width: "84px", right: true, low: true, cell: (place) => count(place.blocks), sort: (place) => place.blocks },
+      where, kind,
+      { id: "allocated", head: "in the run", width: "110px", right: true, low: true, cell: (place) => bytes(place.allocatedBytes),
+        sort: (place) => place.allocatedBytes, hint: "Bytes allocated here in the whole run" },
+      { id: "allocations", head: "allocations", width: "104px", right: true, low: true, cell: (place) => count(place.allocations),
+        sort: (place) => place.allocations, hint: "Allocations in the whole run" },
+    ];
+  }
+
+  redraw(): void {
+    this.flame.redraw();
+  }
+
+  markdown(): string {
+    this.grid.set(this.rows, this.rows.length > 1 ? this.all : null);
+    const { head, right, rows, left } = this.grid.cells(20);
+    return `${this.heading.textContent}\n\n${markdownTable(head, rows, right)}${left > 0 ? `\n\n${count(left)} more places are not in this table.` : ""}`;
+  }
+}
+
+export class HoldersView extends SitesView {
+  readonly id = "holders";
+  readonly title = "Who holds it";
+  private readonly at = choice("Moment of the range", [["peak", "At its peak"], ["begin", "At its beginning"], ["end", "At its end"]],
+    (value) => this.around.store.set({ at: value }));
+
+  constructor(around: Surroundings) {
+    super(around, false);
+    this.element.querySelector(".controls")!.prepend(this.at.element);
+  }
+
+  protected figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: null; device: number } {
+    this.at.element.hidden = !scene.range;
+    this.at.set(scene.state.at);
+    return { table: scene.model.sites, after: scene.figures(scene.shown), before: null, device: scene.device };
+  }
+
+  protected head(scene: Scene): string {
+    const blocks = this.rows.reduce((sum, place) => sum + place.blocks, 0);
+    const when = scene.usual ? "At the peak" : scene.range ? `At the ${{ peak: "peak", begin: "beginning", end: "end" }[scene.state.at]} of the range` : "At the chosen moment";
+    return `${when}, ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(this.total)} in ${plural(blocks, "block")} of ${plural(this.rows.length, "place")}`;
+  }
+}
+
+export class ChangesView extends SitesView {
+  readonly id = "changes";
+  readonly title = "What changed";
+  private union: Union | null = null;
+
+  constructor(around: Surroundings) {
+    super(around, true);
+  }
+
+  protected figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: Figures; device: number } {
+    const compared = scene.compared;
+    if (compared) {
+      this.union ??= unite(compared.before, compared.after);
+      return { table: this.union.table, device: scene.device,
+        before: onUnion(this.union, 0, compared.before.figures(compared.beforeMoment)),
+        after: onUnion(this.union, 1, compared.after.figures(compared.afterMoment)) };
+    }
+    // Without a range: since the start.
+    const begin = scene.range ? scene.begin : 0;
+    return { table: scene.model.sites, before: scene.figures(begin), after: scene.figures(scene.end), device: scene.device };
+  }
+
+  protected head(scene: Scene): string {
+    const sum = this.rows.reduce((all, place) => all + place.change, 0);
+    const more = this.rows.reduce((all, place) => all + Math.max(0, place.change), 0);
+    const parts = `${signedBytes(sum)}: ${signedBytes(more)} and ${signedBytes(sum - more)}`;
+    const compared = scene.compared;
+    if (compared) return `From before (${duration(compared.before.moments[compared.beforeMoment] ?? 0)}) to after (${duration(compared.after.moments[compared.afterMoment] ?? 0)}): ${parts}`;
+    const { moments } = scene.model;
+    const from = moments[scene.range ? scene.begin : 0] ?? 0;
+    return `${scene.range ? "Within the range" : "From the start to the moment"}, ${duration(from)} to ${duration(moments[scene.end] ?? 0)}: ${parts}`
+      + (scene.range ? "" : ". Drag over the timeline to choose a range.");
+  }
+}

@@ -1,0 +1,213 @@
+// The built page in Chromium: every view of every kind of recording, without a word on the console, without a request.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { bytes } from "../../src/model/format";
+import { RecordingModel } from "../../src/model/recording";
+import { builtPage, compare, run, single, withData } from "../sample";
+import { launch, open, write } from "./browser";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const small = single();
+const pages = {
+  small: write(small),
+  hostile: write(single({ hostile: true, steps: 6 })),
+  compare: write(compare()),
+  run: write(run(64)),
+  large: write(single({ steps: 400, sites: 3000, moments: 2048, layers: 24 })),
+};
+let browser: Browser;
+beforeAll(async () => { browser = await launch(); });
+afterAll(async () => { await browser.close(); });
+
+const views = (page: Page) => page.locator("[role=tab]").evaluateAll((tabs) => tabs.map((tab) => tab.id.slice(4)));
+const heading = (page: Page) => page.locator(".view .heading").first().textContent();
+
+describe.each(Object.entries(pages))("the %s page", (name, url) => {
+  test("shows every view quietly, asks for nothing, and is accessible", async () => {
+    for (const colorScheme of ["light", "dark"] as const) {
+      const { page, said, requests } = await open(browser, url, { colorScheme });
+      for (const view of await views(page)) {
+        await page.click(`#tab-${view}`);
+        for (const shape of view === "holders" || view === "changes" ? ["Table", "Icicle", "Flame"] : [""]) {
+          if (shape) await page.click(`.choice >> text="${shape}"`);
+          await page.waitForTimeout(30);
+          expect((await page.locator(".panel").textContent())!.length).toBeGreaterThan(20);
+          if (name === "large" && view !== "holders") continue; // the same elements as on the small page
+          await page.evaluate(axe);
+          const found = await page.evaluate(() => (globalThis as unknown as { axe: { run: (options: object) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe
+            .run({ resultTypes: ["violations"] }));
+          expect(found.violations.map((one) => `${view} ${shape}: ${one.id} ${one.nodes[0]?.html.slice(0, 200)} ${one.nodes[0]?.failureSummary}`)).toEqual([]);
+        }
+        if (view === "holders" || view === "changes") await page.click('.choice >> text="Table"');
+      }
+      expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+      expect(said).toEqual([]);
+      expect(requests.filter((one) => !one.startsWith("data:"))).toEqual([url]);
+      await page.context().close();
+    }
+  });
+
+  test("fits a phone", async () => {
+    const { page, said } = await open(browser, url, { viewport: { width: 400, height: 820 }, hasTouch: true, isMobile: true });
+    for (const view of await views(page)) {
+      await page.locator(`#tab-${view}`).click();
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      expect(`${view} ${wide}`).toBe(`${view} 400`);
+    }
+    expect(said).toEqual([]);
+    await page.context().close();
+  });
+});
+
+test("figures are those of the data", async () => {
+  const model = new RecordingModel(small.recordings[0]!);
+  const totals = model.totals(0);
+  const peak = Math.max(...totals);
+  const { page } = await open(browser, pages.small);
+  expect(await heading(page)).toContain(bytes(peak));
+  const failure = model.marks.find((mark) => mark.kind === "oom")!;
+  await page.click("text=Out of memory >> nth=0");
+  await expect.poll(() => heading(page)).toContain(bytes(totals[failure.moment]!));
+  await page.click('button:text-is("End")');
+  await expect.poll(() => heading(page)).toContain(bytes(totals.at(-1)!));
+  await page.context().close();
+});
+
+test("a drag selects a range, and everything follows", async () => {
+  const { page, said } = await open(browser, pages.small);
+  const box = (await page.locator(".u-over").boundingBox())!;
+  await page.mouse.move(box.x + box.width * 0.4, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 60);
+  await page.mouse.move(box.x + box.width * 0.7, box.y + 60);
+  await page.mouse.up();
+  expect(await heading(page)).toContain("At the peak of the range");
+  await page.click("#tab-changes");
+  expect(await heading(page)).toContain("Within the range");
+  await expect.poll(() => page.url()).toMatch(/from=\d+&to=\d+/);
+  // The same view from its address.
+  const again = await open(browser, page.url());
+  expect(await heading(again.page)).toBe(await heading(page));
+  // A press is a moment, Escape the peak again.
+  await page.mouse.click(box.x + box.width * 0.2, box.y + 60);
+  await expect.poll(() => heading(page)).toContain("From the start to the moment");
+  await page.keyboard.press("Escape");
+  await page.click("#tab-holders");
+  expect(await heading(page)).toContain("At the peak,");
+  // A scope is a range.
+  const scopes = (await page.locator(".scopes canvas").boundingBox())!;
+  await page.mouse.click(scopes.x + scopes.width * 0.5, scopes.y + 8);
+  expect(await heading(page)).toContain("of the range");
+  expect(said).toEqual([]);
+  await page.context().close();
+  await again.page.context().close();
+});
+
+test("keyboard alone: moments, views, tables, graphs", async () => {
+  const { page } = await open(browser, pages.small);
+  await page.keyboard.press("e");
+  const end = await heading(page);
+  await page.locator(".chart").focus();
+  await page.keyboard.press("ArrowLeft");
+  await expect.poll(() => heading(page)).not.toBe(end);
+  await page.keyboard.press("Shift+ArrowLeft");
+  await expect.poll(() => heading(page)).toContain("of the range");
+  await page.keyboard.press("p");
+  await page.locator("[role=grid] .rows [tabindex]").focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  expect(await page.locator(".details h3").textContent()).toContain("_init_group");
+  await page.keyboard.press("i");
+  await page.locator(".flame-scroller").focus();
+  for (let i = 0; i < 3; ++i) await page.keyboard.press("ArrowDown");
+  expect(await page.locator(".flame-status").textContent()).toContain("<module>");
+  await page.keyboard.press("Enter");
+  expect(await page.locator(".trail").textContent()).toContain("<module>");
+  await page.keyboard.press("2");
+  expect(await page.locator("#tab-changes").getAttribute("aria-selected")).toBe("true");
+  await page.context().close();
+});
+
+test("filter, search and skip", async () => {
+  const { page } = await open(browser, `${pages.small}#filter=file%3Dmodel.py`);
+  expect(await page.locator(".note").first().textContent()).toContain("Filtered");
+  expect(await page.locator("[role=grid] .rows").textContent()).not.toContain("remember_loss");
+  await page.goto(`${pages.small}#shape=icicle&search=matmul`);
+  await page.reload();
+  await page.waitForSelector("html[data-ready]");
+  expect(await page.locator(".flame-status").textContent()).toMatch(/match the search/);
+  await page.goto(`${pages.small}#skip=matmul`);
+  await page.reload();
+  await page.waitForSelector("html[data-ready]");
+  expect(await page.locator("[role=grid] .rows").textContent()).toContain("Attention.forward");
+  await page.context().close();
+});
+
+test("copies Markdown", async () => {
+  const { page } = await open(browser, pages.small, { permissions: ["clipboard-read", "clipboard-write"] });
+  for (const view of await views(page)) {
+    await page.click(`#tab-${view}`);
+    await page.click("text=Copy as Markdown");
+    const text = await page.evaluate(() => navigator.clipboard.readText());
+    expect(text).toMatch(/^### train\\?\.py|^### /);
+    expect(text.split("\n").some((line) => line.startsWith("|"))).toBe(view !== "" );
+  }
+  await page.context().close();
+});
+
+test("about has the licenses of what is bundled", async () => {
+  const { page } = await open(browser, pages.small);
+  await page.click("text=About");
+  expect(await page.locator("dialog").textContent()).toContain("uplot");
+  expect(await page.locator("dialog pre").first().textContent()).toMatch(/MIT|Permission is hereby granted/);
+  await page.context().close();
+});
+
+test("paper has rows, not a window on them", async () => {
+  const { page } = await open(browser, pages.large);
+  await page.emulateMedia({ media: "print" });
+  await page.evaluate(() => window.dispatchEvent(new Event("beforeprint")));
+  expect(await page.locator("[role=grid] .rows .row").count()).toBe(60);
+  await page.emulateMedia({ media: "screen" });
+  await page.evaluate(() => window.dispatchEvent(new Event("afterprint")));
+  expect(await page.locator("[role=grid] .rows .row").count()).toBeLessThan(50);
+  await page.context().close();
+});
+
+test("a damaged or missing recording is said in one sentence", async () => {
+  for (const [html, text] of [[builtPage(), "holds no recording"], [builtPage().replace("MEMLAB_DATA", "H4sIAAAAAAAAA0vMSQ"), "cannot be read"],
+    [withData(builtPage(), { ...small, version: 9 as 1 }), "version 9"]] as const) {
+    const { page } = await open(browser, write(html));
+    expect(await page.locator("[role=alert]").textContent()).toContain(text);
+    await page.context().close();
+  }
+});
+
+test("the policy lets nothing else run or load", async () => {
+  const { page, said, requests } = await open(browser, pages.small);
+  await page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "window.hacked = 1";
+    const image = new Image();
+    image.src = "http://127.0.0.1:9/x.png";
+    document.body.append(script, image);
+    return fetch("http://127.0.0.1:9/").catch(() => undefined);
+  });
+  expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+  expect(said.filter((one) => one.includes("Content Security Policy")).length).toBeGreaterThanOrEqual(3);
+  expect(requests.some((one) => one.startsWith("http") && !one.includes("127.0.0.1:9"))).toBe(false);
+  await page.context().close();
+});
+
+test("a large page is ready within a second", async () => {
+  const times: number[] = [];
+  for (let i = 0; i < 3; ++i) {
+    const { page } = await open(browser, pages.large);
+    times.push(await page.evaluate(() => performance.now()));
+    await page.context().close();
+  }
+  console.log(`large page ready after ${times.map((time) => Math.round(time)).join(", ")} ms`);
+  expect(Math.min(...times)).toBeLessThan(3000); // a second on a machine of its own; tests share theirs
+});
