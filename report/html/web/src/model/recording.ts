@@ -74,7 +74,8 @@ export class SiteTable {
   // "train.py:12", or the library where no source line is known.
   location(frame: number, whole = false): string {
     const file = this.file(frame);
-    if (!file) return this.functionName(frame) === this.moduleName(frame) ? "" : this.moduleName(frame);
+    // "libx.so+0x1a5e" has the library in it.
+    if (!file) return frame >= 0 && this.moduleName(frame) && this.functionName(frame).startsWith(this.moduleName(frame)) ? "" : this.moduleName(frame);
     const line = this.line(frame);
     return (whole ? file : basename(file)) + (line > 0 ? `:${line}` : "");
   }

@@ -190,9 +190,10 @@ export class Timeline {
     context.setLineDash([]);
     for (const mark of [...visible].sort((a, b) => important(a) - important(b)).slice(0, 200)) {
       if (many && mark.kind === "mark") continue;
-      const text = fit(context, mark.kind === "oom" ? "▲ out of memory" : mark.kind === "peak" ? `◆ ${mark.text || "peak"}` : mark.text, 260 * ratio);
-      const length = context.measureText(text).width;
       const x = at(mark.at);
+      const room = Math.max(left + width - x, x - left) - 8 * ratio;
+      const text = fit(context, mark.kind === "oom" ? "▲ out of memory" : mark.kind === "peak" ? `◆ ${mark.text || "peak"}` : mark.text, Math.min(260 * ratio, room));
+      const length = context.measureText(text).width;
       const start = x + length + 6 * ratio > left + width ? x - length - 5 * ratio : x + 4 * ratio;
       if (taken.some(([a, b]) => start < b + 6 * ratio && start + length > a - 6 * ratio)) continue;
       taken.push([start, start + length]);

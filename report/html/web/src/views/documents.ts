@@ -36,9 +36,10 @@ export function placeText(place: PlaceDocument): string {
   return [placeWhere(place), placeName(place)].filter(Boolean).join("  ");
 }
 
-export function placeElement(place: PlaceDocument): HTMLElement {
+export function placeElement(place: PlaceDocument, short = false): HTMLElement {
   return h("span", { class: "place", title: placeText(place) }, h("span", { class: "function" }, placeName(place)),
-    h("span", { class: "where" }, placeWhere(place)), place.through ? h("span", { class: "where" }, `via ${place.through}`) : null);
+    h("span", { class: "where" }, short ? basename(placeWhere(place)) : placeWhere(place)),
+    place.through ? h("span", { class: "where via" }, `via ${place.through}`) : null);
 }
 
 function stackElement(stack: FrameDocument[] | undefined, label = "Call stack"): HTMLElement | null {
@@ -117,7 +118,7 @@ export class LeaksView extends DocumentView {
           { id: "live", head: "never freed", width: "110px", right: true, cell: (row) => bytes(row.live_bytes), sort: (row) => row.live_bytes },
           { id: "share", head: "share", width: "72px", right: true, low: true, cell: (row) => percent(row.live_bytes, device.leaked.live_bytes), sort: (row) => row.live_bytes },
           { id: "count", head: "count", width: "80px", right: true, cell: (row) => count(row.live_count), sort: (row) => row.live_count },
-          { id: "where", head: "where", width: "minmax(0, 1fr)", cell: (row) => placeElement(row.place), text: (row) => placeText(row.place), sort: (row) => placeText(row.place) },
+          { id: "where", head: "where", width: "minmax(0, 1fr)", cell: (row) => placeElement(row.place, true), text: (row) => placeText(row.place), sort: (row) => placeText(row.place) },
           { id: "kind", head: "kind", width: "110px", low: true, cell: (row) => row.kind, sort: (row) => row.kind },
           { id: "bytes", head: "in the run", width: "110px", right: true, low: true, cell: (row) => bytes(row.bytes), sort: (row) => row.bytes },
         ], "live", (row) => {

@@ -11,6 +11,8 @@ import { type Column, Table } from "../ui/table";
 import { Details } from "./details";
 import type { Scene, Surroundings, View } from "./view";
 
+interface Diff { devices: { index: number; totals: Record<string, { before: number; after: number; change: number } | undefined> }[] }
+
 // A cell of a place: the function, and where it is.
 export function placeCell(table: SiteTable, frame: number): HTMLElement {
   return h("span", { class: "place", title: `${table.functionName(frame)}\n${table.location(frame, true)}` },
@@ -38,6 +40,7 @@ abstract class SitesView implements View {
   abstract readonly title: string;
   readonly element: HTMLElement;
   protected readonly heading = h("p", { class: "heading" });
+  private readonly totals = h("dl", { class: "figures" });
   protected table: SiteTable | null = null;
   protected rows: Place[] = [];
   protected total = 0;
@@ -79,11 +82,15 @@ abstract class SitesView implements View {
       signed ? "Nothing changed here." : "Nothing is held here.");
     this.element = h("div", { class: "view" },
       h("div", { class: "controls" }, shape.element, direction.element, filter.element, search.element, skip.element, skipped.element),
-      this.heading, this.filtered, this.grid.element, this.flame.element, this.details.element);
+      this.totals, this.heading, this.filtered, this.grid.element, this.flame.element, this.details.element);
   }
 
   protected abstract figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: Figures | null; device: number };
   protected abstract head(scene: Scene): string;
+
+  protected facts(_scene: Scene): HTMLElement[] {
+    return [];
+  }
 
   update(scene: Scene): void {
     this.scene = scene;
@@ -103,6 +110,7 @@ abstract class SitesView implements View {
     for (let site = 0; site < table.count; ++site) if (table.device[site] === device) all += after.bytes[site]!;
     this.total = all;
     replace(this.heading, this.head(scene));
+    replace(this.totals, ...this.facts(scene));
     this.filtered.hidden = state.filter === "";
     this.filtered.textContent = this.signed ? `Filtered: ${signedBytes(sum.change)} of the change` : `Filtered: ${bytes(sum.bytes)} of ${bytes(all)}, ${percent(sum.bytes, all)}`;
     const tabular = state.shape === "table";
@@ -144,6 +152,7 @@ abstract class SitesView implements View {
       sort: (place) => this.table!.functionName(place.frame),
     };
     const kind: Column<Place> = { id: "kind", head: "category", width: "120px", low: true,
+      hint: "What the framework says it is for; the kind of memory where it says nothing",
       cell: (place) => place.category || place.kind, sort: (place) => place.category || place.kind };
     if (this.signed) return [
       { id: "change", head: "change", width: "132px", right: true, sort: (place) => Math.abs(place.change),
@@ -199,7 +208,7 @@ export class HoldersView extends SitesView {
   protected head(scene: Scene): string {
     const blocks = this.rows.reduce((sum, place) => sum + place.blocks, 0);
     const when = scene.usual ? "At the peak" : scene.range ? `At the ${{ peak: "peak", begin: "beginning", end: "end" }[scene.state.at]} of the range` : "At the chosen moment";
-    return `${when}, ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(this.total)} in ${plural(blocks, "block")} of ${plural(this.rows.length, "place")}`;
+    return `${when}, ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(this.total)} in ${plural(blocks, "block")} at ${plural(this.rows.length, "place")}`;
   }
 }
 
@@ -210,6 +219,21 @@ export class ChangesView extends SitesView {
 
   constructor(around: Surroundings) {
     super(around, true);
+  }
+
+  // The totals of `memlab-report diff`, above a comparison.
+  protected override facts(scene: Scene): HTMLElement[] {
+    const diff = scene.compared ? (scene.data.documents?.diff as Diff | undefined) : undefined;
+    const totals = diff?.devices.find((device) => device.index === scene.device)?.totals;
+    if (!totals) return [];
+    const names: [string, string, boolean][] = [["allocated_peak_bytes", "allocated peak", true], ["reserved_peak_bytes", "reserved peak", true],
+      ["requested_peak_bytes", "requested peak", true], ["allocated_at_end_bytes", "allocated at the end", true], ["allocations", "allocations", false]];
+    return names.flatMap(([key, name, size]) => {
+      const one = totals[key];
+      if (!one) return [];
+      const text = (value: number) => (size ? bytes(value) : count(value));
+      return [h("div", {}, h("dt", {}, name), h("dd", {}, `${text(one.before)} → ${text(one.after)}, ${size ? signedBytes(one.change) : signedCount(one.change)}`))];
+    });
   }
 
   protected figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: Figures; device: number } {
