@@ -11,6 +11,7 @@
 
 #include "report/check/render.hpp"
 #include "report/find_event_log.hpp"
+#include "report/html/page.hpp"
 #include "report/inefficiencies/render.hpp"
 #include "report/lines/render.hpp"
 #include "report/pool_view/render.hpp"
@@ -186,6 +187,19 @@ void show_failures(const Shown& shown) {
     require(is_json(render_ooms_json(summary, shown.resolver, 3)));
 }
 
+void show_page(const Shown& shown) {
+    PageOptions options;
+    options.suppressions = &default_suppressions();
+    options.limits.moments = 30;
+    options.limits.buckets = 32;
+    options.limits.sites = shown.seed % 8;
+    Page page;
+    page.recordings.push_back(read_recording(shown.file, shown.report, "", nullptr, options));
+    for (const std::size_t room : {max_page_data, std::size_t{1}}) {
+        require(is_json(page_json(page, options, room)));
+    }
+}
+
 /// Two processes with the same past, as far as gates and comparisons can tell.
 RunCollection run_of_two(const Shown& shown) {
     RunCollection run;
@@ -273,6 +287,7 @@ void show_all(const std::uint8_t* data, std::size_t size) {
     show_inefficiencies(shown);
     show_lines(shown);
     show_failures(shown);
+    show_page(shown);
     hold_to_limits(shown);
     compare(shown);
     if (!log.empty()) {

@@ -30,6 +30,8 @@ namespace memlab::tools {
 namespace {
 
 struct HtmlArguments : ReportOptions {
+    std::string recording;
+    std::string after;
     std::string output;
     std::string title;
     std::string page;
@@ -38,11 +40,11 @@ struct HtmlArguments : ReportOptions {
 };
 
 void define(CLI::App& app, HtmlArguments& arguments) {
-    app.add_option("RECORDING", arguments.files,
-                   "A report (memlab.*.json) or an event log (*.memlog), two of them to compare, "
-                   "or the folder of a run")
+    app.add_option("RECORDING", arguments.recording,
+                   "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run")
         ->required()
-        ->expected(1, 2)
+        ->type_name("");
+    app.add_option("AFTER", arguments.after, "A report or an event log to compare it with")
         ->type_name("");
     app.add_option("-o,--output", arguments.output,
                    "Write the page to FILE; an existing one is replaced")
@@ -68,10 +70,10 @@ void define(CLI::App& app, HtmlArguments& arguments) {
         "docs/html.md says what is in it.\n"
         "\n"
         "Examples:\n"
-        "  memlab-report html -o page.html memlab.train.4711.memlog\n"
-        "  memlab-report html -o page.html --no-source memlab.train.4711.memlog   to send\n"
-        "  memlab-report html -o page.html before.memlog after.memlog             to compare\n"
-        "  memlab-report html -o page.html run/                                   many ranks\n"
+        "  memlab-report html -o page.html train.memlog\n"
+        "  memlab-report html -o page.html --no-source train.memlog          to send\n"
+        "  memlab-report html -o page.html before.memlog after.memlog        to compare\n"
+        "  memlab-report html -o page.html run/                              many ranks\n"
         "\n"
         "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
 }
@@ -113,7 +115,7 @@ class PageMaker {
     /// None: problem() says why.
     std::optional<report::Page> make() {
         std::optional<report::Page> page =
-            arguments_.files.size() == 2 ? of_two() : of_one(arguments_.files.front());
+            arguments_.after.empty() ? of_one(arguments_.recording) : of_two();
         if (page) {
             page->sources = options_.sources;
             page->title = arguments_.title.empty() ? page->title : arguments_.title;
@@ -197,7 +199,7 @@ class PageMaker {
     }
 
     std::optional<report::Page> of_two() {
-        auto loaded = load_two_reports(arguments_.files.front(), arguments_.files.back(), &problem_,
+        auto loaded = load_two_reports(arguments_.recording, arguments_.after, &problem_,
                                        "name the report of one of them");
         if (!loaded) {
             return std::nullopt;
@@ -265,7 +267,7 @@ int html_command(int argc, char** argv) {
     try {
         return html(arguments);
     } catch (const std::bad_alloc&) {
-        return fail(arguments.files.front() +
+        return fail(arguments.recording +
                     ": needs more memory than there is; read it on a larger machine");
     }
 }
