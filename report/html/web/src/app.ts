@@ -89,7 +89,7 @@ export class App {
         h("div", { class: "selection" }, this.recording.element, this.device.element, this.jumps, this.selectionText))] : []),
       this.tabs, this.panel, this.said);
     this.recording.options(data.recordings.map((one, i) => [String(i), data.mode === "compare" ? `${i === 0 ? "before" : "after"}: ${one.name}`
-      : `${one.rank === null ? "" : `rank ${one.rank}: `}${one.name}`]));
+      : one.rank === null || one.name.startsWith(`rank ${one.rank}`) ? one.name : `rank ${one.rank}: ${one.name}`]));
     this.recording.element.hidden = data.recordings.length < 2;
     this.views.forEach((view, i) => {
       const tab = h("button", { id: `tab-${view.id}`, attributes: { role: "tab", "aria-controls": "view", "aria-selected": "false" },

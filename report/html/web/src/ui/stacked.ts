@@ -17,7 +17,7 @@ export interface StackedInput {
   lit: number;          // the group to show alone in full colour, or -1
 }
 
-const margin = { left: 74, right: 10, top: 8, bottom: 24 };
+const margin = { left: 74, right: 22, top: 8, bottom: 24 };
 const height = 320;
 
 export class StackedAreas {

@@ -120,7 +120,7 @@ export class Timeline {
     const unit = binaryStep(most, 4);
     this.plot?.destroy();
     this.plot = new uPlot({
-      width, height: chartHeight(), padding: [14, counts ? 0 : 10, 0, 0],
+      width, height: chartHeight(), padding: [14, counts ? 0 : 22, 0, 0],
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
       scales: {

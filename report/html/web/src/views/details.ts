@@ -32,7 +32,7 @@ export class Details {
     const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     const sites = [...place.sites].sort((a, b) => figures.bytes[b]! - figures.bytes[a]!);
     replace(this.element,
-      h("h3", {}, table.functionName(frame), h("span", { class: "where" }, table.location(frame, true))),
+      h("h2", {}, table.functionName(frame), h("span", { class: "where" }, table.location(frame, true))),
       h("dl", { class: "figures" },
         signed ? figure("before", `${bytes(place.before)} in ${plural(place.beforeBlocks, "block")}`) : null,
         figure(signed ? "after" : "held", `${bytes(place.bytes)} in ${plural(place.blocks, "block")}`),
@@ -43,12 +43,35 @@ export class Details {
         table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null),
       model ? this.overTime(model, place.sites, input.selection) : null,
       this.source(table, frame),
-      h("h4", {}, sites.length === 1 ? "Call stack, innermost first" : `Call stacks, innermost first: ${count(Math.min(stacksShown, sites.length))} of ${count(sites.length)}`),
-      h("div", { class: "stacks" }, ...sites.slice(0, stacksShown).map((site) => h("div", { class: "stack" },
-        sites.length > 1 ? h("p", { class: "muted" }, `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`) : null,
-        h("ol", {}, ...[...table.stacks[site]!].reverse().map((one) => h("li", {
-          class: table.frames.skipped[one] ? "skipped" : one === frame ? "own" : "",
-        }, h("span", { class: "function" }, table.functionName(one)), " ", h("span", { class: "where" }, table.location(one, true)))))))));
+      h("h3", {}, sites.length === 1 ? "Call stack, innermost first" : `Call stacks, innermost first: ${count(Math.min(stacksShown, sites.length))} of ${count(sites.length)}`),
+      h("div", { class: "stacks" }, ...sites.slice(0, stacksShown).map((site, i) => {
+        const list = this.frames(table, site, frame);
+        if (sites.length === 1) return h("div", { class: "stack" }, list);
+        const box = h("details", { class: "stack" }, h("summary", {}, `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`), list);
+        box.open = i === 0;
+        return box;
+      })));
+  }
+
+  // A stack, innermost first; runs of frames that are skipped are one line, unless they are asked for.
+  private frames(table: SiteTable, site: number, own: number): HTMLElement {
+    const list = h("ol");
+    let hidden = 0;
+    const tell = () => {
+      if (hidden > 0) list.append(h("li", { class: "skipped" }, plural(hidden, "frame"), " of allocators, containers and startup code"));
+      hidden = 0;
+    };
+    for (const frame of [...table.stacks[site]!].reverse()) {
+      if (table.frames.skipped[frame] && !this.around.store.state.skipped) {
+        ++hidden;
+        continue;
+      }
+      tell();
+      list.append(h("li", { class: frame === own ? "own" : "" }, h("span", { class: "function" }, table.functionName(frame)), " ",
+        h("span", { class: "where" }, table.location(frame, true))));
+    }
+    tell();
+    return list;
   }
 
   private overTime(model: RecordingModel, sites: number[], [from, to]: [number, number]): HTMLElement {

@@ -241,7 +241,7 @@ export class LedgerView extends DocumentView {
     if (found.devices.length === 0) return [h("p", { class: "heading" }, "No ledger was kept in this recording (MEMLAB_LEDGER): what took memory beside the allocations is not known.")];
     return found.devices.flatMap((device) => [
       h("h2", {}, scene.model.device(device.index)?.label ?? device.name),
-      ...Object.entries(device.moments).flatMap(([name, moment]) => moment === null ? [] : [
+      ...Object.entries(device.moments).flatMap(([name, moment]) => moment === null || (name !== "peak" && moment.time_ns === device.moments["peak"]?.time_ns) ? [] : [
         h("h3", {}, `${name === "peak" ? "At the sampled peak" : "At the end"}, ${duration(moment.time_ns)}: ${bytes(moment.used_bytes)} in use on the GPU`),
         h("div", { class: "ledger" }, ...moment.groups.map((group) => this.group(this.groupName(group.kind), group.bytes, moment.used_bytes, group.rows)),
           this.group("the rest: other processes, and what was not measured", moment.rest_bytes, moment.used_bytes, []))]),
@@ -309,7 +309,7 @@ export class FailuresView extends DocumentView {
     return [
       h("p", { class: "heading" }, `${plural(found.oom_count, "allocation")} failed for lack of memory${found.ooms.length < found.oom_count ? `; the first ${count(found.ooms.length)} are here` : ""}.`),
       ...found.ooms.map((failure, i) => h("section", { class: "card failure" },
-        h("h3", {}, `${i + 1}. ${bytes(failure.requested_bytes)} at ${duration(failure.time_ns)} on ${scene.model.device(failure.device)?.short ?? `GPU ${failure.device}`}`,
+        h("h2", {}, `${i + 1}. ${bytes(failure.requested_bytes)} at ${duration(failure.time_ns)} on ${scene.model.device(failure.device)?.short ?? `GPU ${failure.device}`}`,
           button("Show this moment", () => this.around.store.set({ from: failure.time_ns, to: failure.time_ns, device: failure.device, view: "holders" }))),
         h("p", {}, placeElement(failure.place), h("span", { class: "muted" }, ` ${failure.api} (${failure.kind}), error ${failure.error}, thread ${failure.thread}${failure.thread_name ? ` (${failure.thread_name})` : ""}`)),
         failure.explanation ? h("p", { class: "explanation" }, failure.explanation) : null,
@@ -317,7 +317,7 @@ export class FailuresView extends DocumentView {
           figure("largest free block", size(failure.largest_free_block_bytes)), figure("on the device", size(failure.device_total_bytes)),
           figure("allocated", size(failure.current?.allocated_bytes)), figure("reserved", size(failure.current?.reserved_bytes)),
           figure("not in use", failure.current ? bytes(failure.current.reserved_bytes - failure.current.active_bytes) : null)),
-        failure.holders ? h("div", {}, h("h4", {}, `Held at that moment: ${bytes(failure.holders.bytes)} in ${plural(failure.holders.count, "allocation")}`),
+        failure.holders ? h("div", {}, h("h3", {}, `Held at that moment: ${bytes(failure.holders.bytes)} in ${plural(failure.holders.count, "allocation")}`),
           h("ul", { class: "plain" }, ...failure.holders.places.slice(0, 20).map((holder) => h("li", {}, h("span", { class: "number" }, bytes(holder.bytes)),
             h("span", { class: "share" }, percent(holder.bytes, failure.holders!.bytes)), placeElement(holder.place),
             holder.labels ? h("span", { class: "muted" }, ` named ${holder.labels.map((label) => `“${label.name}”`).join(", ")}`) : null)))) : null,

@@ -112,7 +112,7 @@ abstract class SitesView implements View {
     replace(this.heading, this.head(scene));
     replace(this.totals, ...this.facts(scene));
     this.filtered.hidden = state.filter === "";
-    this.filtered.textContent = this.signed ? `Filtered: ${signedBytes(sum.change)} of the change` : `Filtered: ${bytes(sum.bytes)} of ${bytes(all)}, ${percent(sum.bytes, all)}`;
+    this.filtered.textContent = this.signed ? `Filtered: ${signedBytes(sum.change)} of the change` : `Filtered: ${percent(sum.bytes, all)} of ${bytes(all)}`;
     const tabular = state.shape === "table";
     this.grid.element.hidden = !tabular;
     this.flame.element.hidden = tabular;
@@ -142,7 +142,7 @@ abstract class SitesView implements View {
     this.grid.refresh();
   }
 
-  private all: Place = sumOf([]);
+  protected all: Place = sumOf([]);
 
   private columns(): Column<Place>[] {
     const where: Column<Place> = {
@@ -206,9 +206,8 @@ export class HoldersView extends SitesView {
   }
 
   protected head(scene: Scene): string {
-    const blocks = this.rows.reduce((sum, place) => sum + place.blocks, 0);
     const when = scene.usual ? "At the peak" : scene.range ? `At the ${{ peak: "peak", begin: "beginning", end: "end" }[scene.state.at]} of the range` : "At the chosen moment";
-    return `${when}, ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(this.total)} in ${plural(blocks, "block")} at ${plural(this.rows.length, "place")}`;
+    return `${when}, ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(this.all.bytes)} in ${plural(this.all.blocks, "block")} at ${plural(this.rows.length, "place")}`;
   }
 }
 

@@ -14,6 +14,12 @@ interface Merge {
   notes?: string[];
 }
 
+// The name without the rank, which has a column of its own.
+function processName(rank: Rank): string {
+  const prefix = `rank ${rank.rank}: `;
+  return rank.name.startsWith(prefix) ? rank.name.slice(prefix.length) : rank.name;
+}
+
 export class RanksView implements View {
   readonly id = "ranks";
   readonly title = "Ranks";
@@ -37,7 +43,7 @@ export class RanksView implements View {
     const order = new Map(this.ranks.map((rank, i) => [rank, -i]));
     this.table = new Table<Rank>("Ranks", [
       { id: "rank", head: "rank", width: "70px", right: true, cell: (rank) => (rank.rank === null ? "-" : String(rank.rank)), sort: (rank) => -(rank.rank ?? Infinity) },
-      { id: "name", head: "process", width: "minmax(90px, 1fr)", cell: (rank) => rank.name, sort: (rank) => rank.name },
+      { id: "name", head: "process", width: "minmax(90px, 1fr)", cell: (rank) => processName(rank), sort: (rank) => processName(rank) },
       { id: "host", head: "host", width: "120px", low: true, cell: (rank) => rank.host, sort: (rank) => rank.host },
       { id: "peak", head: "peak", width: "130px", right: true, sort: (rank) => rank.peak_bytes, cell: (rank) => {
         const cell = h("span", { class: `bar${rank.outlier ? " more" : ""}` }, bytes(rank.peak_bytes));
@@ -113,7 +119,7 @@ export class RanksView implements View {
   }
 
   markdown(): string {
-    const rows = this.ranks.slice(0, 20).map((rank) => [rank.rank === null ? "-" : String(rank.rank), rank.name, rank.host, bytes(rank.peak_bytes),
+    const rows = this.ranks.slice(0, 20).map((rank) => [rank.rank === null ? "-" : String(rank.rank), processName(rank), rank.host, bytes(rank.peak_bytes),
       percent(rank.peak_bytes, this.largest), bytes(rank.at_end_bytes), rank.outlier ?? ""]);
     return `${this.heading.textContent}\n\n${markdownTable(["rank", "process", "host", "peak", "of the largest", "at the end", "differs"], rows, [true, false, false, true, true, true, false])}${
       this.ranks.length > 20 ? `\n\n${count(this.ranks.length - 20)} more` : ""}`;

@@ -86,7 +86,7 @@ test("a drag selects a range, and everything follows", async () => {
   expect(await heading(page)).toContain("At the peak of the range");
   await page.click("#tab-changes");
   expect(await heading(page)).toContain("Within the range");
-  await expect.poll(() => page.url()).toMatch(/from=\d+&to=\d+/);
+  await expect.poll(() => page.url()).toMatch(/view=changes&from=\d+&to=\d+/);
   // The same view from its address.
   const again = await open(browser, page.url());
   expect(await heading(again.page)).toBe(await heading(page));
@@ -118,7 +118,7 @@ test("keyboard alone: moments, views, tables, graphs", async () => {
   await page.locator("[role=grid] .rows [tabindex]").focus();
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
-  expect(await page.locator(".details h3").textContent()).toContain("_init_group");
+  expect(await page.locator(".details h2").textContent()).toContain("_init_group");
   await page.keyboard.press("i");
   await page.locator(".flame-scroller").focus();
   for (let i = 0; i < 3; ++i) await page.keyboard.press("ArrowDown");
