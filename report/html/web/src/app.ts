@@ -21,7 +21,7 @@ import type { Compared, Scene, View } from "./views/view";
 
 const keysHelp: [string, string][] = [
   ["1 … 9", "the views"], ["/", "filter"], ["P", "the peak"], ["O", "the next failure for lack of memory"], ["E", "the end"],
-  ["← →", "on the timeline: the moment before and after, with Shift a range"], ["+ − 0 Z", "zoom in, out, the whole run, the range"],
+  ["← →", "on the timeline: the moment before and after, with Shift a range"], ["[ ]", "the scope before and after"], ["+ − 0 Z", "zoom in, out, the whole run, the range"],
   ["T, I, F", "table, icicle graph, flame graph"], ["B", "bottom-up or top-down"], ["M", "copy the view as Markdown"], ["Esc", "nothing selected"], ["?", "this help"],
 ];
 
@@ -41,6 +41,7 @@ export class App {
   private timelineOf = -1;
   private readonly device = select("GPU", [], (value) => this.store.set({ device: Number(value), curves: null }));
   private readonly recording = select("Recording", [], (value) => this.store.set({ recording: Number(value), device: null, from: null, to: null, zoomFrom: null, zoomTo: null, map: null }));
+  private readonly notes = h("details", { class: "notes" });
   private readonly said = h("div", { class: "said", attributes: { role: "status" } });
   private theme: Theme = "auto";
 
@@ -81,7 +82,7 @@ export class App {
     replace(this.page,
       h("a", { class: "skip-link", attributes: { href: "#view" }, on: { click: (event) => { event.preventDefault(); this.panel.focus(); } } }, "To the view"),
       h("header", {},
-        h("div", { class: "title" }, h("h1", {}, data.title), h("p", { class: "subtitle" }, this.subtitle())),
+        h("div", { class: "title" }, h("h1", {}, data.title), h("p", { class: "subtitle" }, this.subtitle()), this.notes),
         h("div", { class: "actions" },
           button("Copy as Markdown", () => void this.copy(), { title: "The view as a table, for a pull request or an issue (M)" }),
           button("Keys", () => this.help(), { title: "Keyboard (?)" }), button("About", () => this.about()), theme.element)),
@@ -217,7 +218,13 @@ export class App {
       const tab = document.getElementById(`tab-${view.id}`)!;
       this.tabs.scrollTo({ left: tab.offsetLeft - this.tabs.clientWidth / 2 + tab.clientWidth / 2 });
     }
-    view.update(scene ?? ({ state: this.store.state, data: this.data } as Scene));
+    try {
+      view.update(scene ?? ({ state: this.store.state, data: this.data } as Scene));
+    } catch (error) {
+      // A view that cannot show a recording must not take the others with it.
+      replace(this.panel, h("p", { class: "note", attributes: { role: "alert" } }, `This view cannot show the recording: ${error instanceof Error ? error.message : String(error)}`));
+      console.error(error);
+    }
   }
 
   // ---- the timelines
@@ -278,6 +285,10 @@ export class App {
     this.device.set(String(scene.device));
     this.device.element.hidden = scene.model.devices.filter((one) => one.index >= 0 || one.peakBytes > 0).length < 2;
     this.recording.set(String(index));
+    const notes = compare ? [...scene.compared!.before.source.notes.map((note) => `Before: ${note}`), ...scene.compared!.after.source.notes.map((note) => `After: ${note}`)]
+      : scene.model.source.notes;
+    replace(this.notes, h("summary", {}, `${plural(notes.length, "note")} on ${compare ? "these recordings" : "this recording"}`), h("ul", {}, ...notes.map((note) => h("li", {}, note))));
+    this.notes.hidden = notes.length === 0;
     this.updateJumps(scene);
     replace(this.selectionText, this.describe(scene));
   }
@@ -369,7 +380,7 @@ export class App {
     else if (event.key === "m") void this.copy();
     else if (event.key === "?") this.help();
     else if (event.key === "/") this.panel.querySelector<HTMLElement>("input[type=search]")?.focus();
-    else if (!this.timelines.at(-1)?.zoom(event.key)) return;
+    else if (!this.timelines.at(-1)?.press(event.key)) return;
     event.preventDefault();
   }
 

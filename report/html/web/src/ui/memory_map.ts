@@ -44,13 +44,17 @@ export class MapCanvas {
   private readonly canvas = h("canvas");
   private readonly scroller: HTMLElement;
   private readonly spacer = h("div", { class: "spacer" });
+  private readonly status = h("div", { class: "flame-status", attributes: { role: "status" } });
   private input: MapInput | null = null;
+  private active: { row: number; block: number } | null = null;
 
   constructor(private readonly choose: (site: number) => void) {
     this.scroller = h("div", { class: "map-scroller", attributes: {
-      tabindex: "0", role: "img", "aria-label": "Segments of memory with the blocks in them; the table of who holds memory has the figures of each place",
+      tabindex: "0", role: "application", "aria-roledescription": "memory map",
+      "aria-label": "Segments of memory with the blocks in them: up and down choose a segment, left and right a block, Enter shows its place",
     } }, this.canvas, this.spacer);
-    this.element = h("div", { class: "map" }, this.scroller);
+    this.element = h("div", { class: "map" }, this.scroller, this.status);
+    this.scroller.addEventListener("keydown", (event) => this.key(event));
     this.scroller.addEventListener("scroll", () => this.redraw(), { passive: true });
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", hideTooltip);
@@ -68,6 +72,7 @@ export class MapCanvas {
   }
 
   set(input: MapInput): void {
+    if (this.input?.rows.length !== input.rows.length) this.active = null;
     this.input = input;
     const height = input.rows.length * rowHeight;
     this.spacer.style.height = `${height}px`;
@@ -125,7 +130,7 @@ export class MapCanvas {
         const wide = Math.max(0.7, end - x - (end - x > 4 ? 0.8 : 0));
         context.fillRect(x, y + 4, wide, rowHeight - 8);
         context.globalAlpha = 1;
-        if (site === input.chosen) {
+        if (site === input.chosen || (this.active?.row === i && this.active.block === b)) {
           context.strokeStyle = c.text;
           context.lineWidth = 2;
           context.strokeRect(x + 1, y + 5, Math.max(1, wide - 2), rowHeight - 10);
@@ -140,10 +145,33 @@ export class MapCanvas {
           context.fillText(text, x + 7, y + rowHeight / 2 + 0.5);
         }
       }
-      context.strokeStyle = c.muted;
-      context.lineWidth = 1;
+      context.strokeStyle = this.active?.row === i ? c.accent : c.muted;
+      context.lineWidth = this.active?.row === i ? 2 : 1;
       context.strokeRect(left + 0.5, y + 4.5, Math.max(1, bar - 1), rowHeight - 9);
     }
+  }
+
+  private key(event: KeyboardEvent): void {
+    const rows = this.input?.rows ?? [];
+    if (rows.length === 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    let { row, block } = this.active ?? { row: 0, block: -1 };
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      if (this.active) row = Math.max(0, Math.min(rows.length - 1, row + (event.key === "ArrowDown" ? 1 : -1)));
+      block = -1;
+    } else if (event.key === "ArrowRight") block = Math.min(rows[row]!.segment.offset.length - 1, block + 1);
+    else if (event.key === "ArrowLeft") block = Math.max(-1, block - 1);
+    else if (event.key === "Enter" && block >= 0) this.choose(rows[row]!.segment.site[block]!);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.active = { row, block };
+    const y = row * rowHeight;
+    if (y < this.scroller.scrollTop) this.scroller.scrollTop = y;
+    else if (y + rowHeight > this.scroller.scrollTop + this.scroller.clientHeight) this.scroller.scrollTop = y + rowHeight - this.scroller.clientHeight;
+    const { segment, used } = rows[row]!;
+    this.status.textContent = block < 0 ? `Segment ${segment.address}: ${bytes(segment.size)}, ${percent(used, segment.size)} used, ${segment.offset.length} pieces`
+      : `${segment.site[block] === free ? "free" : this.input!.name(segment.site[block]!)}: ${bytes(segment.length[block]!)} at offset ${bytes(segment.offset[block]!)} of segment ${segment.address}`;
+    this.redraw();
   }
 
   private at(event: MouseEvent): { row: SegmentRow; block: number; offset: number } | null {

@@ -32,7 +32,7 @@ export class Table<Row> {
   constructor(
     label: string, readonly columns: Column<Row>[], sortBy: string,
     private readonly choose: ((row: Row) => void) | null = null, private readonly isChosen: (row: Row) => boolean = () => false,
-    private readonly empty = "Nothing here.",
+    private readonly empty = "Nothing here.", private readonly canChoose: (row: Row) => boolean = () => true,
   ) {
     this.sortBy = sortBy;
     this.head = h("div", { class: "row head", attributes: { role: "row" } });
@@ -145,7 +145,7 @@ export class Table<Row> {
     }, ...this.columns.map((column) => h("div", {
       class: `cell${column.right ? " right" : ""}${column.low ? " low" : ""}`, attributes: { role: "gridcell" },
     }, column.cell(row))));
-    if (this.choose && !total) {
+    if (this.choose && !total && this.canChoose(row)) {
       element.classList.add("press");
       element.addEventListener("click", () => { this.active = index; this.choose!(row); this.draw(); });
     }
@@ -164,7 +164,7 @@ export class Table<Row> {
       else if (top + rowHeight > this.scroller.scrollTop + this.scroller.clientHeight)
         this.scroller.scrollTop = top + rowHeight - this.scroller.clientHeight;
       this.draw();
-    } else if ((event.key === "Enter" || event.key === " ") && this.active >= 0 && this.choose) {
+    } else if ((event.key === "Enter" || event.key === " ") && this.active >= 0 && this.choose && this.canChoose(this.rows[this.active]!)) {
       this.choose(this.rows[this.active]!);
       this.draw();
     } else return;

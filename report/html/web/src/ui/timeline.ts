@@ -85,7 +85,7 @@ export class Timeline {
     const input = this.input!;
     const width = this.chartBox.clientWidth;
     if (width < 50) return;
-    const signature = [width, input.from, input.to, input.most, ...input.shown.map((one) => one.label + one.colour)].join("|");
+    const signature = [width, input.from, input.to, input.most, ...input.shown.map((one) => `${one.curve.device} ${one.curve.name} ${one.colour}`)].join("|");
     if (!force && this.plot && signature === this.signature) {
       this.plot.redraw(false);
       this.drawScopes();
@@ -399,11 +399,29 @@ export class Timeline {
     event.stopPropagation();
   }
 
-  zoom(key: string): boolean {
+  // The scope before or after the selected one: of the same name where a scope is selected, else the nearest outermost.
+  private nextScope(by: 1 | -1): void {
+    const scopes = this.model.scopes;
+    const [from, to] = this.input!.selection;
+    let selected = -1;
+    for (let i = 0; i < scopes.begin.length; ++i)
+      if (Math.abs(scopes.begin[i]! - from) < 1 && Math.abs(scopes.end[i]! - to) < 1) selected = i;
+    let best = -1;
+    for (let i = 0; i < scopes.begin.length; ++i) {
+      if (selected >= 0 ? scopes.name[i] !== scopes.name[selected] || scopes.thread[i] !== scopes.thread[selected] : scopes.depth[i] !== 0) continue;
+      const away = (scopes.begin[i]! - from) * by;
+      if (away > 0 && (best < 0 || away < (scopes.begin[best]! - from) * by)) best = i;
+    }
+    if (best >= 0) this.events.select(scopes.begin[best]!, scopes.end[best]!);
+  }
+
+  press(key: string): boolean {
     if (key === "+" || key === "=") this.scale(0.5);
     else if (key === "-") this.scale(2);
     else if (key === "0") this.events.zoom(null, null);
     else if (key === "z") this.zoomToSelection();
+    else if (key === "]") this.nextScope(1);
+    else if (key === "[") this.nextScope(-1);
     else return false;
     return true;
   }

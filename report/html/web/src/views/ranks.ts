@@ -55,7 +55,7 @@ export class RanksView implements View {
       { id: "outlier", head: "differs", width: "minmax(120px, 1.2fr)", cell: (rank) => rank.outlier ?? "", sort: (rank) => order.get(rank)! },
     ], "outlier", (rank) => {
       if (rank.recording !== null) this.around.store.set({ recording: rank.recording, device: null, from: null, to: null, zoomFrom: null, zoomTo: null });
-    }, (rank) => rank.recording !== null && rank.recording === this.chosen);
+    }, (rank) => rank.recording !== null && rank.recording === this.chosen, "No processes.", (rank) => rank.recording !== null);
     this.strip = h("div", { class: "rank-strip" }, this.canvas);
     this.element = h("div", { class: "view" }, this.heading, this.facts, this.strip, this.table.element, this.notes);
     new ResizeObserver(() => this.redraw()).observe(this.strip);
@@ -82,8 +82,9 @@ export class RanksView implements View {
     this.chosen = scene.state.recording ?? 0;
     const merge = scene.data.run?.documents.merge as Merge | undefined;
     const outliers = this.ranks.filter((rank) => rank.outlier !== null).length;
+    const full = this.ranks.filter((rank) => rank.recording !== null).length;
     replace(this.heading, `${plural(this.ranks.length, "process")}`.replace(/ss$/, "ss").replace("processs", "processes"),
-      outliers > 0 ? `; ${plural(outliers, "outlier")} first. ` : "; none differs from the others. ", "Press one to look at it.");
+      outliers > 0 ? `; ${plural(outliers, "outlier")} first. ` : "; none differs from the others. ", full === this.ranks.length ? "Press one to look at it." : `${count(full)} of them ${full === 1 ? "is" : "are"} here in full: press one to look at it.`);
     const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     const kinds = (["allocated", "reserved"] as const).map((kind) => {
       const one = merge?.imbalance?.[kind];

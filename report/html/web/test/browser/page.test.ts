@@ -61,6 +61,42 @@ describe.each(Object.entries(pages))("the %s page", (name, url) => {
   });
 });
 
+test("dialogs and details are accessible", async () => {
+  const { page } = await open(browser, pages.small);
+  const check = async () => {
+    await page.evaluate(axe);
+    return page.evaluate(async () => (await (globalThis as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> } }).axe.run()).violations
+      .map((one) => `${one.id} ${one.nodes[0]?.html.slice(0, 200)}`));
+  };
+  await page.click(".rows .row >> nth=1");
+  expect(await page.locator(".details .stack").count()).toBeGreaterThan(0);
+  expect(await check()).toEqual([]);
+  for (const title of ["Keys", "About"]) {
+    await page.click(`button:text-is("${title}")`);
+    expect(await check()).toEqual([]);
+    await page.keyboard.press("Escape");
+  }
+  await page.context().close();
+});
+
+test("a recording with next to nothing in it is shown", async () => {
+  const full = small.recordings[0]!;
+  const nothing = { ...full, curves: [], moments: [], marks: [], maps: [], scopes: { ...full.scopes, name: [], depth: [], thread: [], begin: [], end: [] }, strings: [], notes: [],
+    frames: { function: [], file: [], line: [], module: [], language: [], skipped: [] }, sites: { stack: [], kind: [], device: [], category: [], allocations: [], allocated_bytes: [] },
+    holders: { start: [0], moment: [], bytes: [], blocks: [] }, documents: {}, duration_ns: 0, events: 0, command: [] };
+  for (const data of [{ ...small, recordings: [nothing] }, { ...small, mode: "compare" as const, recordings: [nothing, nothing] }, { ...small, mode: "compare" as const, recordings: [full, nothing] },
+    { ...small, mode: "run" as const, recordings: [], run: { curve_ns: 1, documents: {}, ranks: [{ recording: null, name: "a", rank: null, host: "h", peak_bytes: 0, at_end_bytes: 0, outlier: null, curve: [] }] } }]) {
+    const { page, said } = await open(browser, write(data));
+    for (const view of await views(page)) {
+      await page.click(`#tab-${view}`);
+      expect(await page.locator("[role=alert]").count()).toBe(0);
+    }
+    for (const key of ["p", "o", "e", "Escape", "i", "f", "t", "]", "[", "z", "+", "0", "ArrowLeft"]) await page.keyboard.press(key);
+    expect(said).toEqual([]);
+    await page.context().close();
+  }
+});
+
 test("figures are those of the data", async () => {
   const model = new RecordingModel(small.recordings[0]!);
   const totals = model.totals(0);
@@ -125,6 +161,13 @@ test("keyboard alone: moments, views, tables, graphs", async () => {
   expect(await page.locator(".flame-status").textContent()).toContain("<module>");
   await page.keyboard.press("Enter");
   expect(await page.locator(".trail").textContent()).toContain("<module>");
+  await page.keyboard.press("4");
+  await page.locator(".map-scroller").focus();
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
+  expect(await page.locator(".map .flame-status").textContent()).toMatch(/ of segment 0x/);
+  await page.keyboard.press("1");
+  await page.keyboard.press("]");
+  await expect.poll(() => heading(page)).toContain("of the range");
   await page.keyboard.press("2");
   expect(await page.locator("#tab-changes").getAttribute("aria-selected")).toBe("true");
   await page.context().close();
