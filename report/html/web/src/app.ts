@@ -62,12 +62,16 @@ export class App {
     document.addEventListener("keydown", (event) => this.key(event));
     const again = () => this.redraw();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-    // Paper is white.
+    // Paper is white, and as wide as paper: canvases are drawn anew for it.
     window.addEventListener("beforeprint", () => {
       document.documentElement.dataset["theme"] = "light";
+      document.documentElement.classList.add("printing");
       again();
     });
-    window.addEventListener("afterprint", () => this.setTheme(this.theme));
+    window.addEventListener("afterprint", () => {
+      document.documentElement.classList.remove("printing");
+      this.setTheme(this.theme);
+    });
   }
 
   private model(index: number): RecordingModel {
