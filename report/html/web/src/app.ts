@@ -6,7 +6,7 @@ import { basename, bytes, count, duration, markdownText, plural, signedBytes } f
 import type { Figures } from "./model/recording";
 import { curveDevice, RecordingModel } from "./model/recording";
 import { type State, Store } from "./state";
-import { button, h, replace, select } from "./ui/dom";
+import { button, h, replace, replaceControls, select } from "./ui/dom";
 import { curveColour, type Theme } from "./ui/theme";
 import { type Shown, Timeline } from "./ui/timeline";
 import { hideTooltip } from "./ui/tooltip";
@@ -291,7 +291,7 @@ export class App {
     this.recording.set(String(index));
     const notes = compare ? [...scene.compared!.before.source.notes.map((note) => `Before: ${note}`), ...scene.compared!.after.source.notes.map((note) => `After: ${note}`)]
       : scene.model.source.notes;
-    replace(this.notes, h("summary", {}, `${plural(notes.length, "note")} on ${compare ? "these recordings" : "this recording"}`), h("ul", {}, ...notes.map((note) => h("li", {}, note))));
+    replaceControls(this.notes, h("summary", {}, `${plural(notes.length, "note")} on ${compare ? "these recordings" : "this recording"}`), h("ul", {}, ...notes.map((note) => h("li", {}, note))));
     this.notes.hidden = notes.length === 0;
     this.updateJumps(scene);
     replace(this.selectionText, this.describe(scene));
@@ -300,7 +300,7 @@ export class App {
   private updateChips(scene: Scene): void {
     const model = scene.model;
     const shown = new Set(this.shown(this.recordingIndex(this.store.state), scene).map((one) => one.curve));
-    replace(this.chips, ...model.curves.map((curve, i) => {
+    replaceControls(this.chips, ...model.curves.map((curve, i) => {
       const own = curve.device === curveDevice(scene.device);
       if (!own && curve.device >= 0 && !shown.has(curve)) return null;
       const id = `${curve.device} ${curve.name}`;
@@ -316,12 +316,14 @@ export class App {
   private updateJumps(scene: Scene): void {
     const { model } = scene;
     const go = (at: number) => this.select(scene, at, at);
-    const named = model.marks.filter((mark) => mark.kind !== "end").slice(0, 500);
+    // Peaks and failures are never among those left out.
+    const rare = model.marks.filter((mark) => mark.kind === "peak" || mark.kind === "oom").slice(0, 500);
+    const named = [...rare, ...model.marks.filter((mark) => mark.kind === "mark").slice(0, 500)].sort((a, b) => a.at - b.at);
     const marks = select("Go to", [["", "a mark…"], ...named.map((mark, i): [string, string] =>
       [String(i), `${mark.kind === "oom" ? "▲ " : mark.kind === "peak" ? "◆ " : ""}${mark.text || mark.kind}, ${duration(mark.at)}`])],
     (value) => { if (value !== "") go(named[Number(value)]!.at); });
     const failures = model.marks.filter((mark) => mark.kind === "oom");
-    replace(this.jumps,
+    replaceControls(this.jumps,
       button("Peak", () => this.deselect(scene), { title: "The peak of this GPU (P)" }),
       failures.length > 0 ? button("Out of memory", () => this.nextFailure(scene), { class: "oom", title: "The next failure for lack of memory (O)" }) : null,
       button("End", () => go(model.duration), { title: "The end of the recording (E)" }),

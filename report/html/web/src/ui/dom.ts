@@ -32,6 +32,14 @@ export function replace(element: Element, ...children: Child[]): void {
   append(element, children);
 }
 
+// As replace, for controls that are made anew while one of them is used: the focus stays at the same place.
+export function replaceControls(element: Element, ...children: Child[]): void {
+  const controls = () => [...element.querySelectorAll<HTMLElement>("button, select, input, summary")];
+  const focused = controls().indexOf(document.activeElement as HTMLElement);
+  replace(element, ...children);
+  if (focused >= 0) controls()[focused]?.focus({ preventScroll: true });
+}
+
 export function button(label: string, press: () => void, properties: Properties = {}): HTMLButtonElement {
   const made = h("button", properties, label);
   made.type = "button";

@@ -2,7 +2,7 @@
 import { bytes, percent, plural, signedBytes } from "../model/format";
 import type { SiteTable } from "../model/recording";
 import type { CallTree } from "../model/tree";
-import { button, fit, h, prepare, replace } from "./dom";
+import { button, fit, h, prepare, replaceControls } from "./dom";
 import { changeColour, colours, frameColour } from "./theme";
 import { hideTooltip, showTooltip } from "./tooltip";
 
@@ -113,7 +113,7 @@ export class FlameGraph {
     if (scrollToRoot) this.scroller.scrollTop = this.input.growsUp ? height : 0;
     const path: number[] = [];
     for (let node = this.root; node >= 0; node = this.input.tree.parent[node]!) path.unshift(node);
-    replace(this.trail, ...(path.length < 2 ? [] : path.map((node, i) => i === path.length - 1
+    replaceControls(this.trail, ...(path.length < 2 ? [] : path.map((node, i) => i === path.length - 1
       ? h("span", { attributes: { "aria-current": "true" } }, this.name(node))
       : i === 0 || i >= path.length - 4 ? button(this.name(node), () => this.zoomTo(node)) : i === 1 ? h("span", {}, "…") : null)));
     this.draw();

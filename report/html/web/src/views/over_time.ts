@@ -1,7 +1,7 @@
 // What memory was used for over the run: areas stacked by category, kind or place.
 import { matchSites } from "../model/filter";
 import { bytes, count, duration, markdownTable, percent } from "../model/format";
-import { choice, h, replace, textField } from "../ui/dom";
+import { choice, h, replace, replaceControls, textField } from "../ui/dom";
 import { StackedAreas } from "../ui/stacked";
 import { seriesColour } from "../ui/theme";
 import type { Scene, Surroundings, View } from "./view";
@@ -97,7 +97,7 @@ export class OverTimeView implements View {
       series: this.groups.map((one) => one.series), from: state.zoomFrom ?? 0, to: state.zoomTo ?? model.duration, selection: scene.selection, lit: this.lit });
     const total = this.total();
     replace(this.heading, `At ${duration(model.moments[scene.shown] ?? 0)}: ${bytes(total)}. Press an area for its group alone.`);
-    replace(this.legend, ...this.groups.map((one, i) => {
+    replaceControls(this.legend, ...this.groups.map((one, i) => {
       const key = h("button", { attributes: { "aria-pressed": String(this.lit === i) }, on: { click: () => this.light(i) } },
         h("span", { class: "swatch" }), h("span", { class: "name" }, one.name), h("span", { class: "value" },
           `${bytes(one.series[scene.shown]!)}  ${percent(one.series[scene.shown]!, total)}`));

@@ -143,6 +143,12 @@ test("a drag selects a range, and everything follows", async () => {
 
 test("keyboard alone: moments, views, tables, graphs", async () => {
   const { page } = await open(browser, pages.small);
+  // A control that is pressed keeps the focus.
+  for (const label of ["End", "active", "Peak"]) {
+    await page.locator(`button:text-is("${label}")`).focus();
+    await page.keyboard.press("Enter");
+    expect(await page.evaluate(() => document.activeElement?.textContent)).toBe(label);
+  }
   await page.keyboard.press("e");
   const end = await heading(page);
   await page.locator(".chart").focus();
