@@ -5,7 +5,12 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { defineConfig, type Plugin } from "vite";
 
-interface Package { name: string; version: string; license: string; text: string }
+interface Package {
+  name: string;
+  version: string;
+  license: string;
+  text: string;
+}
 
 // The packages that the page is made of: `dependencies` of package.json.
 function bundledPackages(): Package[] {
@@ -13,10 +18,18 @@ function bundledPackages(): Package[] {
   const own = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { dependencies?: Record<string, string> };
   return Object.keys(own.dependencies ?? {}).map((name) => {
     const folder = join(root, "node_modules", name);
-    const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { version: string; license: string };
+    const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as {
+      version: string;
+      license: string;
+    };
     const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
     if (!file || !existsSync(join(folder, file))) throw new Error(`${name} has no license file`);
-    return { name, version: about.version, license: about.license, text: readFileSync(join(folder, file), "utf8").trim() };
+    return {
+      name,
+      version: about.version,
+      license: about.license,
+      text: readFileSync(join(folder, file), "utf8").trim(),
+    };
   });
 }
 
@@ -36,7 +49,9 @@ function licenses(): Plugin {
             this.error(`${found[1]} is bundled, but not among the dependencies: its license would be missing`);
         }
       }
-      const source = known.map((one) => `${one.name} ${one.version} (${one.license})\n\n${one.text}\n`).join(`\n${"-".repeat(72)}\n\n`);
+      const source = known
+        .map((one) => `${one.name} ${one.version} (${one.license})\n\n${one.text}\n`)
+        .join(`\n${"-".repeat(72)}\n\n`);
       this.emitFile({ type: "asset", fileName: "licenses.txt", source });
     },
   };
@@ -61,8 +76,14 @@ function oneFile(): Plugin {
       // What would end the element early, or hide its end, is written otherwise.
       script = `\n${script.replace(/<\/script/gi, "<\\/script").replace(/<!--/g, "<\\!--")}`;
       style = `\n${style.replace(/<\/style/gi, "<\\/style")}`;
-      const policy = ["default-src 'none'", `script-src ${hash(script)}`, `style-src ${hash(style)}`, "img-src data:",
-        "base-uri 'none'", "form-action 'none'"].join("; ");
+      const policy = [
+        "default-src 'none'",
+        `script-src ${hash(script)}`,
+        `style-src ${hash(style)}`,
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+      ].join("; ");
       page.source = String(page.source)
         .replace(/<script type="module"[^>]*src=[^>]*><\/script>\s*/, "")
         .replace(/<link rel="stylesheet"[^>]*>\s*/, "")
@@ -77,7 +98,11 @@ function oneFile(): Plugin {
 export default defineConfig({
   base: "./",
   build: {
-    target: "es2022", modulePreload: false, cssCodeSplit: false, assetsInlineLimit: 0, reportCompressedSize: false,
+    target: "es2022",
+    modulePreload: false,
+    cssCodeSplit: false,
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
     rollupOptions: { output: { format: "iife" } },
   },
   plugins: [licenses(), oneFile()],

@@ -20,9 +20,19 @@ import { SourceView } from "./views/source";
 import type { Compared, Scene, View } from "./views/view";
 
 const keysHelp: [string, string][] = [
-  ["1 … 9", "the views"], ["/", "filter"], ["P", "the peak"], ["O", "the next failure for lack of memory"], ["E", "the end"],
-  ["← →", "on the timeline: the moment before and after, with Shift a range"], ["[ ]", "the scope before and after"], ["+ − 0 Z", "zoom in, out, the whole run, the range"],
-  ["T, I, F", "table, icicle graph, flame graph"], ["B", "bottom-up or top-down"], ["M", "copy the view as Markdown"], ["Esc", "nothing selected"], ["?", "this help"],
+  ["1 … 9", "the views"],
+  ["/", "filter"],
+  ["P", "the peak"],
+  ["O", "the next failure for lack of memory"],
+  ["E", "the end"],
+  ["← →", "on the timeline: the moment before and after, with Shift a range"],
+  ["[ ]", "the scope before and after"],
+  ["+ − 0 Z", "zoom in, out, the whole run, the range"],
+  ["T, I, F", "table, icicle graph, flame graph"],
+  ["B", "bottom-up or top-down"],
+  ["M", "copy the view as Markdown"],
+  ["Esc", "nothing selected"],
+  ["?", "this help"],
 ];
 
 export class App {
@@ -40,21 +50,48 @@ export class App {
   private timelines: Timeline[] = [];
   private timelineOf = -1;
   private readonly device = select("GPU", [], (value) => this.store.set({ device: Number(value), curves: null }));
-  private readonly recording = select("Recording", [], (value) => this.store.set({ recording: Number(value), device: null, from: null, to: null, zoomFrom: null, zoomTo: null, map: null }));
+  private readonly recording = select("Recording", [], (value) =>
+    this.store.set({
+      recording: Number(value),
+      device: null,
+      from: null,
+      to: null,
+      zoomFrom: null,
+      zoomTo: null,
+      map: null,
+    }),
+  );
   private readonly notes = h("details", { class: "notes" });
   private readonly said = h("div", { class: "said", attributes: { role: "status" } });
   private theme: Theme = "auto";
 
-  constructor(private readonly page: HTMLElement, private readonly data: PageData) {
+  constructor(
+    private readonly page: HTMLElement,
+    private readonly data: PageData,
+  ) {
     this.models = data.recordings.map(() => undefined);
     const files = new Map<string, SourceFile[]>();
     for (const file of data.files) files.set(file.path, [...(files.get(file.path) ?? []), file]);
     const around = { store: this.store, files };
-    const sites = data.mode === "compare" ? [new ChangesView(around), new HoldersView(around)] : [new HoldersView(around), new ChangesView(around)];
+    const sites =
+      data.mode === "compare"
+        ? [new ChangesView(around), new HoldersView(around)]
+        : [new HoldersView(around), new ChangesView(around)];
     this.views = [
-      ...(data.run ? [new RanksView(around, data.run)] : []), ...(data.recordings.length > 0 ? [
-        ...sites, new OverTimeView(around), new MapView(around), new LeaksView(around), new InefficienciesView(around),
-        new FailuresView(around), new LedgerView(around), new SourceView(around), new RecordingView()] : []),
+      ...(data.run ? [new RanksView(around, data.run)] : []),
+      ...(data.recordings.length > 0
+        ? [
+            ...sites,
+            new OverTimeView(around),
+            new MapView(around),
+            new LeaksView(around),
+            new InefficienciesView(around),
+            new FailuresView(around),
+            new LedgerView(around),
+            new SourceView(around),
+            new RecordingView(),
+          ]
+        : []),
     ];
     this.build();
     this.store.subscribe((_, changed) => this.update(changed));
@@ -81,31 +118,105 @@ export class App {
   private build(): void {
     const { data } = this;
     document.title = `${data.title} · memlab`;
-    const theme = select("Theme", [["auto", "as the system"], ["light", "light"], ["dark", "dark"]], (value) => this.setTheme(value as Theme));
+    const theme = select(
+      "Theme",
+      [
+        ["auto", "as the system"],
+        ["light", "light"],
+        ["dark", "dark"],
+      ],
+      (value) => this.setTheme(value as Theme),
+    );
     theme.element.classList.add("theme");
-    replace(this.page,
-      h("a", { class: "skip-link", attributes: { href: "#view" }, on: { click: (event) => { event.preventDefault(); this.panel.focus(); } } }, "To the view"),
-      h("header", {},
-        h("div", { class: "title" }, h("h1", {}, data.title), h("p", { class: "subtitle" }, this.subtitle()), this.notes),
-        h("div", { class: "actions" },
-          button("Copy as Markdown", () => void this.copy(), { title: "The view as a table, for a pull request or an issue (M)" }),
-          button("Keys", () => this.help(), { title: "Keyboard (?)" }), button("About", () => this.about()), theme.element)),
-      ...(data.recordings.length > 0 ? [h("section", { class: "time", attributes: { "aria-label": "Timeline" } }, this.timelineBox,
-        h("div", { class: "selection" }, this.recording.element, this.device.element, this.jumps, this.selectionText))] : []),
-      this.tabs, this.panel, this.said);
-    this.recording.options(data.recordings.map((one, i) => [String(i), data.mode === "compare" ? `${i === 0 ? "before" : "after"}: ${one.name}`
-      : one.rank === null || one.name.startsWith(`rank ${one.rank}`) ? one.name : `rank ${one.rank}: ${one.name}`]));
+    replace(
+      this.page,
+      h(
+        "a",
+        {
+          class: "skip-link",
+          attributes: { href: "#view" },
+          on: {
+            click: (event) => {
+              event.preventDefault();
+              this.panel.focus();
+            },
+          },
+        },
+        "To the view",
+      ),
+      h(
+        "header",
+        {},
+        h(
+          "div",
+          { class: "title" },
+          h("h1", {}, data.title),
+          h("p", { class: "subtitle" }, this.subtitle()),
+          this.notes,
+        ),
+        h(
+          "div",
+          { class: "actions" },
+          button("Copy as Markdown", () => void this.copy(), {
+            title: "The view as a table, for a pull request or an issue (M)",
+          }),
+          button("Keys", () => this.help(), { title: "Keyboard (?)" }),
+          button("About", () => this.about()),
+          theme.element,
+        ),
+      ),
+      ...(data.recordings.length > 0
+        ? [
+            h(
+              "section",
+              { class: "time", attributes: { "aria-label": "Timeline" } },
+              this.timelineBox,
+              h(
+                "div",
+                { class: "selection" },
+                this.recording.element,
+                this.device.element,
+                this.jumps,
+                this.selectionText,
+              ),
+            ),
+          ]
+        : []),
+      this.tabs,
+      this.panel,
+      this.said,
+    );
+    this.recording.options(
+      data.recordings.map((one, i) => [
+        String(i),
+        data.mode === "compare"
+          ? `${i === 0 ? "before" : "after"}: ${one.name}`
+          : one.rank === null || one.name.startsWith(`rank ${one.rank}`)
+            ? one.name
+            : `rank ${one.rank}: ${one.name}`,
+      ]),
+    );
     this.recording.element.hidden = data.recordings.length < 2;
     this.views.forEach((view, i) => {
-      const tab = h("button", { id: `tab-${view.id}`, attributes: { role: "tab", "aria-controls": "view", "aria-selected": "false" },
-        on: { click: () => this.store.set({ view: view.id }), keydown: (event) => {
-          const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-          if (by === 0) return;
-          const next = this.views[(i + by + this.views.length) % this.views.length]!;
-          this.store.set({ view: next.id });
-          document.getElementById(`tab-${next.id}`)?.focus();
-          event.stopPropagation();
-        } } }, view.title);
+      const tab = h(
+        "button",
+        {
+          id: `tab-${view.id}`,
+          attributes: { role: "tab", "aria-controls": "view", "aria-selected": "false" },
+          on: {
+            click: () => this.store.set({ view: view.id }),
+            keydown: (event) => {
+              const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+              if (by === 0) return;
+              const next = this.views[(i + by + this.views.length) % this.views.length]!;
+              this.store.set({ view: next.id });
+              document.getElementById(`tab-${next.id}`)?.focus();
+              event.stopPropagation();
+            },
+          },
+        },
+        view.title,
+      );
       tab.type = "button";
       this.tabs.append(tab);
     });
@@ -114,9 +225,11 @@ export class App {
   private subtitle(): string {
     const { data } = this;
     const first = data.recordings[0];
-    if (data.mode === "run") return `${plural(data.run?.ranks.length ?? data.recordings.length, "process").replace(/sss$/, "sses")}`;
+    if (data.mode === "run")
+      return `${plural(data.run?.ranks.length ?? data.recordings.length, "process").replace(/sss$/, "sses")}`;
     if (!first) return "";
-    if (data.mode === "compare") return `${basename(first.path)} before, ${basename(data.recordings[1]?.path ?? "")} after`;
+    if (data.mode === "compare")
+      return `${basename(first.path)} before, ${basename(data.recordings[1]?.path ?? "")} after`;
     return [basename(first.path), first.host, plural(first.events, "event"), first.ended].filter(Boolean).join(" · ");
   }
 
@@ -142,7 +255,9 @@ export class App {
   private recordingIndex(state: State): number {
     const usual = this.data.mode === "compare" ? 1 : 0;
     const chosen = state.recording ?? usual;
-    return chosen >= 0 && chosen < this.data.recordings.length ? Math.floor(chosen) : Math.min(usual, this.data.recordings.length - 1);
+    return chosen >= 0 && chosen < this.data.recordings.length
+      ? Math.floor(chosen)
+      : Math.min(usual, this.data.recordings.length - 1);
   }
 
   private most(totals: Float64Array, from: number, to: number): number {
@@ -176,7 +291,13 @@ export class App {
     const totals = this.totals(index, device);
     const begin = model.nearestMoment(selection[0]);
     const end = model.nearestMoment(selection[1]);
-    const shown = !range ? end : state.at === "begin" ? begin : state.at === "end" ? end : this.most(totals, begin, end);
+    const shown = !range
+      ? end
+      : state.at === "begin"
+        ? begin
+        : state.at === "end"
+          ? end
+          : this.most(totals, begin, end);
     let compared: Compared | null = null;
     if (this.data.mode === "compare" && this.data.recordings.length > 1) {
       const before = this.model(0);
@@ -185,12 +306,34 @@ export class App {
       const afterSelection = this.selectionIn(1, device, state.from, state.to);
       const at = (which: 0 | 1, [a, b]: [number, number]) => {
         const one = which === 0 ? before : after;
-        return b > a ? this.most(this.totals(which, device), one.nearestMoment(a), one.nearestMoment(b)) : one.nearestMoment(b);
+        return b > a
+          ? this.most(this.totals(which, device), one.nearestMoment(a), one.nearestMoment(b))
+          : one.nearestMoment(b);
       };
-      compared = { before, after, beforeSelection, afterSelection, beforeMoment: at(0, beforeSelection), afterMoment: at(1, afterSelection) };
+      compared = {
+        before,
+        after,
+        beforeSelection,
+        afterSelection,
+        beforeMoment: at(0, beforeSelection),
+        afterMoment: at(1, afterSelection),
+      };
     }
-    return { state, data: this.data, model, device, selection, range, begin, end, shown, usual: from === null || to === null,
-      figures: (moment) => this.figures(index, moment), totals, compared };
+    return {
+      state,
+      data: this.data,
+      model,
+      device,
+      selection,
+      range,
+      begin,
+      end,
+      shown,
+      usual: from === null || to === null,
+      figures: (moment) => this.figures(index, moment),
+      totals,
+      compared,
+    };
   }
 
   private activeView(): View {
@@ -201,7 +344,14 @@ export class App {
     hideTooltip();
     if (this.data.recordings.length > 0) {
       const scene = this.scene();
-      if (changed.size === 0 || [...changed].some((key) => !["view", "shape", "bottomUp", "filter", "skip", "search", "skipped", "group", "file", "map"].includes(key))) this.updateTime(scene);
+      if (
+        changed.size === 0 ||
+        [...changed].some(
+          (key) =>
+            !["view", "shape", "bottomUp", "filter", "skip", "search", "skipped", "group", "file", "map"].includes(key),
+        )
+      )
+        this.updateTime(scene);
       this.updateView(scene);
     } else this.updateView(null);
   }
@@ -226,7 +376,14 @@ export class App {
       view.update(scene ?? ({ state: this.store.state, data: this.data } as Scene));
     } catch (error) {
       // A view that cannot show a recording must not take the others with it.
-      replace(this.panel, h("p", { class: "note", attributes: { role: "alert" } }, `This view cannot show the recording: ${error instanceof Error ? error.message : String(error)}`));
+      replace(
+        this.panel,
+        h(
+          "p",
+          { class: "note", attributes: { role: "alert" } },
+          `This view cannot show the recording: ${error instanceof Error ? error.message : String(error)}`,
+        ),
+      );
       console.error(error);
     }
   }
@@ -240,7 +397,12 @@ export class App {
     model.curves.forEach((curve, i) => {
       const id = `${curve.device} ${curve.name}`;
       if (chosen ? chosen.includes(id) : curve.default_on && curve.device === curveDevice(scene.device))
-        result.push({ curve, label: this.curveName(model, curve, curve.device === curveDevice(scene.device)), colour: curveColour(curve.kind, i), ghost: false });
+        result.push({
+          curve,
+          label: this.curveName(model, curve, curve.device === curveDevice(scene.device)),
+          colour: curveColour(curve.kind, i),
+          ghost: false,
+        });
     });
     return result;
   }
@@ -255,43 +417,110 @@ export class App {
     const { state } = this.store;
     const compare = scene.compared !== null;
     const index = this.recordingIndex(state);
-    const span = compare ? Math.max(scene.compared!.before.duration, scene.compared!.after.duration) : scene.model.duration;
+    const span = compare
+      ? Math.max(scene.compared!.before.duration, scene.compared!.after.duration)
+      : scene.model.duration;
     const recordings = compare ? [0, 1] : [index];
     if (this.timelineOf !== (compare ? -2 : index)) {
       this.timelineOf = compare ? -2 : index;
       this.timelines = recordings.map((one) => {
         const before = compare && one === 0;
-        return new Timeline(compare ? (before ? "Timeline, before" : "Timeline, after") : "Timeline", this.model(one), {
-          select: (from, to) => {
-            const range = { from: Math.round(from), to: Math.round(to) };
-            this.store.set(before ? { beforeFrom: range.from, beforeTo: range.to } : { ...range, map: null });
+        return new Timeline(
+          compare ? (before ? "Timeline, before" : "Timeline, after") : "Timeline",
+          this.model(one),
+          {
+            select: (from, to) => {
+              const range = { from: Math.round(from), to: Math.round(to) };
+              this.store.set(before ? { beforeFrom: range.from, beforeTo: range.to } : { ...range, map: null });
+            },
+            zoom: (from, to) => this.store.set({ zoomFrom: from, zoomTo: to }),
           },
-          zoom: (from, to) => this.store.set({ zoomFrom: from, zoomTo: to }),
-        }, span, [...(compare ? [h("h2", { class: "which" }, before ? "Before" : "After", h("span", { class: "where" }, this.data.recordings[one]!.name))] : []),
-          ...(one === recordings[0] ? [this.chips] : [])]);
+          span,
+          [
+            ...(compare
+              ? [
+                  h(
+                    "h2",
+                    { class: "which" },
+                    before ? "Before" : "After",
+                    h("span", { class: "where" }, this.data.recordings[one]!.name),
+                  ),
+                ]
+              : []),
+            ...(one === recordings[0] ? [this.chips] : []),
+          ],
+        );
       });
       replace(this.timelineBox, ...this.timelines.map((timeline) => timeline.element));
     }
-    const from = state.zoomFrom !== null && state.zoomTo !== null && state.zoomTo > state.zoomFrom ? Math.max(0, state.zoomFrom) : 0;
-    const to = state.zoomFrom !== null && state.zoomTo !== null && state.zoomTo > state.zoomFrom ? Math.min(span, state.zoomTo) : span;
+    const from =
+      state.zoomFrom !== null && state.zoomTo !== null && state.zoomTo > state.zoomFrom
+        ? Math.max(0, state.zoomFrom)
+        : 0;
+    const to =
+      state.zoomFrom !== null && state.zoomTo !== null && state.zoomTo > state.zoomFrom
+        ? Math.min(span, state.zoomTo)
+        : span;
     const curves = recordings.map((one) => this.shown(one, scene));
-    const most = compare ? Math.max(1, ...curves.flat().filter((one) => one.curve.unit === "bytes").map((one) => greatest(one.curve, from, to))) : null;
+    const most = compare
+      ? Math.max(
+          1,
+          ...curves
+            .flat()
+            .filter((one) => one.curve.unit === "bytes")
+            .map((one) => greatest(one.curve, from, to)),
+        )
+      : null;
     this.timelines.forEach((timeline, i) => {
-      const other = compare ? (this.model(1 - i).curves.find((curve) => curve.device === curveDevice(scene.device) && curve.kind === "allocated")) : undefined;
+      const other = compare
+        ? this.model(1 - i).curves.find(
+            (curve) => curve.device === curveDevice(scene.device) && curve.kind === "allocated",
+          )
+        : undefined;
       timeline.update({
-        shown: [...curves[i]!, ...(other ? [{ curve: other, label: i === 0 ? "allocated after" : "allocated before", colour: curveColour("device_used", 0), ghost: true }] : [])],
-        from, to, most,
-        selection: compare ? (i === 0 ? scene.compared!.beforeSelection : scene.compared!.afterSelection) : scene.selection,
+        shown: [
+          ...curves[i]!,
+          ...(other
+            ? [
+                {
+                  curve: other,
+                  label: i === 0 ? "allocated after" : "allocated before",
+                  colour: curveColour("device_used", 0),
+                  ghost: true,
+                },
+              ]
+            : []),
+        ],
+        from,
+        to,
+        most,
+        selection: compare
+          ? i === 0
+            ? scene.compared!.beforeSelection
+            : scene.compared!.afterSelection
+          : scene.selection,
       });
     });
     this.updateChips(scene);
-    this.device.options(scene.model.devices.filter((one) => one.index >= 0 || one.peakBytes > 0).map((one) => [String(one.index), one.label]));
+    this.device.options(
+      scene.model.devices
+        .filter((one) => one.index >= 0 || one.peakBytes > 0)
+        .map((one) => [String(one.index), one.label]),
+    );
     this.device.set(String(scene.device));
     this.device.element.hidden = scene.model.devices.filter((one) => one.index >= 0 || one.peakBytes > 0).length < 2;
     this.recording.set(String(index));
-    const notes = compare ? [...scene.compared!.before.source.notes.map((note) => `Before: ${note}`), ...scene.compared!.after.source.notes.map((note) => `After: ${note}`)]
+    const notes = compare
+      ? [
+          ...scene.compared!.before.source.notes.map((note) => `Before: ${note}`),
+          ...scene.compared!.after.source.notes.map((note) => `After: ${note}`),
+        ]
       : scene.model.source.notes;
-    replaceControls(this.notes, h("summary", {}, `${plural(notes.length, "note")} on ${compare ? "these recordings" : "this recording"}`), h("ul", {}, ...notes.map((note) => h("li", {}, note))));
+    replaceControls(
+      this.notes,
+      h("summary", {}, `${plural(notes.length, "note")} on ${compare ? "these recordings" : "this recording"}`),
+      h("ul", {}, ...notes.map((note) => h("li", {}, note))),
+    );
     this.notes.hidden = notes.length === 0;
     this.updateJumps(scene);
     replace(this.selectionText, this.describe(scene));
@@ -300,17 +529,28 @@ export class App {
   private updateChips(scene: Scene): void {
     const model = scene.model;
     const shown = new Set(this.shown(this.recordingIndex(this.store.state), scene).map((one) => one.curve));
-    replaceControls(this.chips, ...model.curves.map((curve, i) => {
-      const own = curve.device === curveDevice(scene.device);
-      if (!own && curve.device >= 0 && !shown.has(curve)) return null;
-      const id = `${curve.device} ${curve.name}`;
-      const chip = button(this.curveName(model, curve, own), () => {
-        const ids = model.curves.filter((one) => shown.has(one)).map((one) => `${one.device} ${one.name}`);
-        this.store.set({ curves: ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id] });
-      }, { class: "chip", attributes: { "aria-pressed": String(shown.has(curve)) }, title: curve.exact ? "" : "sampled, not exact" });
-      chip.style.setProperty("--colour", curveColour(curve.kind, i));
-      return chip;
-    }));
+    replaceControls(
+      this.chips,
+      ...model.curves.map((curve, i) => {
+        const own = curve.device === curveDevice(scene.device);
+        if (!own && curve.device >= 0 && !shown.has(curve)) return null;
+        const id = `${curve.device} ${curve.name}`;
+        const chip = button(
+          this.curveName(model, curve, own),
+          () => {
+            const ids = model.curves.filter((one) => shown.has(one)).map((one) => `${one.device} ${one.name}`);
+            this.store.set({ curves: ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id] });
+          },
+          {
+            class: "chip",
+            attributes: { "aria-pressed": String(shown.has(curve)) },
+            title: curve.exact ? "" : "sampled, not exact",
+          },
+        );
+        chip.style.setProperty("--colour", curveColour(curve.kind, i));
+        return chip;
+      }),
+    );
   }
 
   private updateJumps(scene: Scene): void {
@@ -318,16 +558,35 @@ export class App {
     const go = (at: number) => this.select(scene, at, at);
     // Peaks and failures are never among those left out.
     const rare = model.marks.filter((mark) => mark.kind === "peak" || mark.kind === "oom").slice(0, 500);
-    const named = [...rare, ...model.marks.filter((mark) => mark.kind === "mark").slice(0, 500)].sort((a, b) => a.at - b.at);
-    const marks = select("Go to", [["", "a mark…"], ...named.map((mark, i): [string, string] =>
-      [String(i), `${mark.kind === "oom" ? "▲ " : mark.kind === "peak" ? "◆ " : ""}${mark.text || mark.kind}, ${duration(mark.at)}`])],
-    (value) => { if (value !== "") go(named[Number(value)]!.at); });
+    const named = [...rare, ...model.marks.filter((mark) => mark.kind === "mark").slice(0, 500)].sort(
+      (a, b) => a.at - b.at,
+    );
+    const marks = select(
+      "Go to",
+      [
+        ["", "a mark…"],
+        ...named.map((mark, i): [string, string] => [
+          String(i),
+          `${mark.kind === "oom" ? "▲ " : mark.kind === "peak" ? "◆ " : ""}${mark.text || mark.kind}, ${duration(mark.at)}`,
+        ]),
+      ],
+      (value) => {
+        if (value !== "") go(named[Number(value)]!.at);
+      },
+    );
     const failures = model.marks.filter((mark) => mark.kind === "oom");
-    replaceControls(this.jumps,
+    replaceControls(
+      this.jumps,
       button("Peak", () => this.deselect(scene), { title: "The peak of this GPU (P)" }),
-      failures.length > 0 ? button("Out of memory", () => this.nextFailure(scene), { class: "oom", title: "The next failure for lack of memory (O)" }) : null,
+      failures.length > 0
+        ? button("Out of memory", () => this.nextFailure(scene), {
+            class: "oom",
+            title: "The next failure for lack of memory (O)",
+          })
+        : null,
       button("End", () => go(model.duration), { title: "The end of the recording (E)" }),
-      named.length > 0 ? marks.element : null);
+      named.length > 0 ? marks.element : null,
+    );
   }
 
   private describe(scene: Scene): string {
@@ -344,16 +603,27 @@ export class App {
       return `${duration(selection[0])} to ${duration(selection[1])} (${duration(selection[1] - selection[0])}): ${bytes(totals[scene.begin] ?? 0)} to ${bytes(totals[scene.end] ?? 0)}, ${signedBytes((totals[scene.end] ?? 0) - (totals[scene.begin] ?? 0))}; most ${bytes(totals[peak] ?? 0)} at ${duration(at(peak))}`;
     }
     const exact = at(scene.shown);
-    const near = Math.abs(exact - selection[0]) > Math.max(1, model.duration / 1e6) ? ` (exact at ${duration(exact)}, the nearest moment)` : "";
+    const near =
+      Math.abs(exact - selection[0]) > Math.max(1, model.duration / 1e6)
+        ? ` (exact at ${duration(exact)}, the nearest moment)`
+        : "";
     return `${scene.usual ? "Peak at" : "At"} ${duration(selection[0])}${near}: ${bytes(totals[scene.shown] ?? 0)} allocated`;
   }
 
   private select(scene: Scene, from: number, to: number): void {
-    this.store.set(scene.compared && scene.model === scene.compared.before ? { beforeFrom: from, beforeTo: to } : { from, to, map: null });
+    this.store.set(
+      scene.compared && scene.model === scene.compared.before
+        ? { beforeFrom: from, beforeTo: to }
+        : { from, to, map: null },
+    );
   }
 
   private deselect(scene: Scene): void {
-    this.store.set(scene.compared && scene.model === scene.compared.before ? { beforeFrom: null, beforeTo: null } : { from: null, to: null, map: null });
+    this.store.set(
+      scene.compared && scene.model === scene.compared.before
+        ? { beforeFrom: null, beforeTo: null }
+        : { from: null, to: null, map: null },
+    );
   }
 
   private nextFailure(scene: Scene): void {
@@ -406,7 +676,8 @@ export class App {
   }
 
   private async copy(): Promise<void> {
-    const scene = this.data.recordings.length > 0 ? this.scene() : ({ state: this.store.state, data: this.data } as Scene);
+    const scene =
+      this.data.recordings.length > 0 ? this.scene() : ({ state: this.store.state, data: this.data } as Scene);
     const view = this.activeView();
     const text = `### ${markdownText(this.data.title)}: ${view.title}\n\n${view.markdown(scene)}\n`;
     try {
@@ -428,23 +699,58 @@ export class App {
   }
 
   private dialog(title: string, ...content: HTMLElement[]): void {
-    const box = h("dialog", { attributes: { "aria-label": title } }, h("h2", {}, title), ...content, h("p", { class: "right" }, button("Close", () => box.close())));
+    const box = h(
+      "dialog",
+      { attributes: { "aria-label": title } },
+      h("h2", {}, title),
+      ...content,
+      h(
+        "p",
+        { class: "right" },
+        button("Close", () => box.close()),
+      ),
+    );
     box.addEventListener("close", () => box.remove());
     document.body.append(box);
     box.showModal();
   }
 
   private help(): void {
-    this.dialog("Keyboard", h("dl", { class: "keys" }, ...keysHelp.flatMap(([keys, text]) => [h("dt", {}, keys), h("dd", {}, text)])),
-      h("p", { class: "muted" }, "Press on the timeline for a moment, drag for a range, Ctrl and the wheel zoom. The address of the page holds the view: send it with the file."));
+    this.dialog(
+      "Keyboard",
+      h("dl", { class: "keys" }, ...keysHelp.flatMap(([keys, text]) => [h("dt", {}, keys), h("dd", {}, text)])),
+      h(
+        "p",
+        { class: "muted" },
+        "Press on the timeline for a moment, drag for a range, Ctrl and the wheel zoom. The address of the page holds the view: send it with the file.",
+      ),
+    );
   }
 
   private about(): void {
-    this.dialog("About this page",
-      h("p", {}, `Written by memlab ${this.data.memlab}, with memlab-report html. It is one file, loads nothing and sends nothing.`),
-      h("p", {}, this.data.sources ? "It holds source lines around the frames." : "It holds no source lines and no arguments of the command (--no-source)."),
+    this.dialog(
+      "About this page",
+      h(
+        "p",
+        {},
+        `Written by memlab ${this.data.memlab}, with memlab-report html. It is one file, loads nothing and sends nothing.`,
+      ),
+      h(
+        "p",
+        {},
+        this.data.sources
+          ? "It holds source lines around the frames."
+          : "It holds no source lines and no arguments of the command (--no-source).",
+      ),
       h("p", {}, "memlab is under the Apache License 2.0. In this page are:"),
-      ...licenses.map((one) => h("details", {}, h("summary", {}, `${one.name} ${one.version}, ${one.license}`), h("pre", { class: "license" }, one.text))));
+      ...licenses.map((one) =>
+        h(
+          "details",
+          {},
+          h("summary", {}, `${one.name} ${one.version}, ${one.license}`),
+          h("pre", { class: "license" }, one.text),
+        ),
+      ),
+    );
   }
 }
-

@@ -19,44 +19,114 @@
 // nanoseconds since the recording's start, sizes bytes. Numbers below 2^53 throughout.
 export interface PageData {
   version: 1;
-  memlab: string;                       // version of the tool that wrote it
+  memlab: string; // version of the tool that wrote it
   title: string;
-  mode: "single" | "compare" | "run";   // compare: recordings[0] is before, [1] after
-  sources: boolean;                     // false: --no-source, no arguments, no source lines
+  mode: "single" | "compare" | "run"; // compare: recordings[0] is before, [1] after
+  sources: boolean; // false: --no-source, no arguments, no source lines
   recordings: Recording[];
-  files: SourceFile[];                  // source lines around the frames, where sources were there
-  run?: RunData;                        // mode "run"
-  documents?: { diff?: unknown };       // compare: the document of `memlab-report diff --json`
+  files: SourceFile[]; // source lines around the frames, where sources were there
+  run?: RunData; // mode "run"
+  documents?: { diff?: unknown }; // compare: the document of `memlab-report diff --json`
 }
-export interface SourceFile { path: string; first_line: number; changed_since: boolean; lines: string[] }
+export interface SourceFile {
+  path: string;
+  first_line: number;
+  changed_since: boolean;
+  lines: string[];
+}
 export interface Recording {
-  name: string; path: string; host: string; pid: number; rank: number | null;
-  command: string[];                    // the name alone with --no-source
-  duration_ns: number; events: number; ended: string;
-  notes: string[];                      // sentences: gaps, limits, missing names
+  name: string;
+  path: string;
+  host: string;
+  pid: number;
+  rank: number | null;
+  command: string[]; // the name alone with --no-source
+  duration_ns: number;
+  events: number;
+  ended: string;
+  notes: string[]; // sentences: gaps, limits, missing names
   curves: Curve[];
-  moments: number[];                    // ascending; at each the figures of `holders` are exact
+  moments: number[]; // ascending; at each the figures of `holders` are exact
   marks: Mark[];
-  scopes: { names: string[]; name: number[]; depth: number[]; thread: number[]; begin: number[]; end: number[]; left_out: number };
+  scopes: {
+    names: string[];
+    name: number[];
+    depth: number[];
+    thread: number[];
+    begin: number[];
+    end: number[];
+    left_out: number;
+  };
   threads: string[];
-  strings: string[];                    // functions, files, modules, categories: interned
-  frames: { function: number[]; file: number[]; line: number[]; module: number[]; language: number[]; skipped: number[] };
-                                        // file -1: unknown; language 0 native 1 Python; skipped 1: hidden by --skip's defaults
-  sites: { stack: number[][];           // frame indices, outermost first
-           kind: number[]; device: number[]; category: number[];   // into strings, device index or -1
-           allocations: number[]; allocated_bytes: number[] };     // totals of the run
+  strings: string[]; // functions, files, modules, categories: interned
+  frames: {
+    function: number[];
+    file: number[];
+    line: number[];
+    module: number[];
+    language: number[];
+    skipped: number[];
+  };
+  // file -1: unknown; language 0 native 1 Python; skipped 1: hidden by --skip's defaults
+  sites: {
+    stack: number[][]; // frame indices, outermost first
+    kind: number[];
+    device: number[];
+    category: number[]; // into strings, device index or -1
+    allocations: number[];
+    allocated_bytes: number[];
+  }; // totals of the run
   holders: Holders;
   maps: MemoryMap[];
-  documents: { summary?: unknown; leaks?: unknown; inefficiencies?: unknown; ledger?: unknown; oom?: unknown };  // `--json` of these views as they are
+  documents: { summary?: unknown; leaks?: unknown; inefficiencies?: unknown; ledger?: unknown; oom?: unknown }; // `--json` of these views as they are
 }
 // A curve as an envelope: `levels[0]` is the finest; each bucket keeps the least and the greatest value in it, and its last.
-export interface Curve { name: string; device: number; kind: string; unit: "bytes" | "count"; default_on: boolean; exact: boolean;
-  levels: { bucket_ns: number; min: (number | null)[]; max: (number | null)[]; last: (number | null)[] }[] }
-export interface Mark { moment: number; at: number; kind: "peak" | "oom" | "mark" | "end"; text: string }   // moment: index into moments
+export interface Curve {
+  name: string;
+  device: number;
+  kind: string;
+  unit: "bytes" | "count";
+  default_on: boolean;
+  exact: boolean;
+  levels: { bucket_ns: number; min: (number | null)[]; max: (number | null)[]; last: (number | null)[] }[];
+}
+export interface Mark {
+  moment: number;
+  at: number;
+  kind: "peak" | "oom" | "mark" | "end";
+  text: string;
+} // moment: index into moments
 // Live bytes and blocks of each site at each moment, as changes: site s has entries start[s]..start[s+1]; at moments[moment[i]] it begins to hold
 // bytes[i] in blocks[i], until its next entry. Sites beyond a cap are summed into one site whose stack is empty, so sums are exact.
-export interface Holders { start: number[]; moment: number[]; bytes: number[]; blocks: number[] }
-export interface MemoryMap { moment: number; segments: { device: number; address: string; size: number; pool: string;
-  offset: number[]; length: number[]; site: number[] }[] }         // site -1: cached, free within the segment
-export interface RunData { curve_ns: number; ranks: { recording: number | null; name: string; rank: number | null; host: string; peak_bytes: number; at_end_bytes: number;
-  outlier: string | null; curve: number[] }[]; documents: { merge?: unknown } }
+export interface Holders {
+  start: number[];
+  moment: number[];
+  bytes: number[];
+  blocks: number[];
+}
+export interface MemoryMap {
+  moment: number;
+  segments: {
+    device: number;
+    address: string;
+    size: number;
+    pool: string;
+    offset: number[];
+    length: number[];
+    site: number[];
+  }[];
+} // site -1: cached, free within the segment
+export interface RunData {
+  curve_ns: number;
+  ranks: {
+    recording: number | null;
+    name: string;
+    rank: number | null;
+    host: string;
+    peak_bytes: number;
+    at_end_bytes: number;
+    outlier: string | null;
+    curve: number[];
+  }[];
+  documents: { merge?: unknown };
+}

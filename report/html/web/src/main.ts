@@ -14,9 +14,21 @@ async function start(): Promise<void> {
     new App(page, data);
     document.documentElement.dataset["ready"] = "yes";
   } catch (error) {
-    replace(page, h("div", { class: "failed", attributes: { role: "alert" } }, h("h1", {}, "memlab"),
-      h("p", {}, error instanceof NoData ? error.message
-        : `The recording in this page cannot be read: ${error instanceof Error ? error.message : String(error)}. Write the page again with memlab-report html.`)));
+    replace(
+      page,
+      h(
+        "div",
+        { class: "failed", attributes: { role: "alert" } },
+        h("h1", {}, "memlab"),
+        h(
+          "p",
+          {},
+          error instanceof NoData
+            ? error.message
+            : `The recording in this page cannot be read: ${error instanceof Error ? error.message : String(error)}. Write the page again with memlab-report html.`,
+        ),
+      ),
+    );
   }
 }
 

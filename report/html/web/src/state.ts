@@ -2,41 +2,77 @@
 
 export interface State {
   view: string;
-  recording: number | null;      // null: the only one, the later one of a comparison, the first rank
-  device: number | null;         // null: the device that held most
-  from: number | null;           // the selection in ns: from == to is a moment; null: the device's peak
+  recording: number | null; // null: the only one, the later one of a comparison, the first rank
+  device: number | null; // null: the device that held most
+  from: number | null; // the selection in ns: from == to is a moment; null: the device's peak
   to: number | null;
-  beforeFrom: number | null;     // in a comparison, the selection in the first recording
+  beforeFrom: number | null; // in a comparison, the selection in the first recording
   beforeTo: number | null;
-  zoomFrom: number | null;       // the part of the run that the timeline shows
+  zoomFrom: number | null; // the part of the run that the timeline shows
   zoomTo: number | null;
-  curves: string[] | null;       // the curves shown; null: the usual ones
+  curves: string[] | null; // the curves shown; null: the usual ones
   shape: "table" | "icicle" | "flame";
   bottomUp: boolean;
-  at: "peak" | "begin" | "end";  // which moment of a range "who holds it" shows
+  at: "peak" | "begin" | "end"; // which moment of a range "who holds it" shows
   filter: string;
   skip: string;
   search: string;
-  skipped: boolean;              // frames of allocators and containers are shown
+  skipped: boolean; // frames of allocators and containers are shown
   group: "category" | "kind" | "place";
   file: string;
-  map: number | null;            // a memory map other than the nearest
+  map: number | null; // a memory map other than the nearest
 }
 
 export const initial: State = {
-  view: "", recording: null, device: null, from: null, to: null, beforeFrom: null, beforeTo: null, zoomFrom: null,
-  zoomTo: null, curves: null, shape: "table", bottomUp: false, at: "peak", filter: "", skip: "", search: "", skipped: false,
-  group: "category", file: "", map: null,
+  view: "",
+  recording: null,
+  device: null,
+  from: null,
+  to: null,
+  beforeFrom: null,
+  beforeTo: null,
+  zoomFrom: null,
+  zoomTo: null,
+  curves: null,
+  shape: "table",
+  bottomUp: false,
+  at: "peak",
+  filter: "",
+  skip: "",
+  search: "",
+  skipped: false,
+  group: "category",
+  file: "",
+  map: null,
 };
 
 const names: Record<keyof State, string> = {
-  view: "view", recording: "recording", device: "gpu", from: "from", to: "to", beforeFrom: "before-from", beforeTo: "before-to",
-  zoomFrom: "zoom-from", zoomTo: "zoom-to", curves: "curves", shape: "shape", bottomUp: "bottom-up", at: "at", filter: "filter",
-  skip: "skip", search: "search", skipped: "skipped", group: "group", file: "file", map: "map",
+  view: "view",
+  recording: "recording",
+  device: "gpu",
+  from: "from",
+  to: "to",
+  beforeFrom: "before-from",
+  beforeTo: "before-to",
+  zoomFrom: "zoom-from",
+  zoomTo: "zoom-to",
+  curves: "curves",
+  shape: "shape",
+  bottomUp: "bottom-up",
+  at: "at",
+  filter: "filter",
+  skip: "skip",
+  search: "search",
+  skipped: "skipped",
+  group: "group",
+  file: "file",
+  map: "map",
 };
 
 const allowed: Partial<Record<keyof State, readonly string[]>> = {
-  shape: ["table", "icicle", "flame"], at: ["peak", "begin", "end"], group: ["category", "kind", "place"],
+  shape: ["table", "icicle", "flame"],
+  at: ["peak", "begin", "end"],
+  group: ["category", "kind", "place"],
 };
 
 export function toHash(state: State): string {
@@ -44,7 +80,10 @@ export function toHash(state: State): string {
   for (const key of Object.keys(names) as (keyof State)[]) {
     const value = state[key];
     if (value === initial[key] || value === null) continue;
-    parts.set(names[key], Array.isArray(value) ? JSON.stringify(value) : typeof value === "boolean" ? (value ? "1" : "0") : String(value));
+    parts.set(
+      names[key],
+      Array.isArray(value) ? JSON.stringify(value) : typeof value === "boolean" ? (value ? "1" : "0") : String(value),
+    );
   }
   return parts.toString();
 }

@@ -2,8 +2,20 @@ import { describe, expect, test } from "vitest";
 import * as format from "../src/model/format";
 
 describe("sizes read as memlab-report prints them", () => {
-  test.each([[0, "0 B"], [1023, "1023 B"], [1024, "1.00 KiB"], [4000000, "3.81 MiB"], [1048570, "1023.99 KiB"], [1048571, "1.00 MiB"], [1152, "1.12 KiB"],
-    [1408, "1.38 KiB"], [271982080, "259.38 MiB"], [85017493504, "79.18 GiB"], [2 ** 50, "1024.00 TiB"], [-4000000, "-3.81 MiB"]])("%d is %s", (size, text) => {
+  test.each([
+    [0, "0 B"],
+    [1023, "1023 B"],
+    [1024, "1.00 KiB"],
+    [4000000, "3.81 MiB"],
+    [1048570, "1023.99 KiB"],
+    [1048571, "1.00 MiB"],
+    [1152, "1.12 KiB"],
+    [1408, "1.38 KiB"],
+    [271982080, "259.38 MiB"],
+    [85017493504, "79.18 GiB"],
+    [2 ** 50, "1024.00 TiB"],
+    [-4000000, "-3.81 MiB"],
+  ])("%d is %s", (size, text) => {
     expect(format.bytes(size)).toBe(text);
   });
   test("changes have a sign", () => {
@@ -14,8 +26,15 @@ describe("sizes read as memlab-report prints them", () => {
   });
 });
 
-test.each([[999, "999 ns"], [1250, "1.2 us"], [15645000, "15.64 ms"], [999_995_000, "1.000 s"], [59_999_499_999, "59.999 s"], [60e9, "1 min 00 s"], [3_725e9, "1 h 02 min"]])(
-  "a time of %d ns is %s", (ns, text) => expect(format.duration(ns)).toBe(text));
+test.each([
+  [999, "999 ns"],
+  [1250, "1.2 us"],
+  [15645000, "15.64 ms"],
+  [999_995_000, "1.000 s"],
+  [59_999_499_999, "59.999 s"],
+  [60e9, "1 min 00 s"],
+  [3_725e9, "1 h 02 min"],
+])("a time of %d ns is %s", (ns, text) => expect(format.duration(ns)).toBe(text));
 
 test("counts are grouped", () => {
   expect(format.count(1234567)).toBe("1,234,567");

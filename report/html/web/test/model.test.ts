@@ -18,7 +18,8 @@ const model = new RecordingModel(source);
 function slow(site: number, moment: number): { bytes: number; blocks: number } {
   let found = { bytes: 0, blocks: 0 };
   for (let i = source.holders.start[site]!; i < source.holders.start[site + 1]!; ++i)
-    if (source.holders.moment[i]! <= moment) found = { bytes: source.holders.bytes[i]!, blocks: source.holders.blocks[i]! };
+    if (source.holders.moment[i]! <= moment)
+      found = { bytes: source.holders.bytes[i]!, blocks: source.holders.blocks[i]! };
   return found;
 }
 
@@ -34,7 +35,9 @@ describe("holders", () => {
   test("sums over time are the sums of figures", () => {
     const totals = model.totals(0);
     for (const moment of [0, 1, 60, source.moments.length - 1]) {
-      const sum = model.figures(moment).bytes.reduce((all, value, site) => all + (model.sites.device[site] === 0 ? value : 0), 0);
+      const sum = model
+        .figures(moment)
+        .bytes.reduce((all, value, site) => all + (model.sites.device[site] === 0 ? value : 0), 0);
       expect(totals[moment]).toBe(sum);
     }
     const site = source.holders.start.findIndex((start, i) => (source.holders.start[i + 1] ?? start) > start);
@@ -57,8 +60,17 @@ describe("holders", () => {
     expect(model.nearestMoment(middle - 1)).toBe(3);
     expect(model.nearestMoment(middle + 1)).toBe(4);
     // Two moments of one time: the peak's is the first, the failure's the second.
-    const twice = new RecordingModel({ ...source, moments: [0, 50, 50, 100], holders: { start: source.holders.start.map(() => 0), moment: [], bytes: [], blocks: [] },
-      marks: [{ kind: "peak", at: 50, moment: 1, text: "" }, { kind: "oom", at: 50, moment: 2, text: "" }, { kind: "mark", at: 100, moment: -1, text: "" }], maps: [] });
+    const twice = new RecordingModel({
+      ...source,
+      moments: [0, 50, 50, 100],
+      holders: { start: source.holders.start.map(() => 0), moment: [], bytes: [], blocks: [] },
+      marks: [
+        { kind: "peak", at: 50, moment: 1, text: "" },
+        { kind: "oom", at: 50, moment: 2, text: "" },
+        { kind: "mark", at: 100, moment: -1, text: "" },
+      ],
+      maps: [],
+    });
     expect(twice.nearestMoment(50)).toBe(2);
     expect(twice.nearestMoment(100)).toBe(3);
   });
@@ -97,7 +109,12 @@ describe("places and trees", () => {
   });
 
   test.each([false, true])("every node of a tree holds what its children hold, and more (bottom-up %s)", (bottomUp) => {
-    const tree = buildTree(model.sites, figures.bytes, figures.blocks, { bottomUp, showSkipped: false, skip: null, use });
+    const tree = buildTree(model.sites, figures.bytes, figures.blocks, {
+      bottomUp,
+      showSkipped: false,
+      skip: null,
+      use,
+    });
     expect(tree.value[0]).toBe(total);
     for (let node = 0; node < tree.frame.length; ++node) {
       let below = 0;
@@ -114,7 +131,12 @@ describe("places and trees", () => {
     const values = new Float64Array(model.sites.count);
     values[0] = 100;
     values[1] = -100;
-    const tree = buildTree(model.sites, values, values, { bottomUp: false, showSkipped: false, skip: null, use: () => true });
+    const tree = buildTree(model.sites, values, values, {
+      bottomUp: false,
+      showSkipped: false,
+      skip: null,
+      use: () => true,
+    });
     expect([tree.value[0], tree.weight[0]]).toEqual([0, 200]);
   });
 });
@@ -163,9 +185,19 @@ describe("curves", () => {
 });
 
 test("a segment's free pieces are what no block covers", () => {
-  const row = segmentRow({ device: 0, address: "0x0", size: 100, pool: "", offset: [10, 30, 60], length: [10, 20, 10], site: [3, -2, -1] });
+  const row = segmentRow({
+    device: 0,
+    address: "0x0",
+    size: 100,
+    pool: "",
+    offset: [10, 30, 60],
+    length: [10, 20, 10],
+    site: [3, -2, -1],
+  });
   expect([row.used, row.largestFree]).toEqual([30, 50]);
-  expect(segmentRow({ device: 0, address: "0x0", size: 100, pool: "", offset: [], length: [], site: [] }).largestFree).toBe(100);
+  expect(
+    segmentRow({ device: 0, address: "0x0", size: 100, pool: "", offset: [], length: [], site: [] }).largestFree,
+  ).toBe(100);
 });
 
 test("two recordings meet in the names of their stacks", () => {
@@ -178,15 +210,31 @@ test("two recordings meet in the names of their stacks", () => {
   expect(sum(onUnion(union, 1, after.figures(30)).bytes)).toBe(sum(after.figures(30).bytes));
   expect(union.table.count).toBeLessThan(before.sites.count + after.sites.count);
   // Against itself nothing changes, whatever its lines.
-  const moved = { ...data.recordings[0]!, frames: { ...data.recordings[0]!.frames, line: data.recordings[0]!.frames.line.map((line) => line + 3) } };
+  const moved = {
+    ...data.recordings[0]!,
+    frames: { ...data.recordings[0]!.frames, line: data.recordings[0]!.frames.line.map((line) => line + 3) },
+  };
   const same = unite(before, new RecordingModel(moved));
-  const [left, right] = [onUnion(same, 0, before.figures(30)).bytes, onUnion(same, 1, new RecordingModel(moved).figures(30)).bytes];
+  const [left, right] = [
+    onUnion(same, 0, before.figures(30)).bytes,
+    onUnion(same, 1, new RecordingModel(moved).figures(30)).bytes,
+  ];
   expect([...left]).toEqual([...right]);
 });
 
 describe("the hash", () => {
   test("keeps the state", () => {
-    const state = { ...initial, view: "map", from: 10, to: 20, filter: "a&b=c#d", curves: ["0 allocated"], shape: "flame" as const, bottomUp: true, recording: 0 };
+    const state = {
+      ...initial,
+      view: "map",
+      from: 10,
+      to: 20,
+      filter: "a&b=c#d",
+      curves: ["0 allocated"],
+      shape: "flame" as const,
+      bottomUp: true,
+      recording: 0,
+    };
     expect(fromHash(`#${toHash(state)}`)).toEqual(state);
     expect(toHash(initial)).toBe("");
   });
@@ -207,10 +255,16 @@ describe("the data in the page", () => {
     await expect(decode("MEMLAB_DATA")).rejects.toBeInstanceOf(NoData);
     await expect(decode("")).rejects.toBeInstanceOf(NoData);
     await expect(decode("AAAA")).rejects.toThrow();
-    await expect(decode(dataOf(withData("<s>MEMLAB_DATA</s>", { ...single({ steps: 1, moments: 9 }), version: 2 as 1 })))).rejects.toThrow("version 2");
+    await expect(
+      decode(dataOf(withData("<s>MEMLAB_DATA</s>", { ...single({ steps: 1, moments: 9 }), version: 2 as 1 }))),
+    ).rejects.toThrow("version 2");
   });
   test("cannot turn the direction of text", () => {
-    expect(JSON.parse(withoutDirections('["\u202ea", "\\u202Eb", "\\\\u202ec"]'))).toEqual(["\ufffda", "\ufffdb", "\\u202ec"]);
+    expect(JSON.parse(withoutDirections('["\u202ea", "\\u202Eb", "\\\\u202ec"]'))).toEqual([
+      "\ufffda",
+      "\ufffdb",
+      "\\u202ec",
+    ]);
   });
 });
 

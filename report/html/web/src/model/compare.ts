@@ -20,11 +20,21 @@ export function unite(before: RecordingModel, after: RecordingModel): Union {
     }
     return id;
   };
-  const frames = { function: [] as number[], file: [] as number[], line: [] as number[], module: [] as number[],
-    language: [] as number[], skipped: [] as number[] };
+  const frames = {
+    function: [] as number[],
+    file: [] as number[],
+    line: [] as number[],
+    module: [] as number[],
+    language: [] as number[],
+    skipped: [] as number[],
+  };
   const frameIds = new Map<string, number>();
   const stacks: Int32Array[] = [];
-  const kind: number[] = [], device: number[] = [], category: number[] = [], allocations: number[] = [], allocated: number[] = [];
+  const kind: number[] = [],
+    device: number[] = [],
+    category: number[] = [],
+    allocations: number[] = [],
+    allocated: number[] = [];
   const siteIds = new Map<string, number>();
 
   // The later recording first, so that lines are those of the newer sources.
@@ -71,10 +81,21 @@ export function unite(before: RecordingModel, after: RecordingModel): Union {
   return {
     table: new SiteTable(
       strings,
-      { function: Int32Array.from(frames.function), file: Int32Array.from(frames.file), line: Int32Array.from(frames.line),
-        module: Int32Array.from(frames.module), language: Uint8Array.from(frames.language), skipped: Uint8Array.from(frames.skipped) },
-      stacks, Int32Array.from(kind), Int32Array.from(device), Int32Array.from(category), Float64Array.from(allocations),
-      Float64Array.from(allocated)),
+      {
+        function: Int32Array.from(frames.function),
+        file: Int32Array.from(frames.file),
+        line: Int32Array.from(frames.line),
+        module: Int32Array.from(frames.module),
+        language: Uint8Array.from(frames.language),
+        skipped: Uint8Array.from(frames.skipped),
+      },
+      stacks,
+      Int32Array.from(kind),
+      Int32Array.from(device),
+      Int32Array.from(category),
+      Float64Array.from(allocations),
+      Float64Array.from(allocated),
+    ),
     of: [ofBefore, ofAfter],
   };
 }

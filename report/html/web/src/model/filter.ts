@@ -5,7 +5,10 @@ import type { SiteTable } from "./recording";
 export function textMatcher(pattern: string): (text: string) => boolean {
   const wanted = pattern.toLowerCase();
   if (!/[*?]/.test(wanted)) return (text) => text.toLowerCase().includes(wanted);
-  const escaped = wanted.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".");
+  const escaped = wanted
+    .replace(/[.+^${}()|[\]\\]/g, "\\$&")
+    .replace(/\*/g, ".*")
+    .replace(/\?/g, ".");
   const whole = new RegExp(`^${escaped}$`, "s");
   return (text) => {
     const lower = text.toLowerCase();

@@ -62,11 +62,14 @@ export function tick(ns: number, step: number, most: number): string {
   if (ns === 0) return "0";
   if (step >= 6e10) {
     const minutes = Math.round(ns / 6e10);
-    return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+    return minutes < 60
+      ? `${minutes} min`
+      : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
   }
   const [scale, unit] = most < 1e3 ? [1, "ns"] : most < 1e6 ? [1e3, "us"] : most < 1e9 ? [1e6, "ms"] : [1e9, "s"];
   let digits = 0;
-  for (let part = step / scale; digits < 9 && (part < 0.5 || Math.abs(part - Math.round(part)) > 1e-6); part *= 10) ++digits;
+  for (let part = step / scale; digits < 9 && (part < 0.5 || Math.abs(part - Math.round(part)) > 1e-6); part *= 10)
+    ++digits;
   return `${(ns / scale).toFixed(digits)} ${unit}`;
 }
 

@@ -5,9 +5,9 @@ export interface Place {
   frame: number;
   kind: string;
   category: string;
-  bytes: number;       // now, or after
+  bytes: number; // now, or after
   blocks: number;
-  before: number;      // bytes before; 0 where nothing is compared
+  before: number; // bytes before; 0 where nothing is compared
   beforeBlocks: number;
   change: number;
   changeBlocks: number;
@@ -46,8 +46,18 @@ export function places(table: SiteTable, after: Figures, before: Figures | null,
     let place = found.get(key);
     if (!place) {
       place = {
-        frame, kind: table.text(kind), category: table.text(table.category[site]!), bytes: 0, blocks: 0, before: 0,
-        beforeBlocks: 0, change: 0, changeBlocks: 0, allocations: 0, allocatedBytes: 0, sites: [],
+        frame,
+        kind: table.text(kind),
+        category: table.text(table.category[site]!),
+        bytes: 0,
+        blocks: 0,
+        before: 0,
+        beforeBlocks: 0,
+        change: 0,
+        changeBlocks: 0,
+        allocations: 0,
+        allocatedBytes: 0,
+        sites: [],
       };
       found.set(key, place);
     }

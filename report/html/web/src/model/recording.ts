@@ -11,14 +11,19 @@ export interface Figures {
 // Call sites and the frames of their stacks. Two recordings that are compared share one (model/compare.ts).
 export class SiteTable {
   readonly count: number;
-  readonly stacks: Int32Array[];  // outermost first; frames that are the same are one
-  readonly reads: Int32Array;     // for each frame the first of the same text, be it skipped in some stacks or not
+  readonly stacks: Int32Array[]; // outermost first; frames that are the same are one
+  readonly reads: Int32Array; // for each frame the first of the same text, be it skipped in some stacks or not
   private readonly placeOfSite: Int32Array;
 
   constructor(
     readonly strings: string[],
     readonly frames: {
-      function: Int32Array; file: Int32Array; line: Int32Array; module: Int32Array; language: Uint8Array; skipped: Uint8Array;
+      function: Int32Array;
+      file: Int32Array;
+      line: Int32Array;
+      module: Int32Array;
+      language: Uint8Array;
+      skipped: Uint8Array;
     },
     stacks: Int32Array[],
     readonly kind: Int32Array,
@@ -75,7 +80,10 @@ export class SiteTable {
   location(frame: number, whole = false): string {
     const file = this.file(frame);
     // "libx.so+0x1a5e" has the library in it.
-    if (!file) return frame >= 0 && this.moduleName(frame) && this.functionName(frame).startsWith(this.moduleName(frame)) ? "" : this.moduleName(frame);
+    if (!file)
+      return frame >= 0 && this.moduleName(frame) && this.functionName(frame).startsWith(this.moduleName(frame))
+        ? ""
+        : this.moduleName(frame);
     const line = this.line(frame);
     return (whole ? file : basename(file)) + (line > 0 ? `:${line}` : "");
   }
@@ -98,7 +106,9 @@ const outside = 1 << 20;
 
 function deviceOfSite(recording: Recording, site: number): number {
   const device = recording.sites.device[site]!;
-  return outsideKinds.has(recording.strings[recording.sites.kind[site]!] ?? "") ? outside + Math.max(0, device) : device;
+  return outsideKinds.has(recording.strings[recording.sites.kind[site]!] ?? "")
+    ? outside + Math.max(0, device)
+    : device;
 }
 
 // The device whose curves belong to a device of deviceOfSite.
@@ -140,8 +150,8 @@ export interface Scopes {
 
 export interface Device {
   index: number;
-  label: string;   // "GPU 0: NVIDIA H100", "PyTorch on GPU 0"
-  short: string;   // "GPU 0", "PyTorch on GPU 0"
+  label: string; // "GPU 0: NVIDIA H100", "PyTorch on GPU 0"
+  short: string; // "GPU 0", "PyTorch on GPU 0"
   totalBytes: number | null;
   peakBytes: number;
 }
@@ -306,7 +316,14 @@ export class RecordingModel {
     return indices.map((index) => {
       const more = known.get(curveDevice(index));
       const host = index >= outside;
-      const short = index < 0 ? "no GPU" : host ? `GPU ${more?.gpu ?? curveDevice(index)}: pinned, managed, imported` : more?.allocator ? `${more.allocator} on GPU ${more.gpu}` : `GPU ${index}`;
+      const short =
+        index < 0
+          ? "no GPU"
+          : host
+            ? `GPU ${more?.gpu ?? curveDevice(index)}: pinned, managed, imported`
+            : more?.allocator
+              ? `${more.allocator} on GPU ${more.gpu}`
+              : `GPU ${index}`;
       return {
         index,
         short,
@@ -322,7 +339,13 @@ function weightOf(mark: Mark): number {
   return mark.kind === "oom" ? 2 : mark.kind === "peak" ? 1 : 0;
 }
 
-interface SummaryDevice { index: number; allocator: string | null; gpu: number; name: string; total_bytes: number | null }
+interface SummaryDevice {
+  index: number;
+  allocator: string | null;
+  gpu: number;
+  name: string;
+  total_bytes: number | null;
+}
 
 // The GPUs as the embedded summary names them.
 function summaryDevices(recording: Recording): SummaryDevice[] {

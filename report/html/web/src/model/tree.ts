@@ -4,31 +4,49 @@ import type { SiteTable } from "./recording";
 
 export interface TreeOptions {
   bottomUp: boolean;
-  showSkipped: boolean;           // frames of allocators and containers, hidden by default
-  skip: Uint8Array | null;        // more frames to leave out
+  showSkipped: boolean; // frames of allocators and containers, hidden by default
+  skip: Uint8Array | null; // more frames to leave out
   use: (site: number) => boolean; // which sites count
-  group?: (site: number) => string;   // a first level above the calls
+  group?: (site: number) => string; // a first level above the calls
 }
 
 // Nodes in depth-first order, the children of a node by weight, the largest first. Node 0 is the root.
 export interface CallTree {
-  frame: Int32Array;        // -1: the root or a group
+  frame: Int32Array; // -1: the root or a group
   label: (string | null)[]; // of nodes without a frame
   parent: Int32Array;
   depth: Int32Array;
-  next: Int32Array;         // the node after the node's last descendant
-  weight: Float64Array;     // what the node's width stands for: never negative
-  value: Float64Array;      // what it holds, or by how much it changed
+  next: Int32Array; // the node after the node's last descendant
+  weight: Float64Array; // what the node's width stands for: never negative
+  value: Float64Array; // what it holds, or by how much it changed
   blocks: Float64Array;
   maxDepth: number;
 }
 
-interface Building { frame: number; label: string | null; children: Map<number | string, Building>; weight: number; value: number; blocks: number }
+interface Building {
+  frame: number;
+  label: string | null;
+  children: Map<number | string, Building>;
+  weight: number;
+  value: number;
+  blocks: number;
+}
 
 // `values` and `blocks` are of the sites; a site's width is the absolute value.
-export function buildTree(table: SiteTable, values: Float64Array, blocks: Float64Array, options: TreeOptions): CallTree {
-  const make = (frame: number, label: string | null): Building =>
-    ({ frame, label, children: new Map(), weight: 0, value: 0, blocks: 0 });
+export function buildTree(
+  table: SiteTable,
+  values: Float64Array,
+  blocks: Float64Array,
+  options: TreeOptions,
+): CallTree {
+  const make = (frame: number, label: string | null): Building => ({
+    frame,
+    label,
+    children: new Map(),
+    weight: 0,
+    value: 0,
+    blocks: 0,
+  });
   const root = make(-1, null);
   let nodes = 1;
   for (let site = 0; site < table.count; ++site) {
@@ -72,9 +90,15 @@ export function buildTree(table: SiteTable, values: Float64Array, blocks: Float6
 
 function flatten(root: Building, nodes: number): CallTree {
   const tree: CallTree = {
-    frame: new Int32Array(nodes), label: new Array<string | null>(nodes).fill(null), parent: new Int32Array(nodes).fill(-1),
-    depth: new Int32Array(nodes), next: new Int32Array(nodes), weight: new Float64Array(nodes),
-    value: new Float64Array(nodes), blocks: new Float64Array(nodes), maxDepth: 0,
+    frame: new Int32Array(nodes),
+    label: new Array<string | null>(nodes).fill(null),
+    parent: new Int32Array(nodes).fill(-1),
+    depth: new Int32Array(nodes),
+    next: new Int32Array(nodes),
+    weight: new Float64Array(nodes),
+    value: new Float64Array(nodes),
+    blocks: new Float64Array(nodes),
+    maxDepth: 0,
   };
   let made = 0;
   const visit = (node: Building, parent: number, depth: number) => {

@@ -10,7 +10,9 @@ interface Properties {
 }
 
 export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K, properties: Properties = {}, ...children: Child[]
+  tag: K,
+  properties: Properties = {},
+  ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   if (properties.class) element.className = properties.class;
@@ -49,9 +51,13 @@ export function button(label: string, press: () => void, properties: Properties 
 
 // A row of buttons of which one is chosen.
 export function choice<T extends string>(
-  label: string, options: [T, string][], choose: (value: T) => void,
+  label: string,
+  options: [T, string][],
+  choose: (value: T) => void,
 ): { element: HTMLElement; set: (value: T) => void } {
-  const buttons = options.map(([value, text]) => button(text, () => choose(value), { attributes: { "aria-pressed": "false" } }));
+  const buttons = options.map(([value, text]) =>
+    button(text, () => choose(value), { attributes: { "aria-pressed": "false" } }),
+  );
   return {
     element: h("div", { class: "choice", attributes: { role: "group", "aria-label": label } }, ...buttons),
     set: (value) => options.forEach(([of], i) => buttons[i]!.setAttribute("aria-pressed", String(of === value))),
@@ -59,31 +65,50 @@ export function choice<T extends string>(
 }
 
 export function select(
-  label: string, options: [string, string][], choose: (value: string) => void,
+  label: string,
+  options: [string, string][],
+  choose: (value: string) => void,
 ): { element: HTMLElement; set: (value: string) => void; options: (options: [string, string][]) => void } {
   const box = h("select", { on: { change: () => choose(box.value) } });
-  const fill = (list: [string, string][]) => replace(box, ...list.map(([value, text]) => {
-    const option = h("option", {}, text);
-    option.value = value;
-    return option;
-  }));
+  const fill = (list: [string, string][]) =>
+    replace(
+      box,
+      ...list.map(([value, text]) => {
+        const option = h("option", {}, text);
+        option.value = value;
+        return option;
+      }),
+    );
   fill(options);
   return {
     element: h("label", { class: "field" }, h("span", {}, label), box),
-    set: (value) => { box.value = value; },
+    set: (value) => {
+      box.value = value;
+    },
     options: fill,
   };
 }
 
-export function checkbox(label: string, change: (on: boolean) => void): { element: HTMLElement; set: (on: boolean) => void } {
+export function checkbox(
+  label: string,
+  change: (on: boolean) => void,
+): { element: HTMLElement; set: (on: boolean) => void } {
   const box = h("input", { on: { change: () => change(box.checked) } });
   box.type = "checkbox";
-  return { element: h("label", { class: "check" }, box, label), set: (on) => { box.checked = on; } };
+  return {
+    element: h("label", { class: "check" }, box, label),
+    set: (on) => {
+      box.checked = on;
+    },
+  };
 }
 
 // A text field; changes come when typing pauses.
 export function textField(
-  label: string, hint: string, change: (text: string) => void, id?: string,
+  label: string,
+  hint: string,
+  change: (text: string) => void,
+  id?: string,
 ): { element: HTMLElement; set: (text: string) => void } {
   let timer = 0;
   const input = h("input", {
@@ -99,7 +124,9 @@ export function textField(
   input.type = "search";
   return {
     element: h("label", { class: "field" }, h("span", {}, label), input),
-    set: (text) => { if (document.activeElement !== input) input.value = text; },
+    set: (text) => {
+      if (document.activeElement !== input) input.value = text;
+    },
   };
 }
 
@@ -114,6 +141,16 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   return context;
+}
+
+// Calls `then` when the element's width has changed, once it is shown first too.
+export function onWidth(element: Element, then: () => void): void {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (element.clientWidth === width) return;
+    width = element.clientWidth;
+    then();
+  }).observe(element);
 }
 
 // The text, cut to a width in pixels with an ellipsis.

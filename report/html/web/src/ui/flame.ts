@@ -2,7 +2,7 @@
 import { bytes, percent, plural, signedBytes } from "../model/format";
 import type { SiteTable } from "../model/recording";
 import type { CallTree } from "../model/tree";
-import { button, fit, h, prepare, replaceControls } from "./dom";
+import { button, fit, h, onWidth, prepare, replaceControls } from "./dom";
 import { changeColour, colours, frameColour } from "./theme";
 import { hideTooltip, showTooltip } from "./tooltip";
 
@@ -11,10 +11,10 @@ const rowHeight = 20;
 export interface FlameInput {
   table: SiteTable;
   tree: CallTree;
-  signed: boolean;                // values are changes
-  growsUp: boolean;               // the root at the bottom
-  search: Uint8Array | null;      // frames that match
-  title: string;                  // what the root stands for
+  signed: boolean; // values are changes
+  growsUp: boolean; // the root at the bottom
+  search: Uint8Array | null; // frames that match
+  title: string; // what the root stands for
 }
 
 export class FlameGraph {
@@ -25,7 +25,7 @@ export class FlameGraph {
   private readonly trail = h("nav", { class: "trail", attributes: { "aria-label": "Zoomed to" } });
   private readonly status = h("div", { class: "flame-status", attributes: { role: "status" } });
   private input: FlameInput | null = null;
-  private zoomed: string[] = [];  // the path to the node in view, by keys, so that it survives a change of the moment
+  private zoomed: string[] = []; // the path to the node in view, by keys, so that it survives a change of the moment
   private root = 0;
   private active = 0;
   private boxes: { node: number; x: number; y: number; width: number }[] = [];
@@ -33,10 +33,21 @@ export class FlameGraph {
 
   constructor() {
     this.spacer = h("div", { class: "spacer" });
-    this.scroller = h("div", { class: "flame-scroller", attributes: {
-      tabindex: "0", role: "application", "aria-roledescription": "flame graph",
-      "aria-label": "Call stacks by bytes: arrows move between calls, Enter zooms, Backspace goes back. The table has the same figures.",
-    } }, this.canvas, this.spacer);
+    this.scroller = h(
+      "div",
+      {
+        class: "flame-scroller",
+        attributes: {
+          tabindex: "0",
+          role: "application",
+          "aria-roledescription": "flame graph",
+          "aria-label":
+            "Call stacks by bytes: arrows move between calls, Enter zooms, Backspace goes back. The table has the same figures.",
+        },
+      },
+      this.canvas,
+      this.spacer,
+    );
     this.element = h("div", { class: "flame" }, this.trail, this.scroller, this.status);
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     this.scroller.addEventListener("keydown", (event) => this.key(event));
@@ -46,13 +57,7 @@ export class FlameGraph {
       const node = this.at(event.clientX, event.clientY);
       if (node >= 0) this.zoomTo(node);
     });
-    let width = 0;
-    new ResizeObserver(() => {
-      if (this.scroller.clientWidth !== width) {
-        width = this.scroller.clientWidth;
-        this.layout();
-      }
-    }).observe(this.scroller);
+    onWidth(this.scroller, () => this.layout());
   }
 
   set(input: FlameInput): void {
@@ -68,7 +73,8 @@ export class FlameGraph {
     }
     this.active = this.root;
     this.largest = 1;
-    for (let node = 1; node < tree.frame.length; ++node) this.largest = Math.max(this.largest, Math.abs(tree.value[node]!));
+    for (let node = 1; node < tree.frame.length; ++node)
+      this.largest = Math.max(this.largest, Math.abs(tree.value[node]!));
     this.layout(turned ?? true);
   }
 
@@ -113,9 +119,20 @@ export class FlameGraph {
     if (scrollToRoot) this.scroller.scrollTop = this.input.growsUp ? height : 0;
     const path: number[] = [];
     for (let node = this.root; node >= 0; node = this.input.tree.parent[node]!) path.unshift(node);
-    replaceControls(this.trail, ...(path.length < 2 ? [] : path.map((node, i) => i === path.length - 1
-      ? h("span", { attributes: { "aria-current": "true" } }, this.name(node))
-      : i === 0 || i >= path.length - 4 ? button(this.name(node), () => this.zoomTo(node)) : i === 1 ? h("span", {}, "…") : null)));
+    replaceControls(
+      this.trail,
+      ...(path.length < 2
+        ? []
+        : path.map((node, i) =>
+            i === path.length - 1
+              ? h("span", { attributes: { "aria-current": "true" } }, this.name(node))
+              : i === 0 || i >= path.length - 4
+                ? button(this.name(node), () => this.zoomTo(node))
+                : i === 1
+                  ? h("span", {}, "…")
+                  : null,
+          )),
+    );
     this.draw();
   }
 
@@ -141,9 +158,15 @@ export class FlameGraph {
       const frame = tree.frame[node]!;
       const hit = search !== null && frame >= 0 && search[frame] === 1;
       const plain = node === 0 || frame < 0;
-      context.fillStyle = hit ? "#f0e442" : plain ? (signed ? changeColour(0) : c.line)
-        : signed ? changeColour(tree.value[node]! / this.largest)
-          : frameColour(table.frames.language[frame] === 1, table.file(frame) || table.moduleName(frame));
+      context.fillStyle = hit
+        ? "#f0e442"
+        : plain
+          ? signed
+            ? changeColour(0)
+            : c.line
+          : signed
+            ? changeColour(tree.value[node]! / this.largest)
+            : frameColour(table.frames.language[frame] === 1, table.file(frame) || table.moduleName(frame));
       context.globalAlpha = above ? 0.5 : search !== null && !hit ? 0.4 : 1;
       context.fillRect(x, y, Math.max(0.5, w - 0.7), rowHeight - 1);
       context.globalAlpha = 1;
@@ -176,9 +199,15 @@ export class FlameGraph {
     };
     visit(this.root, 0, width, false);
     const value = tree.value[this.root]!;
-    this.say(search !== null ? `${bytes(matched)} of ${bytes(whole)} (${percent(matched, whole)}) match the search`
-      : this.active !== this.root ? this.describe(this.active).join(", ")
-        : signed ? `${signedBytes(value)} in all` : `${bytes(value)} in ${plural(tree.blocks[this.root]!, "block")}`);
+    this.say(
+      search !== null
+        ? `${bytes(matched)} of ${bytes(whole)} (${percent(matched, whole)}) match the search`
+        : this.active !== this.root
+          ? this.describe(this.active).join(", ")
+          : signed
+            ? `${signedBytes(value)} in all`
+            : `${bytes(value)} in ${plural(tree.blocks[this.root]!, "block")}`,
+    );
   }
 
   private matchedIn(node: number): number {
@@ -204,7 +233,9 @@ export class FlameGraph {
     return [
       this.name(node),
       frame >= 0 ? table.location(frame, true) : "",
-      signed ? signedBytes(tree.value[node]!) : `${bytes(tree.value[node]!)}, ${percent(tree.weight[node]!, all)}, in ${plural(tree.blocks[node]!, "block")}`,
+      signed
+        ? signedBytes(tree.value[node]!)
+        : `${bytes(tree.value[node]!)}, ${percent(tree.weight[node]!, all)}, in ${plural(tree.blocks[node]!, "block")}`,
       frame >= 0 && table.file(frame) ? table.moduleName(frame) : "",
     ].filter(Boolean);
   }
@@ -243,7 +274,8 @@ export class FlameGraph {
     let next = this.active;
     if (event.key === down) next = tree.next[next]! > next + 1 ? next + 1 : next;
     else if (event.key === up) {
-      if (this.active === this.root && this.root > 0) return this.stop(event, () => this.zoomTo(tree.parent[this.root]!));
+      if (this.active === this.root && this.root > 0)
+        return this.stop(event, () => this.zoomTo(tree.parent[this.root]!));
       next = Math.max(this.root, tree.parent[next]!);
     } else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
       if (this.active !== this.root) {
@@ -252,7 +284,8 @@ export class FlameGraph {
         next = siblings[place] ?? next;
       }
     } else if (event.key === "Enter") return this.stop(event, () => this.zoomTo(this.active));
-    else if (event.key === "Backspace") return this.stop(event, () => this.zoomTo(Math.max(0, tree.parent[this.root]!)));
+    else if (event.key === "Backspace")
+      return this.stop(event, () => this.zoomTo(Math.max(0, tree.parent[this.root]!)));
     else if (event.key === "Home") next = this.root;
     else return;
     this.stop(event, () => {
@@ -261,7 +294,8 @@ export class FlameGraph {
       const rows = this.depthBelow(this.root) + 1;
       const y = growsUp ? (rows - row - 1) * rowHeight : row * rowHeight;
       if (y < this.scroller.scrollTop) this.scroller.scrollTop = y;
-      else if (y + rowHeight > this.scroller.scrollTop + this.scroller.clientHeight) this.scroller.scrollTop = y + rowHeight - this.scroller.clientHeight;
+      else if (y + rowHeight > this.scroller.scrollTop + this.scroller.clientHeight)
+        this.scroller.scrollTop = y + rowHeight - this.scroller.clientHeight;
       this.draw();
     });
   }

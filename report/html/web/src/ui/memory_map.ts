@@ -1,7 +1,7 @@
 // Segments and the blocks in them: a row for each segment, drawn where it is seen.
 import type { MemoryMap } from "../data";
 import { bytes, percent } from "../model/format";
-import { fit, h, prepare } from "./dom";
+import { fit, h, onWidth, prepare } from "./dom";
 import { colours } from "./theme";
 import { hideTooltip, showTooltip } from "./tooltip";
 
@@ -15,15 +15,15 @@ export interface SegmentRow {
 
 export interface MapInput {
   rows: SegmentRow[];
-  toScale: boolean;                        // widths by size; else each segment takes the whole width
+  toScale: boolean; // widths by size; else each segment takes the whole width
   colour: (site: number) => string;
   name: (site: number) => string;
-  lit: (site: number) => boolean;          // others are drawn pale
-  chosen: number;                          // site, or -1
+  lit: (site: number) => boolean; // others are drawn pale
+  chosen: number; // site, or -1
 }
 
 const rowHeight = 30;
-const free = -1;  // else negative: blocks of several sites
+const free = -1; // else negative: blocks of several sites
 
 // What of a segment is in use, and its largest free piece. Parts of the segment that are in no block are free too.
 export function segmentRow(segment: Segment): SegmentRow {
@@ -49,10 +49,21 @@ export class MapCanvas {
   private active: { row: number; block: number } | null = null;
 
   constructor(private readonly choose: (site: number) => void) {
-    this.scroller = h("div", { class: "map-scroller", attributes: {
-      tabindex: "0", role: "application", "aria-roledescription": "memory map",
-      "aria-label": "Segments of memory with the blocks in them: up and down choose a segment, left and right a block, Enter shows its place",
-    } }, this.canvas, this.spacer);
+    this.scroller = h(
+      "div",
+      {
+        class: "map-scroller",
+        attributes: {
+          tabindex: "0",
+          role: "application",
+          "aria-roledescription": "memory map",
+          "aria-label":
+            "Segments of memory with the blocks in them: up and down choose a segment, left and right a block, Enter shows its place",
+        },
+      },
+      this.canvas,
+      this.spacer,
+    );
     this.element = h("div", { class: "map" }, this.scroller, this.status);
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     this.scroller.addEventListener("scroll", () => this.redraw(), { passive: true });
@@ -62,13 +73,7 @@ export class MapCanvas {
       const found = this.at(event);
       if (found) this.choose(found.block < 0 ? free : found.row.segment.site[found.block]!);
     });
-    let width = 0;
-    new ResizeObserver(() => {
-      if (this.scroller.clientWidth !== width) {
-        width = this.scroller.clientWidth;
-        this.redraw();
-      }
-    }).observe(this.scroller);
+    onWidth(this.scroller, () => this.redraw());
   }
 
   set(input: MapInput): void {
@@ -167,10 +172,13 @@ export class MapCanvas {
     this.active = { row, block };
     const y = row * rowHeight;
     if (y < this.scroller.scrollTop) this.scroller.scrollTop = y;
-    else if (y + rowHeight > this.scroller.scrollTop + this.scroller.clientHeight) this.scroller.scrollTop = y + rowHeight - this.scroller.clientHeight;
+    else if (y + rowHeight > this.scroller.scrollTop + this.scroller.clientHeight)
+      this.scroller.scrollTop = y + rowHeight - this.scroller.clientHeight;
     const { segment, used } = rows[row]!;
-    this.status.textContent = block < 0 ? `Segment ${segment.address}: ${bytes(segment.size)}, ${percent(used, segment.size)} used, ${segment.offset.length} pieces`
-      : `${segment.site[block] === free ? "free" : this.input!.name(segment.site[block]!)}: ${bytes(segment.length[block]!)} at offset ${bytes(segment.offset[block]!)} of segment ${segment.address}`;
+    this.status.textContent =
+      block < 0
+        ? `Segment ${segment.address}: ${bytes(segment.size)}, ${percent(used, segment.size)} used, ${segment.offset.length} pieces`
+        : `${segment.site[block] === free ? "free" : this.input!.name(segment.site[block]!)}: ${bytes(segment.length[block]!)} at offset ${bytes(segment.offset[block]!)} of segment ${segment.address}`;
     this.redraw();
   }
 
@@ -199,7 +207,15 @@ export class MapCanvas {
     if (found.block >= 0) {
       const site = segment.site[found.block]!;
       showTooltip(event.clientX, event.clientY, this.input!.name(site), [
-        `${bytes(segment.length[found.block]!)} at offset ${bytes(segment.offset[found.block]!)}`, where, segment.pool]);
-    } else showTooltip(event.clientX, event.clientY, "free: cached in this segment", [where, `largest free piece ${bytes(largestFree)}`, segment.pool]);
+        `${bytes(segment.length[found.block]!)} at offset ${bytes(segment.offset[found.block]!)}`,
+        where,
+        segment.pool,
+      ]);
+    } else
+      showTooltip(event.clientX, event.clientY, "free: cached in this segment", [
+        where,
+        `largest free piece ${bytes(largestFree)}`,
+        segment.pool,
+      ]);
   }
 }

@@ -1,7 +1,7 @@
 // Bytes over time, stacked by group: areas over the moments.
 import { bytes, duration, tick } from "../model/format";
 import { lowerBound } from "../model/recording";
-import { fit, h, prepare } from "./dom";
+import { fit, h, onWidth, prepare } from "./dom";
 import { colours } from "./theme";
 import { axisBytes, binaryStep, splits } from "./timeline";
 import { hideTooltip, showTooltip } from "./tooltip";
@@ -14,7 +14,7 @@ export interface StackedInput {
   from: number;
   to: number;
   selection: [number, number];
-  lit: number;          // the group to show alone in full colour, or -1
+  lit: number; // the group to show alone in full colour, or -1
 }
 
 const margin = { left: 74, right: 22, top: 8, bottom: 24 };
@@ -25,7 +25,10 @@ export class StackedAreas {
   private readonly canvas = h("canvas", { attributes: { "aria-hidden": "true" } });
   private input: StackedInput | null = null;
 
-  constructor(private readonly choose: (from: number, to: number) => void, private readonly press: (group: number) => void) {
+  constructor(
+    private readonly choose: (from: number, to: number) => void,
+    private readonly press: (group: number) => void,
+  ) {
     this.element = h("div", { class: "stacked" }, this.canvas);
     this.canvas.addEventListener("pointermove", (event) => {
       const found = this.at(event);
@@ -33,7 +36,9 @@ export class StackedAreas {
       const { input, moment, group } = found;
       const all = input.series.reduce((sum, series) => sum + series[moment]!, 0);
       showTooltip(event.clientX, event.clientY, group >= 0 ? input.names[group]! : "all", [
-        group >= 0 ? bytes(input.series[group]![moment]!) : "", `${bytes(all)} in all at ${duration(input.moments[moment]!)}`]);
+        group >= 0 ? bytes(input.series[group]![moment]!) : "",
+        `${bytes(all)} in all at ${duration(input.moments[moment]!)}`,
+      ]);
     });
     this.canvas.addEventListener("pointerleave", hideTooltip);
     this.canvas.addEventListener("click", (event) => {
@@ -43,13 +48,7 @@ export class StackedAreas {
       this.choose(time, time);
       if (found.group >= 0) this.press(found.group);
     });
-    let width = 0;
-    new ResizeObserver(() => {
-      if (this.element.clientWidth !== width) {
-        width = this.element.clientWidth;
-        this.redraw();
-      }
-    }).observe(this.element);
+    onWidth(this.element, () => this.redraw());
   }
 
   set(input: StackedInput): void {
@@ -61,7 +60,10 @@ export class StackedAreas {
     const { moments, series, from, to } = this.input!;
     let most = 1;
     for (let m = Math.max(0, lowerBound(moments, from) - 1); m < moments.length && moments[m]! <= to; ++m)
-      most = Math.max(most, series.reduce((sum, one) => sum + one[m]!, 0));
+      most = Math.max(
+        most,
+        series.reduce((sum, one) => sum + one[m]!, 0),
+      );
     return most * 1.05;
   }
 
@@ -91,7 +93,8 @@ export class StackedAreas {
     context.textBaseline = "top";
     const parts = Math.max(2, Math.floor(inner / 120));
     const wide = niceStep((to - from) / parts);
-    for (let time = Math.ceil(from / wide) * wide; time <= to; time += wide) context.fillText(tick(time, wide, to), x(time), height - 18);
+    for (let time = Math.ceil(from / wide) * wide; time <= to; time += wide)
+      context.fillText(tick(time, wide, to), x(time), height - 18);
 
     const first = Math.max(0, lowerBound(moments, from) - 1);
     let last = Math.min(moments.length - 1, lowerBound(moments, to));

@@ -5,11 +5,11 @@ export interface Column<Row> {
   id: string;
   head: string;
   hint?: string;
-  width: string;                 // a grid track
+  width: string; // a grid track
   right?: boolean;
-  low?: boolean;                 // left out where the screen is narrow
+  low?: boolean; // left out where the screen is narrow
   cell: (row: Row) => Node | string;
-  text?: (row: Row) => string;   // for Markdown; else the cell's text
+  text?: (row: Row) => string; // for Markdown; else the cell's text
   sort?: (row: Row) => number | string;
 }
 
@@ -30,24 +30,45 @@ export class Table<Row> {
   private printing = false;
 
   constructor(
-    label: string, readonly columns: Column<Row>[], sortBy: string,
-    private readonly choose: ((row: Row) => void) | null = null, private readonly isChosen: (row: Row) => boolean = () => false,
-    private readonly empty = "Nothing here.", private readonly canChoose: (row: Row) => boolean = () => true,
+    label: string,
+    readonly columns: Column<Row>[],
+    sortBy: string,
+    private readonly choose: ((row: Row) => void) | null = null,
+    private readonly isChosen: (row: Row) => boolean = () => false,
+    private readonly empty = "Nothing here.",
+    private readonly canChoose: (row: Row) => boolean = () => true,
   ) {
     this.sortBy = sortBy;
     this.head = h("div", { class: "row head", attributes: { role: "row" } });
     this.body = h("div", { class: "rows", attributes: { role: "rowgroup" } });
     this.foot = h("div", { class: "foot", attributes: { role: "rowgroup" } });
     this.scroller = h("div", { class: "scroller", attributes: { role: "presentation" } }, this.body);
-    this.element = h("div", { class: "table", attributes: { role: "grid", "aria-label": label } },
-      h("div", { attributes: { role: "rowgroup" } }, this.head), this.scroller, this.foot);
+    this.element = h(
+      "div",
+      { class: "table", attributes: { role: "grid", "aria-label": label } },
+      h("div", { attributes: { role: "rowgroup" } }, this.head),
+      this.scroller,
+      this.foot,
+    );
     this.element.style.setProperty("--columns", columns.map((column) => column.width).join(" "));
-    this.element.style.setProperty("--columns-narrow", columns.filter((column) => !column.low).map((column) => column.width).join(" "));
+    this.element.style.setProperty(
+      "--columns-narrow",
+      columns
+        .filter((column) => !column.low)
+        .map((column) => column.width)
+        .join(" "),
+    );
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.scroller);
-    window.addEventListener("beforeprint", () => { this.printing = true; this.draw(); });
-    window.addEventListener("afterprint", () => { this.printing = false; this.draw(); });
+    window.addEventListener("beforeprint", () => {
+      this.printing = true;
+      this.draw();
+    });
+    window.addEventListener("afterprint", () => {
+      this.printing = false;
+      this.draw();
+    });
   }
 
   set(rows: Row[], total: Row | null = null): void {
@@ -64,10 +85,12 @@ export class Table<Row> {
     return {
       head: this.columns.map((column) => column.head),
       right: this.columns.map((column) => column.right ?? false),
-      rows: shown.map((row) => this.columns.map((column) => {
-        const cell = column.text?.(row) ?? column.cell(row);
-        return typeof cell === "string" ? cell : (cell.textContent ?? "");
-      })),
+      rows: shown.map((row) =>
+        this.columns.map((column) => {
+          const cell = column.text?.(row) ?? column.cell(row);
+          return typeof cell === "string" ? cell : (cell.textContent ?? "");
+        }),
+      ),
       left: Math.max(0, this.rows.length - count),
     };
   }
@@ -87,22 +110,28 @@ export class Table<Row> {
         return x < y ? -sign : x > y ? sign : 0;
       });
     }
-    replace(this.head, ...this.columns.map((column) => {
-      const sorted = column.id === this.sortBy;
-      const title = column.head + (sorted ? (this.ascending ? " ▲" : " ▼") : "");
-      const cell = h("div", {
-        class: `cell${column.right ? " right" : ""}${column.low ? " low" : ""}`,
-        ...(column.hint ? { title: column.hint } : {}),
-        attributes: { role: "columnheader", ...(sorted ? { "aria-sort": this.ascending ? "ascending" : "descending" } : {}) },
-      });
-      if (column.sort) {
-        const press = h("button", { on: { click: () => this.sort(column) } }, title);
-        press.type = "button";
-        press.dataset["column"] = column.id;
-        cell.append(press);
-      } else cell.append(title);
-      return cell;
-    }));
+    replace(
+      this.head,
+      ...this.columns.map((column) => {
+        const sorted = column.id === this.sortBy;
+        const title = column.head + (sorted ? (this.ascending ? " ▲" : " ▼") : "");
+        const cell = h("div", {
+          class: `cell${column.right ? " right" : ""}${column.low ? " low" : ""}`,
+          ...(column.hint ? { title: column.hint } : {}),
+          attributes: {
+            role: "columnheader",
+            ...(sorted ? { "aria-sort": this.ascending ? "ascending" : "descending" } : {}),
+          },
+        });
+        if (column.sort) {
+          const press = h("button", { on: { click: () => this.sort(column) } }, title);
+          press.type = "button";
+          press.dataset["column"] = column.id;
+          cell.append(press);
+        } else cell.append(title);
+        return cell;
+      }),
+    );
   }
 
   private sort(column: Column<Row>): void {
@@ -116,7 +145,8 @@ export class Table<Row> {
   private draw(): void {
     const height = this.scroller.clientHeight;
     const first = this.printing ? 0 : Math.max(0, Math.floor(this.scroller.scrollTop / rowHeight) - 4);
-    const last = this.printing ? Math.min(this.rows.length, printed)
+    const last = this.printing
+      ? Math.min(this.rows.length, printed)
       : Math.min(this.rows.length, Math.ceil((this.scroller.scrollTop + Math.max(height, 300)) / rowHeight) + 4);
     this.element.setAttribute("aria-rowcount", String(this.rows.length + 1 + (this.total ? 1 : 0)));
     this.body.style.height = `${(this.printing ? last : this.rows.length) * rowHeight}px`;
@@ -128,8 +158,14 @@ export class Table<Row> {
       row.style.top = `${i * rowHeight}px`;
       made.push(row);
     }
-    if (this.rows.length === 0) made.push(h("div", { class: "row empty", attributes: { role: "row" } },
-      h("div", { class: "cell", attributes: { role: "gridcell" } }, this.empty)));
+    if (this.rows.length === 0)
+      made.push(
+        h(
+          "div",
+          { class: "row empty", attributes: { role: "row" } },
+          h("div", { class: "cell", attributes: { role: "gridcell" } }, this.empty),
+        ),
+      );
     this.body.classList.toggle("none", this.rows.length === 0);
     const focused = this.body.contains(document.activeElement);
     replace(this.body, ...made);
@@ -139,15 +175,34 @@ export class Table<Row> {
 
   private row(row: Row, index: number, total = false): HTMLElement {
     const chosen = !total && this.isChosen(row);
-    const element = h("div", {
-      class: `row${total ? " total" : ""}${chosen ? " chosen" : ""}${index === this.active ? " active" : ""}`,
-      attributes: { role: "row", "aria-rowindex": String(index + 2), ...(this.choose && !total ? { "aria-selected": String(chosen) } : {}) },
-    }, ...this.columns.map((column) => h("div", {
-      class: `cell${column.right ? " right" : ""}${column.low ? " low" : ""}`, attributes: { role: "gridcell" },
-    }, column.cell(row))));
+    const element = h(
+      "div",
+      {
+        class: `row${total ? " total" : ""}${chosen ? " chosen" : ""}${index === this.active ? " active" : ""}`,
+        attributes: {
+          role: "row",
+          "aria-rowindex": String(index + 2),
+          ...(this.choose && !total ? { "aria-selected": String(chosen) } : {}),
+        },
+      },
+      ...this.columns.map((column) =>
+        h(
+          "div",
+          {
+            class: `cell${column.right ? " right" : ""}${column.low ? " low" : ""}`,
+            attributes: { role: "gridcell" },
+          },
+          column.cell(row),
+        ),
+      ),
+    );
     if (this.choose && !total && this.canChoose(row)) {
       element.classList.add("press");
-      element.addEventListener("click", () => { this.active = index; this.choose!(row); this.draw(); });
+      element.addEventListener("click", () => {
+        this.active = index;
+        this.choose!(row);
+        this.draw();
+      });
     }
     return element;
   }
@@ -155,7 +210,14 @@ export class Table<Row> {
   private key(event: KeyboardEvent): void {
     if (!this.body.contains(event.target as Node) || event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, Math.floor(this.scroller.clientHeight / rowHeight) - 1);
-    const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    const steps: Record<string, number> = {
+      ArrowDown: 1,
+      ArrowUp: -1,
+      PageDown: page,
+      PageUp: -page,
+      Home: -Infinity,
+      End: Infinity,
+    };
     const step = steps[event.key];
     if (step !== undefined && this.rows.length > 0) {
       this.active = Math.max(0, Math.min(this.rows.length - 1, this.active + step));
@@ -164,7 +226,12 @@ export class Table<Row> {
       else if (top + rowHeight > this.scroller.scrollTop + this.scroller.clientHeight)
         this.scroller.scrollTop = top + rowHeight - this.scroller.clientHeight;
       this.draw();
-    } else if ((event.key === "Enter" || event.key === " ") && this.active >= 0 && this.choose && this.canChoose(this.rows[this.active]!)) {
+    } else if (
+      (event.key === "Enter" || event.key === " ") &&
+      this.active >= 0 &&
+      this.choose &&
+      this.canChoose(this.rows[this.active]!)
+    ) {
       this.choose(this.rows[this.active]!);
       this.draw();
     } else return;

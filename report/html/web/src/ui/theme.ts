@@ -3,7 +3,16 @@
 export type Theme = "auto" | "light" | "dark";
 
 // Okabe-Ito, ordered so that neighbours differ in brightness too.
-export const palette = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c"] as const;
+export const palette = [
+  "#0072b2",
+  "#e69f00",
+  "#009e73",
+  "#cc79a7",
+  "#56b4e9",
+  "#d55e00",
+  "#f0e442",
+  "#8c8c8c",
+] as const;
 
 const curveColours: Record<string, [light: string, dark: string]> = {
   allocated: ["#0072b2", "#56b4e9"],
@@ -14,7 +23,12 @@ const curveColours: Record<string, [light: string, dark: string]> = {
   used: ["#6b6b6b", "#b5b5b5"],
 };
 
-const others: [string, string][] = [["#d55e00", "#ff9a57"], ["#7a6a00", "#f0e442"], ["#4b4b9e", "#a9a9ff"], ["#56820e", "#a8d65c"]];
+const others: [string, string][] = [
+  ["#d55e00", "#ff9a57"],
+  ["#7a6a00", "#f0e442"],
+  ["#4b4b9e", "#a9a9ff"],
+  ["#56820e", "#a8d65c"],
+];
 
 export function isDark(): boolean {
   const chosen = document.documentElement.dataset["theme"];
@@ -27,8 +41,16 @@ export function curveColour(kind: string, position: number): string {
 }
 
 export interface Colours {
-  text: string; muted: string; background: string; panel: string; line: string; accent: string; more: string; less: string;
-  free: string; oom: string;
+  text: string;
+  muted: string;
+  background: string;
+  panel: string;
+  line: string;
+  accent: string;
+  more: string;
+  less: string;
+  free: string;
+  oom: string;
 }
 
 // The colours of the style sheet, for canvases.
@@ -36,8 +58,16 @@ export function colours(): Colours {
   const style = getComputedStyle(document.documentElement);
   const read = (name: string) => style.getPropertyValue(name).trim();
   return {
-    text: read("--text"), muted: read("--muted"), background: read("--background"), panel: read("--panel"), line: read("--line"),
-    accent: read("--accent"), more: read("--more"), less: read("--less"), free: read("--free"), oom: read("--oom"),
+    text: read("--text"),
+    muted: read("--muted"),
+    background: read("--background"),
+    panel: read("--panel"),
+    line: read("--line"),
+    accent: read("--accent"),
+    more: read("--more"),
+    less: read("--less"),
+    free: read("--free"),
+    oom: read("--oom"),
   };
 }
 

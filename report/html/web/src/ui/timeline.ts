@@ -5,7 +5,7 @@ import { greatest, sample } from "../model/curves";
 import { bytes, count, duration, fixed, tick } from "../model/format";
 import type { RecordingModel, Scopes } from "../model/recording";
 import { lowerBound } from "../model/recording";
-import { button, fit, h, prepare, replace } from "./dom";
+import { button, fit, h, onWidth, prepare, replace } from "./dom";
 import { colours, seriesColour } from "./theme";
 import { hideTooltip, showTooltip } from "./tooltip";
 
@@ -13,12 +13,12 @@ export interface Shown {
   curve: Curve;
   label: string;
   colour: string;
-  ghost: boolean;      // the other recording's, to compare by
+  ghost: boolean; // the other recording's, to compare by
 }
 
 export interface TimelineInput {
   shown: Shown[];
-  from: number;        // the part of the run that is shown
+  from: number; // the part of the run that is shown
   to: number;
   selection: [number, number];
   most: number | null; // the top of the axis, where several timelines share it
@@ -43,33 +43,51 @@ export class Timeline {
   private drag: [number, number] | null = null;
   private readonly lanes: Lanes;
 
-  constructor(label: string, private readonly model: RecordingModel, private readonly events: TimelineEvents,
-    private readonly span: number, heading: HTMLElement[]) {
+  constructor(
+    label: string,
+    private readonly model: RecordingModel,
+    private readonly events: TimelineEvents,
+    private readonly span: number,
+    heading: HTMLElement[],
+  ) {
     this.lanes = new Lanes(model.scopes);
-    this.chartBox = h("div", { class: "chart", attributes: {
-      tabindex: "0", role: "application", "aria-roledescription": "timeline",
-      "aria-label": `${label}: left and right choose a moment, with Shift a range, plus and minus zoom, P goes to the peak, O to the next failure, Escape to the usual moment`,
-    } });
+    this.chartBox = h("div", {
+      class: "chart",
+      attributes: {
+        tabindex: "0",
+        role: "application",
+        "aria-roledescription": "timeline",
+        "aria-label": `${label}: left and right choose a moment, with Shift a range, plus and minus zoom, P goes to the peak, O to the next failure, Escape to the usual moment`,
+      },
+    });
     this.scopesCanvas = h("canvas", { attributes: { "aria-hidden": "true" } });
     this.scopesBox = h("div", { class: "scopes" }, this.scopesCanvas);
     this.status = h("div", { class: "readout", attributes: { "aria-hidden": "true" } });
-    const tools = h("div", { class: "chart-tools" },
+    const tools = h(
+      "div",
+      { class: "chart-tools" },
       button("−", () => this.scale(2), { title: "Zoom out (-)", attributes: { "aria-label": "Zoom out" } }),
       button("+", () => this.scale(0.5), { title: "Zoom in (+)", attributes: { "aria-label": "Zoom in" } }),
-      button("Range", () => this.zoomToSelection(), { title: "Zoom to the selected range (Z)", attributes: { "aria-label": "Range: zoom to it" } }),
-      button("All", () => events.zoom(null, null), { title: "The whole run (0)", attributes: { "aria-label": "All of the run" } }));
-    this.element = h("div", { class: "timeline" }, h("div", { class: "timeline-head" }, ...heading, this.status, tools), this.chartBox, this.scopesBox);
+      button("Range", () => this.zoomToSelection(), {
+        title: "Zoom to the selected range (Z)",
+        attributes: { "aria-label": "Range: zoom to it" },
+      }),
+      button("All", () => events.zoom(null, null), {
+        title: "The whole run (0)",
+        attributes: { "aria-label": "All of the run" },
+      }),
+    );
+    this.element = h(
+      "div",
+      { class: "timeline" },
+      h("div", { class: "timeline-head" }, ...heading, this.status, tools),
+      this.chartBox,
+      this.scopesBox,
+    );
     this.chartBox.addEventListener("keydown", (event) => this.key(event));
     this.scopesBox.hidden = this.lanes.count === 0;
     this.pointerOnScopes();
-    let width = 0;
-    new ResizeObserver(() => {
-      const now = this.chartBox.clientWidth;
-      if (now !== width && this.input) {
-        width = now;
-        this.draw(true);
-      }
-    }).observe(this.chartBox);
+    onWidth(this.chartBox, () => this.redraw());
   }
 
   update(input: TimelineInput): void {
@@ -85,7 +103,13 @@ export class Timeline {
     const input = this.input!;
     const width = this.chartBox.clientWidth;
     if (width < 50) return;
-    const signature = [width, input.from, input.to, input.most, ...input.shown.map((one) => `${one.curve.device} ${one.curve.name} ${one.colour}`)].join("|");
+    const signature = [
+      width,
+      input.from,
+      input.to,
+      input.most,
+      ...input.shown.map((one) => `${one.curve.device} ${one.curve.name} ${one.colour}`),
+    ].join("|");
     if (!force && this.plot && signature === this.signature) {
       this.plot.redraw(false);
       this.drawScopes();
@@ -107,39 +131,90 @@ export class Timeline {
       data.push(plain(max), plain(min));
       const dash = one.ghost ? [5, 4] : one.curve.exact ? [] : [2, 3];
       series.push({ scale, stroke: one.colour, width: one.ghost ? 1 : 1.5, dash, points: { show: false } });
-      series.push({ scale, stroke: one.colour, width: 0.5, dash, points: { show: false },
-        ...(one.curve.kind === "allocated" && !one.ghost ? { fill: `${one.colour}1c` } : {}) });
+      series.push({
+        scale,
+        stroke: one.colour,
+        width: 0.5,
+        dash,
+        points: { show: false },
+        ...(one.curve.kind === "allocated" && !one.ghost ? { fill: `${one.colour}1c` } : {}),
+      });
       if (!one.ghost) bands.push({ series: [series.length - 2, series.length - 1], fill: `${one.colour}38` });
     });
-    const most = input.most ?? Math.max(1, ...input.shown.filter((one) => one.curve.unit === "bytes")
-      .map((one) => greatest(one.curve, input.from, input.to)));
-    const mostCount = Math.max(1, ...input.shown.filter((one) => one.curve.unit === "count")
-      .map((one) => greatest(one.curve, input.from, input.to)));
+    const most =
+      input.most ??
+      Math.max(
+        1,
+        ...input.shown
+          .filter((one) => one.curve.unit === "bytes")
+          .map((one) => greatest(one.curve, input.from, input.to)),
+      );
+    const mostCount = Math.max(
+      1,
+      ...input.shown
+        .filter((one) => one.curve.unit === "count")
+        .map((one) => greatest(one.curve, input.from, input.to)),
+    );
     const c = colours();
-    const axis: uPlot.Axis = { stroke: c.muted, grid: { stroke: c.line, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const axis: uPlot.Axis = {
+      stroke: c.muted,
+      grid: { stroke: c.line, width: 1 },
+      ticks: { show: false },
+      font: "12px system-ui, sans-serif",
+    };
     const unit = binaryStep(most, 4);
     this.plot?.destroy();
-    this.plot = new uPlot({
-      width, height: chartHeight(), padding: [14, counts ? 0 : 22, 0, 0],
-      legend: { show: false },
-      cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
-      scales: {
-        x: { time: false, range: () => [this.input!.from, this.input!.to] },
-        bytes: { range: () => [0, most * 1.06] },
-        count: { range: () => [0, mostCount * 1.06] },
+    this.plot = new uPlot(
+      {
+        width,
+        height: chartHeight(),
+        padding: [14, counts ? 0 : 22, 0, 0],
+        legend: { show: false },
+        cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
+        scales: {
+          x: { time: false, range: () => [this.input!.from, this.input!.to] },
+          bytes: { range: () => [0, most * 1.06] },
+          count: { range: () => [0, mostCount * 1.06] },
+        },
+        axes: [
+          {
+            ...axis,
+            size: 26,
+            space: 90,
+            values: (_, ticks) =>
+              ticks.map((value) => tick(value, ticks.length > 1 ? ticks[1]! - ticks[0]! : value || 1, input.to)),
+          },
+          {
+            ...axis,
+            scale: "bytes",
+            size: 74,
+            splits: () => splits(most * 1.06, unit),
+            values: (_, ticks) => ticks.map((value) => axisBytes(value, unit)),
+          },
+          ...(counts
+            ? [
+                {
+                  ...axis,
+                  scale: "count",
+                  side: 1 as const,
+                  size: 56,
+                  grid: { show: false },
+                  values: (_: uPlot, ticks: number[]) =>
+                    ticks.map((value) => (Number.isInteger(value) ? count(value) : "")),
+                },
+              ]
+            : []),
+        ],
+        series,
+        bands,
+        hooks: {
+          draw: [(plot) => this.drawOver(plot)],
+          setCursor: [(plot) => this.readOut(plot)],
+        },
       },
-      axes: [
-        { ...axis, size: 26, space: 90, values: (_, ticks) => ticks.map((value) => tick(value, ticks.length > 1 ? ticks[1]! - ticks[0]! : value || 1, input.to)) },
-        { ...axis, scale: "bytes", size: 74, splits: () => splits(most * 1.06, unit), values: (_, ticks) => ticks.map((value) => axisBytes(value, unit)) },
-        ...(counts ? [{ ...axis, scale: "count", side: 1 as const, size: 56, grid: { show: false },
-          values: (_: uPlot, ticks: number[]) => ticks.map((value) => (Number.isInteger(value) ? count(value) : "")) }] : []),
-      ],
-      series, bands,
-      hooks: {
-        draw: [(plot) => this.drawOver(plot)],
-        setCursor: [(plot) => this.readOut(plot)],
-      },
-    }, data as uPlot.AlignedData, this.chartBox);
+      data as uPlot.AlignedData,
+      this.chartBox,
+    );
     this.pointerOnChart(this.plot.over);
     this.drawScopes();
   }
@@ -163,14 +238,17 @@ export class Timeline {
       context.fillRect(begin, top, end - begin, height);
     }
     context.fillStyle = c.accent;
-    for (const edge of end - begin > 1 ? [begin, end] : [begin]) context.fillRect(edge - ratio, top - 4 * ratio, 2 * ratio, height + 4 * ratio);
+    for (const edge of end - begin > 1 ? [begin, end] : [begin])
+      context.fillRect(edge - ratio, top - 4 * ratio, 2 * ratio, height + 4 * ratio);
 
     context.font = `${11 * ratio}px system-ui, sans-serif`;
     context.textBaseline = "top";
     context.textAlign = "left";
     let free = -Infinity;
     const important = (mark: Mark) => (mark.kind === "oom" ? 0 : mark.kind === "peak" ? 1 : 2);
-    const visible = this.model.marks.filter((mark) => mark.at >= this.input!.from && mark.at <= this.input!.to && mark.kind !== "end");
+    const visible = this.model.marks.filter(
+      (mark) => mark.at >= this.input!.from && mark.at <= this.input!.to && mark.kind !== "end",
+    );
     const taken: [number, number][] = [];
     // Many marks are ticks at the foot, so that the curves stay to be seen.
     const many = visible.length > 40;
@@ -192,7 +270,11 @@ export class Timeline {
       if (many && mark.kind === "mark") continue;
       const x = at(mark.at);
       const room = Math.max(left + width - x, x - left) - 8 * ratio;
-      const text = fit(context, mark.kind === "oom" ? "▲ out of memory" : mark.kind === "peak" ? `◆ ${mark.text || "peak"}` : mark.text, Math.min(260 * ratio, room));
+      const text = fit(
+        context,
+        mark.kind === "oom" ? "▲ out of memory" : mark.kind === "peak" ? `◆ ${mark.text || "peak"}` : mark.text,
+        Math.min(260 * ratio, room),
+      );
       const length = context.measureText(text).width;
       const start = x + length + 6 * ratio > left + width ? x - length - 5 * ratio : x + 4 * ratio;
       if (taken.some(([a, b]) => start < b + 6 * ratio && start + length > a - 6 * ratio)) continue;
@@ -237,15 +319,25 @@ export class Timeline {
         context.globalAlpha = 1;
         if (end - x > 26) {
           context.fillStyle = c.text;
-          context.fillText(fit(context, scopes.names[scopes.name[scope]!] ?? "", end - x - 8), x + 4, y + laneHeight / 2 - 0.5);
+          context.fillText(
+            fit(context, scopes.names[scopes.name[scope]!] ?? "", end - x - 8),
+            x + 4,
+            y + laneHeight / 2 - 0.5,
+          );
         }
       }
     });
     context.restore();
     context.fillStyle = c.muted;
-    if (left > 60) this.lanes.rows.forEach((row, lane) => {
-      if (row.first) context.fillText(fit(context, this.model.source.threads[row.thread] || "scopes", left - 10), 4, lane * laneHeight + laneHeight / 2);
-    });
+    if (left > 60)
+      this.lanes.rows.forEach((row, lane) => {
+        if (row.first)
+          context.fillText(
+            fit(context, this.model.source.threads[row.thread] || "scopes", left - 10),
+            4,
+            lane * laneHeight + laneHeight / 2,
+          );
+      });
   }
 
   private scopeAt(event: PointerEvent): number {
@@ -271,7 +363,9 @@ export class Timeline {
       const scopes = this.model.scopes;
       showTooltip(event.clientX, event.clientY, scopes.names[scopes.name[scope]!] ?? "", [
         `${duration(scopes.begin[scope]!)} to ${duration(scopes.end[scope]!)}, ${duration(scopes.end[scope]! - scopes.begin[scope]!)}`,
-        this.model.source.threads[scopes.thread[scope]!] ?? "", "Press to select it"]);
+        this.model.source.threads[scopes.thread[scope]!] ?? "",
+        "Press to select it",
+      ]);
     });
     this.scopesCanvas.addEventListener("pointerleave", hideTooltip);
     this.scopesCanvas.addEventListener("click", (event) => {
@@ -314,17 +408,21 @@ export class Timeline {
       this.drag = null;
       this.plot!.redraw(false);
     });
-    over.addEventListener("wheel", (event) => {
-      const { from, to } = this.input!;
-      if (event.ctrlKey || event.metaKey) {
-        const at = this.timeAt(event.clientX);
-        this.zoomAround(at, Math.exp(event.deltaY * 0.004));
-      } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        const shift = (event.deltaX / over.clientWidth) * (to - from);
-        this.window(from + shift, to + shift);
-      } else return;
-      event.preventDefault();
-    }, { passive: false });
+    over.addEventListener(
+      "wheel",
+      (event) => {
+        const { from, to } = this.input!;
+        if (event.ctrlKey || event.metaKey) {
+          const at = this.timeAt(event.clientX);
+          this.zoomAround(at, Math.exp(event.deltaY * 0.004));
+        } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+          const shift = (event.deltaX / over.clientWidth) * (to - from);
+          this.window(from + shift, to + shift);
+        } else return;
+        event.preventDefault();
+      },
+      { passive: false },
+    );
   }
 
   // A press close to a mark means the mark.
@@ -332,8 +430,9 @@ export class Timeline {
     const slack = ((this.input!.to - this.input!.from) / this.chartBox.clientWidth) * 6;
     let best: Mark | null = null;
     for (const mark of this.model.marks)
-      if (Math.abs(mark.at - time) <= slack && (!best || Math.abs(mark.at - time) < Math.abs(best.at - time))) best = mark;
-    const at = best ? best.at : this.model.moments[this.model.nearestMoment(time)] ?? time;
+      if (Math.abs(mark.at - time) <= slack && (!best || Math.abs(mark.at - time) < Math.abs(best.at - time)))
+        best = mark;
+    const at = best ? best.at : (this.model.moments[this.model.nearestMoment(time)] ?? time);
     this.events.select(at, at);
   }
 
@@ -343,12 +442,20 @@ export class Timeline {
     if (left < 0) return replace(this.status);
     const time = plot.posToVal(left, "x");
     const column = plot.posToIdx(left);
-    replace(this.status, h("span", { class: "time" }, duration(Math.max(0, time))), ...input.shown.slice(0, 6).map((one, i) => {
-      const max = plot.data[1 + 2 * i]?.[column];
-      const value = h("span", {}, `${one.label} ${max === null || max === undefined ? "–" : one.curve.unit === "bytes" ? bytes(max) : count(max)}`);
-      value.style.setProperty("--colour", one.colour);
-      return value;
-    }));
+    replace(
+      this.status,
+      h("span", { class: "time" }, duration(Math.max(0, time))),
+      ...input.shown.slice(0, 6).map((one, i) => {
+        const max = plot.data[1 + 2 * i]?.[column];
+        const value = h(
+          "span",
+          {},
+          `${one.label} ${max === null || max === undefined ? "–" : one.curve.unit === "bytes" ? bytes(max) : count(max)}`,
+        );
+        value.style.setProperty("--colour", one.colour);
+        return value;
+      }),
+    );
   }
 
   private scale(factor: number): void {
@@ -408,7 +515,12 @@ export class Timeline {
       if (Math.abs(scopes.begin[i]! - from) < 1 && Math.abs(scopes.end[i]! - to) < 1) selected = i;
     let best = -1;
     for (let i = 0; i < scopes.begin.length; ++i) {
-      if (selected >= 0 ? scopes.name[i] !== scopes.name[selected] || scopes.thread[i] !== scopes.thread[selected] : scopes.depth[i] !== 0) continue;
+      if (
+        selected >= 0
+          ? scopes.name[i] !== scopes.name[selected] || scopes.thread[i] !== scopes.thread[selected]
+          : scopes.depth[i] !== 0
+      )
+        continue;
       const away = (scopes.begin[i]! - from) * by;
       if (away > 0 && (best < 0 || away < (scopes.begin[best]! - from) * by)) best = i;
     }
@@ -448,7 +560,12 @@ class Lanes {
       // Ends ascend where scopes do not overlap; where they do, the greatest so far is looked at.
       let most = 0;
       const ends = Float64Array.from(row, (scope) => (most = Math.max(most, scopes.end[scope]!)));
-      this.rows.push({ thread: key >> 3, first: key >> 3 !== thread, scopes: row, firstAfter: (time) => lowerBound(ends, time) });
+      this.rows.push({
+        thread: key >> 3,
+        first: key >> 3 !== thread,
+        scopes: row,
+        firstAfter: (time) => lowerBound(ends, time),
+      });
       thread = key >> 3;
     }
   }
@@ -479,4 +596,3 @@ export function axisBytes(value: number, step: number): string {
   const scaled = value / 1024 ** power;
   return `${Number.isInteger(scaled) ? scaled : fixed(scaled, Number.isInteger(scaled * 10) ? 1 : 2)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }
-

@@ -13,12 +13,15 @@ export interface DetailsInput {
   place: Place;
   figures: Figures;
   signed: boolean;
-  model: RecordingModel | null;  // null in a comparison: its sites are those of two recordings
+  model: RecordingModel | null; // null in a comparison: its sites are those of two recordings
   selection: [number, number];
 }
 
 export class Details {
-  readonly element = h("section", { class: "details", attributes: { "aria-label": "The chosen place", "aria-live": "polite" } });
+  readonly element = h("section", {
+    class: "details",
+    attributes: { "aria-label": "The chosen place", "aria-live": "polite" },
+  });
 
   constructor(private readonly around: Surroundings) {
     this.element.hidden = true;
@@ -31,26 +34,46 @@ export class Details {
     const frame = place.frame;
     const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     const sites = [...place.sites].sort((a, b) => figures.bytes[b]! - figures.bytes[a]!);
-    replace(this.element,
+    replace(
+      this.element,
       h("h2", {}, table.functionName(frame), h("span", { class: "where" }, table.location(frame, true))),
-      h("dl", { class: "figures" },
+      h(
+        "dl",
+        { class: "figures" },
         signed ? figure("before", `${bytes(place.before)} in ${plural(place.beforeBlocks, "block")}`) : null,
         figure(signed ? "after" : "held", `${bytes(place.bytes)} in ${plural(place.blocks, "block")}`),
         signed ? figure("change", signedBytes(place.change)) : null,
         figure("in the whole run", `${bytes(place.allocatedBytes)} in ${plural(place.allocations, "allocation")}`),
         place.kind ? figure("kind", place.kind) : null,
         place.category ? figure("category", place.category) : null,
-        table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null),
+        table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null,
+      ),
       model ? this.overTime(model, place.sites, input.selection) : null,
       this.source(table, frame),
-      h("h3", {}, sites.length === 1 ? "Call stack, innermost first" : `Call stacks, innermost first: ${count(Math.min(stacksShown, sites.length))} of ${count(sites.length)}`),
-      h("div", { class: "stacks" }, ...sites.slice(0, stacksShown).map((site, i) => {
-        const list = this.frames(table, site, frame);
-        if (sites.length === 1) return h("div", { class: "stack" }, list);
-        const box = h("details", { class: "stack" }, h("summary", {}, `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`), list);
-        box.open = i === 0;
-        return box;
-      })));
+      h(
+        "h3",
+        {},
+        sites.length === 1
+          ? "Call stack, innermost first"
+          : `Call stacks, innermost first: ${count(Math.min(stacksShown, sites.length))} of ${count(sites.length)}`,
+      ),
+      h(
+        "div",
+        { class: "stacks" },
+        ...sites.slice(0, stacksShown).map((site, i) => {
+          const list = this.frames(table, site, frame);
+          if (sites.length === 1) return h("div", { class: "stack" }, list);
+          const box = h(
+            "details",
+            { class: "stack" },
+            h("summary", {}, `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`),
+            list,
+          );
+          box.open = i === 0;
+          return box;
+        }),
+      ),
+    );
   }
 
   // A stack, innermost first; runs of frames that are skipped are one line, unless they are asked for.
@@ -58,7 +81,10 @@ export class Details {
     const list = h("ol");
     let hidden = 0;
     const tell = () => {
-      if (hidden > 0) list.append(h("li", { class: "skipped" }, plural(hidden, "frame"), " of allocators, containers and startup code"));
+      if (hidden > 0)
+        list.append(
+          h("li", { class: "skipped" }, plural(hidden, "frame"), " of allocators, containers and startup code"),
+        );
       hidden = 0;
     };
     for (const frame of [...table.stacks[site]!].reverse()) {
@@ -67,8 +93,15 @@ export class Details {
         continue;
       }
       tell();
-      list.append(h("li", { class: frame === own ? "own" : "" }, h("span", { class: "function" }, table.functionName(frame)), " ",
-        h("span", { class: "where" }, table.location(frame, true))));
+      list.append(
+        h(
+          "li",
+          { class: frame === own ? "own" : "" },
+          h("span", { class: "function" }, table.functionName(frame)),
+          " ",
+          h("span", { class: "where" }, table.location(frame, true)),
+        ),
+      );
     }
     tell();
     return list;
@@ -79,8 +112,15 @@ export class Details {
     const series = model.groupsOverTime(1, (site) => (all.has(site) ? 0 : -1))[0]!;
     let most = 0;
     for (const value of series) if (value > most) most = value;
-    const canvas = h("canvas", { attributes: { role: "img", "aria-label": `Bytes of this place over the run, ${bytes(most)} at most` } });
-    const figure = h("figure", { class: "spark" }, canvas, h("figcaption", {}, `this place over the run: ${bytes(most)} at most`));
+    const canvas = h("canvas", {
+      attributes: { role: "img", "aria-label": `Bytes of this place over the run, ${bytes(most)} at most` },
+    });
+    const figure = h(
+      "figure",
+      { class: "spark" },
+      canvas,
+      h("figcaption", {}, `this place over the run: ${bytes(most)} at most`),
+    );
     const draw = () => {
       const width = figure.clientWidth;
       if (width < 20) return;
@@ -94,7 +134,8 @@ export class Details {
       context.moveTo(0, height);
       series.forEach((value, m) => {
         const y = height - 2 - (most > 0 ? (value / most) * (height - 6) : 0);
-        if (m > 0) context.lineTo(x(model.moments[m]!), height - 2 - (most > 0 ? (series[m - 1]! / most) * (height - 6) : 0));
+        if (m > 0)
+          context.lineTo(x(model.moments[m]!), height - 2 - (most > 0 ? (series[m - 1]! / most) * (height - 6) : 0));
         context.lineTo(x(model.moments[m]!), y);
       });
       context.lineTo(width, height);
@@ -108,12 +149,25 @@ export class Details {
 
   private source(table: SiteTable, frame: number): HTMLElement | null {
     const line = table.line(frame);
-    const file = this.around.files.get(table.file(frame))?.find((one) => line >= one.first_line && line < one.first_line + one.lines.length);
+    const file = this.around.files
+      .get(table.file(frame))
+      ?.find((one) => line >= one.first_line && line < one.first_line + one.lines.length);
     if (!file) return null;
     const first = Math.max(file.first_line, line - 4);
-    return h("pre", { class: "code", attributes: { tabindex: "0", "aria-label": "The source around it" } },
-      ...file.lines.slice(first - file.first_line, line - file.first_line + 4).map((text, i) =>
-        h("code", { class: first + i === line ? "own" : "" }, h("span", { class: "number" }, String(first + i)), `${text}\n`)));
+    return h(
+      "pre",
+      { class: "code", attributes: { tabindex: "0", "aria-label": "The source around it" } },
+      ...file.lines
+        .slice(first - file.first_line, line - file.first_line + 4)
+        .map((text, i) =>
+          h(
+            "code",
+            { class: first + i === line ? "own" : "" },
+            h("span", { class: "number" }, String(first + i)),
+            `${text}\n`,
+          ),
+        ),
+    );
   }
 }
 

@@ -11,19 +11,46 @@ import { type Column, Table } from "../ui/table";
 import { Details } from "./details";
 import type { Scene, Surroundings, View } from "./view";
 
-interface Diff { devices: { index: number; totals: Record<string, { before: number; after: number; change: number } | undefined> }[] }
+interface Diff {
+  devices: { index: number; totals: Record<string, { before: number; after: number; change: number } | undefined> }[];
+}
 
 // A cell of a place: the function, and where it is.
 export function placeCell(table: SiteTable, frame: number): HTMLElement {
-  return h("span", { class: "place", title: `${table.functionName(frame)}\n${table.location(frame, true)}` },
-    h("span", { class: "function" }, table.functionName(frame)), h("span", { class: "where" }, table.location(frame)));
+  return h(
+    "span",
+    { class: "place", title: `${table.functionName(frame)}\n${table.location(frame, true)}` },
+    h("span", { class: "function" }, table.functionName(frame)),
+    h("span", { class: "where" }, table.location(frame)),
+  );
 }
 
 function sumOf(rows: Place[]): Place {
-  const sum: Place = { frame: -2, kind: "", category: "", bytes: 0, blocks: 0, before: 0, beforeBlocks: 0, change: 0, changeBlocks: 0,
-    allocations: 0, allocatedBytes: 0, sites: [] };
+  const sum: Place = {
+    frame: -2,
+    kind: "",
+    category: "",
+    bytes: 0,
+    blocks: 0,
+    before: 0,
+    beforeBlocks: 0,
+    change: 0,
+    changeBlocks: 0,
+    allocations: 0,
+    allocatedBytes: 0,
+    sites: [],
+  };
   for (const place of rows)
-    for (const key of ["bytes", "blocks", "before", "beforeBlocks", "change", "changeBlocks", "allocations", "allocatedBytes"] as const)
+    for (const key of [
+      "bytes",
+      "blocks",
+      "before",
+      "beforeBlocks",
+      "change",
+      "changeBlocks",
+      "allocations",
+      "allocatedBytes",
+    ] as const)
       sum[key] += place[key];
   return sum;
 }
@@ -53,39 +80,90 @@ abstract class SitesView implements View {
   private after: Figures | null = null;
   private readonly filtered = h("p", { class: "note" });
 
-  constructor(protected readonly around: Surroundings, private readonly signed: boolean) {
+  constructor(
+    protected readonly around: Surroundings,
+    private readonly signed: boolean,
+  ) {
     const { store } = around;
     this.details = new Details(around);
-    const shape = choice("Show as", [["table", "Table"], ["icicle", "Icicle"], ["flame", "Flame"]], (value) => store.set({ shape: value }));
-    const direction = choice("Order of calls", [["down", "Top-down"], ["up", "Bottom-up"]], (value) => store.set({ bottomUp: value === "up" }));
-    const filter = textField("Filter", "func= file= module= kind=", (text) => store.set({ filter: text }), signed ? undefined : "filter");
+    const shape = choice(
+      "Show as",
+      [
+        ["table", "Table"],
+        ["icicle", "Icicle"],
+        ["flame", "Flame"],
+      ],
+      (value) => store.set({ shape: value }),
+    );
+    const direction = choice(
+      "Order of calls",
+      [
+        ["down", "Top-down"],
+        ["up", "Bottom-up"],
+      ],
+      (value) => store.set({ bottomUp: value === "up" }),
+    );
+    const filter = textField(
+      "Filter",
+      "func= file= module= kind=",
+      (text) => store.set({ filter: text }),
+      signed ? undefined : "filter",
+    );
     const skip = textField("Skip frames", "a wrapper of your own", (text) => store.set({ skip: text }));
     const search = textField("Search", "marks frames", (text) => store.set({ search: text }));
     const skipped = checkbox("Frames of allocators and containers", (on) => store.set({ skipped: on }));
-    this.controls = { update: ({ state }) => {
-      shape.set(state.shape);
-      direction.set(state.bottomUp ? "up" : "down");
-      filter.set(state.filter);
-      skip.set(state.skip);
-      search.set(state.search);
-      skipped.set(state.skipped);
-      direction.element.hidden = state.shape === "table";
-      search.element.hidden = state.shape === "table";
-    } };
-    this.grid = new Table<Place>(signed ? "What changed" : "Who holds it", this.columns(), signed ? "change" : "bytes",
+    this.controls = {
+      update: ({ state }) => {
+        shape.set(state.shape);
+        direction.set(state.bottomUp ? "up" : "down");
+        filter.set(state.filter);
+        skip.set(state.skip);
+        search.set(state.search);
+        skipped.set(state.skipped);
+        direction.element.hidden = state.shape === "table";
+        search.element.hidden = state.shape === "table";
+      },
+    };
+    this.grid = new Table<Place>(
+      signed ? "What changed" : "Who holds it",
+      this.columns(),
+      signed ? "change" : "bytes",
       (place) => {
         const again = this.chosen?.frame === place.frame && this.chosen.kind === place.kind;
         this.chosen = again ? null : { frame: place.frame, kind: place.kind };
         this.showDetails();
       },
       (place) => this.chosen?.frame === place.frame && this.chosen.kind === place.kind,
-      signed ? "Nothing changed here." : "Nothing is held here.");
-    this.element = h("div", { class: "view" },
-      h("div", { class: "controls" }, shape.element, direction.element, filter.element, search.element, skip.element, skipped.element),
-      this.totals, this.heading, this.filtered, this.grid.element, this.flame.element, this.details.element);
+      signed ? "Nothing changed here." : "Nothing is held here.",
+    );
+    this.element = h(
+      "div",
+      { class: "view" },
+      h(
+        "div",
+        { class: "controls" },
+        shape.element,
+        direction.element,
+        filter.element,
+        search.element,
+        skip.element,
+        skipped.element,
+      ),
+      this.totals,
+      this.heading,
+      this.filtered,
+      this.grid.element,
+      this.flame.element,
+      this.details.element,
+    );
   }
 
-  protected abstract figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: Figures | null; device: number };
+  protected abstract figuresOf(scene: Scene): {
+    table: SiteTable;
+    after: Figures;
+    before: Figures | null;
+    device: number;
+  };
   protected abstract head(scene: Scene): string;
 
   protected facts(_scene: Scene): HTMLElement[] {
@@ -112,11 +190,16 @@ abstract class SitesView implements View {
     replace(this.heading, this.head(scene));
     replace(this.totals, ...this.facts(scene));
     this.filtered.hidden = state.filter === "";
-    this.filtered.textContent = this.signed ? `Filtered: ${signedBytes(sum.change)} of the change` : `Filtered: ${percent(sum.bytes, all)} of ${bytes(all)}`;
+    this.filtered.textContent = this.signed
+      ? `Filtered: ${signedBytes(sum.change)} of the change`
+      : `Filtered: ${percent(sum.bytes, all)} of ${bytes(all)}`;
     const tabular = state.shape === "table";
     this.grid.element.hidden = !tabular;
     this.flame.element.hidden = tabular;
-    this.largest = this.rows.reduce((most, place) => Math.max(most, Math.abs(this.signed ? place.change : place.bytes)), 1);
+    this.largest = this.rows.reduce(
+      (most, place) => Math.max(most, Math.abs(this.signed ? place.change : place.bytes)),
+      1,
+    );
     if (tabular) this.grid.set(this.rows, this.rows.length > 1 ? sum : null);
     else {
       const values = new Float64Array(table.count);
@@ -125,9 +208,20 @@ abstract class SitesView implements View {
         values[site] = after.bytes[site]! - (before?.bytes[site] ?? 0);
         blocks[site] = after.blocks[site]! - (before?.blocks[site] ?? 0);
       }
-      const tree = buildTree(table, values, blocks, { bottomUp: state.bottomUp, showSkipped: state.skipped, skip, use });
-      this.flame.set({ table, tree, signed: this.signed, growsUp: state.shape === "flame", search: matchFrames(table, state.search),
-        title: this.signed ? `all changes: ${signedBytes(sum.change)}` : `all: ${bytes(sum.bytes)}` });
+      const tree = buildTree(table, values, blocks, {
+        bottomUp: state.bottomUp,
+        showSkipped: state.skipped,
+        skip,
+        use,
+      });
+      this.flame.set({
+        table,
+        tree,
+        signed: this.signed,
+        growsUp: state.shape === "flame",
+        search: matchFrames(table, state.search),
+        title: this.signed ? `all changes: ${signedBytes(sum.change)}` : `all: ${bytes(sum.bytes)}`,
+      });
     }
     this.showDetails();
   }
@@ -136,9 +230,22 @@ abstract class SitesView implements View {
 
   private showDetails(): void {
     const scene = this.scene;
-    const place = scene?.state.shape === "table" ? this.rows.find((one) => one.frame === this.chosen?.frame && one.kind === this.chosen.kind) : undefined;
-    this.details.set(place && scene ? { table: this.table!, place, figures: this.after!, signed: this.signed,
-      model: this.table === scene.model.sites ? scene.model : null, selection: scene.selection } : null);
+    const place =
+      scene?.state.shape === "table"
+        ? this.rows.find((one) => one.frame === this.chosen?.frame && one.kind === this.chosen.kind)
+        : undefined;
+    this.details.set(
+      place && scene
+        ? {
+            table: this.table!,
+            place,
+            figures: this.after!,
+            signed: this.signed,
+            model: this.table === scene.model.sites ? scene.model : null,
+            selection: scene.selection,
+          }
+        : null,
+    );
     this.grid.refresh();
   }
 
@@ -146,34 +253,122 @@ abstract class SitesView implements View {
 
   private columns(): Column<Place>[] {
     const where: Column<Place> = {
-      id: "where", head: "where", width: "minmax(0, 1fr)",
+      id: "where",
+      head: "where",
+      width: "minmax(0, 1fr)",
       cell: (place) => (place.frame === -2 ? "[all]" : placeCell(this.table!, place.frame)),
-      text: (place) => (place.frame === -2 ? "[all]" : `${this.table!.functionName(place.frame)} ${this.table!.location(place.frame)}`),
+      text: (place) =>
+        place.frame === -2 ? "[all]" : `${this.table!.functionName(place.frame)} ${this.table!.location(place.frame)}`,
       sort: (place) => this.table!.functionName(place.frame),
     };
-    const kind: Column<Place> = { id: "kind", head: "category", width: "120px", low: true,
+    const kind: Column<Place> = {
+      id: "kind",
+      head: "category",
+      width: "120px",
+      low: true,
       hint: "What the framework says it is for; the kind of memory where it says nothing",
-      cell: (place) => place.category || place.kind, sort: (place) => place.category || place.kind };
-    if (this.signed) return [
-      { id: "change", head: "change", width: "132px", right: true, sort: (place) => Math.abs(place.change),
-        hint: "By how much it grew or shrank; sorted by size, growth and decrease together",
-        cell: (place) => place.frame === -2 ? signedBytes(place.change) : bar(signedBytes(place.change), Math.abs(place.change) / this.largest, place.change > 0 ? "more" : "less") },
-      { id: "before", head: "before", width: "100px", right: true, low: true, cell: (place) => bytes(place.before), sort: (place) => place.before },
-      { id: "after", head: "after", width: "100px", right: true, low: true, cell: (place) => bytes(place.bytes), sort: (place) => place.bytes },
-      { id: "blocks", head: "blocks", width: "84px", right: true, low: true, cell: (place) => signedCount(place.changeBlocks), sort: (place) => Math.abs(place.changeBlocks) },
-      where, kind,
-    ];
+      cell: (place) => place.category || place.kind,
+      sort: (place) => place.category || place.kind,
+    };
+    if (this.signed)
+      return [
+        {
+          id: "change",
+          head: "change",
+          width: "132px",
+          right: true,
+          sort: (place) => Math.abs(place.change),
+          hint: "By how much it grew or shrank; sorted by size, growth and decrease together",
+          cell: (place) =>
+            place.frame === -2
+              ? signedBytes(place.change)
+              : bar(
+                  signedBytes(place.change),
+                  Math.abs(place.change) / this.largest,
+                  place.change > 0 ? "more" : "less",
+                ),
+        },
+        {
+          id: "before",
+          head: "before",
+          width: "100px",
+          right: true,
+          low: true,
+          cell: (place) => bytes(place.before),
+          sort: (place) => place.before,
+        },
+        {
+          id: "after",
+          head: "after",
+          width: "100px",
+          right: true,
+          low: true,
+          cell: (place) => bytes(place.bytes),
+          sort: (place) => place.bytes,
+        },
+        {
+          id: "blocks",
+          head: "blocks",
+          width: "84px",
+          right: true,
+          low: true,
+          cell: (place) => signedCount(place.changeBlocks),
+          sort: (place) => Math.abs(place.changeBlocks),
+        },
+        where,
+        kind,
+      ];
     return [
-      { id: "bytes", head: "bytes", width: "124px", right: true, sort: (place) => place.bytes,
-        cell: (place) => place.frame === -2 ? bytes(place.bytes) : bar(bytes(place.bytes), place.bytes / this.largest) },
-      { id: "share", head: "share", width: "72px", right: true, low: true, cell: (place) => percent(place.bytes, this.total), sort: (place) => place.bytes,
-        hint: "Of all that is held on this GPU at this moment" },
-      { id: "blocks", head: "blocks", width: "84px", right: true, low: true, cell: (place) => count(place.blocks), sort: (place) => place.blocks },
-      where, kind,
-      { id: "allocated", head: "in the run", width: "110px", right: true, low: true, cell: (place) => bytes(place.allocatedBytes),
-        sort: (place) => place.allocatedBytes, hint: "Bytes allocated here in the whole run" },
-      { id: "allocations", head: "allocations", width: "104px", right: true, low: true, cell: (place) => count(place.allocations),
-        sort: (place) => place.allocations, hint: "Allocations in the whole run" },
+      {
+        id: "bytes",
+        head: "bytes",
+        width: "124px",
+        right: true,
+        sort: (place) => place.bytes,
+        cell: (place) =>
+          place.frame === -2 ? bytes(place.bytes) : bar(bytes(place.bytes), place.bytes / this.largest),
+      },
+      {
+        id: "share",
+        head: "share",
+        width: "72px",
+        right: true,
+        low: true,
+        cell: (place) => percent(place.bytes, this.total),
+        sort: (place) => place.bytes,
+        hint: "Of all that is held on this GPU at this moment",
+      },
+      {
+        id: "blocks",
+        head: "blocks",
+        width: "84px",
+        right: true,
+        low: true,
+        cell: (place) => count(place.blocks),
+        sort: (place) => place.blocks,
+      },
+      where,
+      kind,
+      {
+        id: "allocated",
+        head: "in the run",
+        width: "110px",
+        right: true,
+        low: true,
+        cell: (place) => bytes(place.allocatedBytes),
+        sort: (place) => place.allocatedBytes,
+        hint: "Bytes allocated here in the whole run",
+      },
+      {
+        id: "allocations",
+        head: "allocations",
+        width: "104px",
+        right: true,
+        low: true,
+        cell: (place) => count(place.allocations),
+        sort: (place) => place.allocations,
+        hint: "Allocations in the whole run",
+      },
     ];
   }
 
@@ -191,8 +386,15 @@ abstract class SitesView implements View {
 export class HoldersView extends SitesView {
   readonly id = "holders";
   readonly title = "Who holds it";
-  private readonly at = choice("Moment of the range", [["peak", "At its peak"], ["begin", "At its beginning"], ["end", "At its end"]],
-    (value) => this.around.store.set({ at: value }));
+  private readonly at = choice(
+    "Moment of the range",
+    [
+      ["peak", "At its peak"],
+      ["begin", "At its beginning"],
+      ["end", "At its end"],
+    ],
+    (value) => this.around.store.set({ at: value }),
+  );
 
   constructor(around: Surroundings) {
     super(around, false);
@@ -206,7 +408,11 @@ export class HoldersView extends SitesView {
   }
 
   protected head(scene: Scene): string {
-    const when = scene.usual ? "At the peak" : scene.range ? `At the ${{ peak: "peak", begin: "beginning", end: "end" }[scene.state.at]} of the range` : "At the chosen moment";
+    const when = scene.usual
+      ? "At the peak"
+      : scene.range
+        ? `At the ${{ peak: "peak", begin: "beginning", end: "end" }[scene.state.at]} of the range`
+        : "At the chosen moment";
     return `${when}, ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(this.all.bytes)} in ${plural(this.all.blocks, "block")} at ${plural(this.rows.length, "place")}`;
   }
 }
@@ -225,13 +431,29 @@ export class ChangesView extends SitesView {
     const diff = scene.compared ? (scene.data.documents?.diff as Diff | undefined) : undefined;
     const totals = diff?.devices.find((device) => device.index === scene.device)?.totals;
     if (!totals) return [];
-    const names: [string, string, boolean][] = [["allocated_peak_bytes", "allocated peak", true], ["reserved_peak_bytes", "reserved peak", true],
-      ["requested_peak_bytes", "requested peak", true], ["allocated_at_end_bytes", "allocated at the end", true], ["allocations", "allocations", false]];
+    const names: [string, string, boolean][] = [
+      ["allocated_peak_bytes", "allocated peak", true],
+      ["reserved_peak_bytes", "reserved peak", true],
+      ["requested_peak_bytes", "requested peak", true],
+      ["allocated_at_end_bytes", "allocated at the end", true],
+      ["allocations", "allocations", false],
+    ];
     return names.flatMap(([key, name, size]) => {
       const one = totals[key];
       if (!one) return [];
       const text = (value: number) => (size ? bytes(value) : count(value));
-      return [h("div", {}, h("dt", {}, name), h("dd", {}, `${text(one.before)} → ${text(one.after)}, ${size ? signedBytes(one.change) : signedCount(one.change)}`))];
+      return [
+        h(
+          "div",
+          {},
+          h("dt", {}, name),
+          h(
+            "dd",
+            {},
+            `${text(one.before)} → ${text(one.after)}, ${size ? signedBytes(one.change) : signedCount(one.change)}`,
+          ),
+        ),
+      ];
     });
   }
 
@@ -239,13 +461,21 @@ export class ChangesView extends SitesView {
     const compared = scene.compared;
     if (compared) {
       this.union ??= unite(compared.before, compared.after);
-      return { table: this.union.table, device: scene.device,
+      return {
+        table: this.union.table,
+        device: scene.device,
         before: onUnion(this.union, 0, compared.before.figures(compared.beforeMoment)),
-        after: onUnion(this.union, 1, compared.after.figures(compared.afterMoment)) };
+        after: onUnion(this.union, 1, compared.after.figures(compared.afterMoment)),
+      };
     }
     // Without a range: since the start.
     const begin = scene.range ? scene.begin : 0;
-    return { table: scene.model.sites, before: scene.figures(begin), after: scene.figures(scene.end), device: scene.device };
+    return {
+      table: scene.model.sites,
+      before: scene.figures(begin),
+      after: scene.figures(scene.end),
+      device: scene.device,
+    };
   }
 
   protected head(scene: Scene): string {
@@ -253,10 +483,13 @@ export class ChangesView extends SitesView {
     const more = this.rows.reduce((all, place) => all + Math.max(0, place.change), 0);
     const parts = `${signedBytes(sum)}: ${signedBytes(more)} and ${signedBytes(sum - more)}`;
     const compared = scene.compared;
-    if (compared) return `From before (${duration(compared.before.moments[compared.beforeMoment] ?? 0)}) to after (${duration(compared.after.moments[compared.afterMoment] ?? 0)}): ${parts}`;
+    if (compared)
+      return `From before (${duration(compared.before.moments[compared.beforeMoment] ?? 0)}) to after (${duration(compared.after.moments[compared.afterMoment] ?? 0)}): ${parts}`;
     const { moments } = scene.model;
     const from = moments[scene.range ? scene.begin : 0] ?? 0;
-    return `${scene.range ? "Within the range" : "From the start to the moment"}, ${duration(from)} to ${duration(moments[scene.end] ?? 0)}: ${parts}`
-      + (scene.range ? "" : ". Drag over the timeline to choose a range.");
+    return (
+      `${scene.range ? "Within the range" : "From the start to the moment"}, ${duration(from)} to ${duration(moments[scene.end] ?? 0)}: ${parts}` +
+      (scene.range ? "" : ". Drag over the timeline to choose a range.")
+    );
   }
 }

@@ -18,12 +18,24 @@ export class MapView implements View {
   private readonly heading = h("p", { class: "heading" });
   private readonly facts = h("dl", { class: "figures" });
   private readonly legend = h("ul", { class: "legend still" });
-  private readonly moment = select("Map of", [], (value) => this.around.store.set({ map: value === "" ? null : Number(value) }));
-  private readonly order = select("Order", [["free", "most cached first"], ["size", "largest first"], ["address", "by address"]], (value) => {
-    this.by = value;
-    this.redraw();
-  });
-  private readonly filter = textField("Filter", "pales what does not match", (text) => this.around.store.set({ filter: text }));
+  private readonly moment = select("Map of", [], (value) =>
+    this.around.store.set({ map: value === "" ? null : Number(value) }),
+  );
+  private readonly order = select(
+    "Order",
+    [
+      ["free", "most cached first"],
+      ["size", "largest first"],
+      ["address", "by address"],
+    ],
+    (value) => {
+      this.by = value;
+      this.redraw();
+    },
+  );
+  private readonly filter = textField("Filter", "pales what does not match", (text) =>
+    this.around.store.set({ filter: text }),
+  );
   private readonly scale = checkbox("Widths to scale", (on) => {
     this.toScale = on;
     this.redraw();
@@ -40,15 +52,32 @@ export class MapView implements View {
       this.redraw();
     });
     this.scale.set(false);
-    this.element = h("div", { class: "view" },
-      h("div", { class: "controls" }, this.moment.element, button("‹", () => this.step(-1), { title: "The map before", attributes: { "aria-label": "The map before" } }),
-        button("›", () => this.step(1), { title: "The next map", attributes: { "aria-label": "The next map" } }), this.order.element, this.filter.element, this.scale.element),
-      this.heading, this.facts, this.legend, this.canvas.element, this.details.element);
+    this.element = h(
+      "div",
+      { class: "view" },
+      h(
+        "div",
+        { class: "controls" },
+        this.moment.element,
+        button("‹", () => this.step(-1), { title: "The map before", attributes: { "aria-label": "The map before" } }),
+        button("›", () => this.step(1), { title: "The next map", attributes: { "aria-label": "The next map" } }),
+        this.order.element,
+        this.filter.element,
+        this.scale.element,
+      ),
+      this.heading,
+      this.facts,
+      this.legend,
+      this.canvas.element,
+      this.details.element,
+    );
   }
 
   private mapIndex(scene: Scene): number {
     const chosen = scene.state.map;
-    return chosen !== null && chosen >= 0 && chosen < scene.model.maps.length ? Math.floor(chosen) : scene.model.nearestMap(scene.shown);
+    return chosen !== null && chosen >= 0 && chosen < scene.model.maps.length
+      ? Math.floor(chosen)
+      : scene.model.nearestMap(scene.shown);
   }
 
   private step(by: number): void {
@@ -65,8 +94,13 @@ export class MapView implements View {
   update(scene: Scene): void {
     this.scene = scene;
     const { model } = scene;
-    this.moment.options([["", "the moment nearest to the selection"], ...model.maps.map((map, i): [string, string] =>
-      [String(i), `${duration(model.moments[map.moment] ?? 0)}${this.markText(scene, map.moment)}`])]);
+    this.moment.options([
+      ["", "the moment nearest to the selection"],
+      ...model.maps.map((map, i): [string, string] => [
+        String(i),
+        `${duration(model.moments[map.moment] ?? 0)}${this.markText(scene, map.moment)}`,
+      ]),
+    ]);
     this.moment.set(scene.state.map === null ? "" : String(this.mapIndex(scene)));
     this.filter.set(scene.state.filter);
     this.redraw();
@@ -77,7 +111,14 @@ export class MapView implements View {
     return mark ? ` (${mark.text || mark.kind})` : "";
   }
 
-  private sums(rows: SegmentRow[]): { reserved: number; used: number; cached: number; largest: number; empty: number; emptyBytes: number } {
+  private sums(rows: SegmentRow[]): {
+    reserved: number;
+    used: number;
+    cached: number;
+    largest: number;
+    empty: number;
+    emptyBytes: number;
+  } {
     const sums = { reserved: 0, used: 0, cached: 0, largest: 0, empty: 0, emptyBytes: 0 };
     for (const row of rows) {
       sums.reserved += row.segment.size;
@@ -99,8 +140,12 @@ export class MapView implements View {
     const map = model.maps[this.mapIndex(scene)];
     const rows = this.rows(scene);
     if (!map || rows.length === 0) {
-      replace(this.heading, model.maps.length === 0 ? "This recording has no memory map: memlab's pool was not used, or there is no event log."
-        : "There are no segments on this GPU at this moment.");
+      replace(
+        this.heading,
+        model.maps.length === 0
+          ? "This recording has no memory map: memlab's pool was not used, or there is no event log."
+          : "There are no segments on this GPU at this moment.",
+      );
       replace(this.facts);
       replace(this.legend);
       this.canvas.element.hidden = true;
@@ -110,44 +155,104 @@ export class MapView implements View {
     this.canvas.element.hidden = false;
     if (this.by === "free") rows.sort((a, b) => b.segment.size - b.used - (a.segment.size - a.used));
     else if (this.by === "size") rows.sort((a, b) => b.segment.size - a.segment.size);
-    else rows.sort((a, b) => (a.segment.address.length - b.segment.address.length) || (a.segment.address < b.segment.address ? -1 : 1));
+    else
+      rows.sort(
+        (a, b) =>
+          a.segment.address.length - b.segment.address.length || (a.segment.address < b.segment.address ? -1 : 1),
+      );
     const sums = this.sums(rows);
-    replace(this.heading, `At ${duration(model.moments[map.moment] ?? 0)}: ${bytes(sums.reserved)} reserved in ${plural(rows.length, "segment")}, ${bytes(sums.used)} of it in use`);
+    replace(
+      this.heading,
+      `At ${duration(model.moments[map.moment] ?? 0)}: ${bytes(sums.reserved)} reserved in ${plural(rows.length, "segment")}, ${bytes(sums.used)} of it in use`,
+    );
     const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
-    replace(this.facts, figure("cached", `${bytes(sums.cached)}, ${percent(sums.cached, sums.reserved)}`), figure("largest free piece", bytes(sums.largest)),
+    replace(
+      this.facts,
+      figure("cached", `${bytes(sums.cached)}, ${percent(sums.cached, sums.reserved)}`),
+      figure("largest free piece", bytes(sums.largest)),
       figure("external fragmentation", sums.cached > 0 ? percent(sums.cached - sums.largest, sums.cached) : "-"),
-      figure("empty segments", `${count(sums.empty)}, ${bytes(sums.emptyBytes)}`));
+      figure("empty segments", `${count(sums.empty)}, ${bytes(sums.emptyBytes)}`),
+    );
 
     const table = model.sites;
     const held = new Map<number, number>();
-    for (const row of rows) row.segment.site.forEach((site, i) => {
-      if (site >= 0) held.set(table.place(site), (held.get(table.place(site)) ?? 0) + row.segment.length[i]!);
-    });
+    for (const row of rows)
+      row.segment.site.forEach((site, i) => {
+        if (site >= 0) held.set(table.place(site), (held.get(table.place(site)) ?? 0) + row.segment.length[i]!);
+      });
     const top = [...held].sort((a, b) => b[1] - a[1]).slice(0, 7);
     const colourOf = new Map(top.map(([frame], i) => [frame, seriesColour(i)]));
-    const colour = (site: number) => site < 0 ? "#b8bec6" : colourOf.get(table.place(site)) ?? frameColour(false, table.functionName(table.place(site)));
-    replace(this.legend, ...top.map(([frame, size]) => {
-      const key = h("li", {}, h("span", { class: "swatch" }), h("span", { class: "name" }, table.functionName(frame)),
-        h("span", { class: "where" }, table.location(frame)), h("span", { class: "value" }, bytes(size)));
-      key.style.setProperty("--colour", colourOf.get(frame)!);
-      return key;
-    }), h("li", {}, h("span", { class: "swatch free" }), h("span", { class: "name" }, "cached"), h("span", { class: "value" }, bytes(sums.cached))));
+    const colour = (site: number) =>
+      site < 0
+        ? "#b8bec6"
+        : (colourOf.get(table.place(site)) ?? frameColour(false, table.functionName(table.place(site))));
+    replace(
+      this.legend,
+      ...top.map(([frame, size]) => {
+        const key = h(
+          "li",
+          {},
+          h("span", { class: "swatch" }),
+          h("span", { class: "name" }, table.functionName(frame)),
+          h("span", { class: "where" }, table.location(frame)),
+          h("span", { class: "value" }, bytes(size)),
+        );
+        key.style.setProperty("--colour", colourOf.get(frame)!);
+        return key;
+      }),
+      h(
+        "li",
+        {},
+        h("span", { class: "swatch free" }),
+        h("span", { class: "name" }, "cached"),
+        h("span", { class: "value" }, bytes(sums.cached)),
+      ),
+    );
     const matched = matchSites(table, scene.state.filter);
     const chosenPlace = this.chosen >= 0 && this.chosen < table.count ? table.place(this.chosen) : -1;
-    this.canvas.set({ rows, toScale: this.toScale, colour, name: (site) => site < 0 ? "several places" : `${table.functionName(table.place(site))}  ${table.location(table.place(site))}`,
-      lit: (site) => !matched || (site >= 0 && matched[site] === 1), chosen: this.chosen });
+    this.canvas.set({
+      rows,
+      toScale: this.toScale,
+      colour,
+      name: (site) =>
+        site < 0 ? "several places" : `${table.functionName(table.place(site))}  ${table.location(table.place(site))}`,
+      lit: (site) => !matched || (site >= 0 && matched[site] === 1),
+      chosen: this.chosen,
+    });
     if (chosenPlace < 0) return this.details.set(null);
     const figures = scene.figures(map.moment);
-    const place: Place = { frame: chosenPlace, kind: table.text(table.kind[this.chosen]!), category: table.text(table.category[this.chosen]!), bytes: figures.bytes[this.chosen]!,
-      blocks: figures.blocks[this.chosen]!, before: 0, beforeBlocks: 0, change: 0, changeBlocks: 0,
-      allocations: table.allocations[this.chosen]!, allocatedBytes: table.allocatedBytes[this.chosen]!, sites: [this.chosen] };
+    const place: Place = {
+      frame: chosenPlace,
+      kind: table.text(table.kind[this.chosen]!),
+      category: table.text(table.category[this.chosen]!),
+      bytes: figures.bytes[this.chosen]!,
+      blocks: figures.blocks[this.chosen]!,
+      before: 0,
+      beforeBlocks: 0,
+      change: 0,
+      changeBlocks: 0,
+      allocations: table.allocations[this.chosen]!,
+      allocatedBytes: table.allocatedBytes[this.chosen]!,
+      sites: [this.chosen],
+    };
     this.details.set({ table, place, figures, signed: false, model, selection: scene.selection });
   }
 
   markdown(scene: Scene): string {
     const rows = this.rows(scene).sort((a, b) => b.segment.size - b.used - (a.segment.size - a.used));
-    const table = markdownTable(["segment", "size", "in use", "largest free piece", "pool"], rows.slice(0, 20).map((row) =>
-      [row.segment.address, bytes(row.segment.size), bytes(row.used), bytes(row.largestFree), row.segment.pool]), [false, true, true, true, false]);
+    const table = markdownTable(
+      ["segment", "size", "in use", "largest free piece", "pool"],
+      rows
+        .slice(0, 20)
+        .map((row) => [
+          row.segment.address,
+          bytes(row.segment.size),
+          bytes(row.used),
+          bytes(row.largestFree),
+          row.segment.pool,
+        ]),
+      [false, true, true, true, false],
+    );
     return `${this.heading.textContent}\n\n${table}`;
   }
 }

@@ -9,7 +9,10 @@ import type { Scene, Surroundings, View } from "./view";
 type Rank = RunData["ranks"][number];
 interface Merge {
   world_size: number | null;
-  imbalance?: Record<"allocated" | "reserved", { largest_bytes: number; mean_bytes: number; ratio: number; rank: number } | null>;
+  imbalance?: Record<
+    "allocated" | "reserved",
+    { largest_bytes: number; mean_bytes: number; ratio: number; rank: number } | null
+  >;
   places?: unknown[];
   notes?: string[];
 }
@@ -22,40 +25,98 @@ function processName(rank: Rank): string {
 
 export class RanksView implements View {
   readonly id = "ranks";
-  readonly title = "Ranks";
+  readonly title: string;
   readonly element: HTMLElement;
   private readonly heading = h("p", { class: "heading" });
   private readonly facts = h("dl", { class: "figures" });
   private readonly notes = h("div");
   private readonly strip: HTMLElement;
-  private readonly canvas = h("canvas", { attributes: { role: "img", "aria-label": "Peaks of all processes; the table has the figures" } });
+  private readonly canvas = h("canvas", {
+    attributes: { role: "img", "aria-label": "Peaks of all processes; the table has the figures" },
+  });
   private readonly table: Table<Rank>;
   private ranks: Rank[] = [];
   private largest = 1;
-  private longest = 1;   // values of the longest curve
+  private longest = 1; // values of the longest curve
   private chosen: number | null = null;
 
-  constructor(private readonly around: Surroundings, run: RunData) {
+  constructor(
+    private readonly around: Surroundings,
+    run: RunData,
+  ) {
+    this.title = run.ranks.some((rank) => rank.rank !== null) ? "Ranks" : "Processes";
     // Outliers first, then by peak.
-    this.ranks = [...run.ranks].sort((a, b) => Number(b.outlier !== null) - Number(a.outlier !== null) || b.peak_bytes - a.peak_bytes);
+    this.ranks = [...run.ranks].sort(
+      (a, b) => Number(b.outlier !== null) - Number(a.outlier !== null) || b.peak_bytes - a.peak_bytes,
+    );
     this.longest = this.ranks.reduce((most, rank) => Math.max(most, rank.curve.length), 1);
     this.largest = this.ranks.reduce((most, rank) => Math.max(most, rank.peak_bytes), 1);
     const order = new Map(this.ranks.map((rank, i) => [rank, -i]));
-    this.table = new Table<Rank>("Ranks", [
-      { id: "rank", head: "rank", width: "70px", right: true, cell: (rank) => (rank.rank === null ? "-" : String(rank.rank)), sort: (rank) => -(rank.rank ?? Infinity) },
-      { id: "name", head: "process", width: "minmax(90px, 1fr)", cell: (rank) => processName(rank), sort: (rank) => processName(rank) },
-      { id: "host", head: "host", width: "120px", low: true, cell: (rank) => rank.host, sort: (rank) => rank.host },
-      { id: "peak", head: "peak", width: "130px", right: true, sort: (rank) => rank.peak_bytes, cell: (rank) => {
-        const cell = h("span", { class: `bar${rank.outlier ? " more" : ""}` }, bytes(rank.peak_bytes));
-        cell.style.setProperty("--share", `${(100 * rank.peak_bytes) / this.largest}%`);
-        return cell;
-      } },
-      { id: "end", head: "at the end", width: "110px", right: true, low: true, cell: (rank) => bytes(rank.at_end_bytes), sort: (rank) => rank.at_end_bytes },
-      { id: "curve", head: "allocated", width: "150px", low: true, cell: (rank) => this.spark(rank), text: () => "" },
-      { id: "outlier", head: "differs", width: "minmax(120px, 1.2fr)", cell: (rank) => rank.outlier ?? "", sort: (rank) => order.get(rank)! },
-    ], "outlier", (rank) => {
-      if (rank.recording !== null) this.around.store.set({ recording: rank.recording, device: null, from: null, to: null, zoomFrom: null, zoomTo: null });
-    }, (rank) => rank.recording !== null && rank.recording === this.chosen, "No processes.", (rank) => rank.recording !== null);
+    this.table = new Table<Rank>(
+      "Ranks",
+      [
+        {
+          id: "rank",
+          head: "rank",
+          width: "48px",
+          right: true,
+          cell: (rank) => (rank.rank === null ? "-" : String(rank.rank)),
+          sort: (rank) => -(rank.rank ?? Infinity),
+        },
+        {
+          id: "name",
+          head: "process",
+          width: "minmax(0, 1fr)",
+          cell: (rank) => h("span", { title: rank.name }, processName(rank)),
+          sort: (rank) => processName(rank),
+        },
+        { id: "host", head: "host", width: "120px", low: true, cell: (rank) => rank.host, sort: (rank) => rank.host },
+        {
+          id: "peak",
+          head: "peak",
+          width: "112px",
+          right: true,
+          sort: (rank) => rank.peak_bytes,
+          cell: (rank) => {
+            const cell = h("span", { class: `bar${rank.outlier ? " more" : ""}` }, bytes(rank.peak_bytes));
+            cell.style.setProperty("--share", `${(100 * rank.peak_bytes) / this.largest}%`);
+            return cell;
+          },
+        },
+        {
+          id: "end",
+          head: "at the end",
+          width: "110px",
+          right: true,
+          low: true,
+          cell: (rank) => bytes(rank.at_end_bytes),
+          sort: (rank) => rank.at_end_bytes,
+        },
+        { id: "curve", head: "allocated", width: "150px", low: true, cell: (rank) => this.spark(rank), text: () => "" },
+        {
+          id: "outlier",
+          head: "differs",
+          width: "minmax(0, 1.2fr)",
+          cell: (rank) => rank.outlier ?? "",
+          sort: (rank) => order.get(rank)!,
+        },
+      ],
+      "outlier",
+      (rank) => {
+        if (rank.recording !== null)
+          this.around.store.set({
+            recording: rank.recording,
+            device: null,
+            from: null,
+            to: null,
+            zoomFrom: null,
+            zoomTo: null,
+          });
+      },
+      (rank) => rank.recording !== null && rank.recording === this.chosen,
+      "No processes.",
+      (rank) => rank.recording !== null,
+    );
     this.strip = h("div", { class: "rank-strip" }, this.canvas);
     this.element = h("div", { class: "view" }, this.heading, this.facts, this.strip, this.table.element, this.notes);
     new ResizeObserver(() => this.redraw()).observe(this.strip);
@@ -83,15 +144,31 @@ export class RanksView implements View {
     const merge = scene.data.run?.documents.merge as Merge | undefined;
     const outliers = this.ranks.filter((rank) => rank.outlier !== null).length;
     const full = this.ranks.filter((rank) => rank.recording !== null).length;
-    replace(this.heading, `${plural(this.ranks.length, "process")}`.replace(/ss$/, "ss").replace("processs", "processes"),
-      outliers > 0 ? `; ${plural(outliers, "outlier")} first. ` : "; none differs from the others. ", full === this.ranks.length ? "Press one to look at it." : `${count(full)} of them ${full === 1 ? "is" : "are"} here in full: press one to look at it.`);
+    replace(
+      this.heading,
+      `${plural(this.ranks.length, "process")}`.replace(/ss$/, "ss").replace("processs", "processes"),
+      outliers > 0 ? `; ${plural(outliers, "outlier")} first. ` : "; none differs from the others. ",
+      full === this.ranks.length
+        ? "Press one to look at it."
+        : `${count(full)} of them ${full === 1 ? "is" : "are"} here in full: press one to look at it.`,
+    );
     const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     const kinds = (["allocated", "reserved"] as const).map((kind) => {
       const one = merge?.imbalance?.[kind];
-      return one ? figure(`imbalance, ${kind}`, `${one.ratio.toFixed(2)} (rank ${one.rank}: ${bytes(one.largest_bytes)}, mean ${bytes(Math.round(one.mean_bytes))})`) : null;
+      return one
+        ? figure(
+            `imbalance, ${kind}`,
+            `${one.ratio.toFixed(2)} (rank ${one.rank}: ${bytes(one.largest_bytes)}, mean ${bytes(Math.round(one.mean_bytes))})`,
+          )
+        : null;
     });
     const peaks = this.ranks.map((rank) => rank.peak_bytes).sort((a, b) => a - b);
-    replace(this.facts, figure("median peak", bytes(peaks[peaks.length >> 1] ?? 0)), figure("largest peak", bytes(this.largest)), ...kinds);
+    replace(
+      this.facts,
+      figure("median peak", bytes(peaks[peaks.length >> 1] ?? 0)),
+      figure("largest peak", bytes(this.largest)),
+      ...kinds,
+    );
     replace(this.notes, ...(merge?.notes ?? []).map((note) => h("p", { class: "note" }, note)));
     this.table.set(this.ranks);
     this.redraw();
@@ -120,9 +197,19 @@ export class RanksView implements View {
   }
 
   markdown(): string {
-    const rows = this.ranks.slice(0, 20).map((rank) => [rank.rank === null ? "-" : String(rank.rank), processName(rank), rank.host, bytes(rank.peak_bytes),
-      percent(rank.peak_bytes, this.largest), bytes(rank.at_end_bytes), rank.outlier ?? ""]);
+    const rows = this.ranks
+      .slice(0, 20)
+      .map((rank) => [
+        rank.rank === null ? "-" : String(rank.rank),
+        processName(rank),
+        rank.host,
+        bytes(rank.peak_bytes),
+        percent(rank.peak_bytes, this.largest),
+        bytes(rank.at_end_bytes),
+        rank.outlier ?? "",
+      ]);
     return `${this.heading.textContent}\n\n${markdownTable(["rank", "process", "host", "peak", "of the largest", "at the end", "differs"], rows, [true, false, false, true, true, true, false])}${
-      this.ranks.length > 20 ? `\n\n${count(this.ranks.length - 20)} more` : ""}`;
+      this.ranks.length > 20 ? `\n\n${count(this.ranks.length - 20)} more` : ""
+    }`;
   }
 }

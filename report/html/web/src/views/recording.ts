@@ -4,24 +4,40 @@ import { h, replace } from "../ui/dom";
 import type { Scene, View } from "./view";
 
 interface SummaryDevice {
-  index: number; name: string; total_bytes: number | null; limit_bytes: number | null;
+  index: number;
+  name: string;
+  total_bytes: number | null;
+  limit_bytes: number | null;
   curves: Record<string, { peak_bytes: number; peak_time_ns: number; at_end_bytes: number } | null>;
   waterfall: Record<string, number | null | Record<string, number>> | null;
   fragmentation: { at_peak: number | null; external: number | null; internal: number | null } | null;
 }
-interface Summary { process: { executable: string | null; start_wall_ns: number }; devices: SummaryDevice[]; warnings: unknown[];
-  scopes: { path?: string; name?: string }[] }
+interface Summary {
+  process: { executable: string | null; start_wall_ns: number };
+  devices: SummaryDevice[];
+  warnings: unknown[];
+  scopes: { path?: string; name?: string }[];
+}
 
 const curveHints: Record<string, string> = {
-  allocated: "what the program holds", reserved: "taken from the driver", requested: "before rounding", active: "allocated + frees pending",
+  allocated: "what the program holds",
+  reserved: "taken from the driver",
+  requested: "before rounding",
+  active: "allocated + frees pending",
   device_used: "the whole GPU, sampled",
 };
 
 // The steps from what the GPU shows to what the program asked for.
 const steps: [key: string, name: string, part: boolean][] = [
-  ["device_used_bytes", "device used", false], ["remainder_bytes", "beside this program's memory", true], ["reserved_bytes", "reserved", false],
-  ["cached_bytes", "cached for reuse", true], ["active_bytes", "active", false], ["pending_bytes", "frees pending", true],
-  ["allocated_bytes", "allocated", false], ["rounding_bytes", "rounding", true], ["requested_bytes", "requested", false],
+  ["device_used_bytes", "device used", false],
+  ["remainder_bytes", "beside this program's memory", true],
+  ["reserved_bytes", "reserved", false],
+  ["cached_bytes", "cached for reuse", true],
+  ["active_bytes", "active", false],
+  ["pending_bytes", "frees pending", true],
+  ["allocated_bytes", "allocated", false],
+  ["rounding_bytes", "rounding", true],
+  ["requested_bytes", "requested", false],
 ];
 
 export class RecordingView implements View {
@@ -36,53 +52,132 @@ export class RecordingView implements View {
   update(scene: Scene): void {
     const source = scene.model.source;
     const summary = this.summary(scene);
-    const figure = (name: string, value: string | null) => (value === null || value === "" ? null : h("div", {}, h("dt", {}, name), h("dd", {}, value)));
-    replace(this.element,
+    const figure = (name: string, value: string | null) =>
+      value === null || value === "" ? null : h("div", {}, h("dt", {}, name), h("dd", {}, value));
+    replace(
+      this.element,
       h("h2", {}, source.name),
-      h("dl", { class: "figures" },
-        figure("outcome", source.ended), figure("took", duration(source.duration_ns)), figure("process", `pid ${source.pid} on ${source.host}`),
+      h(
+        "dl",
+        { class: "figures" },
+        figure("outcome", source.ended),
+        figure("took", duration(source.duration_ns)),
+        figure("process", `pid ${source.pid} on ${source.host}`),
         figure("rank", source.rank === null ? null : String(source.rank)),
-        figure("events", count(source.events)), figure("call sites", count(scene.model.sites.count)),
-        figure("moments", count(scene.model.moments.length)), figure("recorded by", `memlab ${scene.data.memlab}`)),
-      source.command.length > 0 ? h("pre", { class: "command", attributes: { tabindex: "0", "aria-label": "The command" } }, source.command.join(" ")) : null,
+        figure("events", count(source.events)),
+        figure("call sites", count(scene.model.sites.count)),
+        figure("moments", count(scene.model.moments.length)),
+        figure("recorded by", `memlab ${scene.data.memlab}`),
+      ),
+      source.command.length > 0
+        ? h(
+            "pre",
+            { class: "command", attributes: { tabindex: "0", "aria-label": "The command" } },
+            source.command.join(" "),
+          )
+        : null,
       h("p", { class: "muted path" }, source.path),
       ...source.notes.map((note) => h("p", { class: "note" }, note)),
-      ...(summary?.devices ?? []).map((device) => this.device(scene, device)));
+      ...(summary?.devices ?? []).map((device) => this.device(scene, device)),
+    );
   }
 
   private device(scene: Scene, device: SummaryDevice): HTMLElement {
     const waterfall = device.waterfall;
-    const value = (key: string): number | null => (typeof waterfall?.[key] === "number" ? (waterfall[key] as number) : null);
+    const value = (key: string): number | null =>
+      typeof waterfall?.[key] === "number" ? (waterfall[key] as number) : null;
     const most = Math.max(1, ...steps.map(([key]) => value(key) ?? 0));
     let level = most;
-    const rows = waterfall ? steps.flatMap(([key, name, part]) => {
-      const size = value(key);
-      if (size === null || (part && size === 0)) return [];
-      if (!part) level = size;
-      const row = h("li", { class: part ? "part" : "" }, h("span", { class: "name" }, name), h("span", { class: "track" }, h("span", { class: "fill" })),
-        h("span", { class: "number" }, part ? `− ${bytes(size)}` : bytes(size)));
-      row.style.setProperty("--from", `${part ? (100 * Math.max(0, level - size)) / most : 0}%`);
-      row.style.setProperty("--share", `${(100 * size) / most}%`);
-      return [row];
-    }) : [];
+    const rows = waterfall
+      ? steps.flatMap(([key, name, part]) => {
+          const size = value(key);
+          if (size === null || (part && size === 0)) return [];
+          if (!part) level = size;
+          const row = h(
+            "li",
+            { class: part ? "part" : "" },
+            h("span", { class: "name" }, name),
+            h("span", { class: "track" }, h("span", { class: "fill" })),
+            h("span", { class: "number" }, part ? `− ${bytes(size)}` : bytes(size)),
+          );
+          row.style.setProperty("--from", `${part ? (100 * Math.max(0, level - size)) / most : 0}%`);
+          row.style.setProperty("--share", `${(100 * size) / most}%`);
+          return [row];
+        })
+      : [];
     const curves = Object.entries(device.curves).filter(([, curve]) => curve !== null);
-    const part = (share: number | null | undefined, text: string) => (share === null || share === undefined ? null : h("p", { class: "muted" }, `${fixed(100 * share, 1)}% ${text}`));
-    return h("section", {}, h("h3", {}, scene.model.device(device.index)?.label ?? device.name,
-      device.total_bytes ? h("span", { class: "where" }, bytes(device.total_bytes)) : null, device.limit_bytes ? h("span", { class: "where" }, `limited to ${bytes(device.limit_bytes)}`) : null),
-    h("table", { class: "small" }, h("thead", {}, h("tr", {}, ...["", "peak", "at", "at the end", ""].map((text, i) => h(i === 0 || i === 4 ? "td" : "th", i === 0 || i === 4 ? {} : { attributes: { scope: "col" } }, text)))),
-      h("tbody", {}, ...curves.map(([name, curve]) => h("tr", {}, h("th", { attributes: { scope: "row" } }, name.replaceAll("_", " ")), h("td", {}, bytes(curve!.peak_bytes)), h("td", {}, duration(curve!.peak_time_ns)),
-        h("td", {}, bytes(curve!.at_end_bytes)), h("td", { class: "muted" }, curveHints[name] ?? ""))))),
-    rows.length > 0 ? h("div", {}, h("h4", {}, "Where it went at the allocated peak"), h("ul", { class: "waterfall" }, ...rows)) : null,
-    part(device.fragmentation?.at_peak, "of the reserved peak lies above the active peak: cached"),
-    part(device.fragmentation?.external, "of the free memory lies outside its largest block: external fragmentation"),
-    part(device.fragmentation?.internal, "of the allocated peak was not asked for: internal fragmentation, rounding"));
+    const part = (share: number | null | undefined, text: string) =>
+      share === null || share === undefined ? null : h("p", { class: "muted" }, `${fixed(100 * share, 1)}% ${text}`);
+    return h(
+      "section",
+      {},
+      h(
+        "h3",
+        {},
+        scene.model.device(device.index)?.label ?? device.name,
+        device.total_bytes ? h("span", { class: "where" }, bytes(device.total_bytes)) : null,
+        device.limit_bytes ? h("span", { class: "where" }, `limited to ${bytes(device.limit_bytes)}`) : null,
+      ),
+      h(
+        "table",
+        { class: "small" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ...["", "peak", "at", "at the end", ""].map((text, i) =>
+              h(i === 0 || i === 4 ? "td" : "th", i === 0 || i === 4 ? {} : { attributes: { scope: "col" } }, text),
+            ),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          ...curves.map(([name, curve]) =>
+            h(
+              "tr",
+              {},
+              h("th", { attributes: { scope: "row" } }, name.replaceAll("_", " ")),
+              h("td", {}, bytes(curve!.peak_bytes)),
+              h("td", {}, duration(curve!.peak_time_ns)),
+              h("td", {}, bytes(curve!.at_end_bytes)),
+              h("td", { class: "muted" }, curveHints[name] ?? ""),
+            ),
+          ),
+        ),
+      ),
+      rows.length > 0
+        ? h("div", {}, h("h4", {}, "Where it went at the allocated peak"), h("ul", { class: "waterfall" }, ...rows))
+        : null,
+      part(device.fragmentation?.at_peak, "of the reserved peak lies above the active peak: cached"),
+      part(device.fragmentation?.external, "of the free memory lies outside its largest block: external fragmentation"),
+      part(device.fragmentation?.internal, "of the allocated peak was not asked for: internal fragmentation, rounding"),
+    );
   }
 
   markdown(scene: Scene): string {
     const source = scene.model.source;
-    const devices = (this.summary(scene)?.devices ?? []).map((device) => `${scene.model.device(device.index)?.label ?? device.name}\n\n${markdownTable(["", "peak", "share", "at", "at the end"],
-      Object.entries(device.curves).filter(([, curve]) => curve !== null).map(([name, curve]) => [name.replaceAll("_", " "), bytes(curve!.peak_bytes),
-        device.total_bytes ? percent(curve!.peak_bytes, device.total_bytes) : "", duration(curve!.peak_time_ns), bytes(curve!.at_end_bytes)]), [false, true, true, true, true])}`);
-    return [`${source.name} (pid ${source.pid}): ${source.ended}, ${duration(source.duration_ns)}, ${plural(source.events, "event")}`, ...devices].join("\n\n");
+    const devices = (this.summary(scene)?.devices ?? []).map(
+      (device) =>
+        `${scene.model.device(device.index)?.label ?? device.name}\n\n${markdownTable(
+          ["", "peak", "share", "at", "at the end"],
+          Object.entries(device.curves)
+            .filter(([, curve]) => curve !== null)
+            .map(([name, curve]) => [
+              name.replaceAll("_", " "),
+              bytes(curve!.peak_bytes),
+              device.total_bytes ? percent(curve!.peak_bytes, device.total_bytes) : "",
+              duration(curve!.peak_time_ns),
+              bytes(curve!.at_end_bytes),
+            ]),
+          [false, true, true, true, true],
+        )}`,
+    );
+    return [
+      `${source.name} (pid ${source.pid}): ${source.ended}, ${duration(source.duration_ns)}, ${plural(source.events, "event")}`,
+      ...devices,
+    ].join("\n\n");
   }
 }

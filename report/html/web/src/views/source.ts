@@ -5,8 +5,19 @@ import { h, replace, select } from "../ui/dom";
 import { Table } from "../ui/table";
 import type { Scene, Surroundings, View } from "./view";
 
-interface Line { number: number; code: string | null; held: number; blocks: number; allocated: number; allocations: number }
-interface Lines { of: Map<number, Line>; held: number; allocated: number }
+interface Line {
+  number: number;
+  code: string | null;
+  held: number;
+  blocks: number;
+  allocated: number;
+  allocations: number;
+}
+interface Lines {
+  of: Map<number, Line>;
+  held: number;
+  allocated: number;
+}
 
 export class SourceView implements View {
   readonly id = "source";
@@ -19,19 +30,69 @@ export class SourceView implements View {
   private largest = 1;
 
   constructor(private readonly around: Surroundings) {
-    this.table = new Table<Line>("Source lines", [
-      { id: "line", head: "line", width: "56px", right: true, cell: (row) => String(row.number), sort: (row) => -row.number },
-      { id: "held", head: "held", width: "116px", right: true, sort: (row) => row.held, hint: "Held at the moment by what this line called", cell: (row) => {
-        if (row.held === 0) return "";
-        const cell = h("span", { class: "bar" }, bytes(row.held));
-        cell.style.setProperty("--share", `${(100 * row.held) / this.largest}%`);
-        return cell;
-      } },
-      { id: "allocated", head: "in the run", width: "110px", right: true, low: true, cell: (row) => (row.allocated > 0 ? bytes(row.allocated) : ""), sort: (row) => row.allocated },
-      { id: "allocations", head: "allocations", width: "104px", right: true, low: true, cell: (row) => (row.allocations > 0 ? count(row.allocations) : ""), sort: (row) => row.allocations },
-      { id: "code", head: "code", width: "minmax(0, 1fr)", cell: (row) => h("code", { class: "line", title: row.code ?? "" }, row.code ?? "…"), text: (row) => row.code ?? "" },
-    ], "line", null, undefined, "No source lines are known here.");
-    this.element = h("div", { class: "view" }, h("div", { class: "controls" }, this.file.element), this.heading, this.table.element);
+    this.table = new Table<Line>(
+      "Source lines",
+      [
+        {
+          id: "line",
+          head: "line",
+          width: "56px",
+          right: true,
+          cell: (row) => String(row.number),
+          sort: (row) => -row.number,
+        },
+        {
+          id: "held",
+          head: "held",
+          width: "116px",
+          right: true,
+          sort: (row) => row.held,
+          hint: "Held at the moment by what this line called",
+          cell: (row) => {
+            if (row.held === 0) return "";
+            const cell = h("span", { class: "bar" }, bytes(row.held));
+            cell.style.setProperty("--share", `${(100 * row.held) / this.largest}%`);
+            return cell;
+          },
+        },
+        {
+          id: "allocated",
+          head: "in the run",
+          width: "110px",
+          right: true,
+          low: true,
+          cell: (row) => (row.allocated > 0 ? bytes(row.allocated) : ""),
+          sort: (row) => row.allocated,
+        },
+        {
+          id: "allocations",
+          head: "allocations",
+          width: "104px",
+          right: true,
+          low: true,
+          cell: (row) => (row.allocations > 0 ? count(row.allocations) : ""),
+          sort: (row) => row.allocations,
+        },
+        {
+          id: "code",
+          head: "code",
+          width: "minmax(0, 1fr)",
+          cell: (row) => h("code", { class: "line", title: row.code ?? "" }, row.code ?? "…"),
+          text: (row) => row.code ?? "",
+        },
+      ],
+      "line",
+      null,
+      undefined,
+      "No source lines are known here.",
+    );
+    this.element = h(
+      "div",
+      { class: "view" },
+      h("div", { class: "controls" }, this.file.element),
+      this.heading,
+      this.table.element,
+    );
   }
 
   private lines(scene: Scene): Map<string, Lines> {
@@ -58,7 +119,8 @@ export class SourceView implements View {
         if (seen.has(key)) continue;
         seen.add(key);
         let line = file.of.get(number);
-        if (!line) file.of.set(number, (line = { number, code: null, held: 0, blocks: 0, allocated: 0, allocations: 0 }));
+        if (!line)
+          file.of.set(number, (line = { number, code: null, held: 0, blocks: 0, allocated: 0, allocations: 0 }));
         line.held += figures.bytes[site]!;
         line.blocks += figures.blocks[site]!;
         line.allocated += table.allocatedBytes[site]!;
@@ -71,32 +133,64 @@ export class SourceView implements View {
   update(scene: Scene): void {
     const files = this.lines(scene);
     const withCode = (path: string) => (this.around.files.has(path) ? 1 : 0);
-    const paths = [...files.keys()].sort((a, b) => withCode(b) - withCode(a) || files.get(b)!.held - files.get(a)!.held || files.get(b)!.allocated - files.get(a)!.allocated);
+    const paths = [...files.keys()].sort(
+      (a, b) =>
+        withCode(b) - withCode(a) ||
+        files.get(b)!.held - files.get(a)!.held ||
+        files.get(b)!.allocated - files.get(a)!.allocated,
+    );
     const path = files.has(scene.state.file) ? scene.state.file : (paths[0] ?? "");
-    this.file.options(paths.map((one) => [one, `${basename(one)}: ${bytes(files.get(one)!.held)}${withCode(one) ? "" : " (no source here)"}`]));
+    this.file.options(
+      paths.map((one) => [
+        one,
+        `${basename(one)}: ${bytes(files.get(one)!.held)}${withCode(one) ? "" : " (no source here)"}`,
+      ]),
+    );
     this.file.set(path);
     const found = files.get(path);
     if (!found) {
-      replace(this.heading, scene.data.sources ? "No source line is known of this recording: its binaries have no debug information here."
-        : "This page was written without source lines (--no-source).");
+      replace(
+        this.heading,
+        scene.data.sources
+          ? "No source line is known of this recording: its binaries have no debug information here."
+          : "This page was written without source lines (--no-source).",
+      );
       return this.table.set([]);
     }
-    for (const part of this.around.files.get(path) ?? []) part.lines.forEach((code, i) => {
-      const number = part.first_line + i;
-      const line = found.of.get(number);
-      if (line) line.code = code;
-      else found.of.set(number, { number, code, held: 0, blocks: 0, allocated: 0, allocations: 0 });
-    });
+    for (const part of this.around.files.get(path) ?? [])
+      part.lines.forEach((code, i) => {
+        const number = part.first_line + i;
+        const line = found.of.get(number);
+        if (line) line.code = code;
+        else found.of.set(number, { number, code, held: 0, blocks: 0, allocated: 0, allocations: 0 });
+      });
     this.rows = [...found.of.values()].sort((a, b) => a.number - b.number);
     this.largest = this.rows.reduce((most, row) => Math.max(most, row.held), 1);
-    replace(this.heading, h("span", { class: "path" }, path), ` at ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(found.held)}. A line stands for all that it called.`,
-      this.around.files.get(path)?.some((part) => part.changed_since) ? h("span", { class: "muted" }, " The file was changed after the recording: lines may have moved.") : null);
+    replace(
+      this.heading,
+      h("span", { class: "path" }, path),
+      ` at ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(found.held)}. A line stands for all that it called.`,
+      this.around.files.get(path)?.some((part) => part.changed_since)
+        ? h("span", { class: "muted" }, " The file was changed after the recording: lines may have moved.")
+        : null,
+    );
     this.table.set(this.rows);
   }
 
   markdown(): string {
-    const rows = this.rows.filter((row) => row.held > 0 || row.allocated > 0).sort((a, b) => b.held - a.held).slice(0, 20);
-    return `${this.heading.textContent}\n\n${markdownTable(["line", "held", "in the run", "code"], rows.map((row) =>
-      [String(row.number), `${bytes(row.held)} in ${plural(row.blocks, "block")}`, bytes(row.allocated), row.code?.trim() ?? ""]), [true, true, true, false])}`;
+    const rows = this.rows
+      .filter((row) => row.held > 0 || row.allocated > 0)
+      .sort((a, b) => b.held - a.held)
+      .slice(0, 20);
+    return `${this.heading.textContent}\n\n${markdownTable(
+      ["line", "held", "in the run", "code"],
+      rows.map((row) => [
+        String(row.number),
+        `${bytes(row.held)} in ${plural(row.blocks, "block")}`,
+        bytes(row.allocated),
+        row.code?.trim() ?? "",
+      ]),
+      [true, true, true, false],
+    )}`;
   }
 }

@@ -9,14 +9,14 @@ export interface Scene {
   data: PageData;
   model: RecordingModel;
   device: number;
-  selection: [number, number];   // ns; equal: a moment
+  selection: [number, number]; // ns; equal: a moment
   range: boolean;
-  begin: number;                 // moments, as indices
+  begin: number; // moments, as indices
   end: number;
-  shown: number;                 // the moment that "who holds it" is of
-  usual: boolean;                // nothing was selected: the device's peak
+  shown: number; // the moment that "who holds it" is of
+  usual: boolean; // nothing was selected: the device's peak
   figures: (moment: number) => Figures;
-  totals: Float64Array;          // of the device at each moment
+  totals: Float64Array; // of the device at each moment
   compared: Compared | null;
 }
 
@@ -35,7 +35,7 @@ export interface View {
   readonly title: string;
   readonly element: HTMLElement;
   update: (scene: Scene) => void;
-  redraw?: () => void;           // colours or sizes have changed
+  redraw?: () => void; // colours or sizes have changed
   markdown: (scene: Scene) => string;
   count?: (scene: Scene) => number | null; // a number beside the title
 }

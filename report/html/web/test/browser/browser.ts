@@ -11,7 +11,10 @@ const folder = mkdtempSync(join(tmpdir(), "memlab-page-"));
 let pages = 0;
 
 export function launch(): Promise<Browser> {
-  return chromium.launch({ executablePath: process.env["MEMLAB_CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  return chromium.launch({
+    executablePath: process.env["MEMLAB_CHROMIUM"] ?? "/usr/bin/chromium",
+    args: ["--no-sandbox"],
+  });
 }
 
 // A file with the page and the data in it; its URL.
@@ -21,14 +24,24 @@ export function write(data: PageData | string): string {
   return pathToFileURL(file).href;
 }
 
-export interface Opened { page: Page; said: string[]; requests: string[] }
+export interface Opened {
+  page: Page;
+  said: string[];
+  requests: string[];
+}
 
 export async function open(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<Opened> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: "reduce", ...options });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    reducedMotion: "reduce",
+    ...options,
+  });
   const page = await context.newPage();
   const said: string[] = [];
   const requests: string[] = [];
-  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) said.push(message.text()); });
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) said.push(message.text());
+  });
   page.on("pageerror", (error) => said.push(`${error.name}: ${error.message}`));
   page.on("request", (request) => requests.push(request.url()));
   await page.goto(url);

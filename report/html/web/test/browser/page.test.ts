@@ -18,8 +18,12 @@ const pages = {
   large: write(single({ steps: 400, sites: 3000, moments: 2048, layers: 24 })),
 };
 let browser: Browser;
-beforeAll(async () => { browser = await launch(); });
-afterAll(async () => { await browser.close(); });
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(async () => {
+  await browser.close();
+});
 
 const views = (page: Page) => page.locator("[role=tab]").evaluateAll((tabs) => tabs.map((tab) => tab.id.slice(4)));
 const heading = (page: Page) => page.locator(".view .heading").first().textContent();
@@ -36,9 +40,23 @@ describe.each(Object.entries(pages))("the %s page", (name, url) => {
           expect((await page.locator(".panel").textContent())!.length).toBeGreaterThan(20);
           if (name === "large" && view !== "holders") continue; // the same elements as on the small page
           await page.evaluate(axe);
-          const found = await page.evaluate(() => (globalThis as unknown as { axe: { run: (options: object) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe
-            .run({ resultTypes: ["violations"] }));
-          expect(found.violations.map((one) => `${view} ${shape}: ${one.id} ${one.nodes[0]?.html.slice(0, 200)} ${one.nodes[0]?.failureSummary}`)).toEqual([]);
+          const found = await page.evaluate(() =>
+            (
+              globalThis as unknown as {
+                axe: {
+                  run: (
+                    options: object,
+                  ) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>;
+                };
+              }
+            ).axe.run({ resultTypes: ["violations"] }),
+          );
+          expect(
+            found.violations.map(
+              (one) =>
+                `${view} ${shape}: ${one.id} ${one.nodes[0]?.html.slice(0, 200)} ${one.nodes[0]?.failureSummary}`,
+            ),
+          ).toEqual([]);
         }
         if (view === "holders" || view === "changes") await page.click('.choice >> text="Table"');
       }
@@ -50,7 +68,11 @@ describe.each(Object.entries(pages))("the %s page", (name, url) => {
   });
 
   test("fits a phone", async () => {
-    const { page, said } = await open(browser, url, { viewport: { width: 400, height: 820 }, hasTouch: true, isMobile: true });
+    const { page, said } = await open(browser, url, {
+      viewport: { width: 400, height: 820 },
+      hasTouch: true,
+      isMobile: true,
+    });
     for (const view of await views(page)) {
       await page.locator(`#tab-${view}`).click();
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
@@ -65,8 +87,15 @@ test("dialogs and details are accessible", async () => {
   const { page } = await open(browser, pages.small);
   const check = async () => {
     await page.evaluate(axe);
-    return page.evaluate(async () => (await (globalThis as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> } }).axe.run()).violations
-      .map((one) => `${one.id} ${one.nodes[0]?.html.slice(0, 200)}`));
+    return page.evaluate(async () =>
+      (
+        await (
+          globalThis as unknown as {
+            axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+          }
+        ).axe.run()
+      ).violations.map((one) => `${one.id} ${one.nodes[0]?.html.slice(0, 200)}`),
+    );
   };
   await page.click(".rows .row >> nth=1");
   expect(await page.locator(".details .stack").count()).toBeGreaterThan(0);
@@ -81,17 +110,56 @@ test("dialogs and details are accessible", async () => {
 
 test("a recording with next to nothing in it is shown", async () => {
   const full = small.recordings[0]!;
-  const nothing = { ...full, curves: [], moments: [], marks: [], maps: [], scopes: { ...full.scopes, name: [], depth: [], thread: [], begin: [], end: [] }, strings: [], notes: [],
-    frames: { function: [], file: [], line: [], module: [], language: [], skipped: [] }, sites: { stack: [], kind: [], device: [], category: [], allocations: [], allocated_bytes: [] },
-    holders: { start: [0], moment: [], bytes: [], blocks: [] }, documents: {}, duration_ns: 0, events: 0, command: [] };
-  for (const data of [{ ...small, recordings: [nothing] }, { ...small, mode: "compare" as const, recordings: [nothing, nothing] }, { ...small, mode: "compare" as const, recordings: [full, nothing] },
-    { ...small, mode: "run" as const, recordings: [], run: { curve_ns: 1, documents: {}, ranks: [{ recording: null, name: "a", rank: null, host: "h", peak_bytes: 0, at_end_bytes: 0, outlier: null, curve: [] }] } }]) {
+  const nothing = {
+    ...full,
+    curves: [],
+    moments: [],
+    marks: [],
+    maps: [],
+    scopes: { ...full.scopes, name: [], depth: [], thread: [], begin: [], end: [] },
+    strings: [],
+    notes: [],
+    frames: { function: [], file: [], line: [], module: [], language: [], skipped: [] },
+    sites: { stack: [], kind: [], device: [], category: [], allocations: [], allocated_bytes: [] },
+    holders: { start: [0], moment: [], bytes: [], blocks: [] },
+    documents: {},
+    duration_ns: 0,
+    events: 0,
+    command: [],
+  };
+  for (const data of [
+    { ...small, recordings: [nothing] },
+    { ...small, mode: "compare" as const, recordings: [nothing, nothing] },
+    { ...small, mode: "compare" as const, recordings: [full, nothing] },
+    {
+      ...small,
+      mode: "run" as const,
+      recordings: [],
+      run: {
+        curve_ns: 1,
+        documents: {},
+        ranks: [
+          {
+            recording: null,
+            name: "a",
+            rank: null,
+            host: "h",
+            peak_bytes: 0,
+            at_end_bytes: 0,
+            outlier: null,
+            curve: [],
+          },
+        ],
+      },
+    },
+  ]) {
     const { page, said } = await open(browser, write(data));
     for (const view of await views(page)) {
       await page.click(`#tab-${view}`);
       expect(await page.locator("[role=alert]").count()).toBe(0);
     }
-    for (const key of ["p", "o", "e", "Escape", "i", "f", "t", "]", "[", "z", "+", "0", "ArrowLeft"]) await page.keyboard.press(key);
+    for (const key of ["p", "o", "e", "Escape", "i", "f", "t", "]", "[", "z", "+", "0", "ArrowLeft"])
+      await page.keyboard.press(key);
     expect(said).toEqual([]);
     await page.context().close();
   }
@@ -201,7 +269,7 @@ test("copies Markdown", async () => {
     await page.click("text=Copy as Markdown");
     const text = await page.evaluate(() => navigator.clipboard.readText());
     expect(text).toMatch(/^### train\\?\.py|^### /);
-    expect(text.split("\n").some((line) => line.startsWith("|"))).toBe(view !== "" );
+    expect(text.split("\n").some((line) => line.startsWith("|"))).toBe(view !== "");
   }
   await page.context().close();
 });
@@ -226,8 +294,11 @@ test("paper has rows, not a window on them", async () => {
 });
 
 test("a damaged or missing recording is said in one sentence", async () => {
-  for (const [html, text] of [[builtPage(), "holds no recording"], [builtPage().replace("MEMLAB_DATA", "H4sIAAAAAAAAA0vMSQ"), "cannot be read"],
-    [withData(builtPage(), { ...small, version: 9 as 1 }), "version 9"]] as const) {
+  for (const [html, text] of [
+    [builtPage(), "holds no recording"],
+    [builtPage().replace("MEMLAB_DATA", "H4sIAAAAAAAAA0vMSQ"), "cannot be read"],
+    [withData(builtPage(), { ...small, version: 9 as 1 }), "version 9"],
+  ] as const) {
     const { page } = await open(browser, write(html));
     expect(await page.locator("[role=alert]").textContent()).toContain(text);
     await page.context().close();
