@@ -50,7 +50,7 @@ Lifetimes find_lifetimes(const Program& program) {
     for (const Step& step : program.steps) {
         const auto position = static_cast<std::uint32_t>(lifetimes.of_position.size());
         if (step.kind == StepKind::allocate) {
-            const std::uint64_t requested = program.allocations[step.subject].requested;
+            const std::uint64_t requested = program.allocations.requested(step.subject);
             if (requested > max_packed) {
                 continue;
             }
@@ -103,45 +103,84 @@ bool is_valid(const Lifetimes& lifetimes) {
     return true;
 }
 
-/// Best fit in program order, over one unlimited range.
-void pack_by_time(Lifetimes& lifetimes) {
-    FreeRanges free;
-    free.add(0, unlimited);
-    for (std::uint32_t position = 0; position < lifetimes.of_position.size(); ++position) {
-        Item& item = lifetimes.item(position);
-        if (lifetimes.begins(position)) {
-            free.take_best(item.size, &item.address);
-        } else {
-            free.add(item.address, item.size);
-        }
-    }
-}
-
 /// The comparisons of placing an item, besides those with placed ones: `candidates` begin in its
 /// lifetime.
 std::uint64_t fixed_cost(std::uint64_t candidates) {
     return candidates + 32;
 }
 
-/// What FirstFit takes at least, in any order.
-std::uint64_t least_cost(const Lifetimes& lifetimes) {
-    std::uint64_t cost = 0;
-    std::uint64_t begun = 0;
-    const auto add = [&](std::uint32_t index) { cost += fixed_cost(begun - index); };
-    for (std::uint32_t position = 0; position < lifetimes.of_position.size(); ++position) {
-        if (lifetimes.begins(position)) {
-            ++begun;
+/// Best fit in program order, over one unlimited range, in a single pass without items.
+class PackByTime {
+  public:
+    explicit PackByTime(const Program& program) : slot_of_(program.allocations.size(), none) {
+        free_.add(0, unlimited);
+        for (const Step& step : program.steps) {
+            if (step.kind == StepKind::allocate) {
+                const std::uint64_t requested = program.allocations.requested(step.subject);
+                if (requested <= max_packed) {
+                    place(step.subject,
+                          round_up(std::max<std::uint64_t>(requested, 1), granularity));
+                }
+            } else if (step.kind == StepKind::free && slot_of_[step.subject] != none) {
+                free(step.subject);
+            }
+        }
+        for (const Block& block : blocks_) {
+            least_cost_ += block.size == 0 ? 0 : fixed_cost(begun_ - block.index);
+        }
+    }
+
+    std::uint64_t height() const { return height_; }
+    /// No two blocks overlapped.
+    bool is_valid() const { return valid_; }
+    /// What FirstFit takes at least for this program, in any order.
+    std::uint64_t least_cost() const { return least_cost_; }
+
+  private:
+    static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+    struct Block {
+        std::uint64_t address = 0;
+        std::uint64_t size = 0;   ///< 0: not in use
+        std::uint64_t index = 0;  ///< in the order of allocations
+    };
+
+    void place(std::uint32_t id, std::uint64_t size) {
+        Block block{0, size, begun_++};
+        free_.take_best(size, &block.address);
+        height_ = std::max(height_, block.address + size);
+        const auto next = live_.lower_bound(block.address);
+        valid_ = valid_ && (next == live_.end() || next->first >= block.address + size) &&
+                 (next == live_.begin() || std::prev(next)->second <= block.address);
+        live_.emplace_hint(next, block.address, block.address + size);
+        if (unused_.empty()) {
+            slot_of_[id] = static_cast<std::uint32_t>(blocks_.size());
+            blocks_.push_back(block);
         } else {
-            add(lifetimes.of_position[position]);
+            slot_of_[id] = unused_.back();
+            unused_.pop_back();
+            blocks_[slot_of_[id]] = block;
         }
     }
-    for (std::uint32_t index = 0; index < lifetimes.items.size(); ++index) {
-        if (lifetimes.items[index].end == lifetimes.of_position.size()) {
-            add(index);
-        }
+    void free(std::uint32_t id) {
+        Block& block = blocks_[slot_of_[id]];
+        unused_.push_back(slot_of_[id]);
+        slot_of_[id] = none;
+        least_cost_ += fixed_cost(begun_ - block.index);
+        free_.add(block.address, block.size);
+        live_.erase(block.address);
+        block = {};
     }
-    return cost;
-}
+
+    FreeRanges free_;
+    std::map<std::uint64_t, std::uint64_t> live_;  ///< address to end
+    std::vector<std::uint32_t> slot_of_;           ///< by allocation
+    std::vector<Block> blocks_;
+    std::vector<std::uint32_t> unused_;  ///< slots
+    std::uint64_t begun_ = 0;
+    std::uint64_t height_ = 0;
+    std::uint64_t least_cost_ = 0;
+    bool valid_ = true;
+};
 
 class FirstFit {
   public:
@@ -261,7 +300,7 @@ LowerBound lower_bound(const Program& program) {
         if (step.kind != StepKind::allocate && step.kind != StepKind::free) {
             continue;
         }
-        const std::uint64_t bytes = program.allocations[step.subject].requested;
+        const std::uint64_t bytes = program.allocations.requested(step.subject);
         const std::uint64_t size = round_up(std::max<std::uint64_t>(bytes, 1), granularity);
         if (step.kind == StepKind::allocate) {
             requested = report::saturating_add(requested, bytes);
@@ -278,26 +317,25 @@ LowerBound lower_bound(const Program& program) {
 
 Packing pack_offline(const Program& program, std::uint64_t budget) {
     Packing best;
-    Lifetimes lifetimes = find_lifetimes(program);
-    std::vector<Item>& items = lifetimes.items;
-    const auto consider = [&](const char* order) {
+    const auto consider = [&best](const char* order, std::uint64_t height, bool valid) {
         ++best.tried;
-        if (!is_valid(lifetimes)) {  // a bug in the packer: never report it
-            return;
-        }
-        const std::uint64_t height = packed_height(items);
-        if (best.order.empty() || height < best.bytes) {
+        // An overlap would be a bug in the packer: such a packing is never reported.
+        if (valid && (best.order.empty() || height < best.bytes)) {
             best.bytes = height;
             best.order = order;
         }
     };
-    pack_by_time(lifetimes);
-    consider("time");
     const std::uint64_t share = budget / std::size(orders);
-    if (least_cost(lifetimes) > share) {
-        best.limited = true;
-        return best;
+    {
+        const PackByTime by_time(program);
+        consider("time", by_time.height(), by_time.is_valid());
+        if (by_time.least_cost() > share) {
+            best.limited = true;
+            return best;
+        }
     }
+    Lifetimes lifetimes = find_lifetimes(program);
+    std::vector<Item>& items = lifetimes.items;
     for (const Order& order : orders) {
         std::vector<std::uint32_t> sequence(items.size());
         std::iota(sequence.begin(), sequence.end(), 0U);
@@ -306,7 +344,7 @@ Packing pack_offline(const Program& program, std::uint64_t budget) {
         });
         std::uint64_t left = share;
         if (FirstFit(items, &left).place_all(sequence)) {
-            consider(order.name);
+            consider(order.name, packed_height(items), is_valid(lifetimes));
         } else {
             best.limited = true;
         }

@@ -141,7 +141,7 @@ void PoolModel::add_block(std::uint32_t id, std::uint32_t context, const BlockIn
     }
     owners_[slot] = {id, context};
     if (id >= slots_.size()) {
-        slots_.resize(std::max<std::size_t>(id + std::size_t{1}, slots_.size() * 2), none);
+        slots_.resize(id + std::size_t{1}, none);
     }
     slots_[id] = slot;
 }

@@ -11,6 +11,7 @@
 // so its completions are too early for `never`.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -55,9 +56,9 @@ class PoolModel final : public Model {
     static constexpr FreeSpaceAtPeak::Slot none = trace::HashIndex::none;
     // Blocks until their completion; address ranges of pools are disjoint.
     FreeSpaceAtPeak space_;
-    std::vector<Owner> owners_;                 ///< by slot
-    std::vector<FreeSpaceAtPeak::Slot> slots_;  ///< by allocation; none: reused or completed
-    trace::HashIndex by_address_;               ///< slots
+    std::vector<Owner> owners_;                ///< by slot
+    std::deque<FreeSpaceAtPeak::Slot> slots_;  ///< by allocation; none: reused or completed
+    trace::HashIndex by_address_;              ///< slots
 };
 
 }  // namespace memlab::whatif

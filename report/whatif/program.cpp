@@ -65,8 +65,7 @@ void ProgramBuilder::allocate(Building& to, const Event& record) {
                                       .stack = record.stack,
                                       .kind = record.kind,
                                       .origin = record.origin});
-    to.served.push_back(record.size);
-    to.live.insert(record.address, id);
+    to.live.insert(record.address, {id, record.size});
     if (record.origin == Origin::pool) {
         ++to.program.recorded.pooled;
     } else {
@@ -82,10 +81,10 @@ void ProgramBuilder::free(Building& to, const Event& record) {
         ++to.program.inconsistencies;
         return;
     }
-    const std::uint32_t id = to.live.at(found);
+    const auto [id, size] = to.live.at(found);
     to.live.erase(found);
     note(StepKind::free, to, id);
-    if (to.program.allocations[id].origin == Origin::pool) {
+    if (to.program.allocations.origin(id) == Origin::pool) {
         // Freed twice before its completion: completes the first block, which would stay pending.
         const auto before = to.pending.find(record.address);
         if (before == to.pending.end()) {
@@ -96,7 +95,7 @@ void ProgramBuilder::free(Building& to, const Event& record) {
             to.pending.at(before) = id;
         }
     } else {
-        to.driver_served = subtract(to.driver_served, to.served[id]);
+        to.driver_served = subtract(to.driver_served, size);
         note(StepKind::complete, to, id);
     }
 }
@@ -178,7 +177,6 @@ void ProgramBuilder::on(const trace::OomEvent& record) {
                                       .stack = record.stack,
                                       .kind = record.kind,
                                       .origin = Origin::driver});
-    to.served.push_back(0);
     note(StepKind::attempt, to, id);
 }
 
@@ -203,21 +201,23 @@ void ProgramBuilder::on(const trace::ContextLost& record) {
 }
 
 void ProgramBuilder::context_lost(Building& to, std::uint32_t context) {
-    const auto of_context = [&](const trace::AddressMap<std::uint32_t>& in) {
+    const auto of_context = [&](const auto& in, auto allocation_of) {
         std::vector<std::uint64_t> addresses;
         for (auto slot = in.begin(); slot != in.end(); slot = in.next(slot)) {
-            if (to.program.allocations[in.at(slot)].context == context) {
+            if (to.program.allocations.context(allocation_of(in.at(slot))) == context) {
                 addresses.push_back(in.key_at(slot));
             }
         }
         return addresses;
     };
-    for (const std::uint64_t address : of_context(to.live)) {
+    for (const std::uint64_t address :
+         of_context(to.live, [](const Building::Live& live) { return live.allocation; })) {
         Event freed;
         freed.address = address;
         free(to, freed);
     }
-    for (const std::uint64_t address : of_context(to.pending)) {
+    for (const std::uint64_t address :
+         of_context(to.pending, [](std::uint32_t id) { return id; })) {
         complete(to, address);
     }
     to.reserved = subtract(to.reserved, to.reserved_in[context]);

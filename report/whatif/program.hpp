@@ -15,38 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "report/whatif/steps.hpp"
 #include "trace/address_map.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::whatif {
-
-struct Allocation {
-    std::uint64_t requested = 0;
-    std::uint64_t event = 0;  ///< the number of its event in the log, from 1
-    std::uint64_t time_ns = 0;
-    std::uint64_t stream = 0;  ///< if the call has one
-    std::uint32_t context = 0;
-    std::uint32_t thread = 0;
-    std::uint32_t stack = 0;  ///< StackDef::id, which is also the index in the JSON's stacks
-    trace::MemoryKind kind = trace::MemoryKind::device;
-    trace::Origin origin = trace::Origin::driver;
-};
-
-enum class StepKind : std::uint8_t {
-    allocate,      ///< `subject`: index into Program::allocations
-    attempt,       ///< the same, of an allocation that failed when it was recorded
-    free,          ///< by the application
-    complete,      ///< no device work uses it any more
-    empty_cache,   ///< the program asked its allocator to release unused memory
-    mark,          ///< a mark or scope end of the program
-    context_lost,  ///< `subject`: context id; all its allocations have been freed before
-};
-
-struct Step {
-    StepKind kind = StepKind::allocate;
-    std::uint32_t subject = 0;
-};
 
 /// The figures of the recorded run, for comparison.
 struct Recorded {
@@ -59,8 +33,8 @@ struct Recorded {
 
 struct Program {
     trace::DeviceInfo device;
-    std::vector<Allocation> allocations;
-    std::vector<Step> steps;
+    Allocations allocations;
+    Steps steps;
     Recorded recorded;
     /// Maximum sampled memory in use on the device besides this program's allocations and memlab's
     /// pool (contexts, code, other kinds of memory, other processes).
@@ -101,10 +75,13 @@ class ProgramBuilder final : public trace::RecordSink {
   private:
     struct Building {
         Program program;
-        trace::AddressMap<std::uint32_t> live;     ///< address to allocation
-        trace::AddressMap<std::uint32_t> pending;  ///< freed, not complete
-        std::vector<std::uint64_t> served;         ///< per allocation: bytes that served it
-        std::uint64_t reserved = 0;                ///< of memlab's pools
+        struct Live {
+            std::uint32_t allocation = 0;
+            std::uint64_t size = 0;  ///< bytes that serve it
+        };
+        trace::AddressMap<Live> live;
+        trace::AddressMap<std::uint32_t> pending;            ///< freed, not complete: allocations
+        std::uint64_t reserved = 0;                          ///< of memlab's pools
         std::map<std::uint32_t, std::uint64_t> reserved_in;  ///< the same, by context
         std::uint64_t driver_served = 0;  ///< of allocations that the driver served
         bool any_streamless = false;

@@ -42,9 +42,10 @@ bool take_step(const Program& program, const Step& step, Model& model, Outcome& 
 Outcome run(const Program& program, Model& model, const StepObserver& observe) {
     Outcome outcome;
     for (std::size_t i = 0; i < program.steps.size(); ++i) {
-        if (!take_step(program, program.steps[i], model, outcome)) {
-            outcome.failure = Failure{program.steps[i].subject, model.meter().reserved(),
-                                      model.meter().allocated()};
+        const Step step = program.steps[i];
+        if (!take_step(program, step, model, outcome)) {
+            outcome.failure =
+                Failure{step.subject, model.meter().reserved(), model.meter().allocated()};
             break;
         }
         if (observe) {

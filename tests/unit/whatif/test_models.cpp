@@ -112,7 +112,7 @@ TEST_CASE("without the options that are ours our pool reserves what PyTorch's do
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
         Program program = random_program(seed, 600, 64 * mib);
         // Complete at once, as PyTorch's frees are reusable at once.
-        std::vector<Step> steps;
+        Steps steps;
         for (const Step& step : program.steps) {
             if (step.kind != StepKind::complete) {
                 steps.push_back(step);
@@ -307,7 +307,8 @@ TEST_CASE("an attempt that failed when recorded decides nothing") {
     ProgramWriter writer;
     writer.allocate(mib);
     writer.allocate(2 * gib);
-    writer.program.steps.back().kind = StepKind::attempt;
+    writer.program.steps.replace(writer.program.steps.size() - 1,
+                                 {StepKind::attempt, writer.program.steps.back().subject});
     writer.allocate(mib);
     PyTorchModel fails_too(gib, {});
     const Outcome refused = run(writer.program, fails_too);

@@ -8,6 +8,7 @@
 
 using namespace memlab;
 using namespace memlab::test;
+using memlab::whatif::Allocation;
 using memlab::whatif::Program;
 using memlab::whatif::ProgramBuilder;
 using memlab::whatif::StepKind;
@@ -120,7 +121,7 @@ TEST_CASE("streams are known where every allocation names one") {
     records.emplace_back(one);
     const auto known = program_of(records, records.size());
     CHECK(known.programs.at(0).streams_known);
-    CHECK(known.programs.at(0).allocations.at(0).stream == 7);
+    CHECK(known.programs.at(0).allocations[0].stream == 7);
     records.emplace_back(event(EventType::alloc, Origin::driver, 8192, 100));
     CHECK_FALSE(program_of(records, records.size()).programs.at(0).streams_known);
 }
@@ -182,4 +183,43 @@ TEST_CASE("every prefix of any log is a sound program") {
             }
         }
     }
+}
+
+TEST_CASE("allocations and steps are kept whole, whatever their numbers") {
+    Random random(1);
+    constexpr std::uint64_t sizes[] = {0, 512, 0xfffffffe, 0xffffffff, 1ULL << 40, ~0ULL};
+    constexpr std::uint32_t ids[] = {0, 7, (1U << 29) - 2, (1U << 29) - 1, 1U << 30, ~0U};
+    std::vector<Allocation> expected;
+    whatif::Allocations allocations;
+    whatif::Steps steps;
+    std::uint64_t event = 0;
+    for (std::size_t i = 0; i < 2000; ++i) {
+        event = random.one_in(50) ? sizes[random.below(6)] : event + 1;
+        const Allocation allocation{.requested = sizes[random.below(6)],
+                                    .event = event,
+                                    .time_ns = sizes[random.below(6)],
+                                    .stream = random.below(3),
+                                    .context = static_cast<std::uint32_t>(random.below(3)),
+                                    .thread = ids[random.below(6)],
+                                    .stack = ids[random.below(6)],
+                                    .kind = trace::MemoryKind::async_pool,
+                                    .origin = trace::Origin::pool};
+        expected.push_back(allocation);
+        allocations.push_back(allocation);
+        steps.push_back({StepKind::context_lost, ids[i % 6]});
+    }
+    allocations.replace(5, expected[6]);
+    expected[5] = expected[6];
+    REQUIRE(allocations.size() == expected.size());
+    const auto all = [](const Allocation& of) {
+        return std::tuple(of.requested, of.event, of.time_ns, of.stream, of.context, of.thread,
+                          of.stack, of.kind, of.origin);
+    };
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        REQUIRE(all(allocations[i]) == all(expected[i]));
+        REQUIRE(allocations.requested(i) == expected[i].requested);
+        REQUIRE(steps[i].kind == StepKind::context_lost);
+        REQUIRE(steps[i].subject == ids[i % 6]);
+    }
+    CHECK(std::distance(steps.begin(), steps.end()) == 2000);
 }

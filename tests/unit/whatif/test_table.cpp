@@ -145,8 +145,10 @@ TEST_CASE("the choice reserves least, and does not live in the driver") {
         writer.free(id);
     }
     Program program = on_a_device(std::move(writer.program), 80ULL << 30);
-    for (Allocation& allocation : program.allocations) {
+    for (std::size_t id = 0; id < program.allocations.size(); ++id) {
+        Allocation allocation = program.allocations[id];
         allocation.time_ns *= 1000;
+        program.allocations.replace(id, allocation);
     }
     const std::vector<std::string> names = {"plain", "pytorch", "async"};
     const Table table = tabulate(program, policies(names), std::nullopt);
@@ -226,7 +228,9 @@ TEST_CASE("our own pool is chosen where nothing else is clearly better") {
 TEST_CASE("the text fits any terminal and says what failed where") {
     ProgramWriter writer;
     writer.allocate(600 * mib);
-    writer.program.allocations[0].stack = 7;
+    Allocation first = writer.program.allocations[0];
+    first.stack = 7;
+    writer.program.allocations.replace(0, first);
     const whatif::Recording recording =
         recording_of(on_a_device(std::move(writer.program), 512 * mib));
     std::vector<Table> tables;
