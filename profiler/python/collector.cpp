@@ -1,6 +1,7 @@
 #include "profiler/python/collector.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "profiler/python/objects.hpp"
 #include "profiler/unwind/stack_memory.hpp"
@@ -8,14 +9,45 @@
 namespace memlab::profiler::python {
 namespace {
 
-// struct _gc_runtime_state, the same in 3.11 to 3.13.
-constexpr std::size_t gc_enabled = 12;
-constexpr std::size_t gc_generations = 24;
-constexpr std::size_t gc_generation0 = 96;  ///< points to the first of the generations
-constexpr std::size_t gc_collecting = 200;
-constexpr std::size_t gc_garbage = 208;
-constexpr std::size_t gc_callbacks = 216;
-constexpr std::size_t gc_bytes = 240;
+// struct _gc_runtime_state.
+struct StateLayout {
+    int from_minor;  ///< the first version that has it
+    std::size_t enabled;
+    std::size_t generations;
+    std::size_t generation0;  ///< points to the first of the generations
+    std::size_t collecting;
+    std::size_t garbage;
+    std::size_t callbacks;
+    std::size_t bytes;
+};
+constexpr StateLayout state_layouts[] = {
+    {.from_minor = 15,
+     .enabled = 0,
+     .generations = 8,
+     .generation0 = 168,
+     .collecting = 112,
+     .garbage = 128,
+     .callbacks = 136,
+     .bytes = 176},
+    // That of 3.14's last patch releases; the earlier ones' collector works in steps, and is not
+    // known.
+    {.from_minor = 14,
+     .enabled = 12,
+     .generations = 24,
+     .generation0 = 256,
+     .collecting = 192,
+     .garbage = 200,
+     .callbacks = 208,
+     .bytes = 264},
+    {.from_minor = 0,
+     .enabled = 12,
+     .generations = 24,
+     .generation0 = 96,
+     .collecting = 200,
+     .garbage = 208,
+     .callbacks = 216,
+     .bytes = 240},
+};
 // It is among the first members of the interpreter's state.
 constexpr std::size_t max_offset = std::size_t{64} << 10;
 
@@ -67,24 +99,28 @@ __attribute__((tls_model("initial-exec"))) constinit thread_local std::uintptr_t
 
 }  // namespace
 
-bool Collector::find(const void* state, const void* end, const void* list) {
+bool Collector::find(int minor, const void* state, const void* end, const void* list) {
+    const StateLayout& layout =
+        *std::find_if(std::begin(state_layouts), std::end(state_layouts) - 1,
+                      [minor](const StateLayout& each) { return minor >= each.from_minor; });
     const auto* const begin = static_cast<const char*>(state);
     const auto bytes = static_cast<std::size_t>(static_cast<const char*>(end) - begin);
-    if (bytes < gc_bytes) {
+    if (bytes < layout.bytes) {
         return false;
     }
     const auto is_list = [list](std::uintptr_t object) {
         return object != 0 &&
                word_at(object + object_type) == reinterpret_cast<std::uintptr_t>(list);
     };
-    for (std::size_t at = 0; at <= std::min(bytes - gc_bytes, max_offset); at += sizeof(void*)) {
+    for (std::size_t at = 0; at <= std::min(bytes - layout.bytes, max_offset);
+         at += sizeof(void*)) {
         const char* const gc = begin + at;
-        if (read<const char*>(gc, gc_generation0) == gc + gc_generations &&
-            is_flag(read<std::int32_t>(gc, gc_enabled)) &&
-            is_flag(read<std::int32_t>(gc, gc_collecting)) &&
-            is_list(read<std::uintptr_t>(gc, gc_garbage)) &&
-            is_list(read<std::uintptr_t>(gc, gc_callbacks))) {
-            collecting_.store(reinterpret_cast<const std::int32_t*>(gc + gc_collecting),
+        if (read<const char*>(gc, layout.generation0) == gc + layout.generations &&
+            is_flag(read<std::int32_t>(gc, layout.enabled)) &&
+            is_flag(read<std::int32_t>(gc, layout.collecting)) &&
+            is_list(read<std::uintptr_t>(gc, layout.garbage)) &&
+            is_list(read<std::uintptr_t>(gc, layout.callbacks))) {
+            collecting_.store(reinterpret_cast<const std::int32_t*>(gc + layout.collecting),
                               std::memory_order_release);
             return true;
         }

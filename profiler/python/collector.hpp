@@ -21,9 +21,10 @@ namespace memlab::profiler::python {
 
 class Collector {
   public:
-    /// Finds the collector of the interpreter, whose state lies between `state` and `end`; `list`:
-    /// PyList_Type. False if it is not there: it then never runs. Reads all of that memory.
-    bool find(const void* state, const void* end, const void* list);
+    /// Finds the collector of the interpreter, a 3.`minor`, whose state lies between `state` and
+    /// `end`; `list`: PyList_Type. False if it is not there: it then never runs. Reads all of that
+    /// memory.
+    bool find(int minor, const void* state, const void* end, const void* list);
 
     /// The collector is taken not to run from here on.
     void forget() { collecting_.store(&never_, std::memory_order_release); }

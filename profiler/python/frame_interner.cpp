@@ -97,9 +97,11 @@ SourceLocation read_location(const Interpreter& interpreter, const RawFrame& fra
     location.function = to_text(interpreter, read<const void*>(frame.code, layout.code_qualname));
     location.file = to_text(interpreter, read<const void*>(frame.code, layout.code_filename));
     location.first_line = read<std::int32_t>(frame.code, layout.code_first_line);
-    const LineAt at =
-        line_at(get_bytes(interpreter.types, read<const void*>(frame.code, layout.code_line_table)),
-                location.first_line, frame.offset);
+    const auto table =
+        get_bytes(interpreter.types, read<const void*>(frame.code, layout.code_line_table));
+    const LineAt at = layout.has_frame_objects
+                          ? line_at_in_pairs(table, location.first_line, frame.offset)
+                          : line_at(table, location.first_line, frame.offset);
     location.line = at.line;
     if (table_bytes != nullptr) {
         *table_bytes = at.bytes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <type_traits>
 
 #include "profiler/python/layouts.hpp"
 
@@ -26,8 +27,10 @@ class FrameWalker {
           out_(out),
           last_on_stack_(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {}
 
-    [[gnu::always_inline]] void follow(const void* root) {
-        if constexpr (layout_.has_cframes) {
+    [[gnu::always_inline]] void follow(const void* thread, const void* root) {
+        if constexpr (layout_.has_frame_objects) {
+            follow_frame_objects(root, read<const void*>(thread, layout_.thread_frame_object));
+        } else if constexpr (layout_.has_cframes) {
             follow_records(root);
         } else {
             follow_frames(root);
@@ -35,6 +38,36 @@ class FrameWalker {
     }
 
   private:
+    /// 3.10: a frame for each record; both lists begin with the innermost one.
+    void follow_frame_objects(const void* record, const void* frame) {
+        for (; record != nullptr && frame != nullptr && !full(); frame = previous_frame(frame)) {
+            const auto* previous = read<const void*>(record, layout_.cframe_previous);
+            if (previous == nullptr || !is_next_on_stack(record)) {
+                return;
+            }
+            const char* const code = code_of(frame);
+            if (!is_a(code, interpreter_.types.code)) {
+                discard();
+                return;
+            }
+            // A number of instructions of two bytes; -1 before the first.
+            const auto number = read<std::int32_t>(frame, layout_.frame_instruction);
+            out_.frames()[out_.frame_count++] = {
+                code, number < 0 ? -1 : number * static_cast<std::int32_t>(instruction_size), 0};
+            out_.all_known = false;
+            close(record);
+            record = previous;
+        }
+        out_.truncated |= frame != nullptr && full();
+    }
+
+    /// What was read is no frame: there are none.
+    void discard() {
+        out_.implausible = true;
+        out_.frame_count = 0;
+        out_.activation_count = 0;
+    }
+
     /// Up to 3.12: one record on the C stack per activation; the outermost is in the thread state.
     void follow_records(const void* record) {
         while (record != nullptr && !full()) {
@@ -77,7 +110,7 @@ class FrameWalker {
                 close(frame);
                 followed = 0;
                 if (full()) {
-                    out_.truncated |= previous_frame(frame) != nullptr;
+                    out_.truncated |= has_caller(frame);
                     return;
                 }
             } else if (full()) {
@@ -104,6 +137,18 @@ class FrameWalker {
     bool is_shim(const void* frame) const {
         return layout_.frame_is_entry == 0 &&
                read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_c_stack;
+    }
+
+    /// Whether Python frames lie beyond a shim: not if it is the first, or, from 3.15 on, in front
+    /// of the one in the thread's state.
+    bool has_caller(const void* shim) const {
+        const void* const previous = previous_frame(shim);
+        return previous != nullptr && !is_shim(previous);
+    }
+
+    static const char* code_of(const void* frame) {
+        const auto word = read<std::uintptr_t>(frame, layout_.frame_code);
+        return reinterpret_cast<const char*>(word & ~layout_.frame_code_tags);
     }
 
     const void* previous_frame(const void* frame) const {
@@ -145,7 +190,7 @@ class FrameWalker {
         RawFrame* next = frames + out_.frame_count;
         const RawFrame* const end = frames + limit_;
         while (frame != nullptr && next != end) {
-            const auto* code = read<const char*>(frame, layout_.frame_code);
+            const char* const code = code_of(frame);
             const std::ptrdiff_t offset = instruction_offset(frame, code);
             const std::uint32_t id =
                 cache.find(code, static_cast<std::uint32_t>(offset),
@@ -164,11 +209,9 @@ class FrameWalker {
 
     /// Adds a frame after checking it. If it is no frame, discards all frames and returns false.
     bool add(const void* frame) {
-        const auto* code = read<const char*>(frame, layout_.frame_code);
+        const char* const code = code_of(frame);
         if (!is_a(code, interpreter_.types.code)) {
-            out_.implausible = true;
-            out_.frame_count = 0;
-            out_.activation_count = 0;
+            discard();
             return false;
         }
         const std::ptrdiff_t offset = instruction_offset(frame, code);
@@ -217,16 +260,28 @@ class FrameWalker {
     }
     out.thread_state = thread;
     out.in_main_interpreter = owner == interpreter.main_interpreter();
-    static_assert(std::size(layouts) == 3);
+    const auto walk = [&]<std::size_t row>(std::integral_constant<std::size_t, row>) {
+        FrameWalker<row>(interpreter, limit, cache, out).follow(thread, root);
+    };
+    static_assert(std::size(layouts) == 6);
     switch (&layout - std::begin(layouts)) {
         case 0:
-            FrameWalker<0>(interpreter, limit, cache, out).follow(root);
+            walk(std::integral_constant<std::size_t, 0>());
             break;
         case 1:
-            FrameWalker<1>(interpreter, limit, cache, out).follow(root);
+            walk(std::integral_constant<std::size_t, 1>());
+            break;
+        case 2:
+            walk(std::integral_constant<std::size_t, 2>());
+            break;
+        case 3:
+            walk(std::integral_constant<std::size_t, 3>());
+            break;
+        case 4:
+            walk(std::integral_constant<std::size_t, 4>());
             break;
         default:
-            FrameWalker<2>(interpreter, limit, cache, out).follow(root);
+            walk(std::integral_constant<std::size_t, 5>());
             break;
     }
 }

@@ -14,30 +14,36 @@ namespace memlab::profiler::python {
 struct Layout {
     int minor;  ///< of 3.minor
 
-    // PyThreadState. Up to 3.12 frames are found through a list of records (_PyCFrame) on the C
-    // stack, one per activation of the evaluation loop. Later versions have a shim frame there, the
-    // outermost frame of each activation.
+    // PyThreadState. Up to 3.12 frames are found through a list of records (CFrame, _PyCFrame) on
+    // the C stack, one per activation of the evaluation loop. Later versions have a shim frame
+    // there, the outermost frame of each activation. In 3.10 an activation runs one frame, an
+    // object (PyFrameObject) in a list of its own, which the records do not point to.
     bool has_cframes;
-    std::size_t thread_frame;  ///< to the innermost record, or to the innermost frame
+    bool has_frame_objects = false;
+    std::size_t thread_frame;             ///< to the innermost record, or to the innermost frame
+    std::size_t thread_frame_object = 0;  ///< 3.10: to the innermost frame
     std::size_t thread_interpreter;
+    /// 3.10: of PyInterpreterState, the part that the garbage collector's state lies in.
+    std::size_t interpreter_state_bytes = 0;
     std::size_t cframe_frame;
     std::size_t cframe_previous;
 
-    // _PyInterpreterFrame.
+    // _PyInterpreterFrame; in 3.10 PyFrameObject.
     std::size_t frame_code;
+    std::uintptr_t frame_code_tags = 0;  ///< bits of that word which are not the address's
     std::size_t frame_previous;
-    std::size_t frame_instruction;
+    std::size_t frame_instruction;  ///< in 3.10 its number (f_lasti), else its address
     std::size_t frame_owner;
     std::size_t frame_is_entry;  ///< 3.11: flag of an activation's outermost frame; 0: shims
     std::size_t frame_locals;
 
     // PyCodeObject.
     std::size_t code_filename;
-    std::size_t code_qualname;
+    std::size_t code_qualname;  ///< in 3.10, which has none, the name
     std::size_t code_line_table;
     std::size_t code_first_line;
-    std::size_t code_first_traceable;
-    std::size_t code_version;  ///< 0: there is none
+    std::size_t code_first_traceable;  ///< 0: there is none
+    std::size_t code_version;          ///< 0: there is none
     std::size_t code_bytes;
 
     // PyASCIIObject, PyCompactUnicodeObject, PyUnicodeObject, PyGenObject.
@@ -55,7 +61,8 @@ inline constexpr std::size_t text_length = 16;
 inline constexpr std::size_t text_state = 32;
 inline constexpr std::size_t type_basic_size = 32;
 inline constexpr std::uint8_t owned_by_generator = 1;
-inline constexpr std::uint8_t owned_by_c_stack = 3;  ///< a shim
+inline constexpr std::uint8_t owned_by_c_stack =
+    3;  ///< a shim; in 3.14 and later "by the interpreter"
 inline constexpr std::size_t instruction_size = 2;
 
 }  // namespace memlab::profiler::python

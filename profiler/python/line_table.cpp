@@ -81,4 +81,25 @@ LineAt line_at(std::span<const unsigned char> table, int first_line, std::ptrdif
     return {.line = 0, .bytes = table.size()};
 }
 
+LineAt line_at_in_pairs(std::span<const unsigned char> table, int first_line,
+                        std::ptrdiff_t offset) {
+    constexpr int no_line = -128;
+    if (offset < 0) {
+        return {.line = first_line, .bytes = 0};
+    }
+    // Pairs: a number of bytes of code, and by how many lines theirs is after the last one's.
+    std::int64_t line = first_line;
+    std::ptrdiff_t end = 0;
+    for (std::size_t at = 0; at + 2 <= table.size(); at += 2) {
+        end += table[at];
+        const int delta = static_cast<signed char>(table[at + 1]);
+        line += delta == no_line ? 0 : delta;
+        if (offset < end) {
+            const bool known = delta != no_line && line > 0 && line <= INT32_MAX;
+            return {.line = known ? static_cast<int>(line) : 0, .bytes = at + 2};
+        }
+    }
+    return {.line = 0, .bytes = table.size()};
+}
+
 }  // namespace memlab::profiler::python

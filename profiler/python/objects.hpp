@@ -33,6 +33,9 @@ inline bool is_a(const void* object, const void* type) {
 
 /// The offset in bytes of a code object's first instruction after the setup of the frame.
 inline std::ptrdiff_t first_traceable(const Layout& layout, const void* code) {
+    if (layout.code_first_traceable == 0) {
+        return INT32_MIN;
+    }
     return std::ptrdiff_t{read<std::int32_t>(code, layout.code_first_traceable)} *
            static_cast<std::ptrdiff_t>(instruction_size);
 }

@@ -68,7 +68,8 @@ bool is_same(const Interpreter& interpreter, void* frame, const RawFrame& raw) {
     const SourceLocation location = read_location(interpreter, raw);
     const int line = api.frame_line(frame);
     return (line > 0 ? line : 0) == location.line &&
-           attribute_is(api, code.get(), "co_qualname", location.function) &&
+           attribute_is(api, code.get(), interpreter.layout->minor < 11 ? "co_name" : "co_qualname",
+                        location.function) &&
            attribute_is(api, code.get(), "co_filename", location.file);
 }
 

@@ -42,15 +42,23 @@ void PythonStacks::attach(std::uintptr_t address) {
     state_.store(State::on, std::memory_order_release);
 }
 
-/// Only the main interpreter's, which is part of the library's or program's own data.
+/// Only the main interpreter's. From 3.11 on its state is part of the library's or program's own
+/// data; in 3.10 it is on the heap, where no more of it may be read than the layout says.
 void PythonStacks::find_collector(const Interpreter& interpreter) {
     if (interpreter.is_initialized() == 0) {
         return;  // it ends: there is no collection any more that would be told
     }
-    const void* const state = interpreter.main_interpreter();
+    const Layout& layout = *interpreter.layout;
+    const auto state = reinterpret_cast<std::uintptr_t>(interpreter.main_interpreter());
     LoadedModule module;
-    if (!find_loaded_module(reinterpret_cast<std::uintptr_t>(state), &module) ||
-        !collector_.find(state, reinterpret_cast<const void*>(module.end), interpreter.list_type)) {
+    std::uintptr_t end = 0;
+    if (layout.interpreter_state_bytes != 0) {
+        end = state + layout.interpreter_state_bytes;
+    } else if (find_loaded_module(state, &module)) {
+        end = module.end;
+    }
+    if (end == 0 || !collector_.find(layout.minor, reinterpret_cast<const void*>(state),
+                                     reinterpret_cast<const void*>(end), interpreter.list_type)) {
         definitions_.report_missed(
             "Python's garbage collector is not where memlab expects it in this build: what it "
             "frees is not told from what the program frees itself");

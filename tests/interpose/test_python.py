@@ -18,9 +18,10 @@ from support import ROOT, Build, EndToEnd
 
 GROUP = ""  # run.py's: only the interpreters of this version ("3.12"); empty: all
 PROGRAMS = ROOT / "tests" / "programs" / "python"
-TESTED = ((3, 11), (3, 12), (3, 13))
+TESTED = tuple((3, minor) for minor in range(10, 16))
 LONGEST_TEXT = 4096
 DEPTH = 256
+MOST_ACTIVATIONS = 64
 
 
 def installed(versions: tuple[tuple[int, int], ...]) -> list[tuple[str, str]]:
@@ -63,6 +64,7 @@ class PythonFrames(EndToEnd):
     """What Python programs of every shape are reported as."""
 
     interpreters: list[tuple[str, str]] = []
+    version = ""  # of the interpreter that each_interpreter() gave last
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -72,8 +74,8 @@ class PythonFrames(EndToEnd):
     def each_interpreter(self):
         if not self.interpreters:
             self.skipTest(f"no CPython of the tested versions is installed here {GROUP}")
-        for version, path in self.interpreters:
-            yield version, path
+        for self.version, path in self.interpreters:
+            yield self.version, path
 
     def run_python(self, interpreter: str, script: str, *arguments: str, timeout: float = 120,
                    **settings: str) -> Outcome:
@@ -104,7 +106,8 @@ class PythonFrames(EndToEnd):
             totals[1] += site["requested_bytes"]
         for (stack, truncated), totals in reported.items():
             if truncated:  # the limit was reached: what is there is the beginning, and long
-                self.assertGreater(len(stack), DEPTH // 2)
+                # (in 3.10 each frame is an activation of its own)
+                self.assertGreaterEqual(len(stack), MOST_ACTIVATIONS if self.version == "3.10" else DEPTH // 2 + 1)
             same = [known for known in expected
                     if (known[:len(stack)] if truncated else known) == stack]
             self.assertEqual(tuple(totals), tuple(map(sum, zip(*(expected.pop(known)
@@ -126,7 +129,7 @@ class PythonFrames(EndToEnd):
         self.check_group("plain", 20)
 
     def test_recursion(self) -> None:
-        self.check_group("recursion", 4)
+        self.check_group("recursion", 3)
 
     def test_generators_and_comprehensions(self) -> None:
         self.check_group("generators", 10)
@@ -197,7 +200,8 @@ class PythonFrames(EndToEnd):
             report = self.recording().report
             self.assertEqual(report["missed"], [])
             functions = {frame["function"] for frame in report["python_frames"]}
-            self.assertLessEqual({"made_99", "Cycle.__del__", "work", "<lambda>"}, functions)
+            finalizer = "__del__" if self.version == "3.10" else "Cycle.__del__"  # no qualified names
+            self.assertLessEqual({"made_99", finalizer, "work", "<lambda>"}, functions)
 
     def collected(self, report: dict) -> dict[int, dict]:
         """What the garbage collector freed, by the size of the allocations."""
@@ -246,15 +250,15 @@ class PythonFrames(EndToEnd):
             for size in (2000, 4000, 5000):
                 self.assertEqual([frame[0] for frame in stacks[size]],
                                  ["allocate", "through", "<module>"])
-            # 3.11 has no way to ask for the state of another interpreter without the GIL: what runs in
+            # 3.10 and 3.11 have no way to ask for the state of another interpreter without the GIL: what runs in
             # it is left out. Later its frames are there; those that called into it belong to the
             # first one's state, and are not.
             self.assertEqual([frame[0] for frame in stacks[3000]],
-                             ["run_in", "<module>"] if version == "3.11" else
+                             ["run_in", "<module>"] if version in ("3.10", "3.11") else
                              ["allocate", "outer_sub", "<module>"])
 
     def test_an_unknown_version_is_native_and_said_once(self) -> None:
-        others = installed(tuple((3, minor) for minor in (8, 9, 10)))
+        others = installed(tuple((3, minor) for minor in (8, 9)))
         if not others:
             self.skipTest("no older CPython is installed here")
         for version, interpreter in others:
@@ -313,8 +317,8 @@ class PythonFrames(EndToEnd):
     def test_trampolines_for_perf(self) -> None:
         expected = self.work / "expected.json"
         for version, interpreter in self.each_interpreter():
-            if version == "3.11":
-                continue  # has none
+            if version in ("3.10", "3.11"):
+                continue  # have none
             outcome = self.run_python(interpreter, "call_sites.py", "plain", str(expected),
                                       PYTHONPERFSUPPORT="1")
             self.assertEqual(outcome.code, 0, outcome.describe())

@@ -28,7 +28,7 @@ def note(frame, size):
     summary = traceback.extract_stack(frame)
     while frame is not None:
         code = frame.f_code
-        stack.append((code.co_qualname, code.co_filename, frame.f_lineno or 0))
+        stack.append((getattr(code, "co_qualname", code.co_name), code.co_filename, frame.f_lineno or 0))
         frame = frame.f_back
     assert [(file, line) for _, file, line in reversed(stack)] == \
         [(entry.filename, entry.lineno) for entry in summary], summary
@@ -281,8 +281,8 @@ def compiled():
          "def second(): return (1,\n" + "\n" * 500 + "allocate())", space)
     space["first"]()
     space["second"]()
-    renamed = type(allocate)(allocate.__code__.replace(co_filename="päth ✓.py",
-                                                       co_qualname="x.<y>"),
+    name = "co_qualname" if hasattr(allocate.__code__, "co_qualname") else "co_name"  # 3.10
+    renamed = type(allocate)(allocate.__code__.replace(co_filename="päth ✓.py", **{name: "x.<y>"}),
                              globals(), "renamed", (cuda,))
     renamed()
     exec(compile("allocate()", "z" * 6000 + ".py", "exec"))

@@ -71,7 +71,7 @@ struct State {
     }
     void collecting(std::int32_t value) { std::memcpy(&words[gc + 25], &value, sizeof value); }
     bool find(Collector& collector) const {
-        return collector.find(words.data(), words.data() + words.size(), &list_type);
+        return collector.find(13, words.data(), words.data() + words.size(), &list_type);
     }
 
     std::size_t gc;

@@ -9,6 +9,7 @@
 
 #include "profiler/python/frame_interner.hpp"
 #include "profiler/python/layouts.hpp"
+#include "profiler/python/line_table.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "tests/catch.hpp"
 
@@ -77,10 +78,16 @@ class World {
     /// A frame that runs `code` at an instruction, called by `previous`.
     void* frame(const void* code, int instruction, void* previous) {
         Memory& memory = objects_.emplace_back(128);
-        put(memory, layout_.frame_code, code);
+        // The lowest bit of a reference says how it is counted.
+        put(memory, layout_.frame_code,
+            static_cast<const char*>(code) + (layout_.frame_code_tags & 1));
         put(memory, layout_.frame_previous, previous);
-        put(memory, layout_.frame_instruction,
-            static_cast<const char*>(code) + layout_.code_bytes + 2 * instruction);
+        if (layout_.has_frame_objects) {
+            put(memory, layout_.frame_instruction, std::int32_t{instruction});
+        } else {
+            put(memory, layout_.frame_instruction,
+                static_cast<const char*>(code) + layout_.code_bytes + 2 * instruction);
+        }
         return memory.data();
     }
 
@@ -95,6 +102,8 @@ class World {
         std::memcpy(bytes + layout_.cframe_previous, &previous, sizeof(previous));
     }
 
+    /// 3.10: the innermost frame.
+    void frame_object(const void* frame) { put(state_, layout_.thread_frame_object, frame); }
     void root(const void* record) { put(state_, layout_.thread_frame, record); }
     const Layout& layout() const { return layout_; }
 
@@ -220,15 +229,83 @@ TEST_CASE("activations are read with their frames and stack addresses") {
     }
 }
 
-TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
-    World world(13);
+TEST_CASE("3.10: each activation runs one frame of the thread's list") {
+    World world(10);
+    const void* code = world.code("f", "a.py", 10);
+    Record records[3];
+    void* outer = world.frame(code, 15, nullptr);
+    void* inner = world.frame(code, -1, outer);
+    world.activation(&records[0], nullptr, &records[1]);
+    world.activation(&records[1], nullptr, &records[2]);
+    world.activation(&records[2], nullptr, nullptr);  // the thread's own: the end
+    world.root(&records[0]);
+    world.frame_object(inner);
+    FrameBuffer<256> frames;
+    read_frames(world.interpreter, 100, nothing_known(), frames);
+    REQUIRE(frames.frame_count == 2);
+    REQUIRE(frames.activation_count == 2);
+    CHECK(frames.activations[0].end == 1);
+    CHECK(frames.activations[1].stack_address == reinterpret_cast<std::uintptr_t>(&records[1]));
+    CHECK(frames.frames()[0].offset == -1);
+    CHECK(frames.frames()[1].offset == 30);
+    CHECK_FALSE(frames.truncated);
+
+    SECTION("a limit") {
+        read_frames(world.interpreter, 1, nothing_known(), frames);
+        CHECK(frames.frame_count == 1);
+        CHECK(frames.truncated);
+        read_frames(world.interpreter, 2, nothing_known(), frames);
+        CHECK(frames.frame_count == 2);
+        CHECK_FALSE(frames.truncated);
+    }
+    SECTION("a frame without a code object is no frame") {
+        Memory nothing(400);
+        put(nothing, object_type, static_cast<const void*>(&other_object));
+        world.frame_object(world.frame(nothing.data(), 3, outer));
+        read_frames(world.interpreter, 100, nothing_known(), frames);
+        CHECK(frames.implausible);
+        CHECK(frames.activation_count == 0);
+    }
+    SECTION("more records than frames, and fewer") {
+        world.frame_object(outer);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
+        CHECK(frames.frame_count == 1);
+        world.frame_object(world.frame(code, 2, inner));
+        read_frames(world.interpreter, 100, nothing_known(), frames);
+        CHECK(frames.frame_count == 2);
+    }
+}
+
+TEST_CASE("3.10: a line table of pairs") {
+    // Four bytes of code on the first line, six on none, ten two lines further, two one line
+    // before.
+    const unsigned char table[] = {4, 0, 6, 128, 10, 2, 2, 255};
+    const auto line = [&table](std::ptrdiff_t offset) {
+        return line_at_in_pairs(table, 100, offset).line;
+    };
+    CHECK(line(-1) == 100);
+    CHECK(line(0) == 100);
+    CHECK(line(3) == 100);
+    CHECK(line(4) == 0);
+    CHECK(line(10) == 102);
+    CHECK(line(20) == 101);
+    CHECK(line(22) == 0);
+    CHECK(line_at_in_pairs({table, 3}, 100, 4).line == 0);
+    CHECK(line_at_in_pairs(table, 100, 12).bytes == 6);
+}
+
+TEST_CASE("from 3.13 on an activation ends with the frame that lies on the stack") {
+    const int minor = GENERATE(13, 14, 15);
+    World world(minor);
     const void* code = world.code("f", "a.py", 10);
     alignas(8) unsigned char stack_address[2][128] = {};
     void* outer = world.frame(code, 15, stack_address[1]);
     void* entry = world.frame(code, 5, stack_address[0]);
     void* inner = world.frame(code, 3, entry);
+    void* const thread_frame = world.frame(code, 0, nullptr);  // from 3.15 on: before all others
+    world.set(thread_frame, world.layout().frame_owner, owned_by_c_stack);
     for (int i = 0; i < 2; ++i) {
-        void* const next = i == 0 ? outer : nullptr;
+        void* const next = i == 0 ? outer : minor == 15 ? thread_frame : nullptr;
         std::memcpy(stack_address[i] + world.layout().frame_previous, &next, sizeof(next));
         stack_address[i][world.layout().frame_owner] = owned_by_c_stack;
     }
@@ -242,6 +319,11 @@ TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
           reinterpret_cast<std::uintptr_t>(stack_address[0]));
     CHECK_FALSE(frames.truncated);
 
+    SECTION("a limit that is just enough") {
+        read_frames(world.interpreter, 3, nothing_known(), frames);
+        CHECK(frames.frame_count == 3);
+        CHECK_FALSE(frames.truncated);
+    }
     SECTION("a limit within an activation still finds its place") {
         read_frames(world.interpreter, 1, nothing_known(), frames);
         CHECK(frames.frame_count == 1);
@@ -265,7 +347,7 @@ TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
 }
 
 TEST_CASE("a place has one number, and another code object at its address has another") {
-    for (const int minor : {11, 12}) {
+    for (const int minor : {11, 12, 14}) {
         World world(minor);
         const void* first = world.code("f", "a.py", 10);
         const void* second = world.code("g", "a.py", 10);
@@ -291,7 +373,7 @@ TEST_CASE("a place has one number, and another code object at its address has an
 }
 
 TEST_CASE("a frame at a known place is not read again") {
-    for (const int minor : {12, 13}) {
+    for (const int minor : {12, 13, 14, 15}) {
         World world(minor);
         const void* code = world.code("f", "a.py", 10);
         const auto set_version = [&](std::uint32_t version) {

@@ -44,6 +44,7 @@ def made_up():
 
 def check(probe):
     checked, wrong, count = 0, 0, 0
+    pairs = int(sys.version_info < (3, 11))
     texts = [(None, text) for text in made_up()]
     for path, text in texts + [(path, None) for path in sources()]:
         if text is None:
@@ -60,14 +61,14 @@ def check(probe):
                     lines[offset // 2] = line or 0
             table = code.co_linetable
             at = probe.memlab_first_wrong_line(table, ctypes.c_size_t(len(table)), code.co_firstlineno,
-                                               lines, ctypes.c_size_t(len(lines)))
+                                               lines, ctypes.c_size_t(len(lines)), pairs)
             if at != -1:
                 wrong += 1
-                print(f"{path}: {code.co_qualname}: the instruction at {at} is on line {lines[at // 2]}")
+                print(f"{path}: {code.co_name}: the instruction at {at} is on line {lines[at // 2]}")
             # A damaged table must not be read beyond its end: sanitizers see it if it is.
             for cut in range(0, len(table), max(1, len(table) // 5)):
                 probe.memlab_first_wrong_line(table[:cut], ctypes.c_size_t(cut), code.co_firstlineno, lines,
-                                              ctypes.c_size_t(min(len(lines), 50)))
+                                              ctypes.c_size_t(min(len(lines), 50)), pairs)
             checked += len(lines)
             count += 1
         if checked > MOST_INSTRUCTIONS:
@@ -79,7 +80,7 @@ def check(probe):
 def main():
     probe = ctypes.CDLL(sys.argv[1])
     probe.memlab_first_wrong_line.restype = ctypes.c_long
-    status = check(probe) if sys.version_info >= (3, 11) else 0
+    status = check(probe) if sys.version_info >= (3, 10) else 0
     for name in sys.argv[2:]:
         path = shutil.which(name)
         candidates = [path] if path else []
