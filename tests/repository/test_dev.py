@@ -58,6 +58,13 @@ class Dev(unittest.TestCase):
         for word in words:
             self.assertIn(word, result.stderr)
 
+    def test_pythons_of_two_suites(self):
+        self.assert_refuses(self.run_dev("pythons", "bookworm", "trixie"), "one Debian suite")
+
+    def test_pythons_by_a_user(self):
+        self.command("id", "echo 1000")
+        self.assert_refuses(self.run_dev("pythons"), "run it as root")
+
     def test_help_names_every_command(self):
         for arguments in ([], ["help"], ["--help"]):
             result = self.run_dev(*arguments)
