@@ -20,6 +20,8 @@ struct StateLayout {
     std::size_t callbacks;
     std::size_t bytes;
 };
+// Patch releases of 3.13 since some have no padding before the generations.
+constexpr std::size_t padding = 4;
 constexpr StateLayout state_layouts[] = {
     {.from_minor = 15,
      .enabled = 0,
@@ -115,7 +117,9 @@ bool Collector::find(int minor, const void* state, const void* end, const void* 
     for (std::size_t at = 0; at <= std::min(bytes - layout.bytes, max_offset);
          at += sizeof(void*)) {
         const char* const gc = begin + at;
-        if (read<const char*>(gc, layout.generation0) == gc + layout.generations &&
+        const std::uintptr_t first =
+            read<std::uintptr_t>(gc, layout.generation0) - reinterpret_cast<std::uintptr_t>(gc);
+        if ((first == layout.generations || first == layout.generations - padding) &&
             is_flag(read<std::int32_t>(gc, layout.enabled)) &&
             is_flag(read<std::int32_t>(gc, layout.collecting)) &&
             is_list(read<std::uintptr_t>(gc, layout.garbage)) &&

@@ -92,7 +92,8 @@ LineAt line_at_in_pairs(std::span<const unsigned char> table, int first_line,
     std::ptrdiff_t end = 0;
     for (std::size_t at = 0; at + 2 <= table.size(); at += 2) {
         end += table[at];
-        const int delta = static_cast<signed char>(table[at + 1]);
+        const int byte = table[at + 1];
+        const int delta = byte < 128 ? byte : byte - 256;
         line += delta == no_line ? 0 : delta;
         if (offset < end) {
             const bool known = delta != no_line && line > 0 && line <= INT32_MAX;

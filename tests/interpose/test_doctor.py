@@ -111,6 +111,13 @@ class Doctor(EndToEnd):
         self.assertEqual(driver["weight"], "blocked")
         self.assertIn("crashed", driver["fact"])
 
+    def test_no_other_tool_is_woken(self) -> None:
+        self.compile("#include <stdlib.h>\n"
+                     "int cuInit(unsigned flags) { return getenv(\"CUDA_INJECTION64_PATH\") ? 999 : 100; }\n",
+                     "libcuda.so.1", "-shared", "-fPIC")
+        document = self.found(settings={"LD_LIBRARY_PATH": str(self.work), "CUDA_INJECTION64_PATH": "/a/tool.so"})
+        self.assertIn("error 100", self.finding(document, "machine", "driver")["fact"])
+
     # ---- the environment ------------------------------------------------------------------------
 
     def test_other_preloads_in_their_order(self) -> None:

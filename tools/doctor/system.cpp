@@ -193,7 +193,10 @@ Findings examine_system(const std::string& library, const std::string& loader,
                         const Variables& variables) {
     Findings found;
     Variables probing = variables;
-    probing.emplace_back("LD_PRELOAD", "");
+    // Nothing but the driver: another tool's library would start to profile.
+    for (const char* name : {"LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"}) {
+        probing.emplace_back(name, "");
+    }
     const ChildOutput output = run_child({loader, library}, probing, driver_patience);
     const Probe probe = parse_probe(output.out);
     found.push_back(libc_finding(library, loader, probe, output));
