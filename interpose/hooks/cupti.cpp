@@ -1,7 +1,8 @@
 // Interposes CUPTI's subscribe functions, so that another profiler can subscribe: memlab, if it is
 // the subscriber, unsubscribes first and then forwards the call unchanged. Profilers that link
 // libcupti bind these symbols, those that open it get them from dlsym. Without this the second
-// subscriber would be refused, and kineto tries only once.
+// subscriber would be refused, and kineto tries only once. One that allows for several subscribers
+// finds a place beside memlab where CUPTI has it (since 13.3).
 //
 // CUPTI's types are not needed (its header conflicts with cuda_abi.hpp): the arguments are
 // forwarded as they are, and only the number of pointers matters.
@@ -55,9 +56,22 @@ void* find_real(std::size_t name, const void* caller) {
     return mi::real_dlsym()(RTLD_NEXT, symbol);
 }
 
+/// Whether a subscriber with these parameters of cuptiSubscribe_v2 does not need memlab's place.
+bool has_place_beside(const void* parameters) {
+    constexpr std::size_t allow_position = 4 * sizeof(void*);  // SubscriberParameters
+    std::size_t size = 0;
+    if (parameters == nullptr) {
+        return false;
+    }
+    std::memcpy(&size, parameters, sizeof(size));
+    const mi::InsideMemlab inside;
+    mi::Session* const session = mi::Session::current();
+    return size > allow_position && static_cast<const char*>(parameters)[allow_position] != 0 &&
+           session != nullptr && session->cupti().shares_with_others();
+}
+
 template <class Function, class... Arguments>
 int forward_call(Function /*type*/, std::size_t name, const void* caller, Arguments... arguments) {
-    yield_subscription();
     const auto real = reinterpret_cast<Function>(find_real(name, caller));
     return real != nullptr ? real(arguments...) : cupti_not_initialized;
 }
@@ -82,16 +96,21 @@ void* memlab::interpose::subscribing_hook(const char* symbol, void* found) {
 }
 
 int cuptiSubscribe(void* subscriber, void* callback, void* user) {
+    yield_subscription();
     return forward_call(&::cuptiSubscribe, 0, __builtin_return_address(0), subscriber, callback,
                         user);
 }
 
 int cuptiSubscribe_v2(void* subscriber, void* callback, void* user, void* parameters) {
+    if (!has_place_beside(parameters)) {
+        yield_subscription();
+    }
     return forward_call(&::cuptiSubscribe_v2, 1, __builtin_return_address(0), subscriber, callback,
                         user, parameters);
 }
 
 int cuptiActivityRegisterCallbacks(void* request, void* complete) {
+    yield_subscription();
     return forward_call(&::cuptiActivityRegisterCallbacks, 2, __builtin_return_address(0), request,
                         complete);
 }

@@ -141,6 +141,11 @@ void CuptiSubscription::detect_other_profilers() noexcept {
     }
 }
 
+bool CuptiSubscription::shares_with_others() const {
+    const Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire);
+    return subscriber != nullptr && subscriber->shares_cupti();
+}
+
 void CuptiSubscription::before_context_ends() noexcept {
     if (Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire)) {
         subscriber->flush();

@@ -46,6 +46,9 @@ class CuptiSubscription {
     /// first call has an effect.
     void yield_subscription() noexcept;
 
+    /// Whether another subscriber that allows for several has a place beside memlab.
+    bool shares_with_others() const;
+
     /// Call before a context is destroyed: fetches CUPTI's pending records of it.
     void before_context_ends() noexcept;
 

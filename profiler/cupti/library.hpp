@@ -2,8 +2,9 @@
 // (two copies of CUPTI in one process interfere), the one that belongs to the CUDA libraries in use
 // (pip's nvidia packages), a toolkit's, the system's.
 //
-// Only versions that memlab was tested with are used, since CUPTI's record structures carry no
-// size. Others are refused with a sentence for the report.
+// Those of CUDA 12 and 13 are used, whatever headers memlab was built with: they share the
+// beginning of each record (records.hpp), the numbers of functions and kinds, and the functions
+// that memlab calls. Others are refused with a sentence for the report.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@
 
 namespace memlab::profiler::cupti {
 
-/// The major version of CUDA whose CUPTI memlab was built and tested with.
-inline constexpr std::uint32_t tested_major = 13;
+/// The major versions of CUDA whose CUPTI memlab uses.
+inline constexpr std::uint32_t oldest_major = 12;
+inline constexpr std::uint32_t newest_major = 13;
 
 /// The real dlsym, below memlab's interposed one.
 using FindSymbol = void* (*)(void* library, const char* name);
@@ -23,12 +25,13 @@ struct Functions;  // functions.hpp; CUPTI's header conflicts with some ways to 
 
 struct Library {
     bool usable = false;
+    bool several_subscribers = false;  ///< this CUPTI and this driver allow for more than one
     std::shared_ptr<const Functions> functions;  ///< null unless usable
     std::string name;     ///< "CUPTI 13.0.1, /usr/.../libcupti.so.13"; empty: none was found
     std::string problem;  ///< why it is not usable, a sentence; empty if it is
 };
 
-/// The version as text: 130001 gives "13.0.1", 28 gives "12 (API version 28)".
+/// The version as text: 130001 gives "13.0.1", 22 gives "12.4 (API version 22)".
 std::string version_text(std::uint32_t version);
 /// The major version of CUDA of a CUPTI API version; 0: older than 11.
 std::uint32_t cuda_major(std::uint32_t version);
@@ -37,9 +40,12 @@ std::uint32_t cuda_major(std::uint32_t version);
 bool is_cupti_file(const char* file_name);
 
 /// Candidate paths of libcupti, best first, for a process with these loaded files and environment
-/// variables (null: not set). Paths without a slash are for the loader's own search.
+/// variables (null: not set), and a driver of this version (cuDriverGetVersion). Where there may be
+/// several versions, that of the loaded CUDA runtime is first, else the newest that the driver
+/// takes. Paths without a slash are for the loader's own search.
 std::vector<std::string> candidate_paths(const std::vector<std::string>& loaded_files,
-                                         const char* cuda_home, const char* cuda_path);
+                                         const char* cuda_home, const char* cuda_path,
+                                         int driver_version);
 
 /// Opens the first libcupti found and checks whether it is usable with a driver of this version
 /// (cuDriverGetVersion). Takes the loader's lock: call without any of memlab's held. A usable

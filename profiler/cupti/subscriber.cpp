@@ -11,8 +11,8 @@
 #include "profiler/clock.hpp"
 #include "profiler/cupti/buffers.hpp"
 #include "profiler/cupti/current_call.hpp"
-#include "profiler/cupti/functions.hpp"
 #include "profiler/cupti/records.hpp"
+#include "profiler/cupti/seat.hpp"
 
 namespace memlab::profiler::cupti {
 
@@ -45,9 +45,13 @@ class Batch {
 class Subscriber::Impl {
   public:
     Impl(const Library& library, Recorder& recorder, const SubscriberOptions& options)
-        : cupti_(*library.functions), recorder_(recorder), options_(options), batch_(recorder) {}
+        : seat_(*library.functions, library.several_subscribers),
+          recorder_(recorder),
+          options_(options),
+          batch_(recorder) {}
 
     std::string subscribe() noexcept;
+    bool shares_cupti() const { return subscribed() && seat_.shared(); }
     bool subscribed() const { return subscribed_.load(std::memory_order_acquire); }
     void flush() noexcept;
     bool unsubscribe() noexcept;
@@ -74,7 +78,7 @@ class Subscriber::Impl {
     std::uint32_t name_id(const char* name) noexcept;
     std::uint64_t to_recording_clock(std::uint64_t time) const { return time + clock_offset_; }
 
-    const Functions cupti_;
+    Seat seat_;
     Recorder& recorder_;
     const SubscriberOptions options_;
     Audit audit_;
@@ -82,7 +86,6 @@ class Subscriber::Impl {
     std::atomic<bool> subscribed_{false};
     std::atomic<std::uint64_t> lost_{0};
     std::uint64_t clock_offset_ = 0;  ///< recording clock - CUPTI's, if CUPTI cannot use ours
-    CUpti_SubscriberHandle subscriber_ = nullptr;
 
     static constexpr std::size_t runtime_functions = 1024;
     std::atomic<std::uint32_t> api_ids_[runtime_functions] = {};
@@ -173,6 +176,10 @@ bool Subscriber::subscribed() const {
     return impl_->subscribed();
 }
 
+bool Subscriber::shares_cupti() const {
+    return impl_->shares_cupti();
+}
+
 void Subscriber::flush() noexcept {
     impl_->flush();
 }
@@ -204,10 +211,7 @@ std::string Subscriber::Impl::subscribe() noexcept {
         return {};
     }
     disable_all();
-    const char* text = nullptr;
-    if (cupti_.result_string(result, &text) != CUPTI_SUCCESS || text == nullptr) {
-        text = "an unknown error";
-    }
+    const char* const text = seat_.text(result);
     try {
         if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
             return "Another tool is CUPTI's subscriber, and there can be one (" +
@@ -222,42 +226,36 @@ std::string Subscriber::Impl::subscribe() noexcept {
 CUptiResult Subscriber::Impl::enable_all() noexcept {
     // First of all: fails here if there is another subscriber, before anything of it is changed.
     if (const CUptiResult refused =
-            cupti_.subscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_call), this)) {
-        subscriber_ = nullptr;
+            seat_.take(reinterpret_cast<CUpti_CallbackFunc>(on_call), this)) {
         return refused;
     }
-    if (cupti_.register_clock == nullptr || cupti_.register_clock(now) != CUPTI_SUCCESS) {
-        std::uint64_t cupti_ns = 0;
-        if (cupti_.timestamp(&cupti_ns) == CUPTI_SUCCESS) {
-            clock_offset_ = monotonic_ns() - cupti_ns;
-        }
-    }
+    clock_offset_ = seat_.use_clock(now);
     for (const RuntimeCall& call : runtime_calls) {
         if (const CUptiResult failed =
-                cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API, call.id)) {
+                seat_.enable_callback(CUPTI_CB_DOMAIN_RUNTIME_API, call.id)) {
             return failed;
         }
     }
     if (!options_.audit && !options_.work) {
         return CUPTI_SUCCESS;
     }
-    if (const CUptiResult failed = cupti_.register_buffers(provide_buffer, consume_buffer)) {
+    if (const CUptiResult failed = seat_.register_buffers({provide_buffer, consume_buffer})) {
         return failed;
     }
     if (options_.audit) {
         for (const CUpti_CallbackId call : driver_calls) {
             if (const CUptiResult failed =
-                    cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, call)) {
+                    seat_.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, call)) {
                 return failed;
             }
         }
-        if (const CUptiResult failed = cupti_.enable(CUPTI_ACTIVITY_KIND_MEMORY2)) {
+        if (const CUptiResult failed = seat_.enable(CUPTI_ACTIVITY_KIND_MEMORY2)) {
             return failed;
         }
     }
     if (options_.work) {
         for (const CUpti_ActivityKind kind : work_kinds) {
-            if (const CUptiResult failed = cupti_.enable(kind)) {
+            if (const CUptiResult failed = seat_.enable(kind)) {
                 return failed;
             }
         }
@@ -266,26 +264,26 @@ CUptiResult Subscriber::Impl::enable_all() noexcept {
 }
 
 void Subscriber::Impl::disable_all() noexcept {
-    if (subscriber_ == nullptr) {
+    if (!seat_.taken()) {
         return;  // nothing was enabled
     }
     if (options_.audit) {
-        cupti_.disable(CUPTI_ACTIVITY_KIND_MEMORY2);
+        seat_.disable(CUPTI_ACTIVITY_KIND_MEMORY2);
     }
     if (options_.work) {
         for (const CUpti_ActivityKind kind : work_kinds) {
-            cupti_.disable(kind);
+            seat_.disable(kind);
         }
     }
     if (options_.audit || options_.work) {
-        cupti_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+        seat_.flush(true);
     }
-    cupti_.unsubscribe(subscriber_);
+    seat_.leave();
 }
 
 void Subscriber::Impl::flush() noexcept {
     if (subscribed() && (options_.audit || options_.work)) {
-        cupti_.flush_all(0);
+        seat_.flush(false);
     }
 }
 
@@ -371,7 +369,7 @@ void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_
                             std::size_t valid) noexcept {
     const std::lock_guard lock(read_mutex_);
     CUpti_Activity* record = nullptr;
-    while (valid != 0 && cupti_.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
+    while (valid != 0 && (record = seat_.next_record(buffer, valid, record)) != nullptr) {
         trace::Work work;
         switch (record->kind) {
             case CUPTI_ACTIVITY_KIND_MEMORY2:
@@ -407,10 +405,7 @@ void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_
         batch_.add(work);
     }
     batch_.flush();
-    std::size_t dropped = 0;
-    if (cupti_.dropped_records(context, stream, &dropped) == CUPTI_SUCCESS) {
-        lost_.fetch_add(dropped, std::memory_order_relaxed);
-    }
+    lost_.fetch_add(seat_.dropped_records(context, stream), std::memory_order_relaxed);
 }
 
 void Subscriber::Impl::add_to_audit(const MemoryRecord& record) noexcept {

@@ -1,4 +1,5 @@
-// memlab's CUPTI subscription, of which there can be one per process.
+// memlab's CUPTI subscription, of which there can be one per process. Since CUPTI 13.3 and driver
+// 610 others may subscribe beside it, if they allow for several as memlab does.
 //
 // It serves three purposes. Callbacks around the runtime's memory functions give the events of
 // hooked driver calls the name of the runtime function. MEMORY2 records feed the audit. Records of
@@ -39,6 +40,8 @@ class Subscriber {
     std::string subscribe() noexcept;
 
     bool subscribed() const;
+    /// Whether another subscriber that allows for several has a place beside this one.
+    bool shares_cupti() const;
 
     /// Waits until CUPTI has delivered all completed records. Not from a callback.
     void flush() noexcept;

@@ -1,6 +1,8 @@
 // subscribes_itself: a program with a profiler of its own that subscribes to CUPTI when CUDA is
 // long in use. It must get it, as it does without memlab. Prints the answers.
 //
+// subscribes_itself [NAME OF LIBCUPTI]
+//
 // Recorded: ten allocations by cudaMalloc, freed.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -26,9 +28,9 @@ void on_call(void* calls, int, unsigned, const void*) {
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
     std::printf("before: %d\n", allocate(5));
-    void* const cupti = dlopen("libcupti.so.13", RTLD_NOW);
+    void* const cupti = dlopen(count > 1 ? arguments[1] : "libcupti.so.13", RTLD_NOW);
     if (cupti == nullptr) {
         std::printf("no CUPTI: %s\n", dlerror());
         return 77;

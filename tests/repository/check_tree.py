@@ -224,7 +224,7 @@ SIZE_EXCEPTIONS = {
     "assembly, or what the linker must be able to leave out": [
         "interpose/hooks/vfork_stub.S", "report/html/page_asset.S"],
     "one word of several modules that share no other header": [
-        "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/cupti/functions.hpp", "profiler/word_mix.hpp",
+        "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",
         "tools/report/view_options.hpp", "trace/folded_name.hpp", "trace/json/bounded_sum.hpp",
         "trace/json/python_source.hpp", "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp",

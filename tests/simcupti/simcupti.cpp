@@ -5,9 +5,12 @@
 // record the number of the outermost call, fills buffers that the subscriber lends, and delivers
 // them late: from a thread of its own once many records wait, and when it is flushed.
 //
+// It is CUPTI 13.0 or, built with SIMCUPTI_MAJOR=12, CUPTI 12.4: each with its own records and
+// functions.
+//
 // SIMCUPTI_FAULT, one of:
 //   subscriber_already   there is a subscriber already
-//   old_version  it is CUPTI of CUDA 12.9
+//   old_version  it is CUPTI of CUDA 11.8
 //   no_activity  activities cannot be switched on
 //   silent       no buffer is ever delivered
 //   late         buffers are delivered by a flush only
@@ -35,6 +38,18 @@
 #include "tests/simcuda/tool.h"
 
 namespace {
+
+#if SIMCUPTI_MAJOR == 12
+constexpr std::uint32_t api_version = 22;
+using MemoryRecord = CUpti_ActivityMemory3;
+using KernelRecord = CUpti_ActivityKernel9;
+using CopyRecord = CUpti_ActivityMemcpy5;
+#else
+constexpr std::uint32_t api_version = 130001;
+using MemoryRecord = CUpti_ActivityMemory4;
+using KernelRecord = CUpti_ActivityKernel10;
+using CopyRecord = CUpti_ActivityMemcpy6;
+#endif
 
 enum class Fault { none, subscriber_already, old_version, no_activity, silent, late };
 
@@ -182,7 +197,7 @@ std::uint32_t outermost() {
 }
 
 void memory(simcuda_memory_kind kind, std::uint64_t address, std::uint64_t bytes, int device) {
-    CUpti_ActivityMemory4 record{};
+    MemoryRecord record{};
     record.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
     record.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
     record.memoryKind = kind == simcuda_managed  ? CUPTI_ACTIVITY_MEMORY_KIND_MANAGED
@@ -206,7 +221,7 @@ void work(simcuda_work_kind kind, const char* name, std::uint64_t nanoseconds, i
         record.deviceId = static_cast<std::uint32_t>(device);
     };
     if (kind == simcuda_kernel_work) {
-        CUpti_ActivityKernel10 record{};
+        KernelRecord record{};
         record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
         fill_in(record);
         {
@@ -215,7 +230,7 @@ void work(simcuda_work_kind kind, const char* name, std::uint64_t nanoseconds, i
         }
         keep(record);
     } else if (kind == simcuda_copy_work) {
-        CUpti_ActivityMemcpy6 record{};
+        CopyRecord record{};
         record.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
         fill_in(record);
         keep(record);
@@ -278,11 +293,11 @@ void run() {
 std::size_t size_of(const CUpti_Activity& record) {
     switch (record.kind) {
         case CUPTI_ACTIVITY_KIND_MEMORY2:
-            return sizeof(CUpti_ActivityMemory4);
+            return sizeof(MemoryRecord);
         case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-            return sizeof(CUpti_ActivityKernel10);
+            return sizeof(KernelRecord);
         case CUPTI_ACTIVITY_KIND_MEMCPY:
-            return sizeof(CUpti_ActivityMemcpy6);
+            return sizeof(CopyRecord);
         default:
             return sizeof(CUpti_ActivityMemset4);
     }
@@ -323,7 +338,7 @@ bool attach() {
 extern "C" {
 
 CUptiResult cuptiGetVersion(std::uint32_t* version) {
-    *version = fault() == Fault::old_version ? 27 : CUPTI_API_VERSION;
+    *version = fault() == Fault::old_version ? 18 : api_version;
     return CUPTI_SUCCESS;
 }
 
@@ -349,10 +364,12 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFun
     return CUPTI_SUCCESS;
 }
 
+#if SIMCUPTI_MAJOR >= 13
 CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
                               void* user, CUpti_SubscriberParams*) {
     return cuptiSubscribe(subscriber, callback, user);
 }
+#endif
 
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
     const std::lock_guard lock(state().mutex);

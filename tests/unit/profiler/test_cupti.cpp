@@ -161,7 +161,11 @@ TEST_CASE("two threads feed one audit") {
 TEST_CASE("a CUPTI version is written as CUDA's documentation writes it") {
     CHECK(version_text(130001) == "13.0.1");
     CHECK(version_text(131102) == "13.11.2");
-    CHECK(version_text(28) == "12 (API version 28)");
+    CHECK(version_text(28) == "12.9 (API version 28)");
+    CHECK(version_text(22) == "12.4 (API version 22)");
+    CHECK(version_text(19) == "12.0 (API version 19)");
+    CHECK(version_text(25) == "12 (API version 25)");
+    CHECK(version_text(29) == "12 (API version 29)");
     CHECK(version_text(18) == "11 (API version 18)");
     CHECK(version_text(3) == "10 or older (API version 3)");
     CHECK(cuda_major(130000) == 13);
@@ -185,7 +189,7 @@ TEST_CASE(
     const auto paths = candidate_paths({"/usr/lib/libc.so.6", "/opt/app/libcupti.so.13.0.48",
                                         "/env/lib/python3.12/site-packages/torch/lib/libtorch.so",
                                         "/opt/cuda/lib64/libcudart.so.13"},
-                                       "/srv/cuda", nullptr);
+                                       "/srv/cuda", nullptr, 13000);
     CHECK(paths.at(0) == "/opt/app/libcupti.so.13.0.48");
     const std::string packages = "/env/lib/python3.12/site-packages/nvidia/";
     const std::size_t pip = position(paths, packages + "cu13/lib/libcupti.so.13");
@@ -204,8 +208,30 @@ TEST_CASE(
     CHECK(system < local);
     CHECK(local < paths.size());
     // A relative CUDA_HOME would mean another place after a chdir.
-    CHECK(position(candidate_paths({}, "cuda", nullptr), "cuda/lib64/libcupti.so.13") ==
-          candidate_paths({}, "cuda", nullptr).size());
+    CHECK(position(candidate_paths({}, "cuda", nullptr, 13000), "cuda/lib64/libcupti.so.13") ==
+          candidate_paths({}, "cuda", nullptr, 13000).size());
+}
+
+TEST_CASE("a CUPTI that the driver is too old for is not looked for, the runtime's own is first") {
+    const std::string packages = "/env/lib/python3.12/site-packages/nvidia/";
+    const std::string cu12 = packages + "cuda_cupti/lib/libcupti.so.12";
+    const std::string cu13 = packages + "cu13/lib/libcupti.so.13";
+    const std::string torch = "/env/lib/python3.12/site-packages/torch/lib/libtorch.so";
+    const std::string runtime = packages + "cuda_runtime/lib/libcudart.so.12";
+    const auto on_12 = candidate_paths({torch}, "/srv/cuda", nullptr, 12040);
+    CHECK(position(on_12, cu12) < on_12.size());
+    CHECK(std::none_of(on_12.begin(), on_12.end(), [](const std::string& path) {
+        return path.find("libcupti.so.13") != std::string::npos;
+    }));
+    const auto on_13 = candidate_paths({torch}, "/srv/cuda", nullptr, 13000);
+    CHECK(position(on_13, cu13) < position(on_13, cu12));
+    CHECK(position(on_13, "/srv/cuda/lib64/libcupti.so.12") < position(on_13, "libcupti.so.13"));
+    CHECK(position(on_13, "libcupti.so.13") < position(on_13, "libcupti.so.12"));
+    const auto of_12 = candidate_paths({torch, runtime}, nullptr, nullptr, 13000);
+    CHECK(position(of_12, cu12) < position(of_12, cu13));
+    CHECK(position(of_12, "libcupti.so.12") < position(of_12, "libcupti.so.13"));
+    CHECK(position(of_12, cu13) < of_12.size());
+    CHECK(candidate_paths({torch, runtime}, "/srv/cuda", nullptr, 11080).empty());
 }
 
 TEST_CASE("activity buffers are bounded and reused, and buffers of others are ignored") {
