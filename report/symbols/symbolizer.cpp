@@ -4,6 +4,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -55,29 +57,47 @@ std::string read_build_id(int file) {
     return text;
 }
 
-/// Wraps libdw's search, which includes the servers if allowed. Reports the servers' negative
-/// errno, which libdw ignores, and verifies the build id of downloaded files, which libdw does not.
+/// The build id of the file that debug information shares with that of other binaries (dwz); empty:
+/// there is none.
+std::string read_shared_build_id(int file) {
+    Dwarf* const debug = dwarf_begin(file, DWARF_C_READ);
+    const char* name = nullptr;
+    const void* bits = nullptr;
+    const ssize_t length = debug == nullptr ? 0 : dwelf_dwarf_gnu_debugaltlink(debug, &name, &bits);
+    std::string text;
+    if (length > 0) {
+        text = to_hex(static_cast<const unsigned char*>(bits), static_cast<int>(length));
+    }
+    dwarf_end(debug);
+    return text;
+}
+
+/// Wraps libdw's search of this machine: what is not here comes from the servers if allowed. What
+/// they send is of the build id, which is checked. libdw asks twice: for the module's own file and
+/// then, with the same `userdata`, for the one that it shares with others.
 int find_debuginfo(Dwfl_Module* module, void** userdata, const char* name, Dwarf_Addr base,
                    const char* file, const char* link, GElf_Word checksum, char** found) {
-    const int result =
+    int result =
         dwfl_standard_find_debuginfo(module, userdata, name, base, file, link, checksum, found);
-    const std::string build_id = debuginfod_allowed() ? read_build_id(module) : std::string();
-    if (build_id.empty()) {
+    if (!debuginfod_allowed()) {
         return result;
     }
-    if (result < 0) {
-        debuginfod_failed(build_id, -result);
-        return result;
+    const auto* const shared = static_cast<const std::string*>(*userdata);
+    const std::string build_id = shared == nullptr ? read_build_id(module) : *shared;
+    if (result < 0 && !build_id.empty()) {
+        if (const std::string path = fetch_debuginfo(build_id); !path.empty()) {
+            result = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        }
+        if (result >= 0 && read_build_id(result) != build_id) {
+            ::close(result);
+            debuginfod_sent_another_build();
+            return -1;
+        }
     }
-    // A second file is one that several modules share (dwz), with another build id.
-    const bool is_own = *userdata == nullptr;
-    const bool is_downloaded = *found == nullptr;
-    if (is_own && is_downloaded && read_build_id(result) != build_id) {
-        close(result);
-        debuginfod_failed(build_id, EBADMSG);
-        return -1;
+    if (shared == nullptr && result >= 0) {
+        static std::deque<std::string> shared_build_ids;
+        *userdata = &shared_build_ids.emplace_back(read_shared_build_id(result));
     }
-    *userdata = module;
     return result;
 }
 
@@ -370,9 +390,7 @@ class Symbolizer::Impl {
 };
 
 Symbolizer::Symbolizer() : impl_(std::make_unique<Impl>()) {
-    if (!debuginfod_allowed()) {
-        unsetenv("DEBUGINFOD_URLS");  // the only source of servers for libdwfl
-    }
+    hide_debuginfod_from_libdw();
 }
 
 Symbolizer::~Symbolizer() = default;

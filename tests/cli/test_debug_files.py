@@ -6,7 +6,6 @@ A program is made whose function allocates; what must be found is its file and l
 information has. Run by ctest with the folder of the programs in MEMLAB_BIN.
 """
 
-import ctypes
 import http.server
 import json
 import os
@@ -184,19 +183,19 @@ class DebugFiles(unittest.TestCase):
         self.assertFalse((self.folder / "cache").exists())
 
     def test_a_server_that_shall_be_asked(self):
-        self.need_library()
+        self.need_program()
         server = self.server()
         self.check_not_found(self.sites())
         self.check_found(self.sites("--debuginfod", DEBUGINFOD_URLS=server.url()))
         self.assertEqual(server.asked, [f"/buildid/{self.build_id}/debuginfo"])
-        # Once: libdebuginfod keeps what it was given, for whoever asks for it.
+        # Once: debuginfod-find keeps what it was given, for whoever asks for it.
         server.files.clear()
         self.check_found(self.sites("--debuginfod", DEBUGINFOD_URLS=server.url()))
         self.assertEqual(len(server.asked), 1)
         self.check_not_found(self.sites(DEBUGINFOD_URLS=server.url()))
 
     def test_names_for_a_report_that_travels(self):
-        self.need_library()
+        self.need_program()
         server = self.server()
         made = self.folder / "with.json"
         subprocess.run([REPORT, "symbolize", "--debuginfod", self.report, "-o", made], check=True, timeout=60,
@@ -206,21 +205,21 @@ class DebugFiles(unittest.TestCase):
         self.check_found(self.sites())
 
     def test_every_command_that_looks_names_up_can_ask(self):
-        self.need_library()
+        self.need_program()
         for command in ("check", "diff", "export", "inefficiencies", "leaks", "lines", "merge", "oom", "pool", "sites",
                         "summary", "symbolize", "timeline", "tree", "whatif"):
             with self.subTest(command=command):
                 self.assertIn("--debuginfod", run(REPORT, command, "--help").stdout)
 
     def test_a_server_that_has_nothing(self):
-        self.need_library()
+        self.need_program()
         server = self.server()
         server.files.clear()
         self.ask_in_vain(server.url(), "the servers of DEBUGINFOD_URLS have nothing about 1 binary")
         self.assertEqual(server.asked, [f"/buildid/{self.build_id}/debuginfo"])
 
     def test_a_server_that_has_another_build(self):
-        self.need_library()
+        self.need_program()
         server = self.server()
         shutil.copy(self.program, self.folder / "kept")
         first = f"/buildid/{self.build_id}/debuginfo"
@@ -235,13 +234,13 @@ class DebugFiles(unittest.TestCase):
         self.ask_in_vain(server.url(), "a file that is not of this build")
 
     def test_a_server_that_is_not_there(self):
-        self.need_library()
+        self.need_program()
         server = self.server()
         server.end()
         self.ask_in_vain(server.url(), "from the servers of DEBUGINFOD_URLS; they were not asked again")
 
     def test_a_server_that_never_answers_is_waited_for_once(self):
-        self.need_library()
+        self.need_program()
         server = self.server()
         with socket.create_server(("127.0.0.1", 0)) as silent:
             report = json.loads(self.report.read_text(encoding="utf-8"))
@@ -281,20 +280,15 @@ class DebugFiles(unittest.TestCase):
         for both in (("--debuginfod", "--no-symbols"), ("--no-symbols", "--debuginfod")):
             self.assertRegex(self.sites(*both, code=2, **urls),
                              r"^memlab-report: --debuginfod: --no-symbols looks nothing up; .*\n$")
-        if not self.has_library():
-            self.assertRegex(self.sites("--debuginfod", code=2, **urls),
-                             r"^memlab-report: --debuginfod: needs libdebuginfod\.so\.1; .*\n$")
+        self.assertRegex(self.sites("--debuginfod", code=2, PATH=str(self.folder), **urls),
+                         r"^memlab-report: --debuginfod: needs the program debuginfod-find; .*\n$")
 
-    def need_library(self):
-        if not self.has_library():
-            self.skipTest("libdebuginfod is not installed")
+    def need_program(self):
+        if not self.has_program():
+            self.skipTest("debuginfod-find is not installed")
 
-    def has_library(self):
-        try:
-            ctypes.CDLL("libdebuginfod.so.1")
-        except OSError:
-            return False
-        return True
+    def has_program(self):
+        return shutil.which("debuginfod-find") is not None
 
 
 if __name__ == "__main__":

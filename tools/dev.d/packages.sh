@@ -18,6 +18,10 @@ needs_build=(
     "nlohmann-json3-dev|header nlohmann/json.hpp"
     "libcli11-dev|header CLI/CLI.hpp"
     "libdw-dev|header elfutils/libdwfl.h"
+    "libelf-dev|header libelf.h"
+    "libbz2-dev|header bzlib.h"
+    "liblzma-dev|header lzma.h"
+    "libzstd-dev|header zstd.h"
     "libtomlplusplus-dev|header toml++/toml.h"
     "zlib1g-dev|header zlib.h"
     "catch2|header catch2/catch.hpp catch2/catch_all.hpp"
@@ -36,9 +40,8 @@ needs_fuzz=(
 )
 # Optional: installed along with the rest, but not required. Without them some tests are skipped: those of
 # exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl) and
-# of debuginfod, whose package Debian and Ubuntu name differently.
-nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools libdebuginfod1
-    libdebuginfod1t64)
+# of debuginfod.
+nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools debuginfod)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 
