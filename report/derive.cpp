@@ -5,6 +5,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "report/input_file.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -17,7 +18,7 @@ namespace {
 /// DeriveResult::leftover. A killed process leaves a zero byte after its last complete record, then
 /// possibly part of another one; a complete log has nothing after its end.
 std::string find_leftover(const std::string& path, std::uint64_t offset, bool is_complete) {
-    std::ifstream file(path, std::ios::binary);
+    std::ifstream file(find_input(path).path, std::ios::binary);
     file.seekg(static_cast<std::streamoff>(offset));
     std::array<char, 1 << 16> buffer;
     while (file.good()) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "report/input_file.hpp"
 #include "report/reader.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/record_sink.hpp"
@@ -34,7 +35,7 @@ class FirstRecord final : public trace::GenericSink<FirstRecord> {
 std::optional<trace::ProcessInfo> read_process_info(const std::string& log) {
     FirstRecord first;
     try {
-        trace::read_log(log, first);
+        read_input_log(log, first);
     } catch (const FirstRecordRead&) {  // expected
     }
     return first.process();

@@ -171,7 +171,7 @@ class ReadAhead::Impl {
     void read(const std::string& path, trace::LogPart part) noexcept {
         ChunkWriter writer(ring_);
         try {
-            result_ = trace::read_log(path, writer, &bytes_read_, part);
+            result_ = read_input_log(path, writer, &bytes_read_, part);
             writer.close();
         } catch (const Cancelled&) {  // by the destructor
         } catch (const std::bad_alloc&) {

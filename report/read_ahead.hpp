@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "report/input_file.hpp"
 #include "report/parallel.hpp"
 #include "trace/log_reader.hpp"
 
@@ -86,17 +87,17 @@ class LogCursor {
     std::size_t other_ = 0;
 };
 
-/// As trace::read_log(), but decodes in a second thread if one can be created and a processor is
+/// As read_input_log(), but decodes in a second thread if one can be created and a processor is
 /// free for it. Exceptions of the sink propagate.
 template <std::derived_from<trace::RecordSink> Sink>
 trace::LogReadResult read_log_ahead(const std::string& path, Sink& sink,
                                     trace::LogPart part = trace::LogPart::everything) {
     if (all_processors_busy()) {
-        return trace::read_log(path, sink, nullptr, part);
+        return read_input_log(path, sink, nullptr, part);
     }
     LogCursor log(path, part);
     if (!log.started()) {
-        return trace::read_log(path, sink, nullptr, part);
+        return read_input_log(path, sink, nullptr, part);
     }
     while (log.next(sink)) {
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "report/device_label.hpp"
+#include "report/input_file.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/json_writer.hpp"
@@ -82,6 +83,13 @@ bool looks_like_json(std::string_view head) {
     return first != std::string_view::npos && (head[first] == '{' || head[first] == '[');
 }
 
+/// "run.memlog" for "run.json", else itself.
+std::string log_beside(const std::string& report) {
+    constexpr std::string_view json = ".json";
+    return report.ends_with(json) ? report.substr(0, report.size() - json.size()) + ".memlog"
+                                  : report;
+}
+
 DeriveResult failure(const std::string& error) {
     DeriveResult result;
     result.error = error;
@@ -91,10 +99,18 @@ DeriveResult failure(const std::string& error) {
 /// `derive()` if the file is no JSON, else its text.
 template <typename Derive>
 DeriveResult read_file(const std::string& path, Derive derive) {
-    const File file(path);
+    const InputFile input = find_input(path);
+    if (!input.problem.empty()) {
+        return failure(input.problem);
+    }
+    const File file(input.path);
     struct stat status {};
     if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
-        return failure(explain(errno));
+        const int error = errno;
+        const std::string log = log_beside(path);
+        return failure(error == ENOENT && is_event_log(log)
+                           ? "no such file, but its event log is there: give " + log
+                           : explain(error));
     }
     if (S_ISDIR(status.st_mode)) {
         return failure("a folder; give one file of it, a memlab.*.json or .memlog");
@@ -220,7 +236,7 @@ bool is_being_written(const std::string& log, std::uint64_t pid) {
 }
 
 bool is_event_log(const std::string& path) {
-    const File file(path);
+    const File file(find_input(path).path);
     std::array<char, sizeof trace::format::magic> head{};
     return file.fd() >= 0 &&
            pread(file.fd(), head.data(), head.size(), 0) == static_cast<ssize_t>(head.size()) &&

@@ -342,6 +342,17 @@ JsonValue parse_as_recorded(std::string_view text) {
     return root;
 }
 
+/// Removes from `expected` what reports of older recorders do not have.
+void leave_out_newer(const JsonValue& written, JsonValue& expected) {
+    const auto devices = written.find("devices");
+    for (std::size_t i = 0;
+         devices != written.end() && i < devices->size() && i < expected["devices"].size(); ++i) {
+        if (!devices->at(i).contains("curves_at_peak")) {
+            expected["devices"][i].erase("curves_at_peak");
+        }
+    }
+}
+
 }  // namespace
 
 Validation validate(const DeriveResult& recording) {
@@ -378,7 +389,8 @@ Validation validate(const DeriveResult& recording) {
 
 std::string find_difference(std::string_view json_text, std::string_view derived) {
     const JsonValue written = parse_as_recorded(json_text);
-    const JsonValue expected = parse_as_recorded(derived);
+    JsonValue expected = parse_as_recorded(derived);
+    leave_out_newer(written, expected);
     if (expected["log"].value("dropped", std::uint64_t{0}) != 0 ||
         written["log"].value("dropped", std::uint64_t{0}) != 0) {
         return {};

@@ -204,7 +204,7 @@ void explain(Memory& memory, const trace::OomEvent& event, const char* function,
     lines.push_back(
         "out of memory: " + std::string(function) + " of " + size_text(event.requested) +
         (host ? std::string() : " on GPU " + std::to_string(device) + device_name(device)) +
-        " failed with error " + std::to_string(event.error) + ".");
+        " failed with " + report::error_text(event.error) + ".");
     for (std::string& sentence : report::explain_oom(figures)) {
         lines.push_back("  " + sentence);
     }

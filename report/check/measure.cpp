@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "report/steps.hpp"
 #include "report/summary/filter.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/text/units.hpp"
@@ -288,7 +289,7 @@ class Measurer {
         Figure max_figure;
         for (std::size_t i = 0; i < report_.scopes.size(); ++i) {
             const Scope& scope = report_.scopes[i];
-            if (scope.name != subject_.text && scope_path(report_, i) != subject_.text) {
+            if (!is_path_named(scope_path(report_, i), subject_.text)) {
                 continue;
             }
             const Figure figure = Figure::whole(metric_ == Metric::peak_allocated ? scope.peak_bytes
@@ -376,8 +377,7 @@ class Measurer {
         for (const Steps& steps : report_.steps) {
             const bool right_kind =
                 subject_.kind != Subject::Kind::scope ||
-                (steps.kind != "mark" &&
-                 (steps.name == subject_.text || subject_.text.ends_with("/" + steps.name)));
+                (steps.kind != "mark" && is_path_named(steps.name, subject_.text));
             if (!right_kind || (subject_.kind == Subject::Kind::site && !steps.by_site)) {
                 continue;
             }

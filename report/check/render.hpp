@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "report/check/check.hpp"
+#include "report/text/markup.hpp"
 #include "report/text/terminal.hpp"
 
 namespace memlab::check {
@@ -42,8 +43,7 @@ std::string escaped_message(const std::string& text);
 /// `text` escaped for XML text and attributes; characters that XML does not allow become "?".
 std::string escaped_xml(const std::string& text);
 
-/// `text` escaped for a cell of a Markdown table.
-std::string escaped_markdown(const std::string& text);
+using report::escaped_markdown;
 
 // ---- shared by several renderings --------------------------------------------------------------
 

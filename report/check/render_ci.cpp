@@ -2,6 +2,8 @@
 // each format, so it cannot end a cell, an element or a command.
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <map>
 
 #include "report/check/render.hpp"
 #include "report/device_label.hpp"
@@ -89,6 +91,7 @@ class Junit {
         std::size_t failed = 0;
         std::size_t skipped = 0;
         const std::string name = escaped_xml(view_.processes[process].name);
+        std::map<std::string, int> titles;
         for (const Row& row : view_.outcome.rows) {
             if (row.process != process || !row.limit || row.verdict == Verdict::unknown) {
                 continue;  // unknown: listed among the problems
@@ -99,9 +102,12 @@ class Junit {
                 title += " on " + report::label_of(*view_.processes[process].summary.report,
                                                    *row.measured.device);
             }
-            title += " (" + row.limit->origin + ")";
+            // A name is the same in each build, wherever the limit was given: servers follow a case
+            // by it. Only the second limit of one figure has to differ.
+            const int times = ++titles[title];
+            title += times == 1 ? "" : " (limit " + std::to_string(times) + ")";
             cases += "  <testcase classname=\"memlab." + name + "\" name=\"" + escaped_xml(title) +
-                     "\">\n";
+                     "\">\n" + properties(row);
             if (row.verdict == Verdict::exceeded) {
                 ++failed;
                 cases += "   <failure message=\"" + escaped_xml(sentence(view_, row)) + "\">";
@@ -122,6 +128,33 @@ class Junit {
         return " <testsuite name=\"" + name + "\" tests=\"" + std::to_string(count) +
                "\" failures=\"" + std::to_string(failed) + "\" errors=\"0\" skipped=\"" +
                std::to_string(skipped) + "\">\n" + cases + " </testsuite>\n";
+    }
+
+    static std::string property(const char* name, const std::string& value) {
+        return std::string("    <property name=\"") + name + "\" value=\"" + escaped_xml(value) +
+               "\"/>\n";
+    }
+
+    /// What was measured, as a number in bytes or a count, and as text; and the limit.
+    static std::string properties(const Row& row) {
+        const Unit unit = info(row.metric).unit;
+        const Figure measured = row.measured.figure;
+        const bool known = row.verdict == Verdict::kept || row.verdict == Verdict::exceeded;
+        return "   <properties>\n" +
+               (known ? property("measured", plain_number(measured)) +
+                            property("measured_text", figure_text(measured, unit))
+                      : std::string()) +
+               property("limit", limit_text(row)) + property("limited_by", row.limit->origin) +
+               "   </properties>\n";
+    }
+
+    static std::string plain_number(Figure figure) {
+        if (figure.is_whole() && figure >= Figure()) {
+            return std::to_string(figure.as_whole());
+        }
+        std::array<char, 64> text{};
+        std::snprintf(text.data(), text.size(), "%.6f", figure.as_double());
+        return text.data();
     }
 
     const View& view_;
@@ -160,12 +193,6 @@ std::string escaped_xml(const std::string& text) {
                 return "&#39;";
         }
     });
-}
-
-std::string escaped_markdown(const std::string& text) {
-    // Character references: backslash escapes do not work everywhere in a table.
-    return with_replaced(clean(text), "&<>|`*_[]\\~#@!$",
-                         [](char c) { return "&#" + std::to_string(static_cast<int>(c)) + ";"; });
 }
 
 std::string render_markdown(const View& view) {

@@ -83,13 +83,13 @@ class TextRenderer {
             return;
         }
         if (!row.measured.note.empty()) {
-            page_.line(report::shorten_end("      " + page_.clean(row.measured.note), page_.width(),
-                                           page_.style().ascii));
+            page_.line(report::shorten_end("      " + page_.clean(row.measured.note),
+                                           page_.remaining_width(0), page_.style().ascii));
         }
         const std::size_t shown = std::min(top_, row.measured.responsible.size());
         for (std::size_t i = 0; i < shown; ++i) {
             const std::string text = responsible_text(view_, row, row.measured.responsible[i]);
-            page_.line(report::shorten_end("      " + page_.clean(text), page_.width(),
+            page_.line(report::shorten_end("      " + page_.clean(text), page_.remaining_width(0),
                                            page_.style().ascii));
         }
     }

@@ -1,10 +1,12 @@
 #include "report/inefficiencies/collect_patterns.hpp"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "report/inefficiencies/busy_times.hpp"
 #include "report/read_ahead.hpp"
+#include "report/steps.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 
@@ -21,6 +23,17 @@ struct Latest {
     std::uint64_t serial = 0;
     std::uint64_t size = 0;
     std::uint32_t site = 0;
+    std::uint32_t slot = 0;
+    /// The thread's allocation before it; 0: it was of another site or size.
+    std::uint64_t previous_serial = 0;
+    bool is_last_event = true;  ///< the thread has neither allocated nor freed since
+};
+
+/// Blocks each of which was freed right after its successor had been made, up to a live one.
+struct ReplacedChain {
+    static constexpr std::size_t min_length = 3;  ///< two buffers used together make pairs, too
+    std::size_t length = 0;
+    std::array<AvoidableSpan, min_length - 1> first;
 };
 
 /// Whether every kernel, copy and fill was recorded.
@@ -32,13 +45,15 @@ bool all_work_recorded(const Report& report) {
 
 class PatternCollector final : public trace::GenericSink<PatternCollector> {
   public:
-    PatternCollector(const Report& report, std::optional<std::size_t> steps)
+    PatternCollector(const Report& report, const Steps* steps)
         : report_(report),
-          steps_(steps),
           work_recorded_(all_work_recorded(report)),
           peak_seen_(report.devices.size()) {
         patterns_.sites.resize(report.sites.size());
         patterns_.growth.resize(report.devices.size());
+        if (steps != nullptr) {
+            steps_.emplace(*steps);
+        }
     }
 
     template <typename Record>
@@ -115,8 +130,13 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         made_[slot] = number_;
         SitePatterns& site = patterns_.sites[live->site];
         site.max_live = std::max(site.max_live, figures_.sites()[live->site].live_count);
+        site.max_live_bytes =
+            std::max(site.max_live_bytes, figures_.sites()[live->site].live_bytes);
         site.max_size = std::max(site.max_size, live->size);
-        latest_[live->thread] = {number_, live->serial, live->size, live->site};
+        replaced_.erase(slot);
+        Latest& latest = latest_[live->thread];
+        const bool alike = latest.site == live->site && latest.size == live->size;
+        latest = {number_, live->serial, live->size, live->site, slot, alike ? latest.serial : 0};
         collect_rounding(event.device);
     }
 
@@ -129,11 +149,12 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         }
         SitePatterns& site = patterns_.sites[live->site];
         const auto latest = latest_.find(event.thread);
-        if (latest != latest_.end() && latest->second.site == live->site &&
-            latest->second.size == live->size && latest->second.serial > live->serial) {
-            ++site.replaced_count;
-            site.replaced_bytes += live->size;
-            add_span(latest->second.event, live->size, live->site, AvoidableSpan::Reason::replaced);
+        if (latest != latest_.end()) {
+            if (latest->second.is_last_event && latest->second.previous_serial == live->serial &&
+                live->serial != 0) {
+                replaced(*live, slot, latest->second);
+            }
+            latest->second.is_last_event = false;
         }
         const std::uint32_t made = step_made_[slot];
         if (made < step_ends_.size()) {
@@ -149,6 +170,36 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
                  event.time_ns,
                  {made_[slot], number_, live->size, live->site, AvoidableSpan::Reason::unused}});
         }
+    }
+
+    /// The block was freed right after the next one of its site and size had been made. Counted
+    /// once it happens again and again: buffers that are made together and freed together look
+    /// alike at first.
+    void replaced(const trace::Live& old, std::uint32_t slot, const Latest& next) {
+        ReplacedChain chain;
+        if (const auto before = replaced_.find(slot); before != replaced_.end()) {
+            chain = before->second;
+        }
+        const AvoidableSpan span{next.event, number_, old.size, old.site,
+                                 AvoidableSpan::Reason::replaced};
+        ++chain.length;
+        if (chain.length < ReplacedChain::min_length) {
+            chain.first[chain.length - 1] = span;
+        } else {
+            if (chain.length == ReplacedChain::min_length) {
+                for (const AvoidableSpan& each : chain.first) {
+                    count_replaced(each);
+                }
+            }
+            count_replaced(span);
+        }
+        replaced_[next.slot] = chain;
+    }
+
+    void count_replaced(const AvoidableSpan& span) {
+        ++patterns_.sites[span.site].replaced_count;
+        patterns_.sites[span.site].replaced_bytes += span.bytes;
+        add(span);
     }
 
     /// Work is recorded late: only at the end of the log is all of it known.
@@ -171,11 +222,14 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     /// Adds a span that ends at the current event.
     void add_span(std::uint64_t begin, std::uint64_t bytes, std::uint32_t site,
                   AvoidableSpan::Reason reason) {
+        add({begin, number_, bytes, site, reason});
+    }
+    void add(const AvoidableSpan& span) {
         if (patterns_.avoidable.size() == max_avoidable) {
             ++patterns_.omitted;
             return;
         }
-        patterns_.avoidable.push_back({begin, number_, bytes, site, reason});
+        patterns_.avoidable.push_back(span);
     }
 
     void step() {
@@ -183,7 +237,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
             return;
         }
         // The aggregator recognizes the first end of a step only at the second.
-        const std::uint64_t ended = figures_.steps_ended(*steps_);
+        const std::uint64_t ended = steps_->ended(figures_);
         while (step_ends_.size() < ended) {
             step_ends_.push_back(number_);
         }
@@ -254,7 +308,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     }
 
     const Report& report_;
-    const std::optional<std::size_t> steps_;
+    std::optional<StepCounter> steps_;
     const bool work_recorded_;
     trace::Aggregator figures_;
     CollectedPatterns patterns_;
@@ -266,12 +320,14 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     BusyTimes busy_;  ///< of all GPUs, since they can access each other's memory
     std::vector<Idle> idle_;
     std::unordered_map<std::uint32_t, Latest> latest_;  ///< by thread
+    /// By slot of the live table: the chain whose last block lives there.
+    std::unordered_map<std::uint32_t, ReplacedChain> replaced_;
 };
 
 }  // namespace
 
 CollectedPatterns collect_patterns(const Report& report, const std::string& log,
-                                   std::optional<std::size_t> steps) {
+                                   const Steps* steps) {
     PatternCollector collector(report, steps);
     constexpr trace::LogPart part = trace::LogPart::beginning;
     const trace::LogReadResult read = read_log_ahead(log, collector, part);

@@ -14,8 +14,9 @@ namespace memlab::report {
 /// The patterns of the allocations of one site.
 struct SitePatterns {
     std::uint64_t max_live = 0;        ///< live at once
+    std::uint64_t max_live_bytes = 0;  ///< live at once
     std::uint64_t max_size = 0;        ///< bytes of the largest
-    std::uint64_t replaced_count = 0;  ///< freed right after one of the same size was allocated
+    std::uint64_t replaced_count = 0;  ///< freed right after the next of the same size was made
     std::uint64_t replaced_bytes = 0;
     std::uint64_t outlived_count = 0;  ///< freed in a later step than allocated in
     std::uint64_t outlived_bytes = 0;
@@ -58,8 +59,8 @@ struct CollectedPatterns {
 /// Limit of stored spans: 4 million take 128 MiB.
 inline constexpr std::size_t max_avoidable = std::size_t{4} << 20;
 
-/// Reads `log`, the event log of `report`. `steps`: index into Report::steps; none: no steps.
+/// Reads `log`, the event log of `report`. `steps`: one of Report::steps; null: no steps.
 CollectedPatterns collect_patterns(const Report& report, const std::string& log,
-                                   std::optional<std::size_t> steps);
+                                   const Steps* steps);
 
 }  // namespace memlab::report

@@ -10,8 +10,10 @@
 #include "report/device_allocations.hpp"
 #include "report/device_label.hpp"
 #include "report/inefficiencies/estimate_peaks.hpp"
+#include "report/inefficiencies/rank_findings.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
+#include "trace/json/bounded_sum.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {
@@ -21,13 +23,20 @@ namespace {
 constexpr std::uint64_t min_cases = 4;        ///< of a repeated pattern
 constexpr std::uint64_t min_calls = 100;      ///< to be saved
 constexpr std::uint64_t calls_a_buffer = 10;  ///< allocations that one buffer must replace
-constexpr std::uint64_t min_part = 100;       ///< 1/100 of the peak or of all calls
+constexpr std::uint64_t spare_part = 8;       ///< kept buffers may take 1/8 more than was held
 constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is at most 1/4 full
 constexpr std::size_t max_estimates = 64;     ///< findings estimated in the second pass
 constexpr std::uint64_t min_steps = 4;        ///< for a finding about steps
 
 std::string were(std::uint64_t count, const char* singular) {
     return format_plural(count, singular) + (count == 1 ? " was" : " were");
+}
+
+/// count * bytes, or the largest number on overflow.
+std::uint64_t product(std::uint64_t count, std::uint64_t bytes) {
+    std::uint64_t result = 0;
+    return __builtin_mul_overflow(count, bytes, &result) ? std::numeric_limits<std::uint64_t>::max()
+                                                         : result;
 }
 
 class PatternDetector {
@@ -63,7 +72,7 @@ class PatternDetector {
             std::erase_if(found.findings, [&](const Finding& finding) {
                 return !is_worth_it(*found.device, finding);
             });
-            sort(&found);
+            sort_findings(&found);
         }
         return std::move(found_);
     }
@@ -203,15 +212,16 @@ class PatternDetector {
         if (!wanted(Pattern::late_deallocation) || count < min_cases) {
             return;
         }
-        Finding finding = make_finding(Pattern::late_deallocation, Confidence::likely, row);
+        Finding finding = make_finding(Pattern::late_deallocation, Confidence::possible, row);
         finding.count = count;
         finding.bytes = sum(row, &SitePatterns::replaced_bytes);
         finding.what = format_count(count) + " of " + format_count(row.stats.count) +
                        " were freed right after the next one of the same size had been made: both "
                        "were held at once.";
-        finding.change = std::string("Free the old one before the new one is made") +
-                         (row.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
-                         ", or write the new values into it.";
+        finding.change =
+            std::string("If the new one is not computed from the old one, free that ") + "first" +
+            (row.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
+            "; else write the new values into it, if the computation allows it.";
         add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::replaced);
     }
 
@@ -288,24 +298,45 @@ class PatternDetector {
         add(std::move(finding));
     }
 
-    /// Places whose allocations could be replaced by a few buffers.
+    bool uses_vmm() const {
+        return std::find(report_.options.begin(), report_.options.end(),
+                         std::pair<std::string, std::string>("MEMLAB_BACKEND", "vmm")) !=
+               report_.options.end();
+    }
+
+    /// Places whose allocations could be replaced by a few buffers: as many as there were at once,
+    /// of one size, so that keeping them takes little more than the program held at once.
     void calls(const SiteRow& row) {
-        const std::uint64_t count = row.stats.count;
-        const std::uint64_t buffers = sum(row, &SitePatterns::max_live);
+        SiteRow reusable{row.place, row.kind, row.api, {}, {}, {}};
+        std::uint64_t buffers = 0;
+        std::uint64_t kept = 0;
+        std::uint64_t held = 0;
+        std::uint64_t largest = 0;
+        for (const std::size_t index : row.sites) {
+            const SitePatterns& site = patterns_.sites[index];
+            const Site& figures = report_.sites[index];
+            if (site.max_live > figures.count / calls_a_buffer) {
+                continue;
+            }
+            reusable.add(figures, index);
+            buffers += site.max_live;
+            kept = saturating_add(kept, product(site.max_live, site.max_size));
+            held = saturating_add(held, site.max_live_bytes);
+            largest = std::max(largest, site.max_size);
+        }
+        const std::uint64_t count = reusable.stats.count;
         const std::uint64_t saved = count - std::min(count, buffers);
-        const bool churn = 2 * row.stats.temporaries >= count;
+        const bool churn = 2 * reusable.stats.temporaries >= count;
         const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
         if (!wanted(pattern) || saved < min_calls || saved < found_.back().allocations / min_part ||
-            buffers > count / calls_a_buffer) {
+            kept > saturating_add(held, held / spare_part)) {
             return;
         }
-        Finding finding = make_finding(pattern, Confidence::certain, row);
+        Finding finding = make_finding(pattern, Confidence::certain, reusable);
         finding.count = count;
-        finding.bytes = row.stats.bytes;
+        finding.bytes = reusable.stats.bytes;
         finding.buffers = buffers;
-        for (const std::size_t site : row.sites) {
-            finding.buffer_bytes = std::max(finding.buffer_bytes, patterns_.sites[site].max_size);
-        }
+        finding.buffer_bytes = largest;
         finding.saving.calls = saved;
         finding.what = format_count(count) + " allocations, at most " + format_count(buffers) +
                        " of them at a time.";
@@ -375,7 +406,7 @@ class PatternDetector {
                 continue;
             }
             Finding finding =
-                make_finding(Pattern::fragmentation_source, Confidence::certain, rows[row]);
+                make_finding(Pattern::fragmentation_source, Confidence::likely, rows[row]);
             finding.count = kept.count;
             finding.bytes = kept.bytes;
             finding.saving.reserved_bytes = kept.free_bytes;
@@ -386,8 +417,10 @@ class PatternDetector {
                 " free that could not serve what was asked for. The oldest was there for " +
                 format_duration(moment.time_ns - std::min(moment.time_ns, kept.oldest_ns)) + ".";
             finding.change =
-                "Make long-lived allocations before short-lived ones, or let segments shrink: "
-                "MEMLAB_BACKEND=vmm (memlab-report whatif says what that saves).";
+                std::string("Allocate what lives long before what comes and goes") +
+                (uses_vmm() ? "."
+                            : ", or let segments shrink: MEMLAB_BACKEND=vmm (memlab-report whatif "
+                              "says what that saves).");
             add(std::move(finding));
         }
     }
@@ -435,39 +468,6 @@ class PatternDetector {
             saving.peak_bytes = peak - std::min(peak, list[i].peak_bytes);
             saving.peak_is_exact = true;
         }
-    }
-
-    /// Certain leaks are reported whatever their size: they grow.
-    static bool is_growing(const Finding& finding) {
-        return finding.pattern == Pattern::leak && finding.confidence == Confidence::certain;
-    }
-
-    static bool is_worth_it(const Device& device, const Finding& finding) {
-        const auto counts = [](std::uint64_t saved, std::uint64_t whole) {
-            return saved != 0 && saved >= whole / min_part;
-        };
-        if (is_growing(finding)) {
-            return true;
-        }
-        return counts(finding.saving.peak_bytes, device.curve(Curve::allocated).peak_bytes) ||
-               counts(finding.saving.reserved_bytes, device.curve(Curve::reserved).peak_bytes) ||
-               counts(finding.saving.end_bytes, device.curve(Curve::allocated).peak_bytes);
-    }
-
-    static void sort(DeviceFindings* found) {
-        const auto saved_bytes = [](const Finding& finding) {
-            if (is_growing(finding)) {
-                return std::numeric_limits<std::uint64_t>::max();
-            }
-            return std::max({finding.saving.peak_bytes, finding.saving.reserved_bytes,
-                             finding.saving.end_bytes});
-        };
-        std::stable_sort(
-            found->findings.begin(), found->findings.end(),
-            [&](const Finding& a, const Finding& b) { return saved_bytes(a) > saved_bytes(b); });
-        std::stable_sort(
-            found->calls.begin(), found->calls.end(),
-            [](const Finding& a, const Finding& b) { return a.saving.calls > b.saving.calls; });
     }
 
     const Report& report_;

@@ -3,24 +3,12 @@
 #include <optional>
 
 #include "report/inefficiencies/collect_patterns.hpp"
+#include "report/steps.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
 
 namespace {
-
-/// The kind of step with the given name, or that with the most steps; none: there are no steps.
-std::optional<std::size_t> choose_steps(const Report& report, const std::string& name) {
-    std::optional<std::size_t> chosen;
-    for (std::size_t i = 0; i < report.steps.size(); ++i) {
-        const Steps& steps = report.steps[i];
-        if ((name.empty() || steps.name == name) &&
-            (!chosen || steps.steps > report.steps[*chosen].steps)) {
-            chosen = i;
-        }
-    }
-    return chosen;
-}
 
 std::vector<std::string> make_notes(const Report& report, const CollectedPatterns& patterns,
                                     bool has_steps) {
@@ -59,8 +47,8 @@ Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, con
                    "lists those that it has";
         return result;
     }
-    const CollectedPatterns patterns = collect_patterns(report, log, steps);
     const Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
+    const CollectedPatterns patterns = collect_patterns(report, log, chosen);
     if (chosen != nullptr) {
         result.steps = chosen->kind + " \"" + chosen->name + "\"";
     }

@@ -46,7 +46,7 @@ class InefficienciesText {
                 (options_.filter.empty() ? "" : "; only " + page_.clean(options_.filter)));
         collected(device, found.collected);
         if (found.findings.empty() && found.calls.empty()) {
-            page_.line("Nothing was found that could be shown to be too much.");
+            page_.line("No inefficiency was found.");
             return;
         }
         memory(device, found.findings);

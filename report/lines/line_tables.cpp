@@ -259,6 +259,22 @@ const Device* choose_device(const Report& report, const std::optional<std::uint6
     return found;
 }
 
+/// What ends the steps of --every.
+StepEnds step_ends(const Report& report, const LineQuery& query) {
+    if (query.every == 0) {
+        return {};
+    }
+    if (!query.step.empty()) {
+        return StepEnds::named(query.step);
+    }
+    const auto is_mark = [](const Mark& mark) { return mark.type == "mark"; };
+    const std::optional<std::size_t> steps = choose_steps(report, "");
+    if (!steps || std::any_of(report.marks.begin(), report.marks.end(), is_mark)) {
+        return StepEnds::all_marks();
+    }
+    return StepEnds::path(report.steps[*steps].name);
+}
+
 std::string in_this(const LineQuery& query) {
     return query.function.empty() ? query.file : query.function + " of " + query.file;
 }
@@ -301,7 +317,7 @@ LineTables line_tables(const Report& report, Resolver& resolver, const std::stri
         const auto wanted = [&](std::uint64_t on, std::uint32_t stack, trace::MemoryKind kind) {
             return on == device->index && taken.has(on, stack, kind) && !lines.of(stack).empty();
         };
-        StackMoments again(query, wanted);
+        StackMoments again(query, wanted, step_ends(report, query));
         const bool known = collected != nullptr && collected->log() == log;
         if (!known) {
             trace::Aggregator figures;
@@ -316,14 +332,17 @@ LineTables line_tables(const Report& report, Resolver& resolver, const std::stri
                 " on (MEMLAB_LOG_LIMIT): what is counted or shown of single allocations is of "
                 "these; at_peak and live are of the whole run.");
         }
-        if (query.every != 0 && moments.marks() == 0) {
-            *problem = query.mark.empty()
-                           ? "has no marks, which end the steps of --every; set them with "
-                             "memlab_mark()"
-                           : "has no marks named " + query.mark + "; the summary lists its marks";
+        if (query.every != 0 && moments.steps_ended() == 0) {
+            *problem =
+                query.step.empty()
+                    ? "has no steps for --every; mark them with memlab_mark, memlab_scope or NVTX "
+                      "(docs/scopes.md)"
+                    : "has no marks or scopes named " + query.step +
+                          "; the summary lists those "
+                          "that there are";
             return result;
         }
-        steps = moments.marks() + 1;
+        steps = moments.steps_ended() + 1;
     }
     add_sums(report, *device, taken, columns, !log.empty(), tables);
     result.groups = tables.finish(query.every, steps);

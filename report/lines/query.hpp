@@ -28,7 +28,9 @@ struct LineQuery {
     std::optional<std::uint64_t> device;  ///< none: the one with the highest peak
     std::vector<std::string> columns;     ///< empty: the defaults
     std::uint64_t every = 0;              ///< steps per table; 0: one table for the whole run
-    std::string mark;                     ///< name of the marks that end a step; empty: all
+    /// Name of the marks or scopes that end a step; empty: all marks, or the program's steps by
+    /// scopes when it sets none.
+    std::string step;
     Filter filter;
 };
 

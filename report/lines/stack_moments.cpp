@@ -28,13 +28,14 @@ class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink> {
         figures_.on(event);
         if (event.type == trace::EventType::alloc) {
             moments_.record(event, figures_);
-        } else if (event.type == trace::EventType::mark) {
-            moments_.record_mark(figures_.string(event.name));
+        } else if (moments_.every_ != 0 && moments_.ends_.is_end(event, figures_)) {
+            moments_.group_ = ++moments_.steps_ended_ / moments_.every_;
         }
     }
     void take(const trace::Checkpoint& checkpoint) {
         figures_.on(checkpoint);
         moments_.statistics_.clear();  // the figures are others now
+        moments_.ends_.forget_numbers();
         moments_.has_gap_ = true;
         moments_.gap_end_ns_ = checkpoint.time_ns;
     }
@@ -48,11 +49,11 @@ class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink> {
     trace::Aggregator& figures_;
 };
 
-StackMoments::StackMoments(const LineQuery& query, Wanted wanted)
+StackMoments::StackMoments(const LineQuery& query, Wanted wanted, StepEnds ends)
     : columns_(select_columns(query, true)),
       every_(query.every),
-      mark_(query.mark),
-      wanted_(std::move(wanted)) {}
+      wanted_(std::move(wanted)),
+      ends_(std::move(ends)) {}
 
 LogSinkFactory StackMoments::sink_factory() {
     if (every_ != 0) {
@@ -68,16 +69,9 @@ std::unique_ptr<trace::RecordSink> StackMoments::follow(const std::string& log,
     groups_.clear();
     first_.clear();
     statistics_.clear();
-    marks_ = group_ = allocations_ = 0;
+    steps_ended_ = group_ = allocations_ = 0;
     has_gap_ = false;
     return std::make_unique<Sink>(*this, figures);
-}
-
-void StackMoments::record_mark(const std::string& name) {
-    if (mark_.empty() || name == mark_) {
-        ++marks_;
-        group_ = every_ == 0 ? 0 : marks_ / every_;
-    }
 }
 
 template <typename Event>

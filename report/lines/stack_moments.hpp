@@ -13,6 +13,7 @@
 
 #include "report/lines/query.hpp"
 #include "report/reader.hpp"
+#include "report/steps.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 
@@ -45,7 +46,7 @@ class StackMoments {
 
     /// An empty `wanted` takes all. Memory: O(wanted stacks), times the groups of steps with
     /// --every.
-    explicit StackMoments(const LineQuery& query, Wanted wanted = {});
+    explicit StackMoments(const LineQuery& query, Wanted wanted = {}, StepEnds ends = {});
 
     /// For read_report(): collects while the log is aggregated. Empty if the query has steps:
     /// line_tables() then reads the log again with a `wanted`.
@@ -62,15 +63,14 @@ class StackMoments {
     std::optional<std::uint64_t> gap_end_ns() const {
         return has_gap_ ? std::optional(gap_end_ns_) : std::nullopt;
     }
-    /// Number of marks that ended a step.
-    std::uint64_t marks() const { return marks_; }
+    /// Number of steps that ended.
+    std::uint64_t steps_ended() const { return steps_ended_; }
 
   private:
     class Sink;
 
     void record(const trace::Event& event, const trace::Aggregator& figures);
     void record(const trace::OomEvent& event, const trace::Aggregator& figures);
-    void record_mark(const std::string& name);
     /// Index in the current group's allocations; `none` when not wanted.
     template <typename Event>
     std::size_t find_slot(const Event& event, const trace::Aggregator& figures);
@@ -80,14 +80,14 @@ class StackMoments {
 
     std::vector<LineColumn> columns_;
     std::uint64_t every_;
-    std::string mark_;
     Wanted wanted_;
+    StepEnds ends_;
     std::string log_;
     std::vector<Group> groups_;
     std::vector<std::uint32_t> first_;  ///< by stack: slot of its first in the group, plus one
     /// By device and column: pointer to the value; null: not looked up yet.
     std::vector<std::vector<const std::uint64_t*>> statistics_;
-    std::uint64_t marks_ = 0;
+    std::uint64_t steps_ended_ = 0;
     bool has_gap_ = false;
     std::uint64_t gap_end_ns_ = 0;
     std::uint64_t group_ = 0;

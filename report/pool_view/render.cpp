@@ -232,8 +232,7 @@ class PoolText {
                        right(format_bytes(holder.free_shared), 12) +
                        right(format_count(holder.count), 8) +
                        right(format_bytes(holder.bytes), 12) + "  " +
-                       describe_place(place, "device", "",
-                                      static_cast<std::size_t>(std::max(style_.width - 47, 20)),
+                       describe_place(place, "device", "", page_.remaining_width(47),
                                       {style_, options_.working_directory}));
         }
         if (sorted.size() > options_.top) {

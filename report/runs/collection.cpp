@@ -413,6 +413,10 @@ Report read_whole(const RunMember& member) {
     return report;
 }
 
+bool is_run_manifest(const std::string& path) {
+    return ends_with(path, ".json") && document_format(read_head(path)) == run_format;
+}
+
 bool is_folder(const std::string& path) {
     struct stat status {};
     return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);

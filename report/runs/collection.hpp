@@ -53,5 +53,7 @@ Report read_whole(const RunMember& member);
 
 /// True for a folder.
 bool is_folder(const std::string& path);
+/// What memlab-run writes of a run, memlab-run.HOST.PID.json.
+bool is_run_manifest(const std::string& path);
 
 }  // namespace memlab::report

@@ -95,7 +95,7 @@ class RunText {
         page_.line(page_.bold(title));
         for (const RunFacts& run : view_.collection.runs) {
             std::string text = page_.clean(command_line(run.command));
-            page_.line("  " + shorten_end(text, page_.width() - 2, page_.style().ascii));
+            page_.line("  " + shorten_end(text, page_.remaining_width(2), page_.style().ascii));
             std::string note =
                 format_wall_time(run.start_wall_ns) + page_.separator() + page_.clean(run.host) +
                 page_.separator() + "the command " +
@@ -104,7 +104,8 @@ class RunText {
             for (const auto& [name, value] : run.replaced) {
                 note += page_.separator() + page_.clean(name) + "=" + page_.clean(value);
             }
-            page_.line(page_.dim("  " + shorten_end(note, page_.width() - 2, page_.style().ascii)));
+            page_.line(
+                page_.dim("  " + shorten_end(note, page_.remaining_width(2), page_.style().ascii)));
         }
     }
 

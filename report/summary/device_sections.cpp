@@ -56,7 +56,7 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
                 format_plural(live.count, "allocation"));
         if (live.bytes > summary.live.bytes) {
             line(dim("  " + format_bytes(live.bytes - summary.live.bytes) +
-                     " of it not in the curves: see Kinds of memory"));
+                     " of it is no device memory (see Kinds of memory)"));
         }
     } else {
         heading("Still allocated " + moment_text(*summary_.report));
@@ -95,12 +95,20 @@ void SummaryPage::curve_table(const Device& device) {
         if (!curve || (!gpu && row.curve != Curve::allocated && row.curve != Curve::reserved)) {
             continue;
         }
+        std::string at_end = format_bytes(curve->at_end_bytes);
+        std::string meaning = row.meaning;
+        const auto& reserved = device.curve(Curve::reserved);
+        if (gpu && row.curve == Curve::device_used && curve->peak_bytes < reserved.peak_bytes) {
+            meaning = "the whole GPU, before the peak";
+        }
+        if (gpu && row.curve == Curve::device_used && curve->at_end_bytes < reserved.at_end_bytes) {
+            at_end = "-";
+        }
         const bool important = row.curve == Curve::allocated || row.curve == Curve::reserved;
         const std::string peak = right(format_bytes(curve->peak_bytes), 12);
         line("  " + left(row.name, 12) + (important ? bold(peak) : peak) +
-             right(format_duration(curve->peak_time_ns), 12) +
-             right(format_bytes(curve->at_end_bytes), 14) +
-             (width() >= 78 ? "  " + dim(row.meaning) : ""));
+             right(format_duration(curve->peak_time_ns), 12) + right(at_end, 14) +
+             (width() >= 78 ? "  " + dim(meaning) : ""));
     }
 }
 
@@ -123,7 +131,7 @@ void SummaryPage::plot(const Device& device) {
     std::size_t number = 0;
     for (const Mark& mark : summary_.report->marks) {
         ++number;
-        notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '+'});
+        notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '^'});
     }
     for (const Oom& oom : summary_.report->ooms) {
         if (oom.device == device.index) {
@@ -147,7 +155,7 @@ void SummaryPage::plot(const Device& device) {
     std::string legend =
         "  " + cyan(solid) + " allocated   " + dim(shade) + " reserved, not allocated";
     if (!summary_.report->marks.empty()) {
-        legend += "   1 2 .. marks";
+        legend += "   1 2 ^ marks";
     }
     if (!summary_.report->ooms.empty()) {
         legend += "   X out of memory";
@@ -174,16 +182,18 @@ void SummaryPage::waterfall(const Device& device) {
     }
     levels.push_back({fall->reserved, "reserved",
                       device.ledger ? "beside it, at the sampled peak (memlab-report ledger):"
-                                    : "contexts, modules, other processes: what remains"});
+                                    : "CUDA contexts, kernels, other processes (the rest)"});
     if (device.is_gpu()) {
         levels.push_back({fall->active, "active", "cached for reuse"});
-        levels.push_back({fall->allocated, "allocated", "freed, while the GPU may still use it"});
-        levels.push_back({fall->requested, "requested", "rounding"});
+        levels.push_back({fall->allocated, "allocated", "freed, but the GPU may still use it"});
+        levels.push_back({fall->requested, "requested", "internal fragmentation: rounding"});
     } else {
         levels.push_back({fall->allocated, "allocated", "cached for reuse"});
     }
     heading("Where it went at the allocated peak",
-            "each the most within " + format_duration(fall->within_ns));
+            fall->is_exact
+                ? "at " + format_duration(fall->time_ns)
+                : "highest within " + format_duration(fall->within_ns) + "; may not coincide");
     for (std::size_t i = 0; i < levels.size();) {
         if (i != 0) {
             line("  - " + right(format_bytes(levels[i - 1].bytes - levels[i].bytes), 12) + "    " +
@@ -265,28 +275,28 @@ void SummaryPage::fragmentation(const Device& device) {
         return;
     }
     heading("Fragmentation of " + clean(pool_name(device.allocator)));
-    const auto row = [&](const std::optional<double>& ratio, const std::string& meaning,
-                         const char* without) {
+    const auto row = [&](const char* name, const std::optional<double>& ratio,
+                         const std::string& meaning, const char* without) {
         char text[16] = "-";
         if (ratio) {
             const bool tiny = *ratio > 0 && *ratio < 0.0005;
             std::snprintf(text, sizeof text, tiny ? "<0.1%%" : "%.1f%%", *ratio * 100);
         }
-        line("  " + right(text, 6) + "  " + (ratio ? meaning : dim(without)));
+        line("  " + left(name, 10) + right(text, 6) + "  " + (ratio ? meaning : dim(without)));
     };
-    row(figures.at_peak,
-        device.is_gpu() ? "of the reserved peak lies above the active peak: cached"
-                        : "of the reserved peak lies above the allocated peak: cached",
-        "cached: the pool reserved nothing");
-    std::string pieces = "of the free memory lies outside its largest block: in pieces";
+    row("cached", figures.at_peak,
+        device.is_gpu() ? "of the reserved peak is above the active peak"
+                        : "of the reserved peak is above the allocated peak",
+        "the pool reserved nothing");
+    std::string external = "of the free memory is outside its largest block";
     if (figures.external && width() >= 100) {
-        pieces += " (" + format_bytes(figures.largest_free_bytes) + " of " +
-                  format_bytes(figures.total_free_bytes) + ")";
+        external += " (" + format_bytes(figures.largest_free_bytes) + " of " +
+                    format_bytes(figures.total_free_bytes) + ")";
     }
-    row(figures.external, pieces, "in pieces: nothing was free when the pool last grew");
+    row("external", figures.external, external, "nothing was free when the pool last grew");
     if (device.is_gpu()) {
-        row(figures.internal, "of the allocated peak was not asked for: rounding",
-            "rounding: the pool served nothing");
+        row("internal", figures.internal, "of the allocated peak is rounding",
+            "the pool served nothing");
     }
 }
 
@@ -320,7 +330,7 @@ void SummaryPage::marks(const Device& device) {
     // An allocator does not tell what was requested.
     const bool requested = device.is_gpu();
     const std::size_t columns = requested ? 3 : 2;
-    const std::size_t name_width = std::max<std::size_t>(width() - 4 - 2 - 12 - columns * 13, 10);
+    const std::size_t name_width = remaining_width(4 + 2 + 12 + columns * 13);
     line(dim("  " + right("#", 3) + right("time", 12) + right("allocated", 13) +
              right("reserved", 13) + (requested ? right("requested", 13) : "") + "  name"));
     constexpr std::size_t max_rows = 24;
@@ -392,7 +402,7 @@ void SummaryPage::kinds(const Device& device) {
         return;
     }
     heading("Kinds of memory");
-    line(dim("  " + left("", 11) + right("count", 10) + right("bytes in all", 14) +
+    line(dim("  " + left("", 11) + right("count", 10) + right("total bytes", 14) +
              right("peak", 12) + right(moment_column(*summary_.report), 12)));
     for (const auto& [kind, totals] : device.kinds) {
         const bool outside = !is_in_curves(kind);
@@ -400,16 +410,11 @@ void SummaryPage::kinds(const Device& device) {
                            : kind == "pinned"     ? "host memory, not in the curves"
                            : kind == "ipc_import" ? "another process holds it"
                                                   : "";
+        const char* place = kind == "managed" ? "migrates" : kind == "pinned" ? "host" : "imported";
         line("  " + left(clean(kind), 11) + right(format_count(totals.count), 10) +
              right(format_bytes(totals.bytes), 14) + right(format_bytes(totals.peak_bytes), 12) +
              right(format_bytes(totals.live_bytes), 12) +
-             (outside && width() >= 92 ? "  " + dim(note)
-              : outside                ? dim("  *")
-                                       : ""));
-    }
-    if (width() < 92 && (device.kinds.contains("managed") || device.kinds.contains("pinned") ||
-                         device.kinds.contains("ipc_import"))) {
-        line(dim("  * not in the curves: it is on the host, migrates, or is held elsewhere"));
+             (outside ? "  " + dim(width() >= 92 ? note : place) : ""));
     }
 }
 

@@ -62,7 +62,10 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
     const auto too_long = [&] {
         return display_width(where) + display_width(function) > remaining;
     };
-    if (too_long() && !options.templates) {
+    // Where lines are not cut, names are still to be readable.
+    const bool wide =
+        display_width(where) + display_width(function) > static_cast<std::size_t>(style.width);
+    if ((too_long() || wide) && !options.templates) {
         function = collapse_templates(function, style.ascii);
     }
     const bool is_library = place.recorded && place.file.empty();

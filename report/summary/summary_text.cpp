@@ -13,6 +13,7 @@
 #include "report/text/names.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
+#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
@@ -47,6 +48,10 @@ std::string SummaryPage::brief() {
         line(where + "peak allocated " + bold(format_bytes(allocated.peak_bytes)) + ", reserved " +
              bold(format_bytes(reserved.peak_bytes)) + ", still held " +
              moment_text(*summary_.report) + " " + format_bytes(device.still_allocated.bytes));
+        if (!device.at_peak.places.empty()) {
+            line(dim("  " + right("at the peak", 12) + right("share", 8) + right("count", 8) +
+                     "  where"));
+        }
         places(device.at_peak, std::min<std::size_t>(options_.top, 3), device.at_peak.bytes, "");
     }
     if (summary_.devices.empty()) {
@@ -93,7 +98,7 @@ void SummaryPage::header() {
     if (command.empty()) {
         command = process.executable;
     }
-    line("  " + shorten_end(clean(command), width() - 2, style().ascii));
+    line("  " + shorten_end(clean(command), remaining_width(2), style().ascii));
     std::string place =
         clean(process.executable) == clean(command) ? "" : clean(process.executable) + separator();
     place += format_wall_time(process.start_wall_ns);
@@ -103,13 +108,15 @@ void SummaryPage::header() {
     for (const auto& [name, value] : process.ranks) {
         place += separator() + clean(name) + "=" + clean(value);
     }
-    line(dim("  " + shorten_end(place, width() - 2, style().ascii)));
+    line(dim("  " + shorten_end(place, remaining_width(2), style().ascii)));
 }
 
 void SummaryPage::holders(const std::string& title, const HoldersSummary& summary, std::size_t top,
                           const std::string& note) {
     heading(title + ": " + format_bytes(summary.bytes), note);
     if (summary.places.empty()) {
+        line(dim(summary.bytes == 0 ? "  nothing"
+                                    : "  none of it at a place that the filter takes"));
         return;
     }
     line(dim("  " + right("bytes", 12) + right("share", 8) + right("count", 8) + "  where"));
@@ -194,10 +201,10 @@ void SummaryPage::scopes() {
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return all[a].peak_growth_bytes > all[b].peak_growth_bytes;
     });
-    heading("Scopes", "by what one entry adds at its peak");
-    const std::size_t name_width = std::max<std::size_t>(width() - 2 - 4 * 12 - 10 - 2, 12);
-    line(dim("  " + right("adds", 12) + right("peak", 12) + right("allocated", 12) +
-             right("escaped", 12) + right("entries", 10) + "  scope"));
+    heading("Scopes", "by peak growth: what one entry adds at its peak");
+    const std::size_t name_width = remaining_width(2 + 4 * 12 + 10 + 2);
+    line(dim("  " + right("growth", 12) + right("peak", 12) + right("allocated", 12) +
+             right("left behind", 12) + right("entries", 10) + "  scope"));
     for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
         const Scope& scope = all[order[i]];
         const std::string name = (scope.kind == "range" ? "[range] " : "") +
@@ -226,12 +233,12 @@ void SummaryPage::labels() {
                      [](const Label* a, const Label* b) { return a->peak_bytes > b->peak_bytes; });
     heading("Named memory");
     line(dim("  " + right("peak", 12) + right(moment_column(*summary_.report), 12) +
-             right("count", 8) + "  name"));
+             right("named", 8) + "  name"));
     for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
         line("  " + right(format_bytes(order[i]->peak_bytes), 12) +
              right(format_bytes(order[i]->live_bytes), 12) +
-             right(format_count(order[i]->live_count), 8) + "  " +
-             shorten_end(clean(order[i]->name), width() - 36, style().ascii));
+             right(format_count(order[i]->count), 8) + "  " +
+             shorten_end(clean(order[i]->name), remaining_width(36), style().ascii));
     }
     if (order.size() > options_.top) {
         line(dim("  " + format_plural(order.size() - options_.top, "name") +
@@ -258,13 +265,16 @@ void SummaryPage::verdict(const StepsSummary& summary) {
     const Steps& steps = *summary.steps;
     const std::string what = format_plural(steps.steps, "step") + " by " + clean(steps.kind) +
                              " \"" + clean(steps.name) + "\": ";
-    const std::string between = "between " + format_bytes(steps.trend.min_bytes) + " and " +
-                                format_bytes(steps.trend.max_bytes) + " after each";
+    const std::string lowest = format_bytes(steps.trend.min_bytes);
+    const std::string highest = format_bytes(steps.trend.max_bytes);
+    const std::string between = lowest == highest
+                                    ? "at " + lowest + " after each"
+                                    : "between " + lowest + " and " + highest + " after each";
     if (steps.verdict != "growing") {
         paragraph("  ",
                   what + (steps.verdict == "sawtooth"
                               ? "a sawtooth " + between + ": it grows and is given back"
-                              : clean(steps.verdict) + ", " + between),
+                              : clean(steps.verdict) + (lowest == highest ? " " : ", ") + between),
                   2);
         return;
     }
@@ -315,7 +325,7 @@ void SummaryPage::ooms() {
                             format_bytes(oom.oom->requested_bytes) + " on " +
                             clean(label_of(*summary_.report, oom.oom->device)) + " at " +
                             location(oom.place) + (function.empty() ? "" : " (" + function + ")") +
-                            " failed with error " + std::to_string(oom.oom->error) + ".");
+                            " failed with " + error_text(oom.oom->error) + ".");
         for (const std::string& sentence : oom.oom->explanation) {
             paragraph("    ", clean(sentence), 2);
         }
@@ -366,7 +376,7 @@ void SummaryPage::next_steps() {
         steps.emplace_back("memlab-report --stacks 3 " + file, "whole call stacks");
     }
     if (any_place) {
-        steps.emplace_back("memlab-report tree " + file, "by which calls");
+        steps.emplace_back("memlab-report tree " + file, "the call tree of the peak");
     }
     if (any_live) {
         steps.emplace_back("memlab-report leaks " + file, "memory that was never freed");

@@ -22,11 +22,16 @@ std::optional<Waterfall> make_waterfall(const Report& report, const Device& devi
     Waterfall fall;
     fall.time_ns = peak.peak_time_ns;
     fall.within_ns = device.timeline.bucket_ns;
+    fall.is_exact = device.curves_at_peak.has_value();
+    const CurvesAtPeak at_peak =
+        device.curves_at_peak.value_or(CurvesAtPeak{.reserved = max_in(row, Curve::reserved),
+                                                    .active = max_in(row, Curve::active),
+                                                    .requested = max_in(row, Curve::requested)});
     // Enforce the order of the levels, since the figures of a file are not trusted.
     fall.allocated = peak.peak_bytes;
-    fall.requested = std::min(max_in(row, Curve::requested), fall.allocated);
-    fall.active = std::max(max_in(row, Curve::active), fall.allocated);
-    fall.reserved = std::max(max_in(row, Curve::reserved), fall.active);
+    fall.requested = std::min(at_peak.requested, fall.allocated);
+    fall.active = std::max(at_peak.active, fall.allocated);
+    fall.reserved = std::max(at_peak.reserved, fall.active);
     // The sample that follows a growth may be in the next bucket.
     std::uint64_t used = max_in(row, Curve::device_used);
     if (after != rows.end()) {

@@ -1,7 +1,7 @@
 // The memory of a GPU at the allocated peak in levels, from the driver's used memory down to the
-// requested bytes. Limited by what a report holds: curves are known per timeline bucket (each value
-// is the maximum within it), and device_used is a sample of the whole GPU, so that the remainder
-// above `reserved` includes contexts and modules, but also other processes.
+// requested bytes. Exact but for device_used, which is a sample of the whole GPU: the remainder
+// above `reserved` includes contexts and modules, but also other processes. In reports of older
+// versions the curves are known per timeline bucket only (each value is the maximum within it).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ namespace memlab::report {
 /// Bytes. reserved >= active >= allocated >= requested.
 struct Waterfall {
     std::uint64_t time_ns = 0;    ///< of the allocated peak
+    bool is_exact = false;        ///< else the highest values within `within_ns`
     std::uint64_t within_ns = 0;  ///< the bucket's width
     /// None if there was no sample yet, or it is less than `reserved` because it is older.
     std::optional<std::uint64_t> device_used;

@@ -21,9 +21,10 @@ class Page {
     std::size_t width() const { return width_; }
     bool empty() const { return out_.empty(); }
 
-    /// The width minus `used` columns, but at least 20.
+    /// What is left of a line for a name, after `used` columns, but at least 20.
     std::size_t remaining_width(std::size_t used) const {
-        return width_ > used + 20 ? width_ - used : 20;
+        const std::size_t columns = style_.line_columns();
+        return columns > used + 20 ? columns - used : 20;
     }
 
     void line(const std::string& text) {

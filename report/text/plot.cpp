@@ -215,12 +215,25 @@ std::string note_row(const std::vector<PlotNote>& notes, const TimeRange& range,
     std::string row(columns, ' ');
     for (const PlotNote& note : notes) {
         char& cell = row[range.column(note.time_ns, columns)];
-        // Two marks in one column share a plus; an OOM is never hidden.
+        // Several marks in one column share one sign; an OOM is never hidden.
         if (cell == ' ' || note.symbol == 'X') {
             cell = note.symbol;
         } else if (cell != 'X') {
-            cell = '+';
+            cell = PlotNote().symbol;
         }
+    }
+    // Digits side by side would read as one number.
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    for (std::size_t begin = 0; begin < columns; ++begin) {
+        std::size_t end = begin;
+        while (end < columns && is_digit(row[end])) {
+            ++end;
+        }
+        if (end - begin > 1) {
+            std::fill(row.begin() + static_cast<std::ptrdiff_t>(begin),
+                      row.begin() + static_cast<std::ptrdiff_t>(end), PlotNote().symbol);
+        }
+        begin = std::max(begin, end);
     }
     return row;
 }

@@ -35,18 +35,25 @@ bool locale_is_utf8() {
     return lower.find("utf-8") != std::string::npos || lower.find("utf8") != std::string::npos;
 }
 
-int terminal_width(int fd) {
+/// Sets the widths of `style`; `columns`: as asked for, or 0.
+void set_width(int fd, int columns, Style& style) {
     constexpr int min_width = 40;
-    constexpr int max_width = 120;
-    int width = 80;
+    constexpr int max_layout = 120;
     winsize size{};
-    if (const char* columns = environment("COLUMNS")) {
-        const long asked = std::strtol(columns, nullptr, 10);
-        width = asked > 0 ? static_cast<int>(std::min<long>(asked, max_width)) : width;
-    } else if (isatty(fd) != 0 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-        width = size.ws_col;
+    if (const char* text = environment("COLUMNS"); text != nullptr && columns == 0) {
+        columns =
+            static_cast<int>(std::clamp<long>(std::strtol(text, nullptr, 10), 0, unlimited_width));
     }
-    return std::clamp(width, min_width, max_width);
+    if (columns == 0 && isatty(fd) != 0) {
+        const bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+        columns = known ? size.ws_col : style.width;
+    }
+    if (columns == 0) {
+        style.line_width = unlimited_width;
+        return;
+    }
+    style.line_width = std::max(columns, min_width);
+    style.width = std::min(style.line_width, max_layout);
 }
 
 /// The length of the UTF-8 character at `i`; 0 if invalid.
@@ -74,9 +81,9 @@ bool is_continuation(char c) {
 
 }  // namespace
 
-Style style_for(int fd, ColorMode mode, bool force_ascii) {
+Style style_for(int fd, ColorMode mode, bool force_ascii, int columns) {
     Style style;
-    style.width = terminal_width(fd);
+    set_width(fd, columns, style);
     style.ascii = force_ascii || !locale_is_utf8();
     const char* term = environment("TERM");
     const bool capable = isatty(fd) != 0 && environment("NO_COLOR") == nullptr &&

@@ -12,9 +12,14 @@ enum class ColorMode { automatic, always, never };
 
 /// How to render.
 struct Style {
-    int width = 80;
+    int width = 80;      ///< of pictures and paragraphs, and what tables are laid out for
+    int line_width = 0;  ///< what a line with a name at its end may have; 0: `width`
     bool ascii = false;
     bool color = false;
+
+    std::size_t line_columns() const {
+        return static_cast<std::size_t>(line_width == 0 ? width : line_width);
+    }
 
     std::string_view bold() const { return color ? "\x1b[1m" : ""; }
     std::string_view dim() const { return color ? "\x1b[2m" : ""; }
@@ -27,10 +32,15 @@ struct Style {
     std::string_view reset() const { return color ? "\x1b[0m" : ""; }
 };
 
+/// A Style::line_width that cuts nothing.
+inline constexpr int unlimited_width = 1 << 20;
+
 /// The style for file descriptor `fd`. Colour: automatic means on a terminal, unless NO_COLOR is
 /// not empty or TERM is "dumb". ASCII: if forced, or if the first of LC_ALL, LC_CTYPE and LANG that
-/// is set does not name UTF-8. Width: COLUMNS, else the terminal's, else 80; from 40 to 120.
-Style style_for(int fd, ColorMode mode, bool force_ascii);
+/// is set does not name UTF-8. Width: `columns`, else COLUMNS, else the terminal's, at least 40;
+/// pictures and paragraphs have at most 120 of it. Without any of these (a pipe, a file) these have
+/// 80, and lines are not cut.
+Style style_for(int fd, ColorMode mode, bool force_ascii, int columns = 0);
 
 /// The columns of UTF-8 text: counts characters, not bytes, and no escape sequences. Wide
 /// characters count as one (file names in CJK scripts may shift a table).

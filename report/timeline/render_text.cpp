@@ -147,7 +147,7 @@ class TimelineText {
         std::size_t number = 0;
         for (const TimelineMark& mark : view_.marks) {
             ++number;
-            notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '+'});
+            notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '^'});
         }
         for (const TimelineOom& oom : view_.ooms) {
             if (oom.device == device.device->index) {
@@ -177,7 +177,7 @@ class TimelineText {
             return;
         }
         if (!view_.marks.empty()) {
-            legend.emplace_back("1 2 .. marks");
+            legend.emplace_back("1 2 ^ marks");
         }
         if (std::any_of(plotted.begin(), plotted.end(),
                         [](const PlotNote& note) { return note.symbol == 'X'; })) {
@@ -335,7 +335,8 @@ class TimelineText {
                 const TimelineMark& mark = view_.marks[i];
                 const std::string begin = right(std::to_string(i + 1), 5) +
                                           right(format_duration(mark.time_ns), 13) + "  ";
-                page_.line(begin + shorten_end(page_.clean(mark.name), page_.width() - begin.size(),
+                page_.line(begin + shorten_end(page_.clean(mark.name),
+                                               page_.remaining_width(begin.size()),
                                                page_.style().ascii));
             }
             if (view_.marks.size() > options_.top) {

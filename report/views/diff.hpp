@@ -117,6 +117,23 @@ std::string builds_note(const std::vector<DiffSide>& before, const std::vector<D
 std::string render_diff_text(const DiffSide& before, const DiffSide& after, const Diff& diff,
                              const DiffOptions& options);
 
+/// Markdown for the comment of a pull request: totals, and the call sites that changed.
+std::string render_diff_markdown(const DiffSide& before, const DiffSide& after, const Diff& diff,
+                                 const DiffOptions& options);
+/// The same of two groups of recordings, named `before` and `after`.
+std::string render_changes_markdown(const std::string& before, const std::string& after,
+                                    const std::vector<DiffTotal>& totals,
+                                    const SiteChanges& changes,
+                                    const std::vector<std::string>& notes,
+                                    const DiffOptions& options);
+
+/// A line of CSV for each call site that changed, after a heading.
+std::string render_diff_csv(const Diff& diff);
+std::string render_changes_csv(const SiteChanges& changes);
+
+/// Whether any total in bytes is higher after.
+bool grew(const std::vector<DiffTotal>& totals);
+
 /// A whole document: format "memlab-diff", version 1, before and after {file, executable, pid},
 /// sort, filter (null: none), devices [index, name, totals {<member>: {before, after, change}},
 /// sites [place, calls, kind, api, before, after (<stats>), change, share (null: it is new)],

@@ -115,7 +115,8 @@ std::string DiffTables::describe(const SiteDiff& site) const {
                                          options_.templates};
     const std::size_t whole =
         display_width(describe_place(site.place, site.kind, site.api, 10 * width, place_options));
-    const std::size_t calls_width = std::max(width / 2, width - std::min(width, whole));
+    const std::size_t calls_width =
+        std::min(std::max(width / 2, width - std::min(width, whole)), page_.width());
     const std::string arrow = options_.style.ascii ? " <- " : " ← ";
     std::string calls;
     std::string module = site.place.module;
@@ -155,7 +156,7 @@ void DiffTables::scopes(const ScopeChanges& diff, const std::string& note) {
         return;
     }
     page_.line(page_.dim("  " + right("change", 13) + right("", 9) + right("before", 12) +
-                         right("after", 12) + right("escaped", 13) + "  scope"));
+                         right("after", 12) + right("left behind", 13) + "  scope"));
     for (std::size_t i = 0; i < diff.scopes.size() && i < options_.top; ++i) {
         const ScopeDiff& scope = diff.scopes[i];
         const Change& adds = scope.peak_growth_bytes;

@@ -72,7 +72,7 @@ class LeaksText {
 
     void header() {
         page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + right("count", 9) +
-                             right("of", 10) + "  where"));
+                             right("made", 10) + "  where"));
     }
 
     void rows(const std::vector<SiteRow>& list, std::uint64_t whole) {

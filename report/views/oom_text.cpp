@@ -1,6 +1,7 @@
 #include "report/views/oom_text.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "report/device_label.hpp"
@@ -9,6 +10,7 @@
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
+#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
@@ -49,10 +51,18 @@ class OomText {
                           page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
                           page_.clean(thread_text(*summary_.report, oom.thread)));
         page_.paragraph("  ", page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) +
-                                  " (" + page_.clean(oom.kind) + ") failed with error " +
-                                  std::to_string(oom.error) + ".");
+                                  " (" + page_.clean(oom.kind) + ") failed with " +
+                                  error_text(oom.error) + ".");
         page_.line("");
         figure("asked for", oom.requested_bytes, "");
+        const std::optional<std::uint64_t> limit = limit_of(oom);
+        if (limit) {
+            const std::uint64_t used =
+                oom.device_total_bytes - std::min(oom.device_total_bytes, oom.device_free_bytes);
+            figure("free below the limit", *limit - std::min(*limit, used),
+                   "MEMLAB_LIMIT less what the whole GPU uses");
+            figure("limit", *limit, "MEMLAB_LIMIT");
+        }
         figure("free on the device", oom.device_free_bytes,
                "the driver's, with the cache given back");
         if (oom.device < trace::DeviceInfo::max_gpus) {
@@ -75,6 +85,17 @@ class OomText {
         page_.line("  The call:");
         stack(oom.stack);
         holders(summary.holders);
+    }
+
+    /// MEMLAB_LIMIT where it allows less than the device has.
+    std::optional<std::uint64_t> limit_of(const Oom& oom) const {
+        for (const Device& device : summary_.report->devices) {
+            if (device.index == oom.device && device.limit_bytes &&
+                *device.limit_bytes < oom.device_total_bytes) {
+                return device.limit_bytes;
+            }
+        }
+        return std::nullopt;
     }
 
     void figure(const char* name, std::uint64_t bytes, const char* meaning) {

@@ -109,9 +109,9 @@ class SiteText {
             page_.line("  no call site matches");
             return;
         }
-        page_.line(page_.dim("  " + right("at peak", 11) + right("share", 8) + right("in all", 12) +
-                             right("count", 12) + right("at end", 12) + right("temps", 12) +
-                             (one_line() ? "  where" : "")));
+        page_.line(page_.dim("  " + right("at peak", 11) + right("share", 8) + right("total", 12) +
+                             right("allocations", 12) + right("at end", 12) +
+                             right("temporary", 12) + (one_line() ? "  where" : "")));
         SiteStats rest;
         for (std::size_t i = 0; i < table.rows.size(); ++i) {
             const SiteRow& row = table.rows[i];

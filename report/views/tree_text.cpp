@@ -164,11 +164,11 @@ class TreeText {
 
     void header() {
         const char* value = options_.order == Order::peak    ? "at peak"
-                            : options_.order == Order::bytes ? "in all"
+                            : options_.order == Order::bytes ? "total"
                             : options_.order == Order::count ? "count"
                             : options_.order == Order::live  ? "at end"
-                                                             : "temps";
-        const char* beside = options_.order == Order::count ? "in all" : "count";
+                                                             : "temporary";
+        const char* beside = options_.order == Order::count ? "total" : "count";
         page_.line(page_.dim(
             "  " + right(value, 11) + right("share", 8) + right(beside, 11) + "  " +
             (how_.top_down ? "function, and what it called" : "where, and who called it")));

@@ -1,5 +1,10 @@
 #include "report/whatif/pool_model.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
 namespace memlab::whatif {
 
 using allocator::Address;
@@ -12,24 +17,38 @@ using allocator::Tag;
 /// A simulated device: only its capacity matters. Segments are never adjacent, as with the driver.
 class PoolModel::Device final : public allocator::DeviceBackend {
   public:
-    Device(const Meter& meter, bool one_stream) : meter_(meter), one_stream_(one_stream) {}
+    Device(const Meter& meter, bool one_stream, std::vector<RecordedSegment> segments)
+        : meter_(meter), one_stream_(one_stream), recorded_(std::move(segments)) {}
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
         if (!meter_.can_grow(bytes)) {
             return out_of_memory();
         }
-        *address = next_;
-        next_ += round_up(bytes, device_page) + device_page;
+        *address = take_address(bytes);
         return {};
     }
-    BackendStatus segment_free(Address /*address*/, std::uint64_t /*bytes*/) override { return {}; }
+    BackendStatus segment_free(Address address, std::uint64_t /*bytes*/) override {
+        taken_.erase(address);
+        return {};
+    }
     BackendStatus range_reserve(Address* base, std::uint64_t bytes) override {
-        *base = next_;
-        next_ += round_up(bytes, device_page) + device_page;
+        // The log has no event for it: a range begins at the page that is mapped first.
+        if (at_ < recorded_.size() && take(recorded_[at_].address, bytes)) {
+            *base = recorded_[at_].address;
+        } else {
+            *base = take_new(bytes);
+        }
         return {};
     }
-    BackendStatus range_release(Address /*base*/, std::uint64_t /*bytes*/) override { return {}; }
-    BackendStatus pages_map(Address /*address*/, std::uint64_t bytes) override {
+    BackendStatus range_release(Address base, std::uint64_t /*bytes*/) override {
+        taken_.erase(base);
+        return {};
+    }
+    BackendStatus pages_map(Address address, std::uint64_t bytes) override {
+        if (at_ < recorded_.size()) {
+            const bool same = recorded_[at_].address == address && recorded_[at_].bytes == bytes;
+            at_ = same ? at_ + 1 : recorded_.size();
+        }
         return meter_.can_grow(bytes) ? BackendStatus{} : out_of_memory();
     }
     BackendStatus pages_unmap(Address /*address*/, std::uint64_t /*bytes*/) override { return {}; }
@@ -50,8 +69,41 @@ class PoolModel::Device final : public allocator::DeviceBackend {
         return {BackendStatus::Kind::out_of_memory, allocator::out_of_memory_code};
     }
 
+    /// The recorded address while the pool asks for what it asked for in the recording.
+    Address take_address(std::uint64_t bytes) {
+        if (at_ < recorded_.size() && recorded_[at_].bytes == bytes &&
+            take(recorded_[at_].address, bytes)) {
+            return recorded_[at_++].address;
+        }
+        return take_new(bytes);
+    }
+    /// Above all others; from now on no recorded address is used.
+    Address take_new(std::uint64_t bytes) {
+        at_ = recorded_.size();
+        const Address address = next_;
+        next_ += round_up(bytes, device_page) + device_page;
+        return address;
+    }
+    /// False if the range is none that a driver could have given: the log may be hostile.
+    bool take(Address address, std::uint64_t bytes) {
+        const Address end = address + bytes;
+        constexpr Address max_address = Address{1} << 57;
+        const auto after = taken_.lower_bound(address);
+        if (address == 0 || address % device_page != 0 || end <= address || end > max_address ||
+            (after != taken_.end() && after->first < end) ||
+            (after != taken_.begin() && std::prev(after)->second > address)) {
+            return false;
+        }
+        taken_.emplace(address, end);
+        next_ = std::max(next_, round_up(end, device_page) + device_page);
+        return true;
+    }
+
     const Meter& meter_;
     const bool one_stream_;
+    const std::vector<RecordedSegment> recorded_;
+    std::size_t at_ = 0;                ///< in recorded_
+    std::map<Address, Address> taken_;  ///< recorded addresses in use, and their ends
     Address next_ = device_page;
     Fence last_fence_ = 0;
 };
@@ -124,8 +176,11 @@ struct PoolModel::ContextPool {
     allocator::Pool pool;
 };
 
-PoolModel::PoolModel(std::uint64_t capacity, const allocator::PoolOptions& options, bool one_stream)
-    : Model(capacity), options_(options), device_(std::make_unique<Device>(meter_, one_stream)) {}
+PoolModel::PoolModel(std::uint64_t capacity, const allocator::PoolOptions& options, bool one_stream,
+                     std::vector<RecordedSegment> segments)
+    : Model(capacity),
+      options_(options),
+      device_(std::make_unique<Device>(meter_, one_stream, std::move(segments))) {}
 
 PoolModel::~PoolModel() = default;
 

@@ -25,9 +25,10 @@ namespace memlab::whatif {
 
 class PoolModel final : public Model {
   public:
-    /// allocator::problem_with(options) must be empty.
+    /// allocator::problem_with(options) must be empty. `segments`: the driver's answers to repeat,
+    /// as long as the pool asks for the same: where segments lie decides between equal blocks.
     PoolModel(std::uint64_t capacity, const allocator::PoolOptions& options,
-              bool one_stream = false);
+              bool one_stream = false, std::vector<RecordedSegment> segments = {});
     ~PoolModel() override;
 
     bool allocate(std::uint32_t id, const Allocation& allocation) override;

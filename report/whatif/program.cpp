@@ -107,6 +107,7 @@ void ProgramBuilder::reserve(Building& to, const Event& record) {
     here = report::saturating_add(here, record.size);
     recorded.reserved_peak = std::max(recorded.reserved_peak, to.reserved);
     ++recorded.segment_allocs;
+    recorded.segments.push_back({record.address, record.size, record.context});
 }
 
 void ProgramBuilder::release(Building& to, const Event& record) {
@@ -177,6 +178,7 @@ void ProgramBuilder::on(const trace::OomEvent& record) {
                                       .stack = record.stack,
                                       .kind = record.kind,
                                       .origin = Origin::driver});
+    ++to.program.attempts;
     note(StepKind::attempt, to, id);
 }
 

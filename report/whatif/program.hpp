@@ -22,13 +22,21 @@
 
 namespace memlab::whatif {
 
+/// A segment that memlab's pool got in the recording, or an address range that it mapped first.
+struct RecordedSegment {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t context = 0;
+};
+
 /// The figures of the recorded run, for comparison.
 struct Recorded {
     std::uint64_t reserved_peak = 0;   ///< of memlab's pool; 0 if it was not used
     std::uint64_t segment_allocs = 0;  ///< segments and mappings that the pool got
     std::uint64_t segment_frees = 0;
-    std::uint64_t pooled = 0;  ///< allocations that the pool served
-    std::uint64_t failed = 0;  ///< allocations that failed
+    std::uint64_t pooled = 0;               ///< allocations that the pool served
+    std::uint64_t failed = 0;               ///< allocations that failed
+    std::vector<RecordedSegment> segments;  ///< in the order in which the pool got them
 };
 
 struct Program {
@@ -43,6 +51,7 @@ struct Program {
     bool uses_pytorch = false;   ///< PyTorch's allocator library was seen in a call stack
     bool streams_known = false;  ///< every allocation names its stream (all are cudaMallocAsync)
     std::uint64_t inconsistencies = 0;
+    std::uint64_t attempts = 0;  ///< steps of that kind: failed allocations that a model can try
 };
 
 struct Recording {

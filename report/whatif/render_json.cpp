@@ -99,6 +99,8 @@ json table_json(const Table& table, const DescribeStack& describe_stack) {
           {"pooled", program.recorded.pooled},
           {"failed", program.recorded.failed},
           {"inconsistencies", program.inconsistencies}}}};
+    out["as_recorded"] = table.is_as_recorded;
+    out["attempts"] = program.attempts;
     out["rows"] = json::array();
     for (const Row& row : table.rows) {
         out["rows"].push_back(row_json(program, row, describe_stack));

@@ -1,6 +1,8 @@
 // The what-if as text: the table, the failures, the choice. All text from the recording passes
 // printable().
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
@@ -28,7 +30,7 @@ std::string padded(const std::string& text, std::size_t width, bool to_the_right
 struct Column {
     std::string heading;
     std::function<std::string(const Row&)> cell;
-    bool spare = false;  ///< omitted on a narrow terminal
+    int spare = 0;  ///< on a narrow terminal the highest are left out first; 0: never
     std::size_t width = 0;
 };
 
@@ -91,8 +93,8 @@ class Writer {
         if (recorded.pooled != 0) {
             text("As recorded: " + report::pool_name(info.allocator) + " reserved " +
                  format_bytes(recorded.reserved_peak) + " at most, got memory " +
-                 format_count(recorded.segment_allocs) + " times and gave it back " +
-                 format_count(recorded.segment_frees) + " times.");
+                 report::format_plural(recorded.segment_allocs, "time") + " and gave it back " +
+                 report::format_plural(recorded.segment_frees, "time") + ".");
         }
         line("");
     }
@@ -117,22 +119,35 @@ class Writer {
              [&table](const Row& row) {
                  return format_percent(row.outcome.reserved_peak, table.bound.rounded);
              }},
-            {"unused", allocators([](const Outcome& outcome) {
+            {"cached", allocators([](const Outcome& outcome) {
                  return rest_percent(outcome.active_peak, outcome.reserved_peak);
-             })},
-            {"pieces", allocators([](const Outcome& outcome) {
+             }),
+             1},
+            {"external", allocators([](const Outcome& outcome) {
                  return rest_percent(outcome.at_growth.largest, outcome.at_growth.total);
              }),
-             true},
-            {"rounding", allocators([](const Outcome& outcome) {
+             4},
+            {"internal", allocators([](const Outcome& outcome) {
                  return rest_percent(outcome.requested_at_peak, outcome.allocated_peak);
              }),
-             true},
-            {"calls", driver_calls},
+             3},
+            {"calls", driver_calls, 2},
             {"driver", allocators([](const Outcome& outcome) {
                  return format_duration(static_cast<std::uint64_t>(outcome.calls.time_ns));
              })},
         };
+    }
+
+    /// Whether the row serves what failed in the recording: "yes", "no", "2 of 3".
+    static std::string serves_failed(const Table& table, const Row& row) {
+        const std::uint64_t attempts = table.program->attempts;
+        const std::uint64_t served = row.outcome.attempts_served;
+        if (row.policy.kind != PolicyKind::allocator) {
+            return "";
+        }
+        return served == attempts ? "yes"
+               : served == 0      ? "no"
+                                  : format_count(served) + " of " + format_count(attempts);
     }
 
     /// Two blanks between columns, and two at the left for the mark of a row.
@@ -146,6 +161,11 @@ class Writer {
 
     std::vector<Column> fitting_columns(const Table& table) const {
         std::vector<Column> all = columns(table);
+        if (table.program->attempts != 0) {
+            all.insert(all.begin() + 3, {"would fit", [&table](const Row& row) {
+                                             return serves_failed(table, row);
+                                         }});
+        }
         for (Column& column : all) {
             column.width = column.heading.size();
             for (const Row& row : table.rows) {
@@ -153,8 +173,8 @@ class Writer {
             }
         }
         const auto width = static_cast<std::size_t>(style_.width);
-        if (total_width(all) > width) {
-            std::erase_if(all, [](const Column& column) { return column.spare; });
+        for (int spare = 4; spare > 0 && total_width(all) > width; --spare) {
+            std::erase_if(all, [spare](const Column& column) { return column.spare == spare; });
         }
         if (total_width(all) > width) {  // shorten the labels
             const std::size_t over = total_width(all) - width;
@@ -170,19 +190,57 @@ class Writer {
             heading += "  " + padded(shown[i].heading, shown[i].width, true);
         }
         line(std::string(style_.dim()) + heading + std::string(style_.reset()));
+        std::string without_effect;
         for (std::size_t index = 0; index < table.rows.size(); ++index) {
-            row(table, index, shown);
+            if (has_no_effect(table, index)) {
+                without_effect +=
+                    (without_effect.empty() ? "" : ", ") +
+                    table.rows[index].policy.label.substr(std::string_view("memlab ").size());
+            } else {
+                row(table, index, shown);
+            }
         }
-        std::string legend =
-            "of held: of the most that the program held at once; unused: of the reserved peak, "
-            "above the active one; ";
-        if (std::any_of(shown.begin(), shown.end(), [](const Column& c) { return c.spare; })) {
+        const auto has = [&shown](const char* heading) {
+            return std::any_of(shown.begin(), shown.end(),
+                               [heading](const Column& c) { return c.heading == heading; });
+        };
+        std::string legend = "of held: of the most that the program held at once; ";
+        if (has("would fit")) {
+            legend += "would fit: whether what failed in the recording is served; ";
+        }
+        if (has("cached")) {
+            legend += "cached: of the reserved peak, what is above the active peak; ";
+        }
+        if (has("external")) {
             legend +=
-                "pieces: of the free memory, what one large request could not have used when the "
-                "most was reserved; rounding: of the allocated; ";
+                "external fragmentation: of the free memory, what one large request could not have "
+                "used when the most was reserved; ";
+        }
+        if (has("internal")) {
+            legend += "internal fragmentation: rounding, of the allocated peak; ";
         }
         text(legend + "driver: time in calls of the driver, estimated.");
+        if (!without_effect.empty()) {
+            text("The same as with the recorded settings: " + without_effect + ".");
+        }
         line("");
+    }
+
+    /// Whether a setting of memlab's pool that nobody asked for changes nothing.
+    static bool has_no_effect(const Table& table, std::size_t index) {
+        const Row& row = table.rows[index];
+        if (!row.policy.by_default || !row.policy.ours || row.policy.is_recorded_pool() ||
+            table.choice.row == index) {
+            return false;
+        }
+        return std::any_of(table.rows.begin(), table.rows.end(), [&row](const Row& recorded) {
+            const Outcome& a = row.outcome;
+            const Outcome& b = recorded.outcome;
+            return recorded.policy.is_recorded_pool() && row.fits() == recorded.fits() &&
+                   a.attempts_served == b.attempts_served && a.reserved_peak == b.reserved_peak &&
+                   a.allocated_peak == b.allocated_peak && a.active_peak == b.active_peak &&
+                   a.calls.time_ns == b.calls.time_ns;
+        });
     }
 
     void row(const Table& table, std::size_t index, const std::vector<Column>& all) {
@@ -204,29 +262,43 @@ class Writer {
              std::string(color.empty() ? std::string_view() : style_.reset()));
     }
 
+    /// One paragraph for all rows that fail at the same allocation.
     void failures(const Table& table) {
-        bool any = false;
-        for (const Row& row : table.rows) {
-            if (row.fits()) {
-                continue;
+        std::map<std::uint32_t, std::vector<const Row*>> failed;
+        for (std::size_t index = 0; index < table.rows.size(); ++index) {
+            const Row& row = table.rows[index];
+            if (!row.fits() && !has_no_effect(table, index)) {
+                failed[row.outcome.failure->allocation].push_back(&row);
             }
-            any = true;
-            const Failure& failure = *row.outcome.failure;
-            const Allocation& asked = table.program->allocations[failure.allocation];
-            std::string content = "! " + row.policy.label + " is out of memory at event " +
-                                  format_count(asked.event) + " (" +
-                                  format_duration(asked.time_ns) +
-                                  "): " + format_bytes(asked.requested) + " asked";
+        }
+        for (const auto& [allocation, rows] : failed) {
+            const Allocation& asked = table.program->allocations[allocation];
+            std::string content = "! ";
+            for (const Row* row : rows) {
+                content += (row == rows.front() ? "" : ", ") + row->policy.label;
+            }
+            content += std::string(rows.size() == 1 ? " is" : ": each is") +
+                       " out of memory at event " + format_count(asked.event) + " (" +
+                       format_duration(asked.time_ns) + "): " + format_bytes(asked.requested) +
+                       " asked";
             const std::string place = describe_stack_(asked.stack);
             if (!place.empty()) {
                 content += " by " + place;
             }
-            content += ", " + format_bytes(failure.allocated) + " allocated, " +
-                       format_bytes(failure.reserved) + " reserved of " +
-                       format_bytes(row.capacity) + ".";
+            const auto [least, most] =
+                std::minmax_element(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
+                    return a->outcome.failure->reserved < b->outcome.failure->reserved;
+                });
+            const Failure& first = *(*least)->outcome.failure;
+            const Failure& last = *(*most)->outcome.failure;
+            content +=
+                ", " + format_bytes(first.allocated) + " allocated, " +
+                format_bytes(first.reserved) +
+                (first.reserved == last.reserved ? "" : " to " + format_bytes(last.reserved)) +
+                " reserved of " + format_bytes(rows.front()->capacity) + ".";
             text(content);
         }
-        if (any) {
+        if (!failed.empty()) {
             line("");
         }
     }
@@ -250,8 +322,15 @@ class Writer {
             }
         };
         mention("Of memlab's own pool: ", choice.ours);
-        mention("Less or quicker, but not from outside the program: ",
-                choice.least != choice.ours ? choice.least : std::nullopt);
+        if (choice.least && choice.least != choice.ours) {
+            const Outcome& least = table.rows[*choice.least].outcome;
+            const Outcome& chosen = table.rows[*choice.row].outcome;
+            if (least.reserved_peak < chosen.reserved_peak) {
+                mention("Less, but not from outside the program: ", choice.least);
+            } else if (least.calls.time_ns < chosen.calls.time_ns / 2) {
+                mention("As little and quicker, but not from outside the program: ", choice.least);
+            }
+        }
     }
 
     const Recording& recording_;

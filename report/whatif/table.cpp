@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -107,8 +108,12 @@ bool read_pool(std::string_view settings, const ReadPoolSettings& read, Policy* 
     policy->label =
         settings.empty() ? "memlab pool, as recorded" : "memlab " + short_names(settings);
     policy->how = std::string(settings);
-    policy->make = [options, one_stream](std::uint64_t capacity) {
-        return std::make_unique<PoolModel>(capacity, options, one_stream);
+    const bool as_recorded = settings.empty();
+    policy->make = [options, one_stream, as_recorded](std::uint64_t capacity,
+                                                      const Program& program) {
+        return std::make_unique<PoolModel>(
+            capacity, options, one_stream,
+            as_recorded ? program.recorded.segments : std::vector<RecordedSegment>());
     };
     return true;
 }
@@ -122,7 +127,7 @@ bool read_pytorch(std::string_view settings, Policy* policy, std::string* proble
     policy->label = settings.empty() ? "PyTorch" : "PyTorch " + std::string(settings);
     policy->per_stream = true;
     policy->how = settings.empty() ? "" : "PYTORCH_ALLOC_CONF=" + std::string(settings);
-    policy->make = [parsed](std::uint64_t capacity) {
+    policy->make = [parsed](std::uint64_t capacity, const Program&) {
         PyTorchSettings with_limit = parsed;
         if (parsed.garbage_collection_threshold > 0) {
             with_limit.allowed = capacity;
@@ -162,7 +167,7 @@ bool read_rmm(std::string_view settings, Policy* policy, std::string* problem) {
     }
     policy->label = settings.empty() ? "RMM pool" : "RMM pool " + std::string(settings);
     policy->per_stream = true;
-    policy->make = [parsed, half](std::uint64_t capacity) {
+    policy->make = [parsed, half](std::uint64_t capacity, const Program&) {
         RmmSettings with_half = parsed;
         if (half) {
             with_half.initial = capacity / 2 / device_page * device_page;
@@ -193,7 +198,7 @@ bool read_async(std::string_view settings, Policy* policy, std::string* problem)
         settings.empty() ? "cudaMallocAsync" : "cudaMallocAsync " + std::string(settings);
     policy->per_stream = true;
     policy->releases_at_marks = threshold != no_threshold;
-    policy->make = [threshold](std::uint64_t capacity) {
+    policy->make = [threshold](std::uint64_t capacity, const Program&) {
         return std::make_unique<AsyncModel>(capacity, threshold);
     };
     return true;
@@ -227,6 +232,36 @@ std::optional<std::size_t> best_row(const std::vector<Row>& rows,
     return best;
 }
 
+/// Whether the pool got and gave back what it did in the recording.
+bool repeats_recording(const Program& program, const Outcome& outcome) {
+    const Recorded& recorded = program.recorded;
+    return !outcome.failure && outcome.attempts_served == 0 &&
+           outcome.reserved_peak == recorded.reserved_peak &&
+           outcome.calls.allocs + outcome.calls.maps == recorded.segment_allocs &&
+           outcome.calls.frees + outcome.calls.unmaps == recorded.segment_frees;
+}
+
+/// What an allocator would have done with the allocations that failed.
+std::string about_attempts(const Table& table, const Outcome& outcome) {
+    const std::uint64_t attempts = table.program->attempts;
+    if (attempts == 0) {
+        return "";
+    }
+    const bool one = attempts == 1;
+    if (outcome.attempts_served == attempts) {
+        return one ? ", and serves the allocation that failed"
+                   : ", and serves all " + report::format_count(attempts) +
+                         " allocations that failed";
+    }
+    if (outcome.attempts_served != 0) {
+        return ", and serves " + report::format_count(outcome.attempts_served) + " of the " +
+               report::format_count(attempts) + " allocations that failed: none serves more";
+    }
+    return one ? ", but none of these serves the allocation that failed"
+               : ", but none of these serves any of the " + report::format_count(attempts) +
+                     " allocations that failed";
+}
+
 Choice choose(const Table& table) {
     // Excludes allocators that spend more than 5 % of the run in the driver and more than ten times
     // as long as the fastest one.
@@ -236,9 +271,17 @@ Choice choose(const Table& table) {
             min_time = std::min(min_time, row.outcome.calls.time_ns);
         }
     }
+    // Of those that run the program, only the ones that serve most of what failed.
+    std::uint64_t most_served = 0;
+    for (const Row& row : table.rows) {
+        if (row.policy.kind == PolicyKind::allocator && row.fits()) {
+            most_served = std::max(most_served, row.outcome.attempts_served);
+        }
+    }
     const double max_time = std::max(0.05 * static_cast<double>(table.duration_ns), 10 * min_time);
-    const auto fits = [](const Row& row) {
-        return row.policy.kind == PolicyKind::allocator && row.fits();
+    const auto fits = [most_served](const Row& row) {
+        return row.policy.kind == PolicyKind::allocator && row.fits() &&
+               row.outcome.attempts_served == most_served;
     };
     const auto usable = [&](const Row& row) {
         return fits(row) && row.outcome.calls.time_ns <= max_time;
@@ -277,7 +320,7 @@ Choice choose(const Table& table) {
     const Outcome& chosen = table.rows[*choice.row].outcome;
     choice.why = "reserves " + format_bytes(chosen.reserved_peak) + " at most, " +
                  report::format_percent(chosen.reserved_peak, table.bound.rounded) +
-                 " of what the program holds at once";
+                 " of what the program holds at once" + about_attempts(table, chosen);
     if (!usable(table.rows[*choice.row])) {
         choice.why += ", but spends " +
                       report::format_duration(static_cast<std::uint64_t>(chosen.calls.time_ns)) +
@@ -285,60 +328,6 @@ Choice choose(const Table& table) {
                       report::format_duration(table.duration_ns);
     }
     return choice;
-}
-
-std::vector<std::string> make_notes(const Program& program, const std::vector<Row>& rows) {
-    std::vector<std::string> notes;
-    const auto any = [&](auto which) {
-        return std::any_of(rows.begin(), rows.end(),
-                           [&](const Row& row) { return which(row.policy); });
-    };
-    if (!program.streams_known && any([](const Policy& policy) { return policy.per_stream; })) {
-        notes.emplace_back(
-            "The recording names no streams (cudaMalloc has none): allocators that keep streams "
-            "apart are run with one stream.");
-    }
-    if (any([](const Policy& policy) { return policy.one_stream; })) {
-        notes.emplace_back(
-            "The recording does not tell whether all work went to one stream: memlab's pool with "
-            "MEMLAB_ONE_STREAM=on is run as if it did, and as if no free made the host wait.");
-    }
-    if (program.recorded.pooled != 0 && any([](const Policy& policy) {
-            return policy.kind == PolicyKind::allocator && policy.frees_in_stream_order &&
-                   !policy.ours;
-        })) {
-        notes.emplace_back(
-            "Freed memory becomes reusable for memlab's pool when the device was done with it, for "
-            "the others at once.");
-    }
-    const bool has_marks =
-        std::any_of(program.steps.begin(), program.steps.end(),
-                    [](const Step& step) { return step.kind == StepKind::mark; });
-    if (!has_marks && any([](const Policy& policy) { return policy.releases_at_marks; })) {
-        notes.emplace_back(
-            "cudaMallocAsync gives memory back when the program synchronizes; the recording has no "
-            "marks that would tell when, so it never does here.");
-    }
-    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.packing.limited; })) {
-        notes.emplace_back(
-            "The program is too large for some orders of the offline packing: a better one may "
-            "exist.");
-    }
-    if (!program.outside_known) {
-        notes.emplace_back(
-            "Memory in use besides the program's allocations was not sampled and is not "
-            "subtracted.");
-    }
-    if (program.recorded.failed != 0) {
-        notes.emplace_back(report::format_plural(program.recorded.failed, "allocation") +
-                           " failed in the recording; what the program would have done with them "
-                           "is not known.");
-    }
-    if (program.inconsistencies != 0) {
-        notes.emplace_back(report::format_count(program.inconsistencies) +
-                           " events contradicted earlier ones and were corrected.");
-    }
-    return notes;
 }
 
 }  // namespace
@@ -397,7 +386,7 @@ bool read_policy(std::string_view text, const ReadPoolSettings& read_pool_settin
     if (colon == std::string_view::npos) {
         if (name == "plain") {
             policy->label = "plain CUDA";
-            policy->make = [](std::uint64_t capacity) {
+            policy->make = [](std::uint64_t capacity, const Program&) {
                 return std::make_unique<PlainModel>(capacity);
             };
             return true;
@@ -413,7 +402,7 @@ bool read_policy(std::string_view text, const ReadPoolSettings& read_pool_settin
 }
 
 Table tabulate(const Program& program, const std::vector<Policy>& policies,
-               std::optional<std::uint64_t> limit) {
+               std::optional<std::uint64_t> limit, const RowObserver& begins) {
     Table table;
     table.program = &program;
     table.bound = lower_bound(program);
@@ -424,14 +413,25 @@ Table tabulate(const Program& program, const std::vector<Policy>& policies,
             program.allocations.back().time_ns - program.allocations.front().time_ns;
     }
     table.rows.resize(policies.size());
+    std::mutex observing;
+    std::size_t begun = 0;
     report::for_each_in_parallel(policies.size(), [&](std::size_t i) {
+        if (begins) {
+            const std::lock_guard lock(observing);
+            begins(begun++);
+        }
         const Policy& policy = policies[i];
         Row& row = table.rows[i];
         row.policy = policy;
         row.capacity = table.capacity;
         switch (policy.kind) {
             case PolicyKind::allocator:
-                row.outcome = run(program, *policy.make(table.capacity));
+                row.outcome = run(program, *policy.make(table.capacity, program));
+                if (policy.is_recorded_pool()) {
+                    table.is_as_recorded = repeats_recording(program, row.outcome);
+                    row.policy.label = table.is_as_recorded ? "memlab pool, as recorded"
+                                                            : "memlab pool, same settings";
+                }
                 break;
             case PolicyKind::lower_bound:
                 row.outcome.reserved_peak = table.bound.rounded;
@@ -443,7 +443,7 @@ Table tabulate(const Program& program, const std::vector<Policy>& policies,
         }
     });
     table.choice = choose(table);
-    table.notes = make_notes(program, table.rows);
+    table.notes = make_notes(program, table);
     return table;
 }
 

@@ -37,7 +37,11 @@ struct Policy {
     bool per_stream = false;            ///< separates streams, if the log has them
     bool releases_at_marks = false;     ///< releases memory at a synchronization
     std::string how;                    ///< options to set to use it; "" if there are none
-    std::function<std::unique_ptr<Model>(std::uint64_t capacity)> make;
+    bool by_default = false;            ///< nobody asked for it by name
+    std::function<std::unique_ptr<Model>(std::uint64_t capacity, const Program& program)> make;
+
+    /// memlab's pool with the options of the recording.
+    bool is_recorded_pool() const { return name == "pool"; }
 };
 
 /// Names and values, in order.
@@ -68,6 +72,7 @@ struct Row {
     Outcome outcome;  ///< for a bound only reserved_peak
     Packing packing;  ///< of the offline packing
     std::uint64_t capacity = 0;
+    /// Whether it served all that was served in the recording.
     bool fits() const { return !outcome.failure; }
 };
 
@@ -83,15 +88,24 @@ struct Table {
     LowerBound bound;
     std::uint64_t capacity = 0;
     bool limited = false;  ///< capacity is the caller's --limit
+    bool is_as_recorded =
+        false;  ///< the pool's row with the recorded options repeats the recording
     std::uint64_t duration_ns = 0;
     std::vector<Row> rows;
     Choice choice;
     std::vector<std::string> notes;
 };
 
+/// Whole sentences, for Table::notes.
+std::vector<std::string> make_notes(const Program& program, const Table& table);
+
+/// Called before each policy is run, with the number of those that were begun before; from any
+/// thread, by one at a time.
+using RowObserver = std::function<void(std::size_t begun)>;
+
 /// Runs all policies. `limit` replaces the recorded device's memory; memory in use outside the
 /// program's allocations is subtracted from either.
 Table tabulate(const Program& program, const std::vector<Policy>& policies,
-               std::optional<std::uint64_t> limit);
+               std::optional<std::uint64_t> limit, const RowObserver& begins = {});
 
 }  // namespace memlab::whatif

@@ -30,7 +30,7 @@ class CommandTest(unittest.TestCase):
     def call(self, *arguments, code=0, **environment):
         keep = {key: value for key, value in os.environ.items()
                 if not key.startswith(("MEMLAB_", "LC_")) and key not in ("NO_COLOR", "COLUMNS")}
-        keep.update(LANG="C.UTF-8", **environment)
+        keep.update({"LANG": "C.UTF-8", "COLUMNS": "80", **environment})
         result = subprocess.run([REPORT, *arguments], cwd=self.folder.name, env=keep,
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                 timeout=60, check=False)
@@ -371,6 +371,12 @@ class Check(CommandTest):
                           suites.get("errors")), ("testsuites", "2", "1", "1"))
         self.assertEqual(len(suites.findall("./testsuite/testcase/failure")), 1)
         self.assertEqual(len(suites.findall("./testsuite/testcase/error")), 1)
+        case = suites.find("./testsuite/testcase[failure]")
+        properties = {each.get("name"): each.get("value") for each in case.iter("property")}
+        self.assertEqual(case.get("name"), "leaks on GPU 0")
+        self.assertEqual((properties["limit"], properties["limited_by"]), ("0 B", "--leaks"))
+        self.assertEqual(properties["measured_text"], "8.81 MiB")
+        self.assertEqual(round(int(properties["measured"]) / 2**20, 2), 8.81)
         for suite in suites:
             self.assertEqual(int(suite.get("tests")), len(suite.findall("testcase")))
         annotations = [line for line in result.stdout.splitlines() if line.startswith("::")]

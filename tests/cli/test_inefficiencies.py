@@ -58,7 +58,7 @@ class Inefficiencies(ToolTest):
         log = self.large_run()
         nothing = self.report("inefficiencies", log, "--no-symbols", "--pattern", "late_reuse",
                               "--pattern", "unused_allocation")
-        self.assertIn("Nothing was found that could be shown to be too much.", nothing)
+        self.assertIn("No inefficiency was found.", nothing)
         self.assertNotIn("leak:", self.report("inefficiencies", log, "--filter", "kind=pinned"))
         with open(self.path("known.supp"), "w", encoding="utf-8") as file:
             file.write("[all]\nreason = on purpose\nkind = device\n")

@@ -42,7 +42,7 @@ class ToolTest(unittest.TestCase):
             if not key.startswith(("MEMLAB_", "LC_"))
             and key not in ("LD_PRELOAD", "NO_COLOR", "COLUMNS", "LANG", "DEBUGINFOD_URLS")
         }
-        self.environment.update(LANG="C.UTF-8", TZ="UTC", TERM="xterm")
+        self.environment.update(LANG="C.UTF-8", TZ="UTC", TERM="xterm", COLUMNS="80")
         # In a sanitizer build the tools find another library preloaded before the runtime.
         asan = self.environment.get("ASAN_OPTIONS", "")
         self.environment["ASAN_OPTIONS"] = asan + ":verify_asan_link_order=0"

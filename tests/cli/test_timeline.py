@@ -48,7 +48,7 @@ train (pid 4711)  0 s to 1.000 s
 from the event log, in steps of 524.3 us
 
 GPU 0: NVIDIA H100 80GB HBM3
-  █ allocated   ░ reserved   1 2 .. marks
+  █ allocated   ░ reserved   1 2 ^ marks
   20.00 MiB ┤    ░░░░░░░░░░░░░░░░░░░░
             │    ░░░░░░░░░░░░░░░░░░░░
             │    ░░░░░░░░░░░░░░░░░░░░

@@ -7,6 +7,8 @@ looked up there: the machine of a test may or may not have the libraries that ra
 Run by ctest with the folder of the programs in MEMLAB_BIN and the source folder in MEMLAB_SOURCE.
 """
 
+import csv
+import io
 import json
 import os
 import re
@@ -379,6 +381,26 @@ class Diff(ViewTest):
         there = self.document("diff", self.PLAIN, self.CHECKPOINTED)["devices"][0]["sites"]
         back = self.document("diff", self.CHECKPOINTED, self.PLAIN)["devices"][0]["sites"]
         self.assertEqual([s["change"] for s in there], [-s["change"] for s in back])
+
+    def test_markdown_csv_and_exit_code(self):
+        text = self.report("diff", "--markdown", self.PLAIN, self.CHECKPOINTED)
+        self.assertTrue(text.startswith("### memlab: sample"), text)
+        self.assertIn("| allocated, peak | 70.72 MiB | 35.02 MiB | -35.70 MiB | -50.5% |", text)
+        for line in text.splitlines():
+            if line.startswith("|"):
+                self.assertIn(line.count("|"), (6,), line)
+        rows = list(csv.DictReader(io.StringIO(
+            self.report("diff", "--csv", self.PLAIN, self.CHECKPOINTED))))
+        document = self.document("diff", self.PLAIN, self.CHECKPOINTED)
+        sites = document["devices"][0]["sites"]
+        self.assertEqual(len(rows), len(sites))
+        for row, site in zip(rows, sites):
+            self.assertEqual(int(row["at_peak_bytes_before"]), site["before"]["at_peak_bytes"])
+            self.assertEqual(int(row["count_after"]), site["after"]["count"])
+        for before, after, code in ((self.PLAIN, self.CHECKPOINTED, 0),
+                                    (self.CHECKPOINTED, self.PLAIN, 1), (self.PLAIN, self.PLAIN, 0)):
+            self.assertEqual(self.call(REPORT, "diff", "--exit-code", before, after).returncode, code)
+        self.refused("excludes", "diff", "--csv", "--markdown", self.PLAIN, self.PLAIN)
 
     def test_a_log_and_its_report_do_not_differ(self):
         text = self.report("diff", self.PLAIN, self.PLAIN.replace(".json", ".memlog"))

@@ -23,7 +23,7 @@ class WhatIfTest(unittest.TestCase):
 
     def call(self, *arguments, code=0, **environment):
         keep = {key: value for key, value in os.environ.items() if not key.startswith("MEMLAB_")}
-        keep.update(LANG="C.UTF-8", **environment)
+        keep.update({"LANG": "C.UTF-8", "COLUMNS": "80", **environment})
         result = subprocess.run([REPORT, *arguments], cwd=self.folder.name, env=keep, capture_output=True,
                                 text=True, timeout=60, check=False)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
@@ -87,6 +87,55 @@ class WhatIfTest(unittest.TestCase):
         self.assertIsNone(device["choice"]["policy"])
         self.assertIn("out of memory at event", self.call("whatif", REAL, "--limit", "760MiB").stdout)
 
+    def test_our_pool_again_is_the_recording(self):
+        for name in ("h100/pytorch_without_its_cache", "h100/cupy_without_its_cache", "h100/cut_off_by_exec",
+                     "h100/sample_oom_recovery", "h200/pytorch_transformer"):
+            log = os.path.join(DATA, name + ".memlog")
+            rows, device = self.rows(log)
+            self.assertTrue(device["as_recorded"], name)
+            self.assertEqual(rows["pool"]["label"], "memlab pool, as recorded", name)
+            self.assertEqual(rows["pool"]["reserved_peak_bytes"],
+                             device["recorded"]["reserved_peak_bytes"], name)
+            summary = json.loads(self.call("--json", log).stdout)["reports"][0]
+            (recorded,) = [each["fragmentation"] for each in summary["devices"] if each["index"] == 0]
+            for figure in ("at_peak", "external", "internal"):
+                if recorded[figure] is not None:
+                    self.assertAlmostEqual(rows["pool"]["fragmentation"][figure], recorded[figure], 6,
+                                           f"{name} {figure}")
+
+    def test_what_had_failed_would_fit_or_not(self):
+        log = os.path.join(DATA, "h100/sample_oom_recovery.memlog")
+        rows, device = self.rows(log)
+        self.assertEqual(device["attempts"], 1)
+        self.assertEqual({row["attempts_served"] for row in rows.values() if row["kind"] == "allocator"}, {0})
+        text = self.call("whatif", log).stdout
+        self.assertIn("but none of these serves the allocation that failed", " ".join(text.split()))
+        line = next(line for line in text.splitlines() if line.startswith("  PyTorch  "))
+        self.assertIn("  no  ", line)
+        text = self.call("whatif", "--limit", "120GiB", log).stdout
+        self.assertIn("and serves the allocation that failed", " ".join(text.split()))
+        self.assertIn("memlab pool, same settings", text)
+        line = next(line for line in text.splitlines() if line.startswith("  PyTorch  "))
+        self.assertIn("  yes  ", line)
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+
+    def test_rows_that_fail_alike_share_a_paragraph(self):
+        text = self.call("whatif", REAL, "--limit", "64MiB").stdout
+        self.assertLess(text.count("out of memory at event"), 4, text)
+
+    def test_a_report_or_a_run_names_its_log(self):
+        expected = json.loads(self.call("whatif", "--json", REAL).stdout)
+        beside = json.loads(self.call("whatif", "--json", REAL.replace(".memlog", ".json")).stdout)
+        self.assertEqual(beside, expected)
+        with open(REAL, "rb") as file:
+            self.path("memlab.python3.12.1.memlog", file.read())
+        of_folder = json.loads(self.call("whatif", "--json", ".").stdout)
+        self.assertEqual(of_folder["devices"], expected["devices"])
+        with open(REAL.replace(".memlog", ".json"), "rb") as file:
+            alone = self.path("alone.json", file.read())
+        self.assertIn("has sums, not moments; give its event log", self.refused("whatif", alone))
+
     def test_every_prefix_of_a_log(self):
         with open(REAL, "rb") as file:
             content = file.read()
@@ -103,18 +152,18 @@ class WhatIfTest(unittest.TestCase):
         self.assertIn("event log", self.refused("whatif", damaged))
 
     def test_bad_input(self):
-        self.assertIn("not an event log", self.refused("whatif", REAL.replace(".memlog", ".json")))
         self.assertIn("not an event log", self.refused("replay", REAL.replace(".memlog", ".json")))
         self.assertIn("missing.memlog", self.refused("whatif", "missing.memlog"))
         self.assertIn("empty.memlog", self.refused("whatif", self.path("empty.memlog", b"")))
-        self.assertIn("not an event log", self.refused("whatif", "."))
+        os.mkdir(os.path.join(self.folder.name, "nothing"))
+        self.assertIn("holds no report and no event log", self.refused("whatif", "nothing"))
         self.assertIn("no policy jemalloc", self.refused("whatif", REAL, "--policy", "jemalloc"))
         self.assertIn("no option speed", self.refused("whatif", REAL, "--option", "speed=1"))
         self.assertIn("name=value", self.refused("whatif", REAL, "--option", "rounding"))
         self.assertIn("is not an option", self.refused("whatif", REAL, "--option", "MEMLAB_NONE=1"))
         self.assertIn("--limit takes", self.refused("whatif", REAL, "--limit", "much"))
         self.assertIn("whatif --help", self.refused("whatif", REAL, "--no-such-flag"))
-        self.assertIn("LOG is required", self.refused("whatif"))
+        self.assertIn("FILE is required", self.refused("whatif"))
         self.assertIn("replay --help", self.refused("replay"))
 
     def test_help_names_everything(self):

@@ -22,12 +22,17 @@ namespace memlab::tools {
 
 namespace {
 
+constexpr int exit_grew = 1;
+
 struct DiffArguments : ReportOptions {
     std::string before;
     std::string after;
     std::string by = "stack";
     std::optional<std::uint64_t> rank;
     std::string process;
+    bool markdown = false;
+    bool csv = false;
+    bool exit_code = false;
 
     bool one_pair() const { return rank || !process.empty(); }
 };
@@ -62,6 +67,12 @@ void define(CLI::App& app, DiffArguments& arguments) {
         ->excludes(rank);
     add_templates(app, arguments);
     add_json(app, arguments, "the comparison");
+    CLI::Option* csv = app.add_flag("--csv", arguments.csv,
+                                    "Print the call sites that changed as CSV, all of them");
+    app.add_flag("--markdown", arguments.markdown,
+                 "Print Markdown, for the comment of a pull request")
+        ->excludes(csv);
+    app.add_flag("--exit-code", arguments.exit_code, "Exit with 1 if a total grew");
     add_rendering(app, arguments);
     app.footer(
         "Call sites are matched by the functions and files of their stacks, not by lines, folders "
@@ -75,10 +86,13 @@ void define(CLI::App& app, DiffArguments& arguments) {
         "  memlab-report diff --by place --filter module=libtorch old.memlog new.memlog\n"
         "  memlab-report diff before/ after/                  two runs of many processes\n"
         "  memlab-report diff --rank 3 before/ after/         one rank of them\n"
+        "  memlab-report diff --markdown base/ head/ >comment.md   for a pull request\n"
         "  memlab-report diff --json old.json new.json | jq .devices[].totals\n"
         "\n"
-        "memlab-report check --baseline fails a build where memory grew.\n"
-        "Exit code: 0 good, whatever changed; 2 a file could not be read or the usage is wrong.");
+        "memlab-report check --baseline fails a build where memory grew by more than allowed.\n"
+        "Exit code: 0 good, whatever changed; 1 with --exit-code if a total in bytes grew; 2 a "
+        "file "
+        "could not be read or the usage is wrong.");
 }
 
 bool used(const report::Report& report, std::uint64_t index) {
@@ -117,9 +131,14 @@ int diff_two(const std::string& before_file, const report::Report& before,
     const report::DiffSide b{after_file, after, after_resolver,
                              arguments.filter.sites(after, after_resolver)};
     const report::Diff result = report::diff_reports(a, b, options);
-    std::cout << (arguments.json ? report::render_diff_json(a, b, result, options)
-                                 : report::render_diff_text(a, b, result, options));
-    return flush_output(EXIT_SUCCESS);
+    std::cout << (arguments.json       ? report::render_diff_json(a, b, result, options)
+                  : arguments.csv      ? report::render_diff_csv(result)
+                  : arguments.markdown ? report::render_diff_markdown(a, b, result, options)
+                                       : report::render_diff_text(a, b, result, options));
+    const bool any_grew =
+        std::any_of(result.devices.begin(), result.devices.end(),
+                    [](const report::DeviceDiff& device) { return report::grew(device.totals); });
+    return flush_output(arguments.exit_code && any_grew ? exit_grew : EXIT_SUCCESS);
 }
 
 /// At least one of the two is a file.
@@ -189,9 +208,14 @@ int diff_all(report::RunCollection before, report::RunCollection after,
     };
     const report::RunDiff result =
         report::diff_runs({a, side(a, resolvers_a)}, {b, side(b, resolvers_b)}, options);
-    std::cout << (arguments.json ? report::render_run_diff_json(a, b, result, options)
-                                 : report::render_run_diff_text(a, b, result, options));
-    return flush_output(EXIT_SUCCESS);
+    std::cout << (arguments.json       ? report::render_run_diff_json(a, b, result, options)
+                  : arguments.csv      ? report::render_changes_csv(result.sites)
+                  : arguments.markdown ? report::render_changes_markdown(
+                                             arguments.before, arguments.after, result.totals,
+                                             result.sites, result.notes, options)
+                                       : report::render_run_diff_text(a, b, result, options));
+    return flush_output(arguments.exit_code && report::grew(result.totals) ? exit_grew
+                                                                           : EXIT_SUCCESS);
 }
 
 /// Compares what can be read; the rest is reported on stderr and in the exit code.

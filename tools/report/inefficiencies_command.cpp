@@ -44,7 +44,8 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
         ->type_name("NAME")
         ->check([](const std::string& name) { return problem_of_pattern(name); });
     app.add_option("--step", arguments.step,
-                   "The mark or scope that ends a step; else the one that ends most")
+                   "The mark or scope that ends a step, by its path or own name; else the "
+                   "outermost one that ends most")
         ->type_name("NAME");
     add_repeated(app, "--suppressions", arguments.suppressions,
                  "Suppressed leaks, as for memlab-report leaks; may be repeated")

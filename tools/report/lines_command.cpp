@@ -34,10 +34,13 @@ void define(CLI::App& app, LinesArguments& arguments) {
                  "Show this column, see below, instead of the usual ones; may be repeated")
         ->type_name("NAME")
         ->check([](const std::string& name) { return check_column(name); });
-    app.add_option("--every", arguments.every, "A table for every N steps; marks end a step")
+    app.add_option("--every", arguments.every,
+                   "A table for every N steps, which end at marks; without marks, at ends "
+                   "of the outermost scope")
         ->type_name("N")
         ->check(check_positive);
-    app.add_option("--mark", arguments.query.mark, "Only marks of this name end a step")
+    app.add_option("--step", arguments.query.step,
+                   "Marks or scopes of this name end a step, instead")
         ->type_name("NAME");
     add_repeated(
         app, "--sources", arguments.sources,
@@ -63,7 +66,7 @@ void define(CLI::App& app, LinesArguments& arguments) {
         "  memlab-report lines train.py memlab.python3.4711.json\n"
         "  memlab-report lines model.py:Net.forward memlab.python3.4711.memlog\n"
         "  memlab-report lines solver.cpp:Solver::step run/ --column allocated\n"
-        "  memlab-report lines train.py:step run.memlog --every 10 --mark step\n"
+        "  memlab-report lines train.py:step run.memlog --every 10 --step step\n"
         "\n"
         "Exit code: 0 good, 2 a file could not be read, nothing was found in it, or the usage is "
         "wrong.");
@@ -99,8 +102,8 @@ int lines_command(int argc, char** argv) {
         return fail("SOURCE is a file, or a file and a function (model.py:Net.forward), not " +
                     arguments.source);
     }
-    if (!arguments.query.mark.empty() && arguments.every == 0) {
-        return fail("--mark names what ends a step of --every; say how many with --every N");
+    if (!arguments.query.step.empty() && arguments.every == 0) {
+        return fail("--step names what ends a step of --every; say how many with --every N");
     }
     arguments.query.every = arguments.every;
     arguments.query.device = arguments.options.device;

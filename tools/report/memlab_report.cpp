@@ -1,13 +1,17 @@
 // memlab-report: shows, compares and converts recordings.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "report/text/progress.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/run_command.hpp"
+#include "tools/report/subcommand.hpp"
 
 namespace {
 
@@ -51,12 +55,28 @@ std::string list_of_commands() {
     return text;
 }
 
+/// The command that a word resembles which is neither a command nor a file; empty: none.
+std::string closest_command(std::string_view word) {
+    const bool bare = !word.empty() && word.find_first_of("./") == std::string_view::npos &&
+                      word.front() != '-' && access(std::string(word).c_str(), F_OK) != 0;
+    std::vector<std::string> names = {"summary"};
+    for (const Command& command : commands) {
+        names.emplace_back(command.name);
+    }
+    return bare && word != "summary" ? memlab::tools::closest(std::string(word), names) : "";
+}
+
 int run_command(int argc, char** argv) {
     const std::string_view name = argc > 1 ? argv[1] : "";
     for (const Command& command : commands) {
         if (name == command.name) {
             return command.run(argc - 1, argv + 1);
         }
+    }
+    const std::string meant = closest_command(name);
+    if (!meant.empty()) {
+        return memlab::tools::fail(std::string(name) + ": no command and no file; did you mean " +
+                                   meant + "? memlab-report --help lists the commands");
     }
     const int skipped = name == "summary" ? 1 : 0;
     return memlab::tools::summary_command(argc - skipped, argv + skipped,

@@ -36,7 +36,12 @@ class Reports {
           style_(make_style(options.style)) {}
 
     int run() {
-        for (const std::string& path : options_.files) {
+        for (const std::string& given : options_.files) {
+            const std::string path = meant_by(given);
+            // A glob over a run's folder has that file, too: what it describes is shown anyway.
+            if (path != given && options_.files.size() > 1) {
+                continue;
+            }
             try {
                 open(path);
             } catch (const std::bad_alloc&) {
@@ -125,6 +130,14 @@ std::uintmax_t bytes_of(const std::string& path) {
 
 }  // namespace
 
+std::string meant_by(const std::string& path) {
+    if (!report::is_run_manifest(path)) {
+        return path;
+    }
+    const std::size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
 std::string check_positive(const std::string& text) {
     const bool zero = text.find_first_not_of('0') == std::string::npos;
     return zero ? "takes a number from 1 on, not " + text : check_whole_number(text);
@@ -132,7 +145,8 @@ std::string check_positive(const std::string& text) {
 
 void add_files(CLI::App& app, ReportOptions& options) {
     app.add_option("FILE", options.files,
-                   "Reports (memlab.*.json) or event logs (*.memlog), or the folder of a run")
+                   "Reports (memlab.*.json) or event logs (*.memlog), as they are or compressed "
+                   "(.gz, .zst), - for standard input, or the folder of a run")
         ->required()
         ->type_name("");
 }
@@ -227,7 +241,13 @@ void add_skip(CLI::App& app, report::FrameSkips& skips) {
 }
 
 void add_templates(CLI::App& app, ReportOptions& options) {
-    app.add_flag("--templates", options.templates, "Template arguments in full, not as <…>");
+    app.add_flag_callback(
+        "--templates",
+        [&options] {
+            options.templates = true;
+            options.style.uncut = true;
+        },
+        "Template arguments in full, not as <…>; lines are not cut");
 }
 
 void add_rendering(CLI::App& app, ReportOptions& options) {
@@ -264,8 +284,9 @@ int show_reports(const ReportOptions& options, std::string_view format,
     return Reports(options, format, show, make_sink).run();
 }
 
-std::optional<LoadedReport> load_report(const std::string& path, std::string* problem,
+std::optional<LoadedReport> load_report(const std::string& given, std::string* problem,
                                         const std::string& several_hint) {
+    const std::string path = meant_by(given);
     if (!is_folder(path)) {
         ReadResult read = read_report(path);
         if (!read.report) {

@@ -85,6 +85,9 @@ int show_reports(const ReportOptions& options, std::string_view format,
                  const std::function<std::string(const OpenReport&)>& show,
                  const report::LogSinkFactory& make_sink = {});
 
+/// What is to be read for a path: for the file of memlab-run the folder that it lies in.
+std::string meant_by(const std::string& path);
+
 /// A report for commands that compare; of a run directory its only process.
 struct LoadedReport {
     std::string file;

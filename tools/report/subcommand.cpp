@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <numeric>
 
 #include "tools/diagnostics.hpp"
 #include "tools/help_formatter.hpp"
@@ -19,7 +21,72 @@ std::string color_word(const std::string& text) {
                : "takes auto, always or never, not " + text;
 }
 
+/// Levenshtein's distance.
+std::size_t distance(const std::string& a, const std::string& b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+/// "; did you mean --sort?" for an option that there is not, else empty.
+std::string suggestion(const CLI::App& app, int argc, char** argv) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+        for (const std::string& name : option->get_lnames()) {
+            names.push_back("--" + name);
+        }
+    }
+    for (int i = 1; i < argc; ++i) {
+        const std::string argument = argv[i];
+        const std::string word = argument.substr(0, argument.find('='));
+        if (word.starts_with("--") && std::find(names.begin(), names.end(), word) == names.end()) {
+            const std::string name = closest(word, names);
+            return name.empty() ? "" : "; did you mean " + name + "?";
+        }
+    }
+    return "";
+}
+
+/// CLI11's message in plain words.
+std::string message_of(const CLI::ParseError& error, const CLI::App& app, int argc, char** argv) {
+    std::string text = error.what();
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+        const std::size_t at_most = text.find(": At Most 1 required but received ");
+        if (at_most != std::string::npos) {
+            return text.substr(0, at_most) + ": one is taken here, " +
+                   text.substr(text.rfind(' ') + 1) + " were given";
+        }
+    }
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+        text += suggestion(app, argc, argv);
+    }
+    return text;
+}
+
 }  // namespace
+
+std::string closest(const std::string& word, const std::vector<std::string>& names) {
+    std::string best;
+    std::size_t least = std::max<std::size_t>(word.size() / 3, 1) + 1;
+    for (const std::string& name : names) {
+        const bool begins = word.size() >= 3 && name.starts_with(word);
+        const std::size_t away = begins ? 1 : distance(word, name);
+        if (away < least) {
+            least = away;
+            best = name;
+        }
+    }
+    return best;
+}
 
 int fail(const std::string& what) {
     std::cout.flush();
@@ -37,13 +104,24 @@ void add_style_options(CLI::App& app, StyleOptions& style) {
         ->type_name("WHEN")
         ->check(color_word);
     app.add_flag("--ascii", style.ascii, "Draw with ASCII characters only");
+    app.add_option("--width", style.width,
+                   "Lines of at most N columns, 40 at least (default: the terminal's; a pipe's or "
+                   "file's are not cut)")
+        ->type_name("N")
+        ->check(check_whole_number);
 }
 
 report::Style make_style(const StyleOptions& style) {
     const report::ColorMode mode = style.color == "always"  ? report::ColorMode::always
                                    : style.color == "never" ? report::ColorMode::never
                                                             : report::ColorMode::automatic;
-    return report::style_for(STDOUT_FILENO, mode, style.ascii);
+    constexpr std::size_t most = report::unlimited_width;
+    report::Style result = report::style_for(STDOUT_FILENO, mode, style.ascii,
+                                             static_cast<int>(std::min(style.width, most)));
+    if (style.uncut) {
+        result.line_width = report::unlimited_width;
+    }
+    return result;
 }
 
 std::string check_whole_number(const std::string& text) {
@@ -74,7 +152,8 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string
         if (error.get_exit_code() == 0) {
             return app.exit(error);
         }
-        return fail(std::string(error.what()) + "; " + command + " --help shows the usage");
+        return fail(message_of(error, app, argc, argv) + "; " + command +
+                    " --help shows the usage");
     }
     return std::nullopt;
 }

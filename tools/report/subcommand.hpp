@@ -23,9 +23,14 @@ int flush_output(int code);
 struct StyleOptions {
     std::string color = "auto";
     bool ascii = false;
+    std::size_t width = 0;  ///< 0: not given
+    bool uncut = false;     ///< lines are never cut
 };
 
-/// Adds --color and --ascii.
+/// The name that `word` is closest to, if a typing error can have made it of that; else empty.
+std::string closest(const std::string& word, const std::vector<std::string>& names);
+
+/// Adds --color, --ascii and --width.
 void add_style_options(CLI::App& app, StyleOptions& style);
 
 /// The style for standard output.

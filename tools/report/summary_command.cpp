@@ -75,8 +75,9 @@ int summary_command(int argc, char** argv, const char* commands) {
     text.working_directory = working_directory();
     // A filtered run is shown process by process.
     const bool whole = arguments.filter.empty() && !arguments.device && arguments.sort == "bytes";
-    if (whole && arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
-        return show_run(arguments.files.front(),
+    if (whole && arguments.files.size() == 1 &&
+        report::is_folder(meant_by(arguments.files.front()))) {
+        return show_run(meant_by(arguments.files.front()),
                         {text, arguments.json, !arguments.no_symbols, arguments.skips});
     }
     return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -13,10 +14,13 @@
 
 #include "interpose/options/option_table.hpp"
 #include "report/device_label.hpp"
+#include "report/find_event_log.hpp"
 #include "report/reader.hpp"
+#include "report/runs/collection.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
+#include "report/text/progress.hpp"
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/pool_settings.hpp"
@@ -132,7 +136,11 @@ struct WhatifArguments {
 };
 
 void define(CLI::App& app, WhatifArguments& arguments) {
-    app.add_option("LOG", arguments.log, "An event log (*.memlog)")->required()->type_name("");
+    app.add_option("FILE", arguments.log,
+                   "An event log (*.memlog), the report beside it, or the folder of a run of one "
+                   "process")
+        ->required()
+        ->type_name("");
     add_repeated(app, "--policy", arguments.policies,
                  "Try this, see below, instead of the usual ones; may be repeated")
         ->type_name("NAME");
@@ -217,13 +225,33 @@ std::string choose_policies(const WhatifArguments& arguments,
                                                            return whatif::same_pool(policy, other);
                                                        });
         if (!known) {
+            policy.by_default = i < defaults;
             policies->push_back(std::move(policy));
         }
     }
     return "";
 }
 
-int try_out(const WhatifArguments& arguments) {
+/// The event log that is meant by a log, a report or a folder; none, with `problem` set.
+std::string find_log(const std::string& file, std::string* problem) {
+    if (!report::is_folder(file) && report::read_process_info(file)) {
+        return file;
+    }
+    const std::optional<LoadedReport> loaded =
+        load_report(file, problem, "name the log of one of them");
+    if (!loaded) {
+        return "";
+    }
+    std::string log = report::find_event_log(loaded->file, loaded->report);
+    if (log.empty()) {
+        *problem = loaded->file +
+                   ": has sums, not moments; give its event log (*.memlog), or keep it beside the "
+                   "report";
+    }
+    return log;
+}
+
+int try_out(WhatifArguments arguments) {
     std::optional<std::uint64_t> limit;
     if (!arguments.limit.empty()) {
         limit.emplace();
@@ -232,6 +260,10 @@ int try_out(const WhatifArguments& arguments) {
         }
     }
     std::string error;
+    arguments.log = find_log(arguments.log, &error);
+    if (!error.empty()) {
+        return fail(error);
+    }
     whatif::Recording recording = whatif::read_recording(arguments.log, &error);
     if (!error.empty()) {
         return fail(arguments.log + ": " + error);
@@ -274,7 +306,11 @@ int try_out(const WhatifArguments& arguments) {
         if (const std::uint64_t own = limit_of(recorded, program.device); !limit && own != 0) {
             of_device = own;
         }
-        tables.push_back(whatif::tabulate(program, policies, of_device));
+        report::Progress progress(report::progress_terminal(), "allocators", policies.size(),
+                                  report::Progress::Clock::now(), std::chrono::milliseconds(500));
+        tables.push_back(whatif::tabulate(program, policies, of_device, [&](std::size_t row) {
+            progress.update(row, report::Progress::Clock::now());
+        }));
     }
     Places places(arguments.log, !arguments.no_symbols, arguments.skips);
     const whatif::DescribeStack describe_stack = [&places](std::uint32_t stack) {

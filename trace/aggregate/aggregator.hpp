@@ -106,10 +106,11 @@ class Aggregator final : public RecordSink {
     const std::vector<MarkTotals>& marks() const { return marks_; }
     std::uint64_t mark_count() const { return mark_count_; }
     const ScopeStats& scopes() const { return scopes_; }
-    /// In order of first appearance. May throw std::bad_alloc.
+    /// The outermost loops, in order of first appearance. May throw std::bad_alloc.
     std::vector<StepTotals> steps() const;
-    /// The number of ended steps of a kind, by index in steps(). O(1).
-    std::uint64_t steps_ended(std::size_t kind) const { return steps_.ended(kind); }
+    const StepStats& step_stats() const { return steps_; }
+    /// The scope whose end was the latest such record.
+    const ScopeStats::Ended& ended_scope() const { return ended_scope_; }
     const LabelStats& labels() const { return labels_; }
     /// The live allocations, and those of the pool that were freed but are not yet safe to reuse.
     const LiveTable& live() const { return live_; }
@@ -259,6 +260,7 @@ class Aggregator final : public RecordSink {
     std::uint64_t mark_count_ = 0;
     ScopeStats scopes_;
     StepStats steps_;
+    ScopeStats::Ended ended_scope_;
     LabelStats labels_;
     std::vector<MissedTotals> missed_;
     std::unordered_map<std::uint32_t, std::size_t> missed_index_;

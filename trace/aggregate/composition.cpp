@@ -57,7 +57,8 @@ std::vector<SiteLabel> Aggregator::holder_labels(const Composition& holders) con
 }
 
 std::vector<StepTotals> Aggregator::steps() const {
-    return steps_.totals([this](std::uint32_t site) { return sites_[site].live_bytes; });
+    return steps_.totals([this](std::uint32_t site) { return sites_[site].live_bytes; },
+                         [this](std::uint32_t path) { return scopes_.parent_path(path); });
 }
 
 std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {

@@ -140,6 +140,7 @@ void Aggregator::commit(DeviceTotals& device) {
             values[i] = device.curves[i].current;
         }
     } else {
+        bool peaks = false;
 #pragma GCC unroll 8
         for (std::size_t i = 0; i < curve_count; ++i) {
             Curve& curve = device.curves[i];
@@ -151,9 +152,14 @@ void Aggregator::commit(DeviceTotals& device) {
                     device.peak_serial = next_serial_;
                     device.peak_moment.holds = true;
                     device.peak_moment.kernels.clear();
+                    device.at_peak_known = true;
+                    peaks = true;
                 }
             }
             values[i] = curve.current;
+        }
+        if (peaks) {
+            device.at_peak = values;
         }
         device.allocated_since_mark =
             std::max(device.allocated_since_mark, device.curve(CurveName::allocated).current);

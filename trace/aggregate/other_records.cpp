@@ -36,11 +36,12 @@ void Aggregator::scope(const Event& event) {
     } else if (event.stream == ended_with_thread) {
         scopes_.end_thread(event.thread, now_);
     } else {
-        const ScopeStats::Ended ended = scopes_.end(
+        ended_scope_ = scopes_.end(
             {.thread = event.thread, .domain = event.requested, .range = event.address}, now_);
-        if (ended.happened) {
-            steps_.end(ended.range ? StepKind::range : StepKind::scope, ended.path,
-                       total_allocated(), ended.outermost);
+        const ScopeStats::Ended& ended = ended_scope_;
+        if (ended.happened && steps_.end(ended.range ? StepKind::range : StepKind::scope,
+                                         ended.path, total_allocated(), ended.outermost)) {
+            steps_.follow_newest([this](std::uint32_t path) { return scopes_.parent_path(path); });
         }
     }
 }

@@ -130,6 +130,11 @@ class ScopeStats {
     NameFamilies& families() { return families_; }
     /// The text of Ended::path: "epoch #/step #".
     std::string path_text(std::uint32_t path) const;
+    /// The path of the scope around it; none: there is no such scope.
+    std::optional<std::uint32_t> parent_path(std::uint32_t path) const {
+        const std::uint32_t parent = paths_[path].parent;
+        return parent < paths_.size() ? std::optional(parent) : std::nullopt;
+    }
     const std::string& family_text(std::uint32_t family) const { return families_.text(family); }
 
     template <typename Self, typename Archive>

@@ -5,7 +5,6 @@
 namespace memlab::trace {
 namespace {
 
-constexpr std::uint64_t min_steps = 8;
 constexpr std::uint64_t min_for_sawtooth = 16;
 constexpr std::size_t min_blocks = 6;
 
@@ -121,7 +120,7 @@ Trend fit_trend(const StepBlocks<size>& values) {
     trend.last_bytes = values.last();
     trend.min_bytes = range.min;
     trend.max_bytes = range.max;
-    if (values.steps() < min_steps || count < min_blocks) {
+    if (values.steps() < StepStats::min_steps || count < min_blocks) {
         return trend;
     }
     trend.bytes_per_step = slope(blocks, count) / static_cast<double>(values.steps_per_block());
@@ -141,8 +140,9 @@ Trend fit_trend(const StepBlocks<size>& values) {
 template Trend fit_trend(const StepBlocks<StepTotals::blocks>& values);
 template Trend fit_trend(const StepBlocks<StepStats::site_blocks>& values);
 
-void StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin) {
-    const std::uint64_t key = (static_cast<std::uint64_t>(kind) << 32) | path;
+bool StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin) {
+    const std::uint64_t key = pack_key(kind, path);
+    bool not_followed = false;
     auto at = index_.find(key);
     if (at == index_.end()) {
         const auto candidate = candidates_.find(key);
@@ -150,10 +150,10 @@ void StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool
             if (may_begin && candidates_.size() < max_candidates) {
                 candidates_.emplace(key, level);
             }
-            return;
+            return false;
         }
         if (!may_begin || kinds_.size() == max_kinds) {
-            return;
+            return false;
         }
         kinds_.emplace_back();
         kinds_.back().kind = kind;
@@ -161,6 +161,7 @@ void StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool
         kinds_.back().values.add(candidate->second);
         kinds_.back().by_site = followed_ < max_followed;
         followed_ += kinds_.back().by_site ? 1 : 0;
+        not_followed = !kinds_.back().by_site;
         at = index_.emplace(key, static_cast<std::uint32_t>(kinds_.size() - 1)).first;
         candidates_.erase(candidate);
     }
@@ -170,6 +171,17 @@ void StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool
         ++each.steps_followed;
         ++steps_ended_;
     }
+    return not_followed;
+}
+
+void StepStats::follow_newest_for(std::size_t other) {
+    Kind& dropped = kinds_[other];
+    dropped.by_site = false;
+    dropped.steps_followed = 0;
+    dropped.left_out = 0;
+    dropped.sites = {};
+    dropped.slot = {};
+    kinds_.back().by_site = true;
 }
 
 void StepStats::update_site(std::uint32_t site, std::uint64_t live) {

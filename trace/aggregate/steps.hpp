@@ -1,6 +1,6 @@
 // Detects memory growth from step to step. A step ends at a mark whose name recurs, or at the end
-// of a scope that is entered repeatedly while the scopes around it are not; docs/scopes.md defines
-// the verdict.
+// of a scope that is entered repeatedly while the scopes around it are not: the outermost loop.
+// docs/scopes.md defines the verdict.
 //
 // The samples are the bytes allocated at the end of each step, in total and by call site. Minimum
 // and maximum are kept for a fixed number of blocks of equally many steps; when they are full,
@@ -12,8 +12,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace memlab::trace {
@@ -163,6 +165,7 @@ struct StepTotals {
 class StepStats {
   public:
     static constexpr std::size_t max_kinds = 64;
+    static constexpr std::uint64_t min_steps = 8;  ///< for a verdict
     static constexpr std::size_t max_candidates = 4096;
     static constexpr std::size_t max_followed = 4;  ///< kinds of steps with figures by site
     static constexpr std::size_t max_sites = 8192;  ///< of one kind of step
@@ -172,12 +175,34 @@ class StepStats {
     bool following() const { return steps_ended_ != 0; }
 
     /// A step ended while `level` bytes were allocated. `may_begin`: may start a new kind of step.
-    /// May throw std::bad_alloc.
-    void end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin);
+    /// True when a kind began whose sites are not tracked: too many others are. May throw
+    /// std::bad_alloc.
+    bool end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin);
 
-    /// The number of ended steps of a kind, by index in totals(); 0 while there is no such kind.
-    std::uint64_t ended(std::size_t kind) const {
-        return kind < kinds_.size() ? kinds_[kind].values.steps() : 0;
+    /// Tracks the sites of the newest kind in place of those of a kind within it, if there is one.
+    /// `parent(path)`: the path of the scope around it, if there is one.
+    template <typename Parent>
+    void follow_newest(Parent parent) {
+        const Kind& newest = kinds_.back();
+        for (std::size_t i = 0; i + 1 < kinds_.size(); ++i) {
+            if (kinds_[i].by_site && kinds_[i].kind == newest.kind &&
+                is_within(kinds_[i].path, newest.path, parent)) {
+                follow_newest_for(i);
+                return;
+            }
+        }
+    }
+
+    /// A kind of step, as (kind, path). The number of its steps that ended; 0: no such kind (yet).
+    std::uint64_t ended(StepKind kind, std::uint32_t path) const {
+        const auto at = index_.find(pack_key(kind, path));
+        return at == index_.end() ? 0 : kinds_[at->second].values.steps();
+    }
+
+    /// Including those of inner loops.
+    std::size_t kind_count() const { return kinds_.size(); }
+    std::pair<StepKind, std::uint32_t> kind(std::size_t i) const {
+        return {kinds_[i].kind, kinds_[i].path};
     }
 
     /// Must be called before the site's live bytes change; `live` is their current value. May throw
@@ -189,12 +214,16 @@ class StepStats {
         update_site(site, live);
     }
 
-    /// In order of first appearance. `live(site)` returns a site's current live bytes. May throw
-    /// std::bad_alloc.
-    template <typename Live>
-    std::vector<StepTotals> totals(Live live) const {
+    /// The steps of the program, in order of first appearance: not those of a loop within a loop
+    /// that has steps enough for a verdict. `live(site)` returns a site's current live bytes;
+    /// `parent` as in follow_newest(). May throw std::bad_alloc.
+    template <typename Live, typename Parent>
+    std::vector<StepTotals> totals(Live live, Parent parent) const {
         std::vector<StepTotals> all;
         for (const Kind& kind : kinds_) {
+            if (is_inner(kind, parent)) {
+                continue;
+            }
             std::vector<SiteTrend> sites;
             for (const Followed& followed : kind.sites) {
                 StepBlocks<site_blocks> values = followed.values;
@@ -244,6 +273,35 @@ class StepStats {
     };
     static constexpr std::uint32_t slot_left_out = ~std::uint32_t{0};
 
+    static std::uint64_t pack_key(StepKind kind, std::uint32_t path) {
+        return (static_cast<std::uint64_t>(kind) << 32) | path;
+    }
+
+    template <typename Parent>
+    static bool is_within(std::uint32_t path, std::uint32_t outer, Parent parent) {
+        for (std::optional<std::uint32_t> up = parent(path); up; up = parent(*up)) {
+            if (*up == outer) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /// Whether a scope around it is a kind of step, and has steps enough for a verdict.
+    template <typename Parent>
+    bool is_inner(const Kind& kind, Parent parent) const {
+        if (kind.kind == StepKind::mark) {
+            return false;
+        }
+        for (std::optional<std::uint32_t> up = parent(kind.path); up; up = parent(*up)) {
+            if (ended(kind.kind, *up) >= min_steps) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    void follow_newest_for(std::size_t other);
     void update_site(std::uint32_t site, std::uint64_t live);
     static StepTotals make_totals(const Kind& kind, std::vector<SiteTrend> sites);
 

@@ -199,6 +199,9 @@ struct DeviceTotals {
 
     std::array<WorkTotals, static_cast<std::size_t>(work_kind_count)> work{};
     PeakMoment peak_moment;
+    /// The other curves at the allocated peak, by CurveName; device_used: the latest sample then.
+    std::array<std::uint64_t, curve_count> at_peak{};
+    bool at_peak_known = false;     ///< false after a checkpoint that did not have them
     std::uint64_t peak_number = 0;  ///< number of new maxima of `allocated`
     std::uint64_t peak_serial = 0;  ///< Live::serial of the allocation that made the latest one
     std::uint64_t allocated_since_mark = 0;
@@ -230,6 +233,9 @@ struct DeviceTotals {
         if (archive.version() >= 2) {
             archive(self.ledger);
             archive(self.peak_serial);
+        }
+        if (archive.version() >= 3) {
+            archive(self.at_peak, self.at_peak_known);
         }
     }
 };

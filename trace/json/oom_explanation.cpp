@@ -261,9 +261,17 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
             "their release threshold: cudaMemPoolTrimTo gives it back.");
     }
     advise_on_growth(figures, advice);
-    if (advice.empty() && missing != 0) {
-        advice.push_back("Of the " + size_text(figures.oom.current[current_allocated]) +
-                         " that this program holds, " + size_text(missing) +
+    const std::uint64_t held = figures.oom.current[current_allocated];
+    if (advice.empty() && missing > held) {
+        const std::uint64_t wanted = saturating_add(now.used, now.requested);
+        advice.push_back(
+            "That is more than the " + size_text(held) + " that this program holds: " +
+            (now.limited && now.requested <= figures.oom.event.device_free
+                 ? "a limit of at least " + size_text(wanted) + " would let it pass."
+                 : "do the work in smaller parts, or on a GPU with more free memory."));
+    } else if (advice.empty() && missing != 0) {
+        advice.push_back("Of the " + size_text(held) + " that this program holds, " +
+                         size_text(missing) +
                          " must be freed first, or the work done in smaller parts.");
     }
     if (advice.size() > max_advice) {
@@ -320,6 +328,17 @@ std::vector<MemoryLabel> holder_labels(const trace::Aggregator& from, const trac
 }
 
 }  // namespace
+
+std::string error_text(std::int64_t error) {
+    // Those with which allocations fail for lack of memory, of the driver API.
+    const char* name = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+                       : error == 1   ? "CUDA_ERROR_INVALID_VALUE"
+                       : error == 801 ? "CUDA_ERROR_NOT_SUPPORTED"
+                       : error == 304 ? "CUDA_ERROR_OPERATING_SYSTEM"
+                                      : nullptr;
+    return name == nullptr ? "error " + std::to_string(error)
+                           : std::string(name) + " (" + std::to_string(error) + ")";
+}
 
 std::string pool_name(const std::string& allocator) {
     return allocator.empty() ? "memlab's pool" : allocator + "'s cache";

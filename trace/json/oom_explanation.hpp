@@ -30,6 +30,9 @@ struct OomFigures {
     std::vector<std::vector<MemoryLabel>> labels;
 };
 
+/// "CUDA_ERROR_OUT_OF_MEMORY (2)"; "error 702" for those without a name here.
+std::string error_text(std::int64_t error);
+
 /// "memlab's pool" without an allocator of the program's; "PyTorch's cache".
 std::string pool_name(const std::string& allocator);
 

@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/report.hpp"
 
 namespace memlab::report {
+
+/// Steps::name of a kind of step. May throw std::bad_alloc.
+std::string step_name(const trace::Aggregator& from, trace::StepKind kind, std::uint32_t path);
 
 /// When a report is made.
 enum class Moment : std::uint8_t {

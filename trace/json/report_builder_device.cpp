@@ -123,6 +123,14 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
     set_timeline(from.timeline, out.timeline);
     out.at_peak = holders(from_.composition_at_peak(from.info.index, max_holders));
     out.at_peak.time_ns = from.curve(trace::CurveName::allocated).peak_time_ns;
+    if (from.at_peak_known) {
+        const auto at_peak = [&from](trace::CurveName name) {
+            return from.at_peak[static_cast<std::size_t>(name)];
+        };
+        out.curves_at_peak =
+            CurvesAtPeak{at_peak(trace::CurveName::reserved), at_peak(trace::CurveName::active),
+                         at_peak(trace::CurveName::requested)};
+    }
     out.live = holders(from_.composition_now(from.info.index, max_holders));
     out.ledger = ledger(from.ledger);
     if (std::none_of(from.work.begin(), from.work.end(),

@@ -72,13 +72,16 @@ void ReportBuilder::each(EntryTaker<Scope>& to) const {
     }
 }
 
+std::string step_name(const trace::Aggregator& from, trace::StepKind kind, std::uint32_t path) {
+    return valid_utf8(kind == trace::StepKind::mark ? from.scopes().family_text(path)
+                                                    : from.scopes().path_text(path));
+}
+
 void ReportBuilder::each(EntryTaker<Steps>& to) const {
     for (const trace::StepTotals& steps : from_.steps()) {
         Steps out;
         out.kind = trace::name_of(steps.kind);
-        out.name =
-            valid_utf8(steps.kind == trace::StepKind::mark ? from_.scopes().family_text(steps.path)
-                                                           : from_.scopes().path_text(steps.path));
+        out.name = step_name(from_, steps.kind, steps.path);
         out.steps = steps.steps;
         out.warm_up_steps = steps.trend.warm_up_steps;
         out.verdict = trace::name_of(steps.verdict);

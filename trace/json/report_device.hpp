@@ -139,6 +139,21 @@ struct Fragmentation {
     bool operator==(const Fragmentation&) const = default;
 };
 
+/// Bytes of the other curves at the moment of the allocated peak.
+struct CurvesAtPeak {
+    std::uint64_t reserved = 0;
+    std::uint64_t active = 0;
+    std::uint64_t requested = 0;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number("reserved_bytes", self.reserved);
+        visit.number("active_bytes", self.active);
+        visit.number("requested_bytes", self.requested);
+    }
+    bool operator==(const CurvesAtPeak&) const = default;
+};
+
 /// A bucket with at least one event; the next row may begin many buckets later.
 struct TimelineRow {
     /// What stands for null. No curve gets there.
@@ -242,6 +257,7 @@ struct Device {
     Holders live = {};
     /// What the GPU did, if that was recorded (MEMLAB_KERNELS): "kernel", "copy", "fill".
     std::optional<Named<WorkTotals>> work = {};
+    std::optional<CurvesAtPeak> curves_at_peak = {};
     std::optional<KernelsAtPeak> kernels_at_peak = {};
     std::optional<Ledger> ledger = {};  ///< of a GPU, where it was kept
 
@@ -297,6 +313,8 @@ struct Device {
         visit.object("live", self.live);
         visit.line();
         visit.named_if_any("work", self.work);
+        visit.line();
+        visit.object_if_any("curves_at_peak", self.curves_at_peak);
         visit.line();
         visit.object_if_any("kernels_at_peak", self.kernels_at_peak);
         visit.line();

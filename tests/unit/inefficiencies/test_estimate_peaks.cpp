@@ -66,8 +66,8 @@ TEST_CASE("random recordings: the peak that is left of every site is that of the
         created.writer->close();
         const ReadResult read = read_report(path);
         REQUIRE(read.report);
-        const auto steps =
-            read.report->steps.empty() ? std::nullopt : std::optional<std::size_t>(0);
+        const memlab::report::Steps* const steps =
+            read.report->steps.empty() ? nullptr : &read.report->steps.front();
         const CollectedPatterns patterns = collect_patterns(*read.report, path, steps);
         std::vector<PeakEstimate> findings;
         for (std::size_t site = 0; site < read.report->sites.size(); ++site) {
@@ -103,7 +103,7 @@ TEST_CASE("random recordings: what is avoidable of a site is never more than it 
         created.writer->close();
         const ReadResult read = read_report(path);
         REQUIRE(read.report);
-        const CollectedPatterns patterns = collect_patterns(*read.report, path, std::nullopt);
+        const CollectedPatterns patterns = collect_patterns(*read.report, path, nullptr);
         for (std::size_t i = 0; i < patterns.sites.size(); ++i) {
             const SitePatterns& found = patterns.sites[i];
             const memlab::report::Site& site = read.report->sites[i];

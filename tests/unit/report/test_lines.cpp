@@ -224,13 +224,14 @@ TEST_CASE("steps end at marks, all or those of a name") {
     CHECK(tables.groups[0].tables[0].rows.at(7).values == Values{150 * kib, 1000 * kib, 150 * kib});
     CHECK(tables.groups[1].first_step == 3);
     CHECK(tables.groups[1].tables[0].rows.at(7).values == Values{320 * kib, 1000 * kib, 20 * kib});
-    query.mark = "mark";
+    query.step = "mark";
     tables = recorded.tables(query);
     REQUIRE(tables.groups.size() == 2);
     CHECK(tables.groups[1].first_step == 2);
-    query.mark = "none such";
-    recorded.tables(query, "has no marks named none such; the summary lists its marks");
-    query.mark = "";
+    query.step = "none such";
+    recorded.tables(
+        query, "has no marks or scopes named none such; the summary lists those that there are");
+    query.step = "";
     query.columns = {"live"};
     recorded.tables(query, "the column live is of the whole run; leave --every out");
 }

@@ -119,14 +119,23 @@ TEST_CASE("extreme and disordered values stay within the frame") {
     }
 }
 
-TEST_CASE("marks that share a column become a plus, an OOM is never hidden") {
+TEST_CASE(
+    "marks that share a column, or whose digits would touch, become signs; an OOM is never "
+    "hidden") {
     PlotOptions options;
     options.ascii = true;
     const auto lines =
         plot_timeline({{0, 1, 1}}, 1000, {{0, '1'}, {1, '2'}, {999, 'X'}, {998, '3'}}, options);
     const std::string& row = lines[lines.size() - 2];
-    CHECK(std::count(row.begin(), row.end(), '+') == 1);
+    CHECK(std::count(row.begin(), row.end(), '^') == 1);
     CHECK(row.back() == 'X');
+    options.width = 60;
+    const auto close =
+        plot_timeline({{0, 1, 1}}, 1000, {{0, '1'}, {499, '2'}, {515, '3'}, {800, '4'}}, options);
+    const std::string& digits = close[close.size() - 2];
+    CHECK(std::count(digits.begin(), digits.end(), '^') == 2);
+    CHECK(digits.find('2') == std::string::npos);
+    CHECK(digits.find('4') != std::string::npos);
 }
 
 TEST_CASE("the pictures of a stretch begin where it begins") {

@@ -40,15 +40,21 @@ TEST_CASE("the first locale variable that is set decides on Unicode") {
     CHECK_FALSE(style_for(1, ColorMode::automatic, false).ascii);
 }
 
-TEST_CASE("a file gets 80 columns and no colour, unless asked for") {
+TEST_CASE("a file gets no colour, pictures of 80 columns and whole lines, unless asked for") {
     Environment environment;
     const int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     REQUIRE(fd >= 0);
     CHECK(style_for(fd, ColorMode::automatic, false).width == 80);
+    CHECK(style_for(fd, ColorMode::automatic, false).line_columns() == unlimited_width);
+    CHECK(style_for(fd, ColorMode::automatic, false, 90).width == 90);
+    CHECK(style_for(fd, ColorMode::automatic, false, 90).line_columns() == 90);
+    CHECK(style_for(fd, ColorMode::automatic, false, 200).width == 120);
+    CHECK(style_for(fd, ColorMode::automatic, false, 200).line_columns() == 200);
     CHECK_FALSE(style_for(fd, ColorMode::automatic, false).color);
     CHECK(style_for(fd, ColorMode::always, false).color);
     environment.set("COLUMNS", "100");
     CHECK(style_for(fd, ColorMode::never, false).width == 100);
+    CHECK(style_for(fd, ColorMode::never, false).line_columns() == 100);
     environment.set("COLUMNS", "7");
     CHECK(style_for(fd, ColorMode::never, false).width == 40);
     environment.set("COLUMNS", "99999999999999999999");

@@ -39,6 +39,18 @@ TEST_CASE("the levels at the allocated peak") {
     CHECK(fall->outside_pool.empty());
 }
 
+TEST_CASE("what a report has of the moment itself is exact") {
+    Report report = peak_in_the_second_row();
+    CHECK_FALSE(make_waterfall(report, report.devices[0])->is_exact);
+    report.devices[0].curves_at_peak = CurvesAtPeak{.reserved = 18, .active = 8, .requested = 6};
+    const auto fall = make_waterfall(report, report.devices[0]);
+    CHECK(fall->is_exact);
+    CHECK(fall->device_used == 60);
+    CHECK(fall->reserved == 18);
+    CHECK(fall->active == 8);
+    CHECK(fall->requested == 6);
+}
+
 TEST_CASE("a sample from before memory was reserved tells nothing") {
     Report report = peak_in_the_second_row();
     for (TimelineRow& each : report.devices[0].timeline.rows) {

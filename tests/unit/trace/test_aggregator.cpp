@@ -581,6 +581,48 @@ TEST_CASE("marks and scopes that repeat delimit steps") {
     CHECK(aggregator.mark_count() == 30);  // scopes are no marks
 }
 
+TEST_CASE("the outermost loop is the step, whatever loops within it, once it has a verdict") {
+    for (const std::uint64_t rounds : {3, 30}) {
+        CAPTURE(rounds);
+        Aggregator aggregator;
+        define_device(aggregator);
+        const std::vector<std::string> names = {"step",     "forward",  "backward",
+                                                "exchange", "optimize", "copy"};
+        for (std::uint32_t i = 0; i < names.size(); ++i) {
+            aggregator.on(StringDef{.id = i + 1, .text = names[i]});
+        }
+        const auto event = [&](EventType type, std::uint64_t address, std::uint32_t name) {
+            aggregator.on(
+                Event{.type = type, .name = name, .address = address, .requested = 0, .size = 512});
+        };
+        std::uint64_t address = 0;
+        for (std::uint64_t i = 0; i < rounds; ++i) {
+            event(EventType::scope_begin, 0, 1);
+            // Five inner loops, more than are followed by site.
+            for (std::uint32_t inner = 2; inner <= names.size(); ++inner) {
+                for (int layer = 0; layer < 12; ++layer) {
+                    event(EventType::scope_begin, 0, inner);
+                    event(EventType::alloc, address += 512, 0);
+                    event(EventType::scope_end, 0, 0);
+                }
+            }
+            event(EventType::scope_end, 0, 0);
+        }
+        const std::vector<StepTotals> steps = aggregator.steps();
+        if (rounds < StepStats::min_steps) {
+            CHECK(steps.size() == names.size());
+            continue;
+        }
+        REQUIRE(steps.size() == 1);
+        CHECK(aggregator.scopes().path_text(steps[0].path) == "step");
+        CHECK(steps[0].steps == rounds);
+        CHECK(steps[0].verdict == Verdict::growing);
+        CHECK(steps[0].by_site);
+        REQUIRE(steps[0].growing.size() == 1);
+        CHECK(steps[0].growing[0].trend.bytes_per_step == Approx(60 * 512));
+    }
+}
+
 TEST_CASE("a thread's latest name counts; no more are kept than have their place") {
     Aggregator aggregator;
     aggregator.on(StringDef{.id = 1, .text = "loader"});

@@ -38,7 +38,8 @@ std::vector<StepTotals> run(const Values& sites, std::uint64_t steps) {
         }
         figures.end(StepKind::mark, 7, level, true);
     }
-    return figures.totals([&](std::uint32_t site) { return live[site]; });
+    return figures.totals([&](std::uint32_t site) { return live[site]; },
+                          [](std::uint32_t) { return std::optional<std::uint32_t>(); });
 }
 
 StepTotals verdict_of(const Values& sites, std::uint64_t steps) {
@@ -219,7 +220,9 @@ TEST_CASE("many kinds of steps and many sites stay within bounds") {
             }
         }
     }
-    const std::vector<StepTotals> all = figures.totals([](std::uint32_t) { return 1; });
+    const std::vector<StepTotals> all =
+        figures.totals([](std::uint32_t) { return 1; },
+                       [](std::uint32_t) { return std::optional<std::uint32_t>(); });
     CHECK(all.size() == 50);
     std::size_t followed = 0;
     for (const StepTotals& each : all) {

@@ -1,0 +1,43 @@
+#include "report/inefficiencies/rank_findings.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace memlab::report {
+
+namespace {
+
+/// Certain leaks are reported whatever their size.
+bool is_growing(const Finding& finding) {
+    return finding.pattern == Pattern::leak && finding.confidence == Confidence::certain;
+}
+
+std::uint64_t saved_bytes(const Finding& finding) {
+    const Saving& saving = finding.saving;
+    return is_growing(finding)
+               ? std::numeric_limits<std::uint64_t>::max()
+               : std::max({saving.peak_bytes, saving.reserved_bytes, saving.end_bytes});
+}
+
+}  // namespace
+
+bool is_worth_it(const Device& device, const Finding& finding) {
+    const auto counts = [](std::uint64_t saved, std::uint64_t whole) {
+        return saved != 0 && saved >= whole / min_part;
+    };
+    const std::uint64_t allocated = device.curve(Curve::allocated).peak_bytes;
+    return is_growing(finding) || counts(finding.saving.peak_bytes, allocated) ||
+           counts(finding.saving.reserved_bytes, device.curve(Curve::reserved).peak_bytes) ||
+           counts(finding.saving.end_bytes, allocated);
+}
+
+void sort_findings(DeviceFindings* found) {
+    std::stable_sort(
+        found->findings.begin(), found->findings.end(),
+        [](const Finding& a, const Finding& b) { return saved_bytes(a) > saved_bytes(b); });
+    std::stable_sort(
+        found->calls.begin(), found->calls.end(),
+        [](const Finding& a, const Finding& b) { return a.saving.calls > b.saving.calls; });
+}
+
+}  // namespace memlab::report

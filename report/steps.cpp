@@ -1,0 +1,88 @@
+#include "report/steps.hpp"
+
+#include "trace/folded_name.hpp"
+#include "trace/json/report_builder.hpp"
+
+namespace memlab::report {
+
+using trace::EventType;
+
+bool is_path_named(std::string_view path, std::string_view name) {
+    return path == name || (!name.empty() && path.size() > name.size() && path.ends_with(name) &&
+                            path[path.size() - name.size() - 1] == '/');
+}
+
+std::optional<std::size_t> choose_steps(const Report& report, const std::string& name) {
+    std::optional<std::size_t> chosen;
+    for (std::size_t i = 0; i < report.steps.size(); ++i) {
+        const Steps& steps = report.steps[i];
+        if ((name.empty() || is_path_named(steps.name, name)) &&
+            (!chosen || steps.steps > report.steps[*chosen].steps)) {
+            chosen = i;
+        }
+    }
+    return chosen;
+}
+
+std::uint64_t StepCounter::ended(const trace::Aggregator& figures) {
+    const trace::StepStats& steps = figures.step_stats();
+    for (; !key_ && examined_ < steps.kind_count(); ++examined_) {
+        const auto [kind, path] = steps.kind(examined_);
+        if (trace::name_of(kind) == kind_ && step_name(figures, kind, path) == name_) {
+            key_.emplace(kind, path);
+        }
+    }
+    return key_ ? steps.ended(key_->first, key_->second) : 0;
+}
+
+StepEnds StepEnds::all_marks() {
+    StepEnds ends;
+    ends.which_ = Which::all_marks;
+    return ends;
+}
+
+StepEnds StepEnds::named(const std::string& name) {
+    StepEnds ends;
+    ends.which_ = Which::named;
+    ends.name_ = name;
+    return ends;
+}
+
+StepEnds StepEnds::path(const std::string& path) {
+    StepEnds ends;
+    ends.which_ = Which::path;
+    ends.name_ = path;
+    return ends;
+}
+
+bool StepEnds::matches(std::string_view text) const {
+    return which_ == Which::path ? text == name_ : is_path_named(text, name_);
+}
+
+bool StepEnds::is_end(const trace::Event& event, const trace::Aggregator& figures) {
+    const bool is_mark = event.type == EventType::mark;
+    if (which_ == Which::none || (!is_mark && event.type != EventType::scope_end)) {
+        return false;
+    }
+    if (is_mark ? which_ != Which::named : which_ == Which::all_marks) {
+        return which_ == Which::all_marks;
+    }
+    if (!is_mark && !figures.ended_scope().happened) {
+        return false;
+    }
+    const std::uint32_t number = is_mark ? event.name : figures.ended_scope().path;
+    std::vector<Known>& known = is_mark ? known_marks_ : known_paths_;
+    if (number >= known.size()) {
+        known.resize(std::size_t{number} + 1);
+    }
+    if (known[number] == Known::no) {
+        // Paths have # for numbers; a name may be given with its numbers.
+        const std::string text =
+            is_mark ? figures.string(number) : figures.scopes().path_text(number);
+        const bool is = matches(text) || (is_mark && matches(trace::folded_name(text)));
+        known[number] = is ? Known::is_end : Known::other;
+    }
+    return known[number] == Known::is_end;
+}
+
+}  // namespace memlab::report

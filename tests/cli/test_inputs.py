@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""How recordings reach memlab-report: compressed, through pipes, by globs; and what a mistyped
+command line says. Run by ctest, as test_summary.py is."""
+
+import gzip
+import os
+import shutil
+import subprocess
+import unittest
+
+from test_summary import REPORT, SOURCE, ToolTest
+
+LOG = os.path.join(SOURCE, "tests", "data", "h100", "sample_checkpointing_plain.memlog")
+JSON = LOG.replace(".memlog", ".json")
+
+
+class Inputs(ToolTest):
+    def sites(self, *files, **environment):
+        return self.report("sites", "--no-symbols", *files, **environment)
+
+    def write(self, name, content):
+        path = self.path(name)
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def refused(self, says, *arguments, **options):
+        result = subprocess.run([REPORT, *arguments], cwd=self.folder.name, env=self.environment,
+                                capture_output=True, text=True, timeout=60, check=False,
+                                **{"stdin": subprocess.DEVNULL, **options})
+        self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertIn(says, result.stderr)
+
+    def test_compressed_recordings_are_those_that_they_hold(self):
+        for recording in (LOG, JSON):
+            with open(recording, "rb") as file:
+                content = file.read()
+            name = os.path.basename(recording)
+            packed = self.write(name + ".gz", gzip.compress(content))
+            self.assertEqual(self.sites(packed), self.sites(recording))
+            # Two members, as of `cat a.gz b.gz`.
+            half = len(content) // 2
+            packed = self.write("two-" + name + ".gz",
+                                gzip.compress(content[:half]) + gzip.compress(content[half:]))
+            self.assertEqual(self.sites(packed), self.sites(recording))
+        self.assertIn("Choose:", self.report("whatif", "--no-symbols", self.path(
+            os.path.basename(LOG) + ".gz")))
+        self.assertEqual(os.listdir(self.folder.name).count("memlab-report"), 0)
+
+    @unittest.skipIf(shutil.which("zstd") is None, "no zstd here")
+    def test_zstd(self):
+        subprocess.run(["zstd", "-q", LOG, "-o", self.path("run.memlog.zst")], check=True)
+        self.assertEqual(self.sites(self.path("run.memlog.zst")), self.sites(LOG))
+
+    def test_without_the_program_zstd_it_says_so(self):
+        path = self.write("run.memlog.zst", b"\x28\xb5\x2f\xfd" + b"\0" * 20)
+        self.environment["PATH"] = self.folder.name
+        self.refused("compressed with zstd, and there is no program zstd here", path)
+
+    def test_damaged_compressed_data(self):
+        with open(LOG, "rb") as file:
+            packed = gzip.compress(file.read())
+        self.refused("gzip data ends early or is wrong", self.write("a.gz", packed[:-20]))
+        self.refused("gzip data ends early or is wrong",
+                     self.write("b.gz", packed[:400] + b"garbage" + packed[407:]))
+
+    def test_standard_input_and_pipes(self):
+        for recording in (LOG, JSON):
+            expected = self.sites(recording)
+            with open(recording, "rb") as file:
+                content = file.read()
+            for data in (content, gzip.compress(content)):
+                for last in ("-", "/dev/stdin", "<(cat)"):
+                    result = subprocess.run(
+                        ["bash", "-c", f"'{REPORT}' sites --no-symbols {last}"], input=data,
+                        env=self.environment, capture_output=True, timeout=60, check=False)
+                    self.assertEqual(result.stderr.decode(), "")
+                    self.assertEqual(result.stdout.decode(), expected)
+            with open(recording, "rb") as file:
+                result = subprocess.run([REPORT, "sites", "--no-symbols", "-"], stdin=file,
+                                        env=self.environment, capture_output=True, timeout=60,
+                                        check=True)
+            self.assertEqual(result.stdout.decode(), expected)
+        self.refused("-: empty", "-")
+
+    def test_a_report_that_is_not_there_but_its_log_is(self):
+        shutil.copy(LOG, self.path("run.memlog"))
+        self.refused("no such file, but its event log is there: give run.memlog", "run.json")
+
+    def test_a_glob_over_a_runs_folder(self):
+        shutil.copy(JSON, self.path("memlab.a.1.json"))
+        self.write("memlab-run.host.7.json",
+                   b'{"format": "memlab-run", "version": 1, "command": ["a"], "host": "host"}')
+        files = ["memlab-run.host.7.json", "memlab.a.1.json"]
+        self.assertIn("==> memlab.a.1.json <==", self.sites(*files))
+        for command in ("sites", "leaks", "tree", "oom"):
+            self.report(command, "--no-symbols", *files)
+
+    def test_lines_are_cut_for_terminals_not_in_pipes(self):
+        whole = self.sites(LOG, COLUMNS="")
+        narrow = self.sites(LOG, "--width", "80")
+        self.assertTrue(all(len(line) <= 80 for line in narrow.splitlines()))
+        self.assertEqual(self.sites(LOG, COLUMNS="80"), narrow)
+        self.assertEqual(self.sites(LOG, "--width", "80", COLUMNS="200"), narrow)
+        self.assertNotIn("…", whole)
+        wide = self.on_terminal(REPORT, "diff", "--no-symbols", "--color", "never", LOG, JSON,
+                                columns=200, COLUMNS="")
+        self.assertIn(LOG, wide)
+
+    def test_did_you_mean(self):
+        self.refused("site: no command and no file; did you mean sites?", "site", LOG)
+        self.refused("did you mean timeline?", "timelin", LOG)
+        self.refused("nothing: no such file", "nothing")
+        self.refused("did you mean --sort?", "sites", "--sotr", "live", LOG)
+        self.refused("FILE: one is taken here, 2 were given", "timeline", LOG, LOG)
+
+
+if __name__ == "__main__":
+    unittest.main()
