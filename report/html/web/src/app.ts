@@ -7,7 +7,7 @@ import type { Figures } from "./model/recording";
 import { curveDevice, RecordingModel } from "./model/recording";
 import { type State, Store } from "./state";
 import { button, h, replace, replaceControls, select } from "./ui/dom";
-import { curveColour, type Theme } from "./ui/theme";
+import { applyTheme, curveColour, onSystemTheme, type Theme } from "./ui/theme";
 import { type Shown, Timeline } from "./ui/timeline";
 import { hideTooltip } from "./ui/tooltip";
 import { FailuresView, InefficienciesView, LeaksView, LedgerView } from "./views/documents";
@@ -98,10 +98,10 @@ export class App {
     this.update(new Set());
     document.addEventListener("keydown", (event) => this.key(event));
     const again = () => this.redraw();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+    onSystemTheme(() => this.setTheme(this.theme));
     // Paper is white, and as wide as paper: canvases are drawn anew for it.
     window.addEventListener("beforeprint", () => {
-      document.documentElement.dataset["theme"] = "light";
+      applyTheme("light");
       document.documentElement.classList.add("printing");
       again();
     });
@@ -662,8 +662,7 @@ export class App {
 
   private setTheme(theme: Theme): void {
     this.theme = theme;
-    if (theme === "auto") delete document.documentElement.dataset["theme"];
-    else document.documentElement.dataset["theme"] = theme;
+    applyTheme(theme);
     this.redraw();
   }
 

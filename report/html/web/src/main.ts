@@ -4,8 +4,10 @@ import "./style.css";
 import { App } from "./app";
 import { decode, NoData } from "./model/load";
 import { h, replace } from "./ui/dom";
+import { applyTheme } from "./ui/theme";
 
 async function start(): Promise<void> {
+  applyTheme("auto");
   const page = document.getElementById("page")!;
   const holder = document.getElementById("memlab-data");
   try {

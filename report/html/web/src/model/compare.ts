@@ -1,7 +1,7 @@
 // Two recordings on one table of sites: call stacks are matched by the names in them, for lines move and addresses differ
 // between builds.
 import type { Figures, RecordingModel } from "./recording";
-import { SiteTable } from "./recording";
+import { frameArrays, SiteTable } from "./recording";
 
 export interface Union {
   table: SiteTable;
@@ -81,14 +81,7 @@ export function unite(before: RecordingModel, after: RecordingModel): Union {
   return {
     table: new SiteTable(
       strings,
-      {
-        function: Int32Array.from(frames.function),
-        file: Int32Array.from(frames.file),
-        line: Int32Array.from(frames.line),
-        module: Int32Array.from(frames.module),
-        language: Uint8Array.from(frames.language),
-        skipped: Uint8Array.from(frames.skipped),
-      },
+      frameArrays(frames),
       stacks,
       Int32Array.from(kind),
       Int32Array.from(device),

@@ -32,44 +32,54 @@ export function placeOf(table: SiteTable, site: number, options: PlaceOptions): 
   return table.place(site);
 }
 
+export function emptyPlace(frame: number, kind: string, category: string): Place {
+  const figures = { bytes: 0, blocks: 0, before: 0, beforeBlocks: 0, change: 0, changeBlocks: 0 };
+  return { frame, kind, category, ...figures, allocations: 0, allocatedBytes: 0, sites: [] };
+}
+
+export function addPlace(to: Place, from: Place): void {
+  to.bytes += from.bytes;
+  to.blocks += from.blocks;
+  to.before += from.before;
+  to.beforeBlocks += from.beforeBlocks;
+  to.change += from.change;
+  to.changeBlocks += from.changeBlocks;
+  to.allocations += from.allocations;
+  to.allocatedBytes += from.allocatedBytes;
+  for (const site of from.sites) to.sites.push(site);
+}
+
+// One site as a place.
+export function placeOfSite(
+  table: SiteTable,
+  site: number,
+  frame: number,
+  after: Figures,
+  before: Figures | null,
+): Place {
+  const place = emptyPlace(frame, table.text(table.kind[site]!), table.text(table.category[site]!));
+  place.bytes = after.bytes[site]!;
+  place.blocks = after.blocks[site]!;
+  place.before = before?.bytes[site] ?? 0;
+  place.beforeBlocks = before?.blocks[site] ?? 0;
+  place.change = place.bytes - place.before;
+  place.changeBlocks = place.blocks - place.beforeBlocks;
+  place.allocations = table.allocations[site]!;
+  place.allocatedBytes = table.allocatedBytes[site]!;
+  place.sites.push(site);
+  return place;
+}
+
 export function places(table: SiteTable, after: Figures, before: Figures | null, options: PlaceOptions): Place[] {
   const found = new Map<string, Place>();
   for (let site = 0; site < table.count; ++site) {
-    const now = after.bytes[site]!;
-    const then = before?.bytes[site] ?? 0;
-    const nowBlocks = after.blocks[site]!;
-    const thenBlocks = before?.blocks[site] ?? 0;
-    if ((now === 0 && then === 0 && nowBlocks === 0 && thenBlocks === 0) || !options.use(site)) continue;
-    const frame = placeOf(table, site, options);
-    const kind = table.kind[site]!;
-    const key = `${frame} ${kind}`;
-    let place = found.get(key);
-    if (!place) {
-      place = {
-        frame,
-        kind: table.text(kind),
-        category: table.text(table.category[site]!),
-        bytes: 0,
-        blocks: 0,
-        before: 0,
-        beforeBlocks: 0,
-        change: 0,
-        changeBlocks: 0,
-        allocations: 0,
-        allocatedBytes: 0,
-        sites: [],
-      };
-      found.set(key, place);
-    }
-    place.bytes += now;
-    place.blocks += nowBlocks;
-    place.before += then;
-    place.beforeBlocks += thenBlocks;
-    place.change += now - then;
-    place.changeBlocks += nowBlocks - thenBlocks;
-    place.allocations += table.allocations[site]!;
-    place.allocatedBytes += table.allocatedBytes[site]!;
-    place.sites.push(site);
+    if (!options.use(site)) continue;
+    const one = placeOfSite(table, site, placeOf(table, site, options), after, before);
+    if (one.bytes === 0 && one.before === 0 && one.blocks === 0 && one.beforeBlocks === 0) continue;
+    const key = `${one.frame} ${table.kind[site]}`;
+    const place = found.get(key);
+    if (place) addPlace(place, one);
+    else found.set(key, one);
   }
   return [...found.values()];
 }

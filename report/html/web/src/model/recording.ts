@@ -116,19 +116,22 @@ export function curveDevice(device: number): number {
   return device >= outside ? device - outside : device;
 }
 
+export function frameArrays(frames: Recording["frames"]): SiteTable["frames"] {
+  return {
+    function: Int32Array.from(frames.function),
+    file: Int32Array.from(frames.file),
+    line: Int32Array.from(frames.line),
+    module: Int32Array.from(frames.module),
+    language: Uint8Array.from(frames.language),
+    skipped: Uint8Array.from(frames.skipped),
+  };
+}
+
 function siteTable(recording: Recording): SiteTable {
-  const frames = recording.frames;
   const sites = recording.sites;
   return new SiteTable(
     recording.strings,
-    {
-      function: Int32Array.from(frames.function),
-      file: Int32Array.from(frames.file),
-      line: Int32Array.from(frames.line),
-      module: Int32Array.from(frames.module),
-      language: Uint8Array.from(frames.language),
-      skipped: Uint8Array.from(frames.skipped),
-    },
+    frameArrays(recording.frames),
     sites.stack.map((stack) => Int32Array.from(stack)),
     Int32Array.from(sites.kind),
     Int32Array.from(sites.device, (_, site) => deviceOfSite(recording, site)),

@@ -13,6 +13,26 @@ export interface Column<Row> {
   sort?: (row: Row) => number | string;
 }
 
+// A column of figures: right-aligned, sorted by the figure, left out where the screen is narrow.
+export function figures<Row>(
+  id: string,
+  head: string,
+  width: number,
+  value: (row: Row) => number,
+  format: (value: number, row: Row) => Node | string,
+  more: Partial<Column<Row>> = {},
+): Column<Row> {
+  const cell = (row: Row) => format(value(row), row);
+  return { id, head, width: `${width}px`, right: true, low: true, cell, sort: value, ...more };
+}
+
+// A figure with a bar behind it, as long as its share.
+export function bar(text: string, share: number, kind = ""): HTMLElement {
+  const cell = h("span", { class: `bar ${kind}` }, text);
+  cell.style.setProperty("--share", `${Math.min(100, Math.max(0, share * 100))}%`);
+  return cell;
+}
+
 const rowHeight = 32;
 const printed = 60; // rows on paper
 

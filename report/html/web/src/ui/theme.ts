@@ -30,9 +30,19 @@ const others: [string, string][] = [
   ["#56820e", "#a8d65c"],
 ];
 
+const systemIsDark = () => matchMedia("(prefers-color-scheme: dark)");
+
+// Sets the look, as chosen or as the system has it.
+export function applyTheme(theme: Theme): void {
+  document.documentElement.dataset["theme"] = theme === "auto" ? (systemIsDark().matches ? "dark" : "light") : theme;
+}
+
+export function onSystemTheme(changed: () => void): void {
+  systemIsDark().addEventListener("change", changed);
+}
+
 export function isDark(): boolean {
-  const chosen = document.documentElement.dataset["theme"];
-  return chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  return document.documentElement.dataset["theme"] === "dark";
 }
 
 export function curveColour(kind: string, position: number): string {

@@ -3,7 +3,7 @@
 import type { Recording } from "../data";
 import { basename, bytes, count, duration, markdownTable, percent, plural } from "../model/format";
 import { button, h, replace } from "../ui/dom";
-import { Table } from "../ui/table";
+import { figures, Table } from "../ui/table";
 import type { Scene, Surroundings, View } from "./view";
 
 export interface PlaceDocument {
@@ -213,31 +213,15 @@ export class LeaksView extends DocumentView<LeaksReport> {
         const table = new Table<LeakPlace>(
           `Leaks of ${device.name}`,
           [
-            {
-              id: "live",
-              head: "never freed",
-              width: "110px",
-              right: true,
-              cell: (row) => bytes(row.live_bytes),
-              sort: (row) => row.live_bytes,
-            },
-            {
-              id: "share",
-              head: "share",
-              width: "72px",
-              right: true,
-              low: true,
-              cell: (row) => percent(row.live_bytes, device.leaked.live_bytes),
-              sort: (row) => row.live_bytes,
-            },
-            {
-              id: "count",
-              head: "count",
-              width: "80px",
-              right: true,
-              cell: (row) => count(row.live_count),
-              sort: (row) => row.live_count,
-            },
+            figures<LeakPlace>("live", "never freed", 110, (row) => row.live_bytes, bytes, { low: false }),
+            figures<LeakPlace>(
+              "share",
+              "share",
+              72,
+              (row) => row.live_bytes,
+              (value) => percent(value, device.leaked.live_bytes),
+            ),
+            figures<LeakPlace>("count", "count", 80, (row) => row.live_count, count, { low: false }),
             {
               id: "where",
               head: "where",
@@ -247,15 +231,7 @@ export class LeaksView extends DocumentView<LeaksReport> {
               sort: (row) => placeText(row.place),
             },
             { id: "kind", head: "kind", width: "110px", low: true, cell: (row) => row.kind, sort: (row) => row.kind },
-            {
-              id: "bytes",
-              head: "in the run",
-              width: "110px",
-              right: true,
-              low: true,
-              cell: (row) => bytes(row.bytes),
-              sort: (row) => row.bytes,
-            },
+            figures<LeakPlace>("bytes", "in the run", 110, (row) => row.bytes, bytes),
           ],
           "live",
           (row) => {

@@ -1,13 +1,13 @@
 // Who holds it at a moment, and what changed between two: tables, flame and icicle graphs.
 import { matchFrames, matchSites } from "../model/filter";
 import { bytes, count, duration, markdownTable, percent, plural, signedBytes, signedCount } from "../model/format";
-import { type Place, places } from "../model/places";
+import { addPlace, emptyPlace, type Place, places } from "../model/places";
 import { onUnion, type Union, unite } from "../model/compare";
 import type { Figures, SiteTable } from "../model/recording";
 import { buildTree } from "../model/tree";
 import { checkbox, choice, h, replace, textField } from "../ui/dom";
 import { FlameGraph } from "../ui/flame";
-import { type Column, Table } from "../ui/table";
+import { bar, type Column, figures, Table } from "../ui/table";
 import { Details } from "./details";
 import type { Scene, Surroundings, View } from "./view";
 
@@ -26,39 +26,9 @@ export function placeCell(table: SiteTable, frame: number): HTMLElement {
 }
 
 function sumOf(rows: Place[]): Place {
-  const sum: Place = {
-    frame: -2,
-    kind: "",
-    category: "",
-    bytes: 0,
-    blocks: 0,
-    before: 0,
-    beforeBlocks: 0,
-    change: 0,
-    changeBlocks: 0,
-    allocations: 0,
-    allocatedBytes: 0,
-    sites: [],
-  };
-  for (const place of rows)
-    for (const key of [
-      "bytes",
-      "blocks",
-      "before",
-      "beforeBlocks",
-      "change",
-      "changeBlocks",
-      "allocations",
-      "allocatedBytes",
-    ] as const)
-      sum[key] += place[key];
+  const sum = emptyPlace(-2, "", "");
+  for (const place of rows) addPlace(sum, place);
   return sum;
-}
-
-function bar(text: string, share: number, kind = ""): HTMLElement {
-  const cell = h("span", { class: `bar ${kind}` }, text);
-  cell.style.setProperty("--share", `${Math.min(100, Math.max(0, share * 100))}%`);
-  return cell;
 }
 
 // What both views have: filters, the choice of shape, a table, a graph, details of the chosen place.
@@ -270,106 +240,48 @@ abstract class SitesView implements View {
       cell: (place) => place.category || place.kind,
       sort: (place) => place.category || place.kind,
     };
+    const total = (place: Place) => place.frame === -2;
     if (this.signed)
       return [
-        {
-          id: "change",
-          head: "change",
-          width: "132px",
-          right: true,
+        figures<Place>("change", "change", 132, (place) => place.change, this.changeCell.bind(this), {
+          low: false,
           sort: (place) => Math.abs(place.change),
           hint: "By how much it grew or shrank; sorted by size, growth and decrease together",
-          cell: (place) =>
-            place.frame === -2
-              ? signedBytes(place.change)
-              : bar(
-                  signedBytes(place.change),
-                  Math.abs(place.change) / this.largest,
-                  place.change > 0 ? "more" : "less",
-                ),
-        },
-        {
-          id: "before",
-          head: "before",
-          width: "100px",
-          right: true,
-          low: true,
-          cell: (place) => bytes(place.before),
-          sort: (place) => place.before,
-        },
-        {
-          id: "after",
-          head: "after",
-          width: "100px",
-          right: true,
-          low: true,
-          cell: (place) => bytes(place.bytes),
-          sort: (place) => place.bytes,
-        },
-        {
-          id: "blocks",
-          head: "blocks",
-          width: "84px",
-          right: true,
-          low: true,
-          cell: (place) => signedCount(place.changeBlocks),
+        }),
+        figures<Place>("before", "before", 100, (place) => place.before, bytes),
+        figures<Place>("after", "after", 100, (place) => place.bytes, bytes),
+        figures<Place>("blocks", "blocks", 84, (place) => place.changeBlocks, signedCount, {
           sort: (place) => Math.abs(place.changeBlocks),
-        },
+        }),
         where,
         kind,
       ];
+    const held = (value: number, place: Place) =>
+      total(place) ? bytes(value) : bar(bytes(value), value / this.largest);
+    const inTheRun = { hint: "Allocated here in the whole run" };
     return [
-      {
-        id: "bytes",
-        head: "bytes",
-        width: "124px",
-        right: true,
-        sort: (place) => place.bytes,
-        cell: (place) =>
-          place.frame === -2 ? bytes(place.bytes) : bar(bytes(place.bytes), place.bytes / this.largest),
-      },
-      {
-        id: "share",
-        head: "share",
-        width: "72px",
-        right: true,
-        low: true,
-        cell: (place) => percent(place.bytes, this.total),
-        sort: (place) => place.bytes,
-        hint: "Of all that is held on this GPU at this moment",
-      },
-      {
-        id: "blocks",
-        head: "blocks",
-        width: "84px",
-        right: true,
-        low: true,
-        cell: (place) => count(place.blocks),
-        sort: (place) => place.blocks,
-      },
+      figures<Place>("bytes", "bytes", 124, (place) => place.bytes, held, { low: false }),
+      figures<Place>(
+        "share",
+        "share",
+        72,
+        (place) => place.bytes,
+        (value) => percent(value, this.total),
+        {
+          hint: "Of all that is held on this GPU at this moment",
+        },
+      ),
+      figures<Place>("blocks", "blocks", 84, (place) => place.blocks, count),
       where,
       kind,
-      {
-        id: "allocated",
-        head: "in the run",
-        width: "110px",
-        right: true,
-        low: true,
-        cell: (place) => bytes(place.allocatedBytes),
-        sort: (place) => place.allocatedBytes,
-        hint: "Bytes allocated here in the whole run",
-      },
-      {
-        id: "allocations",
-        head: "allocations",
-        width: "104px",
-        right: true,
-        low: true,
-        cell: (place) => count(place.allocations),
-        sort: (place) => place.allocations,
-        hint: "Allocations in the whole run",
-      },
+      figures<Place>("allocated", "in the run", 110, (place) => place.allocatedBytes, bytes, inTheRun),
+      figures<Place>("allocations", "allocations", 104, (place) => place.allocations, count, inTheRun),
     ];
+  }
+
+  private changeCell(value: number, place: Place): Node | string {
+    if (place.frame === -2) return signedBytes(value);
+    return bar(signedBytes(value), Math.abs(value) / this.largest, value > 0 ? "more" : "less");
   }
 
   redraw(): void {

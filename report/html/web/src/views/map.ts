@@ -2,7 +2,7 @@
 import { matchSites } from "../model/filter";
 import { curveDevice } from "../model/recording";
 import { bytes, count, duration, markdownTable, percent, plural } from "../model/format";
-import type { Place } from "../model/places";
+import { placeOfSite } from "../model/places";
 import { button, checkbox, h, replace, select, textField } from "../ui/dom";
 import { MapCanvas, type SegmentRow, segmentRow } from "../ui/memory_map";
 import { frameColour, seriesColour } from "../ui/theme";
@@ -221,20 +221,7 @@ export class MapView implements View {
     });
     if (chosenPlace < 0) return this.details.set(null);
     const figures = scene.figures(map.moment);
-    const place: Place = {
-      frame: chosenPlace,
-      kind: table.text(table.kind[this.chosen]!),
-      category: table.text(table.category[this.chosen]!),
-      bytes: figures.bytes[this.chosen]!,
-      blocks: figures.blocks[this.chosen]!,
-      before: 0,
-      beforeBlocks: 0,
-      change: 0,
-      changeBlocks: 0,
-      allocations: table.allocations[this.chosen]!,
-      allocatedBytes: table.allocatedBytes[this.chosen]!,
-      sites: [this.chosen],
-    };
+    const place = placeOfSite(table, this.chosen, chosenPlace, figures, null);
     this.details.set({ table, place, figures, signed: false, model, selection: scene.selection });
   }
 

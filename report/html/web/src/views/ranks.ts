@@ -2,7 +2,7 @@
 import type { RunData } from "../data";
 import { bytes, count, markdownTable, percent, plural } from "../model/format";
 import { h, prepare, replace } from "../ui/dom";
-import { Table } from "../ui/table";
+import { bar, figures, Table } from "../ui/table";
 import { colours } from "../ui/theme";
 import type { Scene, Surroundings, View } from "./view";
 
@@ -71,27 +71,15 @@ export class RanksView implements View {
           sort: (rank) => processName(rank),
         },
         { id: "host", head: "host", width: "120px", low: true, cell: (rank) => rank.host, sort: (rank) => rank.host },
-        {
-          id: "peak",
-          head: "peak",
-          width: "112px",
-          right: true,
-          sort: (rank) => rank.peak_bytes,
-          cell: (rank) => {
-            const cell = h("span", { class: `bar${rank.outlier ? " more" : ""}` }, bytes(rank.peak_bytes));
-            cell.style.setProperty("--share", `${(100 * rank.peak_bytes) / this.largest}%`);
-            return cell;
-          },
-        },
-        {
-          id: "end",
-          head: "at the end",
-          width: "110px",
-          right: true,
-          low: true,
-          cell: (rank) => bytes(rank.at_end_bytes),
-          sort: (rank) => rank.at_end_bytes,
-        },
+        figures<Rank>(
+          "peak",
+          "peak",
+          112,
+          (rank) => rank.peak_bytes,
+          (value, rank) => bar(bytes(value), value / this.largest, rank.outlier ? "more" : ""),
+          { low: false },
+        ),
+        figures<Rank>("end", "at the end", 110, (rank) => rank.at_end_bytes, bytes),
         { id: "curve", head: "allocated", width: "150px", low: true, cell: (rank) => this.spark(rank), text: () => "" },
         {
           id: "outlier",

@@ -2,7 +2,7 @@
 import { bytes, count, duration, markdownTable, plural } from "../model/format";
 import { basename } from "../model/format";
 import { h, replace, select } from "../ui/dom";
-import { Table } from "../ui/table";
+import { bar, figures, Table } from "../ui/table";
 import type { Scene, Surroundings, View } from "./view";
 
 interface Line {
@@ -41,38 +41,31 @@ export class SourceView implements View {
           cell: (row) => String(row.number),
           sort: (row) => -row.number,
         },
-        {
-          id: "held",
-          head: "held",
-          width: "116px",
-          right: true,
-          sort: (row) => row.held,
-          hint: "Held at the moment by what this line called",
-          cell: (row) => {
-            if (row.held === 0) return "";
-            const cell = h("span", { class: "bar" }, bytes(row.held));
-            cell.style.setProperty("--share", `${(100 * row.held) / this.largest}%`);
-            return cell;
+        figures<Line>(
+          "held",
+          "held",
+          116,
+          (row) => row.held,
+          (value) => (value > 0 ? bar(bytes(value), value / this.largest) : ""),
+          {
+            low: false,
+            hint: "Held at the moment by what this line called",
           },
-        },
-        {
-          id: "allocated",
-          head: "in the run",
-          width: "110px",
-          right: true,
-          low: true,
-          cell: (row) => (row.allocated > 0 ? bytes(row.allocated) : ""),
-          sort: (row) => row.allocated,
-        },
-        {
-          id: "allocations",
-          head: "allocations",
-          width: "104px",
-          right: true,
-          low: true,
-          cell: (row) => (row.allocations > 0 ? count(row.allocations) : ""),
-          sort: (row) => row.allocations,
-        },
+        ),
+        figures<Line>(
+          "allocated",
+          "in the run",
+          110,
+          (row) => row.allocated,
+          (value) => (value > 0 ? bytes(value) : ""),
+        ),
+        figures<Line>(
+          "allocations",
+          "allocations",
+          104,
+          (row) => row.allocations,
+          (value) => (value > 0 ? count(value) : ""),
+        ),
         {
           id: "code",
           head: "code",
