@@ -4,8 +4,8 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: [process.env["MEMLAB_SCREENSHOTS"] ? "test/browser/screenshots.ts" : "test/browser/*.test.ts"],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 240_000,
+    hookTimeout: 120_000,
     fileParallelism: false,
   },
 });

@@ -225,8 +225,7 @@ export class App {
   private subtitle(): string {
     const { data } = this;
     const first = data.recordings[0];
-    if (data.mode === "run")
-      return `${plural(data.run?.ranks.length ?? data.recordings.length, "process").replace(/sss$/, "sses")}`;
+    if (data.mode === "run") return plural(data.run?.ranks.length ?? data.recordings.length, "process");
     if (!first) return "";
     if (data.mode === "compare")
       return `${basename(first.path)} before, ${basename(data.recordings[1]?.path ?? "")} after`;
@@ -363,7 +362,7 @@ export class App {
       const on = one === view;
       tab.setAttribute("aria-selected", String(on));
       tab.tabIndex = on ? 0 : -1;
-      const number = scene ? one.count?.(scene) : null;
+      const number = scene ? countOf(one, scene) : null;
       replace(tab, one.title, number ? h("span", { class: "badge" }, count(number)) : null);
     });
     this.panel.setAttribute("aria-labelledby", `tab-${view.id}`);
@@ -751,5 +750,14 @@ export class App {
         ),
       ),
     );
+  }
+}
+
+// The number beside a view's title; none where the recording's document is not what it should be.
+function countOf(view: View, scene: Scene): number | null {
+  try {
+    return view.count?.(scene) ?? null;
+  } catch {
+    return null;
   }
 }

@@ -41,6 +41,7 @@ test("counts are grouped", () => {
   expect(format.count(-1234)).toBe("-1,234");
   expect(format.plural(1, "block")).toBe("1 block");
   expect(format.plural(0, "block")).toBe("0 blocks");
+  expect(format.plural(2, "process")).toBe("2 processes");
 });
 
 test("shares", () => {

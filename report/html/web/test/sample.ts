@@ -760,4 +760,5 @@ export function withData(html: string, data: PageData): string {
   return html.replace("MEMLAB_DATA", () => gzipSync(JSON.stringify(data)).toString("base64"));
 }
 
-export const builtPage = (): string => readFileSync(new URL("../dist/index.html", import.meta.url), "utf8");
+export const builtPage = (): string =>
+  readFileSync(process.env["MEMLAB_BUILT_PAGE"] ?? new URL("../dist/index.html", import.meta.url), "utf8");

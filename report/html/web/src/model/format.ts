@@ -41,9 +41,9 @@ export function signedCount(value: number): string {
   return value > 0 ? `+${count(value)}` : count(value);
 }
 
-// "1 block", "2 blocks"
+// "1 block", "2 blocks", "2 processes"
 export function plural(value: number, singular: string): string {
-  return `${count(value)} ${singular}${value === 1 ? "" : "s"}`;
+  return `${count(value)} ${singular}${value === 1 ? "" : singular.endsWith("s") ? "es" : "s"}`;
 }
 
 export function duration(ns: number): string {

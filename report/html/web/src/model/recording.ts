@@ -352,7 +352,10 @@ interface SummaryDevice {
 
 // The GPUs as the embedded summary names them.
 function summaryDevices(recording: Recording): SummaryDevice[] {
-  return (recording.documents.summary as { devices?: SummaryDevice[] } | undefined)?.devices ?? [];
+  const devices = (recording.documents.summary as { devices?: unknown } | null | undefined)?.devices;
+  return Array.isArray(devices)
+    ? (devices as SummaryDevice[]).filter((device) => typeof device?.index === "number")
+    : [];
 }
 
 // The first index whose value is not below `value`, in ascending values.

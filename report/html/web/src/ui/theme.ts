@@ -14,14 +14,16 @@ export const palette = [
   "#8c8c8c",
 ] as const;
 
-const curveColours: Record<string, [light: string, dark: string]> = {
-  allocated: ["#0072b2", "#56b4e9"],
-  reserved: ["#c98500", "#e69f00"],
-  active: ["#007d5b", "#2fc39b"],
-  requested: ["#b0558a", "#e0a0c4"],
-  device_used: ["#6b6b6b", "#b5b5b5"],
-  used: ["#6b6b6b", "#b5b5b5"],
-};
+const curveColours = new Map<string, [light: string, dark: string]>(
+  Object.entries({
+    allocated: ["#0072b2", "#56b4e9"],
+    reserved: ["#c98500", "#e69f00"],
+    active: ["#007d5b", "#2fc39b"],
+    requested: ["#b0558a", "#e0a0c4"],
+    device_used: ["#6b6b6b", "#b5b5b5"],
+    used: ["#6b6b6b", "#b5b5b5"],
+  }),
+);
 
 const others: [string, string][] = [
   ["#d55e00", "#ff9a57"],
@@ -46,7 +48,7 @@ export function isDark(): boolean {
 }
 
 export function curveColour(kind: string, position: number): string {
-  const pair = curveColours[kind] ?? others[position % others.length]!;
+  const pair = curveColours.get(kind) ?? others[position % others.length]!;
   return pair[isDark() ? 1 : 0];
 }
 

@@ -435,20 +435,22 @@ interface LedgerReport {
   }[];
 }
 
-const groupNames: Record<string, string> = {
-  allocations: "memory allocated",
-  driver_pools: "the driver's pools",
-  context: "contexts",
-  module: "code, loaded as modules",
-  kernel: "code, loaded when it was asked for",
-  growth: "grown while work ran: code loaded at its first launch, local memory",
-  limit: "heaps and limits (cuCtxSetLimit)",
-  graph: "executable graphs",
-  stream: "streams",
-  event: "events",
-  other: "textures, imports of other APIs, peers",
-  others: "other processes",
-};
+const groupNames = new Map(
+  Object.entries({
+    allocations: "memory allocated",
+    driver_pools: "the driver's pools",
+    context: "contexts",
+    module: "code, loaded as modules",
+    kernel: "code, loaded when it was asked for",
+    growth: "grown while work ran: code loaded at its first launch, local memory",
+    limit: "heaps and limits (cuCtxSetLimit)",
+    graph: "executable graphs",
+    stream: "streams",
+    event: "events",
+    other: "textures, imports of other APIs, peers",
+    others: "other processes",
+  }),
+);
 
 export class LedgerView extends DocumentView<LedgerReport> {
   readonly id = "ledger";
@@ -459,7 +461,7 @@ export class LedgerView extends DocumentView<LedgerReport> {
   }
 
   private groupName(kind: string): string {
-    return groupNames[kind] ?? kind.replaceAll("_", " ");
+    return groupNames.get(kind) ?? kind.replaceAll("_", " ");
   }
 
   protected build(scene: Scene, found: LedgerReport): (HTMLElement | null)[] {

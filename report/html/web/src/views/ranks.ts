@@ -134,7 +134,7 @@ export class RanksView implements View {
     const full = this.ranks.filter((rank) => rank.recording !== null).length;
     replace(
       this.heading,
-      `${plural(this.ranks.length, "process")}`.replace(/ss$/, "ss").replace("processs", "processes"),
+      plural(this.ranks.length, "process"),
       outliers > 0 ? `; ${plural(outliers, "outlier")} first. ` : "; none differs from the others. ",
       full === this.ranks.length
         ? "Press one to look at it."

@@ -19,13 +19,15 @@ interface Summary {
   scopes: { path?: string; name?: string }[];
 }
 
-const curveHints: Record<string, string> = {
-  allocated: "what the program holds",
-  reserved: "taken from the driver",
-  requested: "before rounding",
-  active: "allocated + frees pending",
-  device_used: "the whole GPU, sampled",
-};
+const curveHints = new Map(
+  Object.entries({
+    allocated: "what the program holds",
+    reserved: "taken from the driver",
+    requested: "before rounding",
+    active: "allocated + frees pending",
+    device_used: "the whole GPU, sampled",
+  }),
+);
 
 // The steps from what the GPU shows to what the program asked for.
 const steps: [key: string, name: string, part: boolean][] = [
@@ -143,7 +145,7 @@ export class RecordingView implements View {
               h("td", {}, bytes(curve!.peak_bytes)),
               h("td", {}, duration(curve!.peak_time_ns)),
               h("td", {}, bytes(curve!.at_end_bytes)),
-              h("td", { class: "muted" }, curveHints[name] ?? ""),
+              h("td", { class: "muted" }, curveHints.get(name) ?? ""),
             ),
           ),
         ),

@@ -293,6 +293,28 @@ test("paper has rows, not a window on them", async () => {
   await page.context().close();
 });
 
+test("documents of another shape cost their views, not the page", async () => {
+  const full = small.recordings[0]!;
+  const odd = {
+    leaks: { devices: 5 },
+    inefficiencies: [],
+    ledger: "x",
+    oom: { ooms: null, oom_count: 3 },
+    summary: { devices: {} },
+  };
+  for (const documents of [odd, { ...odd, summary: null }, { leaks: null, oom: [1] }]) {
+    const { page } = await open(
+      browser,
+      write({ ...small, recordings: [{ ...full, documents: documents as object }] }),
+    );
+    expect(await page.locator(".failed").count()).toBe(0);
+    for (const view of await views(page)) await page.click(`#tab-${view}`);
+    await page.click("#tab-holders");
+    expect(await heading(page)).toContain("At the peak");
+    await page.context().close();
+  }
+});
+
 test("a damaged or missing recording is said in one sentence", async () => {
   for (const [html, text] of [
     [builtPage(), "holds no recording"],
@@ -321,13 +343,21 @@ test("the policy lets nothing else run or load", async () => {
   await page.context().close();
 });
 
-test("a large page is ready within a second", async () => {
+test("a large page is ready after less than a second of the browser's work", async () => {
   const times: number[] = [];
   for (let i = 0; i < 3; ++i) {
-    const { page } = await open(browser, pages.large);
-    times.push(await page.evaluate(() => performance.now()));
-    await page.context().close();
+    const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+    const page = await context.newPage();
+    const session = await context.newCDPSession(page);
+    // Processor time of the page's thread: what else the machine does is not in it.
+    await session.send("Performance.enable", { timeDomain: "threadTicks" });
+    await page.goto(pages.large);
+    await page.waitForSelector("html[data-ready]");
+    const { metrics } = await session.send("Performance.getMetrics");
+    times.push(metrics.find((metric) => metric.name === "TaskDuration")!.value * 1000);
+    await context.close();
   }
-  console.log(`large page ready after ${times.map((time) => Math.round(time)).join(", ")} ms`);
-  expect(Math.min(...times)).toBeLessThan(3000); // a second on a machine of its own; tests share theirs
+  console.log(`large page: ${times.map((time) => Math.round(time)).join(", ")} ms of the page's thread`);
+  expect(Math.min(...times)).toBeGreaterThan(0);
+  expect(Math.min(...times)).toBeLessThan(1000);
 });
