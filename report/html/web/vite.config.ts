@@ -90,7 +90,9 @@ function oneFile(): Plugin {
         .replace("MEMLAB_CSP", () => policy)
         .replace("</head>", () => `<style>${style}</style>\n</head>`)
         .replace("</body>", () => `<script>${script}</script>\n</body>`);
-      if (page.source.split("MEMLAB_DATA").length !== 2) this.error("the page must hold MEMLAB_DATA exactly once");
+      // What memlab-report looks for, to put the data there.
+      if (page.source.split("MEMLAB_DATA").length !== 2 || !page.source.includes(">MEMLAB_DATA</script>"))
+        this.error("the page must hold >MEMLAB_DATA</script>, and MEMLAB_DATA nowhere else");
     },
   };
 }
