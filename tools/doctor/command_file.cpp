@@ -37,7 +37,7 @@ std::string search(const std::string& name, const std::string& path_variable) {
     }
     std::istringstream folders(path_variable);
     for (std::string folder; std::getline(folders, folder, ':');) {
-        const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+        std::string path = (folder.empty() ? "." : folder) + "/" + name;
         if (is_executable_file(path)) {
             return path;
         }

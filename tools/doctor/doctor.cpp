@@ -148,7 +148,9 @@ std::string render_page(const Diagnosis& diagnosis) {
     add_findings(&page, "Pythons in PATH", diagnosis.pythons);
     page.heading("A run would set");
     for (const auto& [name, value] : diagnosis.variables) {
-        page.line("  " + page.clean(name + "=" + value));
+        std::string entry = name;
+        entry.append("=").append(value);
+        page.line("  " + page.clean(entry));
     }
     page.heading("Never recorded");
     page.paragraph("  ",

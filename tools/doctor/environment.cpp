@@ -81,7 +81,7 @@ std::string tool_above() {
         "valgrind", "memcheck-amd64-", "rr",  "strace",          "ltrace",          "gdb"};
     std::string process = "self";
     for (int level = 0; level < 32 && !process.empty() && process != "0"; ++level) {
-        const std::string name = status_value(process, "Name");
+        std::string name = status_value(process, "Name");
         if (std::find(tools.begin(), tools.end(), name) != tools.end()) {
             return name;
         }
@@ -308,9 +308,10 @@ Findings examine_environment(const std::string& library, const Variables& variab
         }
     }
     for (const auto& [name, value] : variables) {
-        entries.push_back(name + "=" + value);
+        entries.emplace_back(name).append("=").append(value);
     }
     std::vector<const char*> texts;
+    texts.reserve(entries.size() + 1);
     for (const std::string& entry : entries) {
         texts.push_back(entry.c_str());
     }

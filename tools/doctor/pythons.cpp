@@ -148,7 +148,8 @@ Findings examine_pythons(const std::string& path_variable) {
         }
         std::sort(names.begin(), names.end());
         for (const std::string& name : names) {
-            const std::string path = folder + "/" + name;
+            std::string path = folder;
+            path.append("/").append(name);
             if (found.size() < max_interpreters && seen.insert(resolved(path)).second) {
                 if (const auto build = read_python(path)) {
                     found.push_back(python_finding("Python", path, *build));
