@@ -27,6 +27,9 @@ install(FILES report/schema/memlab-report-v1.schema.json report/schema/memlab-ru
               report/schema/memlab-run-diff-v1.schema.json
         DESTINATION share/memlab)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/memlab)
+if(MEMLAB_HTML_LICENSES)
+    install(FILES "${MEMLAB_HTML_LICENSES}" DESTINATION share/doc/memlab RENAME html-page-licenses.txt)
+endif()
 install(DIRECTORY docs/ DESTINATION share/doc/memlab/docs FILES_MATCHING PATTERN "*.md")
 
 set(CPACK_PACKAGE_NAME memlab)

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,11 +82,17 @@ void leave_out_arguments(Process& process);
 /// A page of two recordings, the earlier one first. May throw std::bad_alloc.
 Page page_of_two(PageRecording before, PageRecording after);
 
-/// A page of a run of several processes: all of them side by side, the outliers first, and up to
-/// `in_full` of them in full: that with the largest peak, then outliers. `view` must be of reports
-/// without arguments if the options say so. May throw std::bad_alloc.
-Page page_of_run(const RunView& view, Symbolizer* symbolizer, const PageOptions& options,
-                 std::size_t in_full = 3);
+/// What a page of a run asks for, by the index of a member.
+struct RunParts {
+    std::function<Resolver&(std::size_t)> resolver;  ///< of all of the member's stacks
+    std::function<Report(std::size_t)> whole;        ///< the report with its sites
+};
+
+/// A page of a run of several processes: all of them side by side, and up to `in_full` of them in
+/// full: that with the largest peak, then outliers. The reports must be without arguments if the
+/// options say so. May throw std::bad_alloc.
+Page page_of_run(const RunView& view, const RunParts& parts, Symbolizer* symbolizer,
+                 const PageOptions& options, std::size_t in_full = 3);
 
 /// Writes PageData. At most `changes` changes of holders of each recording are written by site, the
 /// rest is summed; this shortens the histories of `page`. False when `to` failed.

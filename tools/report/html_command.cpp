@@ -126,7 +126,7 @@ class PageMaker {
     const std::string& problem() const { return problem_; }
     const report::PageOptions& options() const { return options_; }
     /// Files of the run that could not be read: file, "what is wrong; what to do".
-    const report::RunCollection& run() const { return run_; }
+    const report::RunCollection& errors() const { return errors_; }
 
   private:
     /// Leaves out what the options do not want. False: the GPU was not used.
@@ -171,31 +171,51 @@ class PageMaker {
             std::optional<LoadedReport> loaded = load_report(path, &problem_);
             return loaded ? of_recording(std::move(*loaded)) : std::nullopt;
         }
-        run_ = report::collect_run({path});
-        if (run_.members.empty()) {
-            problem_ = run_.errors.empty() ? path + ": holds no report and no event log of memlab"
-                                           : std::string();
+        // A thousand ranks do not fit into memory whole. Of a choice of GPUs they have to.
+        const bool all = arguments_.device || arguments_.level != report::Level::all;
+        report::RunCollection run = report::collect_run(
+            {path}, all ? report::Keep::everything : report::Keep::totals_and_stacks);
+        errors_.errors = run.errors;
+        if (run.members.empty()) {
+            problem_ = run.errors.empty() ? path + ": holds no report and no event log of memlab"
+                                          : std::string();
             return std::nullopt;
         }
-        if (run_.members.size() == 1) {
-            report::RunMember& member = run_.members.front();
-            return of_recording({member.file, member.warning, std::move(member.report)});
+        if (run.members.size() == 1) {
+            const report::RunMember& member = run.members.front();
+            return of_recording({member.file, member.warning, read_whole(member)});
         }
-        for (report::RunMember& member : run_.members) {
-            // Processes that did not use the GPU have no part in this.
-            if (arguments_.device && !check_device(member.report, arguments_.device).empty()) {
-                member.report.devices.clear();
-            } else if (!choose(member.file, member.report)) {
+        for (report::RunMember& member : run.members) {
+            if (!choose_of_run(member.file, member.report)) {
                 return std::nullopt;
             }
-            if (!options_.sources) {
-                report::leave_out_arguments(member.report.process);
-            }
         }
-        report::RunCollection read = std::move(run_);
-        run_ = {};
-        run_.errors = read.errors;
-        return report::page_of_run(report::view_run(path, std::move(read)), symbols(), options_);
+        return of_run(report::view_run(path, std::move(run)));
+    }
+
+    /// As choose(), but a process that did not use the GPU only has no part in it.
+    bool choose_of_run(const std::string& file, report::Report& report) {
+        if (!options_.sources) {
+            report::leave_out_arguments(report.process);
+        }
+        if (arguments_.device && !check_device(report, arguments_.device).empty()) {
+            report.devices.clear();
+            return true;
+        }
+        return choose(file, report);
+    }
+
+    std::optional<report::Page> of_run(const report::RunView& view) {
+        Resolvers resolvers(view.collection, symbols(), options_.skips);
+        report::RunParts parts;
+        parts.resolver = [&](std::size_t member) -> report::Resolver& { return resolvers(member); };
+        parts.whole = [&](std::size_t member) {
+            const report::RunMember& of = view.collection.members.at(member);
+            report::Report whole = read_whole(of);
+            choose_of_run(of.file, whole);
+            return whole;
+        };
+        return report::page_of_run(view, parts, symbols(), options_);
     }
 
     std::optional<report::Page> of_two() {
@@ -219,7 +239,7 @@ class PageMaker {
     report::SuppressionList suppressions_;
     report::PageOptions options_;
     report::Symbolizer symbolizer_;
-    report::RunCollection run_;
+    report::RunCollection errors_;
     std::string problem_;
 };
 
@@ -231,7 +251,7 @@ int html(const HtmlArguments& arguments) {
     }
     PageMaker maker(arguments);
     std::optional<report::Page> page = maker.make();
-    const int unread = report_errors(maker.run());
+    const int unread = report_errors(maker.errors());
     if (!page) {
         return maker.problem().empty() ? exit_bad_input : fail(maker.problem());
     }
