@@ -11,7 +11,14 @@
 #include <cstddef>
 
 namespace memlab::profiler::unwind {
+
+// A sequence lock over two tables: version & 1 is the one to read, the other is written. A reader
+// whose version has passed reads again.
+constinit std::atomic<std::uint64_t> object_table_state::version{0};
+
 namespace {
+
+using object_table_state::version;
 
 struct Object {
     std::uintptr_t start;
@@ -30,9 +37,6 @@ struct Slot {
 // Of each table; mapped at the first use, and only what is filled takes memory.
 constexpr std::size_t capacity = 16384;
 
-// A sequence lock over two tables: version & 1 is the one to read, the other is written. A reader
-// whose version has passed reads again.
-constinit std::atomic<std::uint64_t> version{0};
 constinit std::atomic<Slot*> tables[2]{};
 constinit std::atomic<std::size_t> counts[2]{};
 
@@ -149,7 +153,9 @@ bool begin_update() {
     return false;
 }
 
-void update() {
+}  // namespace
+
+void object_table_state::update() noexcept {
     if (!begin_update()) {
         return;
     }
@@ -162,6 +168,8 @@ void update() {
     }
     updating.store(0, std::memory_order_release);
 }
+
+namespace {
 
 bool find(std::uintptr_t address, Object* result) {
     for (;;) {
@@ -209,7 +217,7 @@ int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcep
         if (!may_be_code(address)) {
             return -1;
         }
-        update();
+        object_table_state::update();
         if (!find(address, &object)) {
             return -1;
         }
@@ -220,12 +228,6 @@ int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcep
     result->dlfo_link_map = object.map;
     result->dlfo_eh_frame = reinterpret_cast<void*>(object.frame_header);
     return 0;
-}
-
-void update_object_table() noexcept {
-    if (version.load(std::memory_order_relaxed) != 0) {
-        update();
-    }
 }
 
 void reset_object_table_after_fork() noexcept {

@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace memlab::profiler::unwind {
@@ -22,8 +23,19 @@ namespace memlab::profiler::unwind {
 /// a handler that interrupted one skips.
 int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcept;
 
-/// Brings the table up to date if it is in use. Thread-safe.
-void update_object_table() noexcept;
+namespace object_table_state {
+/// 0 until the table is first used.
+extern constinit std::atomic<std::uint64_t> version;
+void update() noexcept;
+}  // namespace object_table_state
+
+/// Brings the table up to date if it is in use. Thread-safe. Always inlined: one caller is compiled
+/// without a sanitizer's instrumentation, since it runs before the sanitizer is initialized.
+[[gnu::always_inline]] inline void update_object_table() noexcept {
+    if (object_table_state::version.load(std::memory_order_relaxed) != 0) {
+        object_table_state::update();
+    }
+}
 
 /// In a forked child: drops the update that a thread of the parent may have been making.
 void reset_object_table_after_fork() noexcept;

@@ -1,8 +1,7 @@
 """pack.py DIR BUILD_DIR
 
-Collects all that the GPU suite runs into DIR: libmemlab.so, the tools and the libraries that they
-need beside libc, the test programs, the samples, the conformance programs, the benchmarks, the
-witness and the scripts. DIR has the shape of a build folder (bin/, lib/) and runs where nothing can
+Collects all that the GPU suite runs into DIR: libmemlab.so, the tools, the test programs, the
+samples, the conformance programs, the benchmarks, the witness and the scripts. DIR has the shape of a build folder (bin/, lib/) and runs where nothing can
 be built or installed. Nothing of NVIDIA's goes along but what the static CUDA runtime links into a
 program. Debug information is dropped where no report needs it.
 """
@@ -16,10 +15,6 @@ from pathlib import Path
 
 LIMIT = 60 << 20
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-# Part of every system that the suite runs on: bringing another version along breaks the loader.
-OF_THE_SYSTEM = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so",
-                 "libstdc++.so", "libgcc_s.so", "libcuda.so", "libcudart.so")
 
 # Their call sites are shown with file and line.
 KEEP_LINES = ("sample_",)
@@ -42,20 +37,6 @@ def copy(source: Path, target: Path) -> None:
     if is_elf(target) and not target.name.startswith(KEEP_LINES):
         keep = ["--strip-debug"] if target.suffix == ".so" else ["--strip-debug", "-R", ".comment"]
         subprocess.run(["strip", *keep, str(target)], check=True)
-
-
-def needed_by(program: Path) -> dict[str, Path]:
-    """Shared libraries of a program that the system may lack: name to file."""
-    found = {}
-    result = subprocess.run(["ldd", str(program)], check=True, capture_output=True, text=True)
-    for line in result.stdout.splitlines():
-        parts = line.split()
-        if "=>" not in parts or parts[0].startswith(OF_THE_SYSTEM):
-            continue
-        if parts[2] == "not":
-            raise FileNotFoundError(f"{program.name} needs {parts[0]}, which is not here")
-        found[parts[0]] = Path(parts[2])
-    return found
 
 
 def main() -> int:
@@ -83,14 +64,6 @@ def main() -> int:
     for program in sorted((build / "bin" / "programs").iterdir()):
         if program.is_file() and is_elf(program):
             copy(program, target / "bin" / "programs" / program.name)
-    try:
-        for program in [build / "bin" / name for name in ("memlab-report", "memlab-run")] + \
-                sorted((build / "bin").glob("conformance_*")):
-            for name, path in needed_by(program).items():
-                copy(path, target / "lib" / "packed" / name)
-    except FileNotFoundError as error:
-        return fail(str(error))
-
     for folder, names in (("tests/gpu", ("run.py", "several_gpus.py", "ledger.py", "tensors.py", "verdicts.py", "driver_calls.py")), ("tests/conformance", ("compare.py",)),
                           ("tests/programs", ("catalogue.py", "harness.py", "sample_checks.py"))):
         for name in names:

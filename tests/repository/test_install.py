@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """An installation works from wherever it is put, and the archives hold the same.
 
-    test_install.py BUILD [prefix|tgz|deb]
+    test_install.py BUILD [prefix|archives|wheel]
 
 prefix: `cmake --install` into a fresh folder; its memlab-run records a sample on the simulated CUDA
 driver from another working directory, its memlab-report reads the result.
-tgz, deb: CPack makes the archive; it has the same layout, and the .deb names its dependencies.
+archives: what tools/dev package makes has the same layout, is small, is the same each time, and runs from where it
+is unpacked; the programs need no library.
+wheel: pip installs it into a fresh environment without a network, and removes it without a trace.
+What they do on other distributions is tested by tools/dev package --test.
 """
 
+import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -15,6 +20,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "tools" / "dev.d" / "package.py"
+MEBIBYTE = 1 << 20
+SKIPPED = 77  # SKIP_RETURN_CODE
 
 EXPECTED = [
     "bin/memlab-report",
@@ -58,45 +68,112 @@ def test_prefix(build, folder):
     expect_layout({str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()},
                   "the installation")
 
+    expect_recording(build, folder, [prefix / "bin" / "memlab-run"], [prefix / "bin" / "memlab-report"])
+
+
+def expect_recording(build, folder, memlab_run, memlab_report):
+    """They record a sample on the simulated CUDA driver from another working directory and read the result."""
     work = folder / "work"
     work.mkdir()
     environment = dict(os.environ, LD_LIBRARY_PATH=str(build / "lib" / "simcuda"))
     environment.pop("LD_PRELOAD", None)
     sample = folder / "app"  # nothing of the build is beside it
     shutil.copy(build / "bin" / "sample_cache_lines", sample)
-    run(prefix / "bin" / "memlab-run", "--", sample, cwd=work, env=environment)
+    run(*memlab_run, "--", sample, cwd=work, env=environment)
     reports = list(work.glob("memlab.app.*.json"))
     expect(len(reports) == 1, f"memlab-run left {[path.name for path in work.iterdir()]}, not one report")
-    text = run(prefix / "bin" / "memlab-report", reports[0], cwd=work)
+    text = run(*memlab_report, reports[0], cwd=work)
     expect("reserved" in text, f"memlab-report printed no summary:\n{text}")
     expect(str(build) not in text, f"the installed programs still know the build folder:\n{text}")
 
 
-def test_tgz(build, folder):
-    run("cpack", "--config", build / "CPackConfig.cmake", "-G", "TGZ", "-B", folder, cwd=folder)
-    archives = list(folder.glob("*.tar.gz"))
-    expect(len(archives) == 1, f"cpack left {archives}")
-    with tarfile.open(archives[0]) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    expect_layout(names, archives[0].name)
+def make_packages(build, output):
+    run(sys.executable, PACKAGE, "--build", build, "--output", output)
+    names = {path.name.partition("-")[0].partition("_")[0] + path.suffix: path for path in output.iterdir()}
+    expect(set(names) == {"memlab.gz", "memlab.deb", "memlab.whl", "memlab.json", "SHA256SUMS"}, f"made {names}")
+    return {"tar": next(output.glob("*x86_64.tar.gz")), "debug": next(output.glob("*-debug.tar.gz")),
+            "deb": next(output.glob("*.deb")), "wheel": next(output.glob("*.whl")),
+            "bill": next(output.glob("*.spdx.json")), "sums": output / "SHA256SUMS"}
 
 
-def test_deb(build, folder):
-    run("cpack", "--config", build / "CPackConfig.cmake", "-G", "DEB", "-B", folder, cwd=folder)
-    packages = list(folder.glob("*.deb"))
-    expect(len(packages) == 1, f"cpack left {packages}")
-    listing = run("dpkg-deb", "--contents", packages[0])
-    names = {line.split(" ./usr/")[1] for line in listing.splitlines() if " ./usr/" in line}
-    expect_layout(names, packages[0].name)
-    for dependency in ("libc6",):
-        text = run("dpkg-deb", "--field", packages[0], "Depends")
-        expect(dependency in text, f"{packages[0].name} does not depend on {dependency}: {text}")
+def test_archives(build, folder):
+    made = make_packages(build, folder / "first")
+    again = make_packages(build, folder / "second")
+    expect(made["sums"].read_bytes() == again["sums"].read_bytes(), "the same build gave other bytes")
+    sums = dict(reversed(line.split()) for line in made["sums"].read_text(encoding="ascii").splitlines())
+    for path in folder.joinpath("second").iterdir():
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        expect(path.name == "SHA256SUMS" or sums.get(path.name) == digest, f"{path.name} is not what SHA256SUMS says")
+
+    with tarfile.open(made["tar"]) as archive:
+        members = {name.partition("/")[2] for name in archive.getnames()}
+        expect_layout(members, made["tar"].name)
+        expect(not any(info.uid or info.gid for info in archive), "the archive has owners of this machine")
+        archive.extractall(folder / "unpacked")
+    unpacked = next((folder / "unpacked").iterdir())
+    library, tools = unpacked / "lib/libmemlab.so", [unpacked / "bin" / name for name in ("memlab-run", "memlab-report")]
+    expect(library.stat().st_size <= 2 * MEBIBYTE, f"the library has {library.stat().st_size} bytes")
+    total = sum(path.stat().st_size for path in [library, *tools])
+    print(f"library {library.stat().st_size} bytes, with the tools {total}")
+    expect(total <= 12 * MEBIBYTE, f"library and tools have {total} bytes")
+    for tool in tools:
+        expect("NEEDED" not in run("readelf", "-d", tool), f"{tool.name} needs a library")
+        expect("INTERP" not in run("readelf", "-lW", tool), f"{tool.name} needs a loader")
+    expect_recording(build, folder, [tools[0]], [tools[1]])
+
+    with tarfile.open(made["debug"]) as archive:
+        expect(len([name for name in archive.getnames() if name.endswith(".debug")]) == 3,
+               f"not one debug file each: {archive.getnames()}")
+        archive.extractall(folder)
+    build_id = run("readelf", "-n", library).partition("Build ID: ")[2].split()[0]
+    debug = next(folder.glob(f"*/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"), None)
+    expect(debug is not None, "no debug information by the library's build id")
+    expect(".debug_line" in run("readelf", "-SW", debug), "the debug file has no lines")
+
+    bill = json.loads(made["bill"].read_text(encoding="utf-8"))
+    inside = {file["fileName"]: file["checksums"][1]["checksumValue"] for file in bill["files"]}
+    expect(inside.get("./lib/libmemlab.so") == hashlib.sha256(library.read_bytes()).hexdigest(),
+           "the bill of materials is of another library")
+    expect({"memlab", "glibc", "elfutils", "libstdc++"} <= {part["name"] for part in bill["packages"]},
+           "the bill of materials lacks a part")
+
+    with zipfile.ZipFile(made["wheel"]) as archive:
+        expect(archive.testzip() is None, "the wheel is damaged")
+        expect(archive.read("memlab/lib/libmemlab.so") == library.read_bytes(), "the wheel has another library")
+    if shutil.which("dpkg-deb"):
+        run("dpkg-deb", "--extract", made["deb"], folder / "deb")
+        root = folder / "deb" / "usr"
+        expect_layout({str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}, made["deb"].name)
+        expect((root / "lib/libmemlab.so").read_bytes() == library.read_bytes(), "the .deb has another library")
+        expect(run("dpkg-deb", "--field", made["deb"], "Depends") == "libc6 (>= 2.28)\n", "the .deb's dependencies")
+
+
+def test_wheel(build, folder):
+    environment = folder / "environment"
+    if subprocess.run([sys.executable, "-m", "venv", environment], capture_output=True, check=False).returncode != 0:
+        print("skipped: this Python makes no virtual environment (python3-venv)")
+        sys.exit(SKIPPED)
+    made = make_packages(build, folder / "made")
+    programs = environment / "bin"
+    before = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
+    run(programs / "pip", "install", "--no-index", made["wheel"])
+    expect_recording(build, folder, [programs / "memlab-run"], [programs / "python", "-m", "memlab", "report"])
+    library = run(programs / "python", "-c", "import memlab; print(memlab.preload_path())").strip()
+    expect(pathlib.Path(library).is_file() and str(environment) in library, f"preload_path() is {library}")
+    expect(run(programs / "memlab-report", "--version").split()[1] ==
+           run(programs / "python", "-c", "import memlab; print(memlab.__version__)").strip(), "versions differ")
+    wrong = subprocess.run([programs / "python", "-m", "memlab", "nonsense"], capture_output=True, check=False)
+    expect(wrong.returncode == 2 and wrong.stderr, "python -m memlab took nonsense")
+    run(programs / "pip", "uninstall", "--yes", "memlab")
+    after = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
+    expect(before == after, f"uninstalling left {after - before}")
 
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
-        {"prefix": test_prefix, "tgz": test_tgz, "deb": test_deb}[sys.argv[2]](build, pathlib.Path(folder))
+        {"prefix": test_prefix, "archives": test_archives, "wheel": test_wheel}[sys.argv[2]](
+            build, pathlib.Path(folder))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ needs_fuzz=(
 # Optional: installed along with the rest, but not required. Without them some tests are skipped: those of
 # exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl) and
 # of debuginfod.
-nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools debuginfod)
+nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools debuginfod
+    python3-venv)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 

@@ -1,0 +1,47 @@
+"""python -m memlab run|report ARGUMENTS...: memlab-run and memlab-report where the commands are not on PATH."""
+
+import os
+import sys
+
+from . import preload_path, tool_path
+
+USAGE = """python -m memlab run -- COMMAND...       as memlab-run: record a program
+python -m memlab report FILE...          as memlab-report: read a recording
+python -m memlab preload-path            the path of libmemlab.so, for LD_PRELOAD"""
+
+
+def _become(tool, arguments):
+    path = tool_path(tool)
+    try:
+        os.execv(path, [tool, *arguments])
+    except OSError as error:
+        sys.exit(f"memlab: {path} cannot be run: {error.strerror}; install memlab again, on x86-64 Linux")
+
+
+def run():
+    """The command memlab-run."""
+    _become("memlab-run", sys.argv[1:])
+
+
+def report():
+    """The command memlab-report."""
+    _become("memlab-report", sys.argv[1:])
+
+
+def main():
+    """python -m memlab."""
+    command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    if command in ("run", "report"):
+        _become(f"memlab-{command}", arguments)
+    if command == "preload-path" and not arguments:
+        print(preload_path())
+        return 0
+    if command in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    print(USAGE, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
