@@ -1,5 +1,6 @@
 // Pages of two recordings, and of a run of many processes.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "report/html/page_data.hpp"
@@ -69,8 +70,8 @@ std::string outlier_text(const Report& report, std::uint64_t peak, std::uint64_t
     }
     const std::uint64_t away = peak > median ? peak - median : median - peak;
     if (median != 0 && away > median / 20) {
-        return std::to_string(static_cast<std::uint64_t>(
-                   100.0 * static_cast<double>(away) / static_cast<double>(median) + 0.5)) +
+        return std::to_string(
+                   std::llround(100.0 * static_cast<double>(away) / static_cast<double>(median))) +
                "% " + (peak > median ? "above" : "below") + " the median peak";
     }
     return {};

@@ -13,7 +13,7 @@
 #include "report/html/history.hpp"
 #include "report/html/moment_grid.hpp"
 #include "report/pool_view/layout.hpp"
-#include "tests/unit/html/recorded.hpp"
+#include "tests/unit/report/recorded.hpp"
 
 using namespace memlab::test;
 using namespace memlab::report;

@@ -13,7 +13,7 @@
 
 #include "report/html/page.hpp"
 #include "report/html/page_sources.hpp"
-#include "tests/unit/html/recorded.hpp"
+#include "tests/unit/report/recorded.hpp"
 
 using namespace memlab::test;
 using namespace memlab::report;

@@ -6,13 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "report/reader.hpp"
 #include "report/timeline/timeline.hpp"
-#include "tests/catch.hpp"
-#include "tests/unit/trace/recording.hpp"
-#include "tests/unit/trace/temporary_folder.hpp"
+#include "tests/unit/report/recorded.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::report;
@@ -34,16 +30,9 @@ struct Moment {
     CategoryBytes bytes{};
 };
 
-class Recorded {
+class OfPyTorch : public Recorded {
   public:
-    explicit Recorded(Records records) : records_(std::move(records)) {
-        auto created = LogWriter::create(log(), 0);
-        REQUIRE(created.writer);
-        feed(records_, *created.writer);
-        created.writer->close();
-        ReadResult read = read_report(log());
-        REQUIRE(read.report);
-        report = std::move(*read.report);
+    explicit OfPyTorch(Records records) : Recorded(std::move(records)) {
         // As if PyTorch had allocated it all, each site for something else.
         report.modules.push_back({});
         report.modules.back().path = "/venv/torch/lib/libtorch_cuda.so";
@@ -59,14 +48,11 @@ class Recorded {
             report.sites[i].stack = i % python_frames.size();
         }
     }
-    std::string log() const { return folder_ / "log.memlog"; }
 
     /// By device: its categories after each record.
     std::map<std::uint64_t, std::vector<Moment>> history(Resolver& resolver) const {
         std::map<std::uint64_t, std::vector<Moment>> history;
-        Aggregator state;
-        for (const AnyRecord& record : records_) {
-            feed(record, state);
+        replay([&](const Aggregator& state) {
             for (const Device& device : report.devices) {
                 Moment moment{state.duration_ns(), {}};
                 for (std::size_t i = 0; i < state.sites().size(); ++i) {
@@ -78,15 +64,9 @@ class Recorded {
                 }
                 history[device.index].push_back(moment);
             }
-        }
+        });
         return history;
     }
-
-    Report report;
-
-  private:
-    TemporaryFolder folder_;
-    Records records_;
 };
 
 /// The row as it must be: of the values before it and all within it.
@@ -107,7 +87,7 @@ CategoryRow row_from(const std::vector<Moment>& history, std::uint64_t begin_ns,
     return row;
 }
 
-void check(const Recorded& recorded, std::uint64_t from_ns, std::uint64_t to_ns) {
+void check(const OfPyTorch& recorded, std::uint64_t from_ns, std::uint64_t to_ns) {
     Resolver resolver(recorded.report, nullptr);
     const auto history = recorded.history(resolver);
     TimelineView view =
@@ -157,7 +137,7 @@ TEST_CASE("the categories of any recording add up to its allocated curve at any 
     std::array<bool, category_count> seen{};
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {
         CAPTURE(seed);
-        const Recorded recorded(PlausibleRecords::make(seed, 600));
+        const OfPyTorch recorded(PlausibleRecords::make(seed, 600));
         const std::uint64_t end = recorded.report.process.duration_ns;
         check(recorded, 0, end);
         check(recorded, end / 3, end / 2);
@@ -170,7 +150,7 @@ TEST_CASE("the categories of any recording add up to its allocated curve at any 
 }
 
 TEST_CASE("a device that is not PyTorch's has no categories") {
-    Recorded recorded(PlausibleRecords::make(1, 300));
+    OfPyTorch recorded(PlausibleRecords::make(1, 300));
     recorded.report.modules.clear();
     Resolver resolver(recorded.report, nullptr);
     TimelineView view = read_timeline(recorded.report, recorded.log(), 0, 1000, std::nullopt);

@@ -32,7 +32,7 @@ class Recorded {
     std::string log() const { return folder_ / "log.memlog"; }
     const Records& records() const { return records_; }
 
-    /// Calls visit(state) after each record, and returns the last state's time.
+    /// Calls visit(state) after each record.
     template <typename Visit>
     void replay(Visit visit) const {
         Aggregator state;
