@@ -28,6 +28,7 @@ install(FILES report/schema/memlab-report-v1.schema.json report/schema/memlab-ru
         DESTINATION share/memlab)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/memlab)
 if(MEMLAB_HTML_LICENSES)
-    install(FILES "${MEMLAB_HTML_LICENSES}" DESTINATION share/doc/memlab RENAME html-page-licenses.txt)
+    install(FILES "${MEMLAB_HTML_LICENSES}" DESTINATION share/doc/memlab/licenses
+            RENAME html-page.txt OPTIONAL)
 endif()
 install(DIRECTORY docs/ DESTINATION share/doc/memlab/docs FILES_MATCHING PATTERN "*.md")
