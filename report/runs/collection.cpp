@@ -404,7 +404,12 @@ Report read_whole(const RunMember& member) {
         return member.report;
     }
     ReadResult read = read_report(member.file);
-    Report report = read.report ? std::move(*read.report) : member.report;
+    Report report;
+    if (read.report) {
+        report = std::move(*read.report);
+    } else {
+        report = member.report;
+    }
     report.from_log = member.report.from_log;
     for (const StackPeak& peak : member.stack_peaks) {
         // The file may have been replaced.
