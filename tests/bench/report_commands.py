@@ -82,7 +82,7 @@ def excesses(commands, figures, unit, base, amount):
         _, processor, peak = figures[command]
         if processor > most_time * unit:
             yield f"{' '.join(command)} takes {processor / unit:.1f} times a summary; at most {most_time}"
-        if peak > base + 4 + most_memory * amount:
+        if peak > base + 8 + most_memory * amount:
             yield f"{' '.join(command)} takes {peak:.0f} MiB; the summary of a log {base:.0f}"
 
 
