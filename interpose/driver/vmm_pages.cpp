@@ -16,6 +16,11 @@ bool VmmPages::supported() {
     if (!device_has(device_, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
         return false;
     }
+    // A program may make memory of cuMemAlloc's synchronous (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS).
+    // Mapped memory is by its context's flag only, which drivers before CUDA 12.1 cannot set.
+    if (driver()->cuCtxSetFlags == nullptr) {
+        return false;
+    }
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties_.location.id = device_;

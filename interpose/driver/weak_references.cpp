@@ -1,6 +1,6 @@
 // Resets weak references to the driver's and CUPTI's functions that the loader bound to memlab. A
-// program uses such references to find out whether the library is present; bound to memlab's
-// exports, it would call a driver that is not there.
+// program uses such references to find out whether the library is present, or whether it is new
+// enough for a function; bound to memlab's exports, it would call what is not there.
 //
 // The loader binds weak references like any others. An indirect function (IFUNC) could resolve to
 // null, but the loader then warns about each library that refers to it before memlab is relocated.
@@ -117,7 +117,24 @@ void protect_again(const link_map& object, const ElfW(Phdr) * headers, std::size
     }
 }
 
-bool has_weak_reference_to_us(const DynamicTables& tables) {
+/// Whether the object is linked with libcuda.
+bool needs_driver(const link_map& object, const DynamicTables& tables) {
+    for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
+        constexpr std::string_view library = "libcuda.so";
+        if (entry->d_tag == DT_NEEDED &&
+            std::strncmp(tables.names + entry->d_un.d_val, library.data(), library.size()) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// False only if there is none. In objects that were linked with libcuda such references stand
+/// among the defined symbols, which are many.
+bool may_refer_weakly_to_us(const link_map& object, const DynamicTables& tables) {
+    if (needs_driver(object, tables)) {
+        return true;
+    }
     const std::uint32_t first_defined = tables.gnu_hash[1];
     for (std::uint32_t i = 1; i < first_defined; ++i) {
         if (is_weak_reference_to_us(tables, tables.symbols[i])) {
@@ -130,7 +147,7 @@ bool has_weak_reference_to_us(const DynamicTables& tables) {
 void clear_weak_references(const link_map& object, const dl_phdr_info& info) {
     const DynamicTables tables = read_dynamic_tables(object);
     if (tables.symbols == nullptr || tables.names == nullptr || tables.gnu_hash == nullptr ||
-        !has_weak_reference_to_us(tables)) {
+        !may_refer_weakly_to_us(object, tables)) {
         return;
     }
     for (std::size_t table = 0; table < 2; ++table) {
@@ -165,8 +182,8 @@ __attribute__((constructor)) void clear_weak_references_at_start() {
     loaded_at_start = find_loaded_object(&loads, [](const char* file) {
         return std::strncmp(file, "libcuda.so", std::strlen("libcuda.so")) == 0;
     });
+    dl_iterate_phdr(visit, nullptr);
     if (!loaded_at_start) {
-        dl_iterate_phdr(visit, nullptr);
         return;
     }
     // Determined now, while no other thread can hold the loader's lock.

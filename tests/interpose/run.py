@@ -1,13 +1,17 @@
-"""run.py --build DIR [--library FILE] [--preload-first LIB]... [--sanitizer NAME] [--set NAME=VALUE]... MODULE [GROUP]
+"""run.py --build DIR [OPTION]... MODULE [GROUP]
 
 Runs one group of the end-to-end tests: the modules test_*.py beside this file. GROUP chooses a group of the catalogue
-for test_programs. --set puts a variable into every run's environment. Exit code 0 when all passed, 1 otherwise.
+for test_programs. Options: --library FILE, the libmemlab.so under test; --preload-first LIB and --sanitizer NAME of a
+sanitized build; --driver 12.4, on the simulated driver of that version; --thorough, only where MEMLAB_TEST_THOROUGH is
+set; --set NAME=VALUE puts a variable into every run's environment. Exit code 0 when all passed, 1 otherwise, 77 when
+not run.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import unittest
 from pathlib import Path
@@ -22,11 +26,16 @@ def main() -> int:
     parser.add_argument("--library", type=Path, help="the libmemlab.so under test, if not DIR's own")
     parser.add_argument("--preload-first", action="append", default=[])
     parser.add_argument("--sanitizer", default="")
+    parser.add_argument("--driver")
+    parser.add_argument("--thorough", action="store_true")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("module")
     parser.add_argument("group", nargs="?")
     arguments = parser.parse_args()
 
+    if arguments.thorough and not os.environ.get("MEMLAB_TEST_THOROUGH"):
+        print("not run: MEMLAB_TEST_THOROUGH is not set")
+        return 77
     build = arguments.build.resolve()
     extra = {}
     if arguments.sanitizer:
@@ -38,8 +47,13 @@ def main() -> int:
                  "TSAN_OPTIONS": "handle_segv=0:handle_abort=0:report_bugs=1:die_after_fork=0:atexit_sleep_ms=0:"
                                  "report_signal_unsafe=0",
                  "UBSAN_OPTIONS": "print_stacktrace=1"}
+    drivers = [build / "lib" / "simcuda"]
+    if arguments.driver:
+        drivers.insert(0, drivers[0] / arguments.driver)
+        major, minor = arguments.driver.split(".")
+        extra["SIMCUDA_DRIVER_VERSION"] = str(int(major) * 1000 + int(minor) * 10)
     extra |= dict(setting.split("=", 1) for setting in arguments.set)
-    Build.layout = Layout(build, [str(build / "lib" / "simcuda")], arguments.preload_first, extra,
+    Build.layout = Layout(build, [str(folder) for folder in drivers], arguments.preload_first, extra,
                           arguments.library.resolve() if arguments.library else None)
     Build.sanitizer = arguments.sanitizer
     if not Build.layout.library.exists():

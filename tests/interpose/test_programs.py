@@ -4,7 +4,10 @@ in which every byte is accounted for.
 
 from __future__ import annotations
 
+import re
+import subprocess
 import unittest
+from pathlib import Path
 
 from catalogue import CASES, Case
 from harness import run_case
@@ -31,8 +34,23 @@ class Programs(EndToEnd):
             self.skipTest("the sanitizer's runtime refuses RTLD_DEEPBIND")
         if Build.sanitizer == "thread" and self.case.name in BEYOND_LIBTSAN:
             self.skipTest("an uninstrumented program does not survive libtsan.so here")
+        if newer := self.lacking():
+            self.skipTest(f"made for a newer driver: {', '.join(sorted(newer))}")
         _, _, _, problems = run_case(self.layout, self.case, self.work / "case")
         self.assert_sound(problems)
+
+    def lacking(self) -> set[str]:
+        """The functions that the program is linked with and this driver does not have."""
+        driver = Path(self.layout.library_path[0]) / "libcuda.so.1"
+        program = self.layout.program(self.case.command[0])
+        wanted = {name for kind, name in symbols("--undefined-only", program) if kind == "U"}
+        return {name for name in wanted if re.match("cu[A-Z]", name)} - {
+            name for _, name in symbols("--defined-only", driver)}
+
+
+def symbols(which: str, library: Path) -> list[tuple[str, str]]:
+    lines = subprocess.run(["nm", "-D", which, str(library)], capture_output=True, text=True, check=False).stdout
+    return [(line.split()[-2], line.split()[-1].split("@")[0]) for line in lines.splitlines()]
 
 
 def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite, pattern: str) -> unittest.TestSuite:

@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     std::vector<CUcontext> contexts{use_device()};
     while (contexts.size() < 4) {
         CUcontext context = nullptr;
-        CHECK(cuCtxCreate(&context, nullptr, 0, 0));
+        CHECK(program::create_context(&context));
         contexts.push_back(context);
     }
     CHECK(cuCtxSetCurrent(contexts[0]));

@@ -168,6 +168,7 @@ def _memory() -> list[Case]:
     return [
         Case("a class of buffers", ("device_buffer",), 0, (Recording(Kind(3, 3, 28 << 20)),)),
         Case("many sizes", ("malloc_free",), 0, (Recording(Kind(101, 51, 35_050_000)),)),
+        Case("memory made synchronous", ("synchronous",), 0, (Recording(Kind(1, 1, 3 << 20), missed=1),)),
         Case("stacks of 56 KiB", ("small_stack",), 0,
              (Recording(Kind(65, 33, lost=32), ooms=1),), may_warn=True),
         Case("stacks of 56 KiB, the end too", ("small_stack", "exit"), 5,

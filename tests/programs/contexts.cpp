@@ -18,11 +18,11 @@ void two_contexts() {
     CHECK(cuInit(0));
     CUcontext first = nullptr;
     CUcontext second = nullptr;
-    CHECK(cuCtxCreate(&first, nullptr, 0, 0));
+    CHECK(program::create_context(&first));
     for (int i = 0; i < 3; ++i) {
         allocate(100000);
     }
-    CHECK(cuCtxCreate(&second, nullptr, 0, 0));
+    CHECK(program::create_context(&second));
     CUdeviceptr blocks[3];
     for (CUdeviceptr& block : blocks) {
         block = allocate(200000);

@@ -71,7 +71,7 @@ void use_memory() {
 
 void use_created() {
     CUcontext context = nullptr;
-    CHECK(cuCtxCreate(&context, nullptr, 0, 0));
+    CHECK(program::create_context(&context));
     use_memory();
     CHECK(cuCtxDestroy(context));
 }

@@ -126,7 +126,7 @@ int graph_memory(const char* way) {
 int second_context() {
     allocate_and_free(tenths_of_the_device(1));
     CUcontext context = nullptr;
-    const CUresult result = cuCtxCreate(&context, nullptr, 0, 0);
+    const CUresult result = program::create_context(&context);
     SAY("context: %d\n", static_cast<int>(result));
     return 0;
 }

@@ -210,7 +210,7 @@ int main(int argc, char** argv) {
     }
     const CUcontext primary = use_device();
     CUcontext created = nullptr;
-    CHECK(cuCtxCreate(&created, nullptr, 0, 0));
+    CHECK(program::create_context(&created));
     const Worker one(primary);
     const Worker two(created);
     CUgreenCtx green = nullptr;

@@ -95,7 +95,7 @@ int main() {
     SAY("a stream that ends in its capture: %d refused\n", refused(stream, memory));
 
     CUcontext second = nullptr;
-    CHECK(cuCtxCreate(&second, nullptr, 0, 0));
+    CHECK(program::create_context(&second));
     CHECK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
     begin(gone, allocate(bytes), bytes + 4);
     CHECK(cuCtxDestroy(second));

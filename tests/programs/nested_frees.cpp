@@ -159,14 +159,14 @@ void where_contexts_end() {
         if (reset) {
             contexts[1] = contexts[0];
         } else {
-            CHECK(cuCtxCreate(&contexts[1], nullptr, 0, 0));
+            CHECK(program::create_context(&contexts[1]));
         }
         CHECK(cuCtxSetCurrent(contexts[1]));
         theirs[0] = allocate(3 * mib);
         theirs[1] = allocate(3 * mib);
         CUcontext other = contexts[0];
         if (reset) {
-            CHECK(cuCtxCreate(&other, nullptr, 0, 0));
+            CHECK(program::create_context(&other));
         }
         CHECK(cuCtxSetCurrent(other));
         victims[0] = allocate(3 * mib);

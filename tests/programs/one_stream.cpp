@@ -220,7 +220,7 @@ void unknown_function() {
 void second_context() {
     const CUdeviceptr address = get_again(leave_behind(new_stream()));
     CUcontext other = nullptr;
-    CHECK(cuCtxCreate(&other, nullptr, 0, 0));
+    CHECK(program::create_context(&other));
     CHECK(cuMemsetD8Async(address, 1, bytes, new_stream()));
 }
 

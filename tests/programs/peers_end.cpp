@@ -36,7 +36,7 @@ void peers() {
     });
     for (int round = 0; round < rounds; ++round) {
         CUcontext b = nullptr;
-        CHECK(cuCtxCreate(&b, nullptr, 0, 0));
+        CHECK(program::create_context(&b));
         const CUdeviceptr in_b = allocate(mib);
         CHECK(cuCtxSetCurrent(a));
         const CUdeviceptr in_a = allocate(mib);
@@ -58,7 +58,7 @@ void pending() {
     const std::size_t most = most_of_the_device();
     const CUdeviceptr p = allocate(most);
     CUcontext b = nullptr;
-    CHECK(cuCtxCreate(&b, nullptr, 0, 0));
+    CHECK(program::create_context(&b));
     CUstream stream = nullptr;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemcpyDtoDAsync(allocate(mib), p, mib, stream));
@@ -82,7 +82,7 @@ void captures() {
     const std::size_t most = most_of_the_device();
     const CUdeviceptr p = allocate(most);
     CUcontext second = nullptr;
-    CHECK(cuCtxCreate(&second, nullptr, 0, 0));
+    CHECK(program::create_context(&second));
     CUstream stream = nullptr;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));

@@ -11,7 +11,20 @@
 #include <cstdlib>
 #include <vector>
 
+// As <cuda.h> declares it, but weak; and the ABI of older drivers.
+extern "C" {
+__attribute__((weak)) CUresult CUDAAPI cuCtxCreate(CUcontext*, CUctxCreateParams*, unsigned,
+                                                   CUdevice);
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
+}
+
 namespace program {
+
+/// Creates a context, by the newest function that the driver has.
+inline CUresult create_context(CUcontext* context, CUdevice device = 0) {
+    return cuCtxCreate != nullptr ? cuCtxCreate(context, nullptr, 0, device)
+                                  : cuCtxCreate_v2(context, 0, device);
+}
 
 /// printf to standard output, unbuffered.
 #define SAY(...) ((void)::dprintf(STDOUT_FILENO, __VA_ARGS__))

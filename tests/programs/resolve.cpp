@@ -8,17 +8,20 @@
 #include <cudaTypedefs.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace {
 
 PFN_cuGetProcAddress_v12000 get_proc_address;
+int newest = 13000;  // asked for: no driver takes a version later than its own
 
 template <typename Function>
 Function resolve(const char* name, int version, cuuint64_t flags) {
     void* function = nullptr;
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
-    const CUresult result = get_proc_address(name, &function, version, flags, &found);
+    const CUresult result =
+        get_proc_address(name, &function, std::min(version, newest), flags, &found);
     std::printf("%s@%d flags %d: %d, status %d, %s\n", name, version, static_cast<int>(flags),
                 static_cast<int>(result), static_cast<int>(found),
                 function != nullptr ? "found" : "null");
@@ -39,6 +42,10 @@ int main() {
         std::printf("no cuGetProcAddress\n");
         return 4;
     }
+    int driver_version = 0;
+    reinterpret_cast<PFN_cuDriverGetVersion_v2020>(::dlsym(driver, "cuDriverGetVersion"))(
+        &driver_version);
+    newest = std::min(newest, driver_version);
     const auto init = resolve<PFN_cuInit_v2000>("cuInit", 13000, 0);
     const auto retain =
         resolve<PFN_cuDevicePrimaryCtxRetain_v7000>("cuDevicePrimaryCtxRetain", 13000, 0);

@@ -30,7 +30,7 @@ template <int place>
 
 void* begin(void*) {
     CHECK(cuInit(0));
-    CHECK(cuCtxCreate(&context, nullptr, 0, 0));
+    CHECK(program::create_context(&context));
     CUdeviceptr kept[places] = {};
     allocate_from<0>(kept);
     CUdeviceptr blocks[places] = {};

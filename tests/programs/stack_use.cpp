@@ -23,7 +23,7 @@ CUdeviceptr block = 0;
 
 void begin() {
     CHECK(cuInit(0));
-    CHECK(cuCtxCreate(&context, nullptr, 0, 0));
+    CHECK(program::create_context(&context));
 }
 
 void allocate_first() {

@@ -10,6 +10,12 @@
 
 using namespace program;
 
+// As <cuda.h> declares it, but weak; and what it was before CUDA 12.8.
+extern "C" {
+__attribute__((weak)) CUresult CUDAAPI cuEventElapsedTime(float*, CUevent, CUevent);
+CUresult CUDAAPI older_elapsed_time(float*, CUevent, CUevent) __asm__("cuEventElapsedTime");
+}
+
 namespace {
 
 constexpr std::size_t mib = 1 << 20;
@@ -35,7 +41,8 @@ CUresult ask(const char* call) {
     }
     if (std::strcmp(call, "elapsed") == 0) {
         float milliseconds = 0;
-        return cuEventElapsedTime(&milliseconds, begin, end);
+        return cuEventElapsedTime != nullptr ? cuEventElapsedTime(&milliseconds, begin, end)
+                                             : older_elapsed_time(&milliseconds, begin, end);
     }
     CUresult answer = CUDA_SUCCESS;
     std::thread([&] {
