@@ -31,7 +31,7 @@ class Ci(unittest.TestCase):
         self.assertEqual(lines[-1], SUMMARY + "7")
         self.assertEqual(sum(line == SUMMARY + "7" for line in lines[-8:]), 4)
         self.assertEqual([line for line in lines if line.startswith("called")],
-                         ["called format --check", "called lint", "called test --preset release",
+                         ["called format --check", "called lint", "called test --preset release", "called cuda12",
                           "called test --preset asan", "called test --preset tsan --quick",
                           "called test --preset fuzz --quick"])
 
