@@ -2,7 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "report/export/input.hpp"
 #include "trace/json/json_output.hpp"
@@ -15,6 +18,9 @@ Result write_csv(const Input& input, report::ByteSink& sink);
 Result write_flamegraph(const Input& input, report::ByteSink& sink);
 Result write_folded(const Input& input, report::ByteSink& sink);
 Result write_openmetrics(const Input& input, report::ByteSink& sink);
+/// The same of several processes, which have their process id and host as labels, too.
+Result write_openmetrics_of_run(const std::vector<const report::Report*>& processes,
+                                std::optional<std::uint64_t> device, report::ByteSink& sink);
 Result write_perfetto(const Input& input, report::ByteSink& sink);
 Result write_pprof(const Input& input, report::ByteSink& sink);
 Result write_pytorch(const Input& input, report::ByteSink& sink);

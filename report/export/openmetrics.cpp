@@ -1,12 +1,15 @@
 // Exports the figures of a run as OpenMetrics text, which Prometheus' textfile collector (node
 // exporter) reads, too. All are gauges: the final values of a finished run.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/summary/ledger.hpp"
@@ -17,6 +20,8 @@ namespace memlab::exports {
 
 using report::Curve;
 using report::Device;
+using report::LedgerAt;
+using report::Report;
 
 namespace {
 
@@ -31,15 +36,11 @@ constexpr std::array<std::pair<Curve, const char*>, report::curve_count> curves 
 
 class Metrics {
   public:
-    Metrics(const Input& input, report::ByteSink& sink)
-        : input_(input), report_(input.recording.report), out_(sink) {
-        common_.emplace_back("executable", report::base_name(report_.process.executable));
-        for (const char* rank : report::rank_variables) {
-            if (const auto at = report_.process.ranks.find(rank);
-                at != report_.process.ranks.end()) {
-                common_.emplace_back("rank", at->second);
-                break;
-            }
+    Metrics(const std::vector<const Report*>& reports, std::optional<std::uint64_t> device,
+            report::ByteSink& sink)
+        : device_(device), out_(sink) {
+        for (const Report* report : reports) {
+            members_.push_back({report, labels_of(*report, reports.size() > 1)});
         }
     }
 
@@ -53,6 +54,27 @@ class Metrics {
     }
 
   private:
+    struct Member {
+        const Report* report;
+        Labels labels;  ///< of each of its values
+    };
+
+    /// Where there are several processes, these are told apart by process id and host.
+    static Labels labels_of(const Report& report, bool one_of_many) {
+        Labels labels = {{"executable", report::base_name(report.process.executable)}};
+        for (const char* rank : report::rank_variables) {
+            if (const auto at = report.process.ranks.find(rank); at != report.process.ranks.end()) {
+                labels.emplace_back("rank", at->second);
+                break;
+            }
+        }
+        if (one_of_many) {
+            labels.emplace_back("pid", std::to_string(report.process.pid));
+            labels.emplace_back("host", report.process.host);
+        }
+        return labels;
+    }
+
     void family(const char* name, const char* unit, const char* help) {
         name_ = name;
         out_ << "# HELP " << name << ' ' << help << '\n';
@@ -80,7 +102,7 @@ class Metrics {
     void value(const Labels& own, Value value) {
         out_ << name_;
         first_ = true;
-        labels(common_);
+        labels(member_->labels);
         labels(own);
         out_ << "} ";
         char digits[32];
@@ -92,6 +114,14 @@ class Metrics {
         return static_cast<double>(nanoseconds) / 1e9;
     }
 
+    /// `use` gives the values of the process.
+    void for_processes(const std::function<void(const Report&)>& use) {
+        for (const Member& member : members_) {
+            member_ = &member;
+            use(*member.report);
+        }
+    }
+
     static Labels labels_of(const Device& device) {
         Labels labels = {{"device", std::to_string(device.gpu())}, {"uuid", device.uuid}};
         if (!device.is_gpu()) {
@@ -100,9 +130,18 @@ class Metrics {
         return labels;
     }
 
+    bool wants(const Device& device) const {
+        return !device_ || report::is_on(device.index, *device_);
+    }
+
     void for_devices(const std::function<void(const Device&, const Labels&)>& use) {
-        for (const Device& device : report_.devices) {
-            if (device.used() && input_.wants(device.index)) {
+        for_processes([&](const Report& report) { for_devices(report, use); });
+    }
+
+    void for_devices(const Report& report,
+                     const std::function<void(const Device&, const Labels&)>& use) {
+        for (const Device& device : report.devices) {
+            if (device.used() && wants(device)) {
                 use(device, labels_of(device));
             }
         }
@@ -110,15 +149,21 @@ class Metrics {
 
     void run() {
         family("memlab_run_info", "", "The process that was recorded; always 1.");
-        value({{"pid", std::to_string(report_.process.pid)},
-               {"host", report_.process.host},
-               {"ended", report_.process.ended},
-               {"memlab_version", report_.memlab_version}},
-              1);
+        for_processes([this](const Report& report) {
+            Labels own = {{"ended", report.process.ended},
+                          {"memlab_version", report.memlab_version}};
+            if (members_.size() == 1) {
+                own.emplace_back("pid", std::to_string(report.process.pid));
+                own.emplace_back("host", report.process.host);
+            }
+            value(own, 1);
+        });
         family("memlab_start_time_seconds", "seconds", "When the process started, in Unix time.");
-        value({}, seconds(report_.process.start_wall_ns));
+        for_processes(
+            [this](const Report& report) { value({}, seconds(report.process.start_wall_ns)); });
         family("memlab_duration_seconds", "seconds", "How long the process was recorded.");
-        value({}, seconds(report_.process.duration_ns));
+        for_processes(
+            [this](const Report& report) { value({}, seconds(report.process.duration_ns)); });
     }
 
     /// A family of one sample for each curve of each device.
@@ -184,55 +229,70 @@ class Metrics {
 
     /// Also of a GPU on which nothing was allocated: a context takes memory there.
     void ledger() {
-        constexpr std::array<std::pair<const char*, report::LedgerAt>, 2> moments = {
-            {{"peak", report::LedgerAt::peak}, {"end", report::LedgerAt::end}}};
-        bool first = true;
-        for (const Device& device : report_.devices) {
-            if (!device.ledger || !input_.wants(device.index)) {
-                continue;
-            }
-            if (first) {
-                family("memlab_ledger_bytes", "bytes",
-                       "What the device's used memory is made of, at its sampled peak and end.");
-                first = false;
-            }
-            for (const auto& [moment, at] : moments) {
-                const auto page = report::ledger_page(device, input_.resolver, at);
-                const auto group = [&, moment = moment](const std::string& name, auto bytes) {
-                    Labels with = labels_of(device);
-                    with.insert(with.end(), {{"moment", moment}, {"group", name}});
-                    value(with, bytes);
-                };
-                for (const report::LedgerGroup& each : page->groups) {
-                    group(each.kind, each.bytes);
-                }
-                group("rest", page->rest);
-            }
+        const auto has_ledger = [this](const Device& device) {
+            return device.ledger.has_value() && wants(device);
+        };
+        if (std::none_of(members_.begin(), members_.end(), [&](const Member& member) {
+                return std::any_of(member.report->devices.begin(), member.report->devices.end(),
+                                   has_ledger);
+            })) {
+            return;
         }
+        family("memlab_ledger_bytes", "bytes",
+               "What the device's used memory is made of, at its sampled peak and end.");
+        for_processes([&](const Report& report) {
+            report::Resolver no_names(report, nullptr);
+            for (const Device& device : report.devices) {
+                if (has_ledger(device)) {
+                    ledger(device, "peak", report::ledger_page(device, no_names, LedgerAt::peak));
+                    ledger(device, "end", report::ledger_page(device, no_names, LedgerAt::end));
+                }
+            }
+        });
+    }
+
+    void ledger(const Device& device, const char* moment,
+                const std::optional<report::LedgerPage>& page) {
+        const auto group = [&](const std::string& name, std::uint64_t bytes) {
+            Labels with = labels_of(device);
+            with.insert(with.end(), {{"moment", moment}, {"group", name}});
+            value(with, bytes);
+        };
+        for (const report::LedgerGroup& each : page->groups) {
+            group(each.kind, each.bytes);
+        }
+        group("rest", page->rest);
     }
 
     void troubles() {
         family("memlab_out_of_memory_failures", "", "Allocations that failed for lack of memory.");
-        value({}, report_.oom_count);
-        if (report_.coverage.audited) {
+        for_processes([this](const Report& report) { value({}, report.oom_count); });
+        if (std::any_of(members_.begin(), members_.end(),
+                        [](const Member& member) { return member.report->coverage.audited; })) {
             family("memlab_bypassed_bytes", "bytes",
                    "Bytes allocated past memlab, found by the audit.");
-            value({}, report_.coverage.bypassed_bytes);
+            for_processes([this](const Report& report) {
+                if (report.coverage.audited) {
+                    value({}, report.coverage.bypassed_bytes);
+                }
+            });
         }
         family("memlab_missed", "", "What memlab could not see or serve.");
-        std::uint64_t missed = 0;
-        for (const report::Missed& each : report_.missed) {
-            missed += each.count;
-        }
-        value({}, missed);
+        for_processes([this](const Report& report) {
+            std::uint64_t missed = 0;
+            for (const report::Missed& each : report.missed) {
+                missed += each.count;
+            }
+            value({}, missed);
+        });
         family("memlab_log_events_dropped", "", "Events missing from the log.");
-        value({}, report_.log.dropped);
+        for_processes([this](const Report& report) { value({}, report.log.dropped); });
     }
 
-    const Input& input_;
-    const report::Report& report_;
+    const std::optional<std::uint64_t> device_;
     Output out_;
-    Labels common_;
+    std::vector<Member> members_;
+    const Member* member_ = nullptr;  ///< whose values are written
     const char* name_ = "";
     bool first_ = true;
 };
@@ -240,7 +300,12 @@ class Metrics {
 }  // namespace
 
 Result write_openmetrics(const Input& input, report::ByteSink& sink) {
-    return Metrics(input, sink).write();
+    return write_openmetrics_of_run({&input.recording.report}, input.device, sink);
+}
+
+Result write_openmetrics_of_run(const std::vector<const report::Report*>& processes,
+                                std::optional<std::uint64_t> device, report::ByteSink& sink) {
+    return Metrics(processes, device, sink).write();
 }
 
 }  // namespace memlab::exports

@@ -263,7 +263,7 @@ class Slices final : public History {
         json.member("kind", trace::name_of(event.kind));
         json.member("address", hexadecimal(event.address));
         json.member("api", clean_name(string(event.api)));
-        json.member("stack", event.stack);
+        json.member("stack", stack_of(event.stack));
         json.member("thread",
                     clean_name(report::thread_text(input_.recording.report, event.thread)));
         json.end_object();
@@ -332,6 +332,24 @@ class Slices final : public History {
         return at->second;
     }
 
+    /// The functions from the call into CUDA outwards: "cudaMalloc < Layer::forward < main".
+    const std::string& stack_of(std::uint32_t stack) {
+        const auto [at, is_new] = stacks_.try_emplace(stack);
+        if (is_new) {
+            constexpr std::size_t max_frames = 32;
+            const auto& frames = input_.resolver.frames(stack);
+            for (std::size_t i = 0; i < std::min(frames.size(), max_frames); ++i) {
+                const std::string text = frames[i].python
+                                             ? frames[i].function
+                                             : report::without_anonymous(
+                                                   report::short_function_name(frames[i].function));
+                at->second += (i == 0 ? "" : " < ") +
+                              clean_name(text.empty() ? report::base_name(frames[i].module) : text);
+            }
+        }
+        return at->second;
+    }
+
     void end_slice(const Allocation& allocation, const trace::Event* by) {
         const trace::Event& event = allocation.event;
         if (choice_.takes(event, string(event.api))) {
@@ -363,6 +381,7 @@ class Slices final : public History {
     TraceEvents& out_;
     WorkTracks work_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> names_;  ///< by stack and API
+    std::map<std::uint32_t, std::string> stacks_;                           ///< by stack
     std::map<std::string, std::vector<std::string>>
         open_;  ///< open scopes by id, the innermost last
 };

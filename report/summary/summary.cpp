@@ -154,10 +154,8 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
         warnings.push_back(format_plural(scopes.too_many_open, "scope") +
                            " not followed: too many were open at once.");
     }
-    for (const std::string& path : resolver.changed_modules()) {
-        warnings.push_back(path +
-                           " is not the binary that ran (its build id differs): its functions and "
-                           "lines are not shown. Put the old one back to see them.");
+    if (std::string note = resolver.missing_names(); !note.empty()) {
+        warnings.push_back(std::move(note));
     }
     return warnings;
 }

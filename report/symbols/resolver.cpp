@@ -1,5 +1,6 @@
 #include "report/symbols/resolver.hpp"
 
+#include <set>
 #include <utility>
 
 #include "report/text/names.hpp"
@@ -35,14 +36,46 @@ std::size_t Resolver::chosen(std::size_t stack) {
     return choose(stack).frame;
 }
 
-std::vector<std::string> Resolver::changed_modules() const {
-    std::vector<std::string> modules;
-    for (const auto& [path, changed] : changed_) {
-        if (changed) {
-            modules.push_back(path);
+std::string Resolver::missing_names() const {
+    std::set<std::string> gone;
+    std::set<std::string> changed;
+    for (const Place& place : places_) {
+        if (!place.function.empty() || place.module.empty()) {
+            continue;
+        }
+        if (place.problem == "binary changed") {
+            changed.insert(place.module);
+        } else if (place.problem == "file not found") {
+            gone.insert(place.module);
         }
     }
-    return modules;
+    constexpr std::size_t max_named = 3;
+    const auto list = [](const std::set<std::string>& modules, const char* one, const char* many) {
+        std::string text;
+        std::size_t named = 0;
+        for (const std::string& module : modules) {
+            if (named++ == max_named) {
+                text += " and " + std::to_string(modules.size() - max_named) + " more";
+                break;
+            }
+            text += (text.empty() ? "" : ", ") + base_name(module);
+        }
+        return text + (modules.size() == 1 ? one : many);
+    };
+    std::string text;
+    if (!gone.empty()) {
+        text = list(gone, " is not on this machine", " are not on this machine");
+    }
+    if (!changed.empty()) {
+        text += (text.empty() ? "" : "; ") +
+                list(changed, " is not the binary that ran (its build id differs)",
+                     " are not the binaries that ran (their build ids differ)");
+    }
+    return text.empty()
+               ? text
+               : "Names are missing: " + text +
+                     ". memlab-report symbolize, run where it was recorded, puts them into "
+                     "the report; --debuginfod asks servers for them.";
 }
 
 void Resolver::add_frames(std::size_t frame, std::vector<StackFrame>& out) {
@@ -103,7 +136,6 @@ void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
         const ResolvedAddress& resolved =
             symbolizer_->resolve(module.path, module.build_id, frame.address);
         base.problem = resolved.problem;
-        changed_[module.path] |= resolved.problem == "binary changed";
         sources = &resolved.frames;
     }
     if (sources->empty()) {

@@ -51,8 +51,9 @@ class Resolver {
     /// Appends the frames (with inlined ones) of an entry of Report::frames, innermost first.
     void add_frames(std::size_t frame, std::vector<StackFrame>& out);
 
-    /// Modules of resolved frames whose file is not the binary that ran.
-    std::vector<std::string> changed_modules() const;
+    /// A sentence on the places so far that have no function's name since their binary is not here,
+    /// or not the one that ran: which binaries, and what to do. Empty: there are none.
+    std::string missing_names() const;
 
   private:
     /// The place of a stack (in places_) and its index in frames().
@@ -76,7 +77,6 @@ class Resolver {
     std::vector<StackFrame> scratch_;
     std::unordered_map<std::size_t, std::vector<StackFrame>> cache_;  ///< frames()
     std::deque<std::size_t> cache_order_;
-    std::map<std::string, bool> changed_;
 };
 
 }  // namespace memlab::report

@@ -6,9 +6,11 @@ Run by ctest with the folder of the programs in MEMLAB_BIN and the source folder
 """
 
 import glob
+import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -131,6 +133,21 @@ class StackFormats(ExportTest):
             self.assertEqual(self.export(to, log), self.export(to, log), to)
 
 
+    def test_a_name_that_ends_in_gz_is_compressed(self):
+        log = self.log("leak")
+        for to in ("perfetto", "folded", "pprof"):
+            path = self.path(to + ".gz")
+            self.export(to, "-o", path, log)
+            with open(path, "rb") as file:
+                content = file.read()
+            plain = self.export(to, log)
+            if to == "pprof":  # is compressed anyway, once
+                self.assertEqual(content, plain)
+            else:
+                self.assertEqual(gzip.decompress(content), plain)
+                self.assertLess(len(content), len(plain))
+
+
 class Metrics(ExportTest):
     def test_every_recording(self):
         for path in REPORTS:
@@ -146,6 +163,20 @@ class Metrics(ExportTest):
                                  and ("device", str(gpu_of(device))) in labels
                                  and dict(labels).get("allocator") == device.get("allocator")]
                         self.assertEqual(found, [figures["peak_bytes"]])
+
+    def test_a_run_is_one_file_with_a_label_for_each_process(self):
+        recordings = [path for path in REPORTS if path.endswith(".json")][:3]
+        for path in recordings:
+            shutil.copy(path, self.folder.name)
+        metrics = formats.openmetrics(self.export("openmetrics", self.folder.name))
+        for path in recordings:
+            report = device_report(path)
+            process = report["process"]
+            found = {value for (name, labels), value in metrics.items()
+                     if name == "memlab_duration_seconds" and ("pid", str(process["pid"])) in labels
+                     and ("host", process["host"]) in labels}
+            self.assertEqual(found, {process["duration_ns"] / 1e9}, path)
+        self.assertEqual(sum(name == "memlab_run_info" for name, _ in metrics), 3)
 
     def test_the_rank_is_a_label(self):
         metrics = formats.openmetrics(self.export("openmetrics", self.log("leak")))
@@ -203,6 +234,12 @@ class Events(ExportTest):
                 allocated = sum(kind["count"] for device in summary["devices"]
                                 for kind in device["kinds"].values())
                 self.assertEqual(len(trace.slices.get("allocation", [])), allocated)
+
+    def test_perfetto_has_the_call_stack_of_each_allocation(self):
+        events = json.loads(self.export("perfetto", self.log("leak")))["traceEvents"]
+        stacks = {event["args"]["stack"] for event in events
+                  if event.get("cat") == "allocation" and event["ph"] == "b"}
+        self.assertTrue(any(" < load_batch" in stack for stack in stacks), stacks)
 
     def test_csv_every_log(self):
         for log in LOGS:
@@ -490,7 +527,7 @@ class Files(ExportTest):
         self.refused("--to", "openmetrics", "--filter", "x", log, says="--filter has no meaning")
         self.refused("--to", "folded", self.path("nothing.json"), says="no such file")
         os.mkfifo(self.path("pipe"))
-        self.refused("--to", "folded", self.path("pipe"), says="not a regular file")
+        self.refused("--to", "folded", self.path("pipe"), says="empty")
         self.refused("--to", "folded", "--filter", "nobody=x", log, says=".")
         self.refused(log, says="--to is required")
 

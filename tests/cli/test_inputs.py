@@ -66,6 +66,7 @@ class Inputs(ToolTest):
                      self.write("b.gz", packed[:400] + b"garbage" + packed[407:]))
 
     def test_standard_input_and_pipes(self):
+        narrow = {**self.environment, "COLUMNS": "80"}
         for recording in (LOG, JSON):
             expected = self.sites(recording)
             with open(recording, "rb") as file:
@@ -74,13 +75,12 @@ class Inputs(ToolTest):
                 for last in ("-", "/dev/stdin", "<(cat)"):
                     result = subprocess.run(
                         ["bash", "-c", f"'{REPORT}' sites --no-symbols {last}"], input=data,
-                        env=self.environment, capture_output=True, timeout=60, check=False)
+                        env=narrow, capture_output=True, timeout=60, check=False)
                     self.assertEqual(result.stderr.decode(), "")
                     self.assertEqual(result.stdout.decode(), expected)
             with open(recording, "rb") as file:
                 result = subprocess.run([REPORT, "sites", "--no-symbols", "-"], stdin=file,
-                                        env=self.environment, capture_output=True, timeout=60,
-                                        check=True)
+                                        env=narrow, capture_output=True, timeout=60, check=True)
             self.assertEqual(result.stdout.decode(), expected)
         self.refused("-: empty", "-")
 

@@ -42,7 +42,7 @@ class ToolTest(unittest.TestCase):
             if not key.startswith(("MEMLAB_", "LC_"))
             and key not in ("LD_PRELOAD", "NO_COLOR", "COLUMNS", "LANG", "DEBUGINFOD_URLS")
         }
-        self.environment.update(LANG="C.UTF-8", TZ="UTC", TERM="xterm", COLUMNS="80")
+        self.environment.update(LANG="C.UTF-8", TZ="UTC", TERM="xterm")
         # In a sanitizer build the tools find another library preloaded before the runtime.
         asan = self.environment.get("ASAN_OPTIONS", "")
         self.environment["ASAN_OPTIONS"] = asan + ":verify_asan_link_order=0"
@@ -61,8 +61,9 @@ class ToolTest(unittest.TestCase):
 
     def call(self, *command, **environment):
         return subprocess.run(
-            command, cwd=self.folder.name, env={**self.environment, **environment},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+            command, cwd=self.folder.name,
+            env={**self.environment, "COLUMNS": "80", **environment}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=60, check=False)
 
     def report(self, *arguments, **environment):
         result = self.call(REPORT, *arguments, **environment)
@@ -114,7 +115,7 @@ class Report(ToolTest):
             place = r"tests/cli/memlab_synth\.cpp:%d  %s" % (line_of(function), function)
             self.assertRegex(text, row + "  " + place)
         self.assertRegex(text, r"Still allocated at the end: 8\.81 MiB  3 allocations")
-        self.assertRegex(text, r"pinned +1 +1\.00 MiB +1\.00 MiB +1\.00 MiB  \*")
+        self.assertRegex(text, r"pinned +1 +1\.00 MiB +1\.00 MiB +1\.00 MiB  host")
         self.assertRegex(text, r"device used +520\.00 MiB")
 
     def test_stacks_are_shown_when_asked_for(self):

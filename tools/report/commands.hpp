@@ -2,7 +2,17 @@
 // name, and returns the exit code: 0, or 2 on errors; check_command() also 1.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace memlab::tools {
+
+/// A command other than the summary. A file with such a name must be given as ./whatif.
+struct Command {
+    std::string name;
+    int (*run)(int argc, char** argv);  ///< argv[0] is the name; returns the exit code
+    std::string what;                   ///< for --help: at most 50 characters
+};
 
 /// A summary that fits one screen; the default command. `commands`: the list of the other commands,
 /// for --help.
@@ -56,5 +66,8 @@ int export_command(int argc, char** argv);
 int validate_command(int argc, char** argv);
 int recover_command(int argc, char** argv);
 int symbolize_command(int argc, char** argv);
+
+/// Shell completion and the man page of `commands`.
+int completion_command(int argc, char** argv, const std::vector<Command>& commands);
 
 }  // namespace memlab::tools

@@ -11,15 +11,18 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "report/device_label.hpp"
 #include "report/export/formats.hpp"
+#include "report/export/gzip.hpp"
 #include "report/find_event_log.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/export_file.hpp"
 #include "tools/report/report_options.hpp"
+#include "tools/report/run_members.hpp"
 
 namespace memlab::tools {
 
@@ -80,7 +83,8 @@ void define(CLI::App& app, ExportArguments& arguments) {
         ->type_name("FORMAT")
         ->check(known_format);
     app.add_option("-o,--output", arguments.output,
-                   "Where to (default: standard output); it is replaced when all is written")
+                   "Where to (default: standard output); it is replaced when all is written, and "
+                   "compressed if its name ends in .gz")
         ->type_name("FILE");
     app.add_option("--by", arguments.by,
                    "What a stack weighs (flamegraph, folded, pprof, speedscope): peak (default), "
@@ -95,7 +99,9 @@ void define(CLI::App& app, ExportArguments& arguments) {
                "\n"
                "Examples:\n"
                "  memlab-report export --to flamegraph memlab.train.4711.json > peak.svg\n"
+               "  memlab-report export --to perfetto -o trace.json.gz memlab.train.4711.memlog\n"
                "  memlab-report export --to pprof -o live.pb.gz --by live memlab.train.4711.json\n"
+               "  memlab-report export --to openmetrics -o run.prom run/   all ranks of a run\n"
                "\n"
                "docs/memlab-report.md describes each format and the programs that read it.\n"
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
@@ -123,7 +129,32 @@ bool choose_one_device(const report::Report& report, std::optional<std::uint64_t
     return true;
 }
 
+int export_metrics_of_run(const ExportArguments& arguments, report::RunCollection run) {
+    std::vector<const report::Report*> processes;
+    for (report::RunMember& member : run.members) {
+        report::choose_level(member.report, arguments.level);
+        processes.push_back(&member.report);
+    }
+    ExportFile output(arguments.output);
+    if (!output.problem().empty()) {
+        return fail(output.problem());
+    }
+    const exports::Result result =
+        exports::write_openmetrics_of_run(processes, arguments.device, output);
+    if (!result.written || !output.finish()) {
+        return fail(output.problem());
+    }
+    return report_errors(run);
+}
+
 int export_to(const ExportArguments& arguments, const Format& format) {
+    const std::string path = meant_by(arguments.files.front());
+    if (format.name == "openmetrics" && report::is_folder(path)) {
+        report::RunCollection run = report::collect_run({path});
+        if (run.members.size() > 1) {
+            return export_metrics_of_run(arguments, std::move(run));
+        }
+    }
     std::string problem;
     std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
     if (!loaded) {
@@ -164,8 +195,14 @@ int export_to(const ExportArguments& arguments, const Format& format) {
     if (!output.problem().empty()) {
         return fail(output.problem());
     }
-    const exports::Result result = format.write(input, output);
-    if (!result.written || !output.finish()) {
+    // pprof is compressed by its own definition.
+    std::optional<exports::GzipSink> packed;
+    if (arguments.output.ends_with(".gz") && format.name != "pprof") {
+        packed.emplace(output);
+    }
+    const exports::Result result =
+        format.write(input, packed ? static_cast<report::ByteSink&>(*packed) : output);
+    if (!result.written || (packed && !packed->finish()) || !output.finish()) {
         return fail(output.problem());
     }
     for (const std::string& warning : {recording.warning, result.warning}) {

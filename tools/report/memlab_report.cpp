@@ -15,15 +15,13 @@
 
 namespace {
 
-/// The commands other than the summary. A file with such a name must be given as ./whatif.
-struct Command {
-    std::string_view name;
-    int (*run)(int argc, char** argv);  ///< argv[0] is the name; returns the exit code
-    std::string_view what;              ///< for --help: at most 50 characters
-};
+using memlab::tools::Command;
 
-constexpr Command commands[] = {
+int complete(int argc, char** argv);
+
+const std::vector<Command> commands = {
     {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
+    {"completion", complete, "For bash, zsh, fish; and the man page"},
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
     {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
     {"html", memlab::tools::html_command, "A page for a browser, to explore and to send"},
@@ -45,6 +43,18 @@ constexpr Command commands[] = {
     {"validate", memlab::tools::validate_command, "Whether reports and event logs are sound"},
     {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},
 };
+
+std::string list_of_commands();
+
+int summarize(int argc, char** argv) {
+    return memlab::tools::summary_command(argc, argv, list_of_commands().c_str());
+}
+
+int complete(int argc, char** argv) {
+    std::vector<Command> all = {{"summary", summarize, "One screen: peaks, timeline, who held it"}};
+    all.insert(all.end(), commands.begin(), commands.end());
+    return memlab::tools::completion_command(argc, argv, all);
+}
 
 std::string list_of_commands() {
     std::string text = "Commands (memlab-report COMMAND --help says more):\n";
@@ -79,8 +89,7 @@ int run_command(int argc, char** argv) {
                                    meant + "? memlab-report --help lists the commands");
     }
     const int skipped = name == "summary" ? 1 : 0;
-    return memlab::tools::summary_command(argc - skipped, argv + skipped,
-                                          list_of_commands().c_str());
+    return summarize(argc - skipped, argv + skipped);
 }
 
 }  // namespace

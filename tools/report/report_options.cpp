@@ -101,6 +101,15 @@ class Reports {
         }
         shown_ = true;
         std::cout << shown;
+        const std::string note = resolver.missing_names();
+        // The summary has it among its warnings.
+        if (!note.empty() && format_ != "memlab-summary" &&
+            shown.find("+0x") != std::string::npos) {
+            std::cout << style_.dim()
+                      << wrap(printable(note, style_.ascii), static_cast<std::size_t>(style_.width),
+                              "")
+                      << style_.reset() << "\n";
+        }
     }
 
     void fail(const std::string& file, const std::string& error) {

@@ -21,6 +21,9 @@ std::string color_word(const std::string& text) {
                : "takes auto, always or never, not " + text;
 }
 
+/// See inspect(); null: none.
+const std::function<void(const CLI::App&)>* inspector = nullptr;
+
 /// Levenshtein's distance.
 std::size_t distance(const std::string& a, const std::string& b) {
     std::vector<std::size_t> row(b.size() + 1);
@@ -73,6 +76,12 @@ std::string message_of(const CLI::ParseError& error, const CLI::App& app, int ar
 }
 
 }  // namespace
+
+void inspect(const std::function<void(const CLI::App&)>& visit, const std::function<void()>& run) {
+    inspector = &visit;
+    run();
+    inspector = nullptr;
+}
 
 std::string closest(const std::string& word, const std::vector<std::string>& names) {
     std::string best;
@@ -146,6 +155,10 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& name,
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& command) {
     set_help(app, std::make_shared<HelpFormatter>(24));
+    if (inspector != nullptr) {
+        (*inspector)(app);
+        return EXIT_SUCCESS;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

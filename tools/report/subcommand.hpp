@@ -27,6 +27,9 @@ struct StyleOptions {
     bool uncut = false;     ///< lines are never cut
 };
 
+/// While `run` runs, parse() shows the command to `visit` and ends it, without parsing.
+void inspect(const std::function<void(const CLI::App&)>& visit, const std::function<void()>& run);
+
 /// The name that `word` is closest to, if a typing error can have made it of that; else empty.
 std::string closest(const std::string& word, const std::vector<std::string>& names);
 
