@@ -56,7 +56,7 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
                 format_plural(live.count, "allocation"));
         if (live.bytes > summary.live.bytes) {
             line(dim("  " + format_bytes(live.bytes - summary.live.bytes) +
-                     " of it is no device memory (see Kinds of memory)"));
+                     " of it is not device memory (see Kinds of memory)"));
         }
     } else {
         heading("Still allocated " + moment_text(*summary_.report));

@@ -156,7 +156,7 @@ class Check(CommandTest):
         self.refused("check", "--budget", "bad.toml", report, says='bad.toml:2:1: leaks: "disk" is no kind of memory')
         self.refused("check", "--limit", "allocations@site:kind=pinned=0", report, says="allocations@kind:pinned")
         # The summary says what leaks lists.
-        self.assertRegex(self.call(report).stdout, r"Still allocated at the end: 194\.00 MiB[^K]* 65\.00 MiB of it is no device memory")
+        self.assertRegex(self.call(report).stdout, r"Still allocated at the end: 194\.00 MiB[^K]* 65\.00 MiB of it is not device memory")
 
     def test_a_recording_without_an_end_does_not_pass_silently(self):
         stopped = {"dropped": 12, "stopped_because": "it reached MEMLAB_LOG_LIMIT (1 MiB)"}

@@ -103,9 +103,9 @@ TEST_CASE("scopes, names and the verdict on the steps are in the summary") {
     const std::string text = render_text(summary, resolver, options);
     CHECK(shows(text, "5,000  train/step #\n"));
     CHECK(text.find("train/step #\n") < text.find("  train\n"));
-    CHECK(shows(text, "2.00 MiB    1.00 MiB       1  weights\n"));
+    CHECK(shows(text, "2.00 MiB    1.00 MiB       2  weights\n"));
     CHECK(shows(text, "5,000 steps by scope \"train/step #\": growing\n"));
     CHECK(shows(text, "1.00 KiB/step  (no stack)\n"));
-    CHECK(shows(text, "9,000 steps by mark \"end\": steady, between 0 B and 0 B"));
+    CHECK(shows(text, "9,000 steps by mark \"end\": steady at 0 B after each"));
     CHECK(shows(render_short(summary, options), "growing\n"));
 }
