@@ -179,6 +179,28 @@ class Cupti(EndToEnd):
         _, found = self.record(program, MEMLAB_CUPTI="on")
         self.assertIn("cudaMalloc", self.apis(found))
 
+    def test_another_subscriber_that_allows_for_it_sits_beside(self) -> None:
+        if self.SONAME != "libcupti.so.13":
+            self.skipTest("since CUPTI 13.3")
+        newest = {"SIMCUPTI_SHARED": "1", "SIMCUDA_DRIVER_VERSION": "13030"}
+        beside = self.program("subscribes_itself", self.SONAME, "shared")
+        alone = self.program("subscribes_itself", self.SONAME)
+        native = self.without_memlab(beside, newest)
+        self.assertIn(b"subscribe: 0\nenable: 0\nafter: 5\ncalls seen: 10\n", native.stdout)
+        # Its place, this driver, this CUPTI: what is missing makes memlab yield, or not be there.
+        for program, settings, audited in ((beside, {}, True), (alone, {}, False),
+                                           (beside, {"SIMCUDA_DRIVER_VERSION": "13020"}, False)):
+            for asked in ({"MEMLAB_CUPTI": "on"}, {"MEMLAB_AUDIT": "on"}, {"MEMLAB_CUPTI": "on", "MEMLAB_KERNELS": "on"}):
+                outcome, found = self.record(program, **(newest | settings | asked))
+                self.assertEqual(outcome.stdout, native.stdout)
+                self.assertEqual(self.coverage(found)["audited"], audited, (program, settings, asked))
+        for program in ("kinds", "runtime_api", "contents"):
+            _, found = self.record(self.program(program), MEMLAB_CUPTI="on", MEMLAB_KERNELS="on", **newest)
+            self.assertTrue(self.coverage(found)["cupti"].startswith("CUPTI 13.3.0, "))
+            self.assertEqual((self.coverage(found)["audited"], self.coverage(found)["bypassed"]), (True, []))
+        _, found = self.record([str(self.layout.tool("sample_checkpointing")), "plain"], MEMLAB_KERNELS="on", **newest)
+        self.assertTrue(found.report["devices"][0]["kernels_at_peak"]["kernels"])
+
     def test_processes_fork_and_end_as_ever(self) -> None:
         layout = dataclasses.replace(
             self.layout, extra_environment=self.layout.extra_environment |

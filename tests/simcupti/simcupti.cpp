@@ -8,6 +8,9 @@
 // It is CUPTI 13.0 or, built with SIMCUPTI_MAJOR=12, CUPTI 12.4: each with its own records and
 // functions.
 //
+// SIMCUPTI_SHARED=1: it is 13.3 with several subscribers, if all of them allow for it by
+// cuptiSubscribe_v2 and use the functions that name a subscriber.
+//
 // SIMCUPTI_FAULT, one of:
 //   subscriber_already   there is a subscriber already
 //   old_version  it is CUPTI of CUDA 11.8
@@ -27,6 +30,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
@@ -34,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/cupti/functions.hpp"
 #include "tests/simcuda/simcuda.h"
 #include "tests/simcuda/tool.h"
 
@@ -90,21 +95,38 @@ const CallName driver_names[] = {
 #undef MEMLAB_DRIVER_CALL
 };
 
+using memlab::profiler::cupti::SubscriberParameters;
 using Record = std::vector<std::uint64_t>;  // words, for the alignment
+
+bool is_shared() {
+    static const bool shared = SIMCUPTI_MAJOR >= 13 && std::getenv("SIMCUPTI_SHARED") != nullptr;
+    return shared;
+}
+
+struct Subscriber {
+    CUpti_CallbackFunc callback = nullptr;
+    void* user = nullptr;
+    std::set<std::pair<int, CUpti_CallbackId>> enabled;
+    std::function<void(std::uint8_t**, std::size_t*, std::size_t*)> request;
+    std::function<void(std::uint8_t*, std::size_t, std::size_t)> complete;
+    std::set<int> kinds;
+    std::vector<Record> waiting;
+};
 
 struct State {
     std::mutex mutex;
     std::condition_variable many;
-    CUpti_CallbackFunc callback = nullptr;
-    void* user = nullptr;
-    std::set<std::pair<int, CUpti_CallbackId>> enabled;
-    CUpti_BuffersCallbackRequestFunc request = nullptr;
-    CUpti_BuffersCallbackCompleteFunc complete = nullptr;
-    std::set<int> kinds;
-    std::vector<Record> waiting;
+    Subscriber only;                  // of the functions that name no subscriber
+    std::vector<Subscriber*> shared;  // never destroyed
     CUpti_TimestampCallbackFunc clock = nullptr;
     bool thread_started = false;
     std::set<std::string> names;  // of kernels: their text must stay
+
+    std::vector<Subscriber*> all() {
+        std::vector<Subscriber*> subscribers = shared;
+        subscribers.push_back(&only);
+        return subscribers;
+    }
 };
 
 // Never destroyed: threads may call until the very end.
@@ -150,16 +172,16 @@ void call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const char* name, in
         return;  // it was under way when the tool was attached
     }
     const std::uint32_t number = numbers.back();
-    CUpti_CallbackFunc callback = nullptr;
-    void* user = nullptr;
+    std::vector<std::pair<CUpti_CallbackFunc, void*>> callbacks;
     {
         const std::lock_guard lock(state().mutex);
-        if (id != 0 && state().enabled.count({domain, id}) != 0) {
-            callback = state().callback;
-            user = state().user;
+        for (const Subscriber* each : state().all()) {
+            if (id != 0 && each->callback != nullptr && each->enabled.count({domain, id}) != 0) {
+                callbacks.emplace_back(each->callback, each->user);
+            }
         }
     }
-    if (callback != nullptr) {
+    for (const auto& [callback, user] : callbacks) {
         CUpti_CallbackData data{};
         data.callbackSite = entering != 0 ? CUPTI_API_ENTER : CUPTI_API_EXIT;
         data.functionName = name;
@@ -184,10 +206,12 @@ void keep(const Activity& activity) {
     Record record((sizeof activity + 7) / 8);
     std::memcpy(record.data(), &activity, sizeof activity);
     const std::lock_guard lock(state().mutex);
-    if (state().kinds.count(static_cast<int>(activity.kind)) != 0) {
-        state().waiting.push_back(std::move(record));
-        if (state().waiting.size() >= many_records) {
-            state().many.notify_one();
+    for (Subscriber* each : state().all()) {
+        if (each->kinds.count(static_cast<int>(activity.kind)) != 0) {
+            each->waiting.push_back(record);
+            if (each->waiting.size() >= many_records) {
+                state().many.notify_one();
+            }
         }
     }
 }
@@ -244,23 +268,15 @@ void work(simcuda_work_kind kind, const char* name, std::uint64_t nanoseconds, i
 
 constexpr simcuda_tool tool = {driver_call, runtime_call, memory, work};
 
-// Called with nothing locked: the subscriber's functions may take as long as they like.
-void deliver() {
-    if (fault() == Fault::silent) {
-        return;
-    }
-    // A flush returns when all records are delivered, those that another thread is about to as
-    // well.
-    static std::mutex& delivering = *new std::mutex;
-    const std::lock_guard one_at_a_time(delivering);
+void deliver_to(Subscriber& subscriber) {
     std::vector<Record> records;
-    CUpti_BuffersCallbackRequestFunc request = nullptr;
-    CUpti_BuffersCallbackCompleteFunc complete = nullptr;
+    decltype(subscriber.request) request;
+    decltype(subscriber.complete) complete;
     {
         const std::lock_guard lock(state().mutex);
-        records.swap(state().waiting);
-        request = state().request;
-        complete = state().complete;
+        records.swap(subscriber.waiting);
+        request = subscriber.request;
+        complete = subscriber.complete;
     }
     std::size_t next = 0;
     while (next < records.size() && request != nullptr) {
@@ -276,7 +292,26 @@ void deliver() {
             std::memcpy(buffer + valid, records[next].data(), records[next].size() * 8);
             valid += records[next].size() * 8;
         }
-        complete(nullptr, 0, buffer, size, valid);
+        complete(buffer, size, valid);
+    }
+}
+
+// Called with nothing locked: the subscriber's functions may take as long as they like.
+void deliver() {
+    if (fault() == Fault::silent) {
+        return;
+    }
+    // A flush returns when all records are delivered, those that another thread is about to as
+    // well.
+    static std::mutex& delivering = *new std::mutex;
+    const std::lock_guard one_at_a_time(delivering);
+    std::vector<Subscriber*> subscribers;
+    {
+        const std::lock_guard lock(state().mutex);
+        subscribers = state().all();
+    }
+    for (Subscriber* each : subscribers) {
+        deliver_to(*each);
     }
 }
 
@@ -284,7 +319,12 @@ void run() {
     for (;;) {
         {
             std::unique_lock lock(state().mutex);
-            state().many.wait(lock, [] { return state().waiting.size() >= many_records; });
+            state().many.wait(lock, [] {
+                const auto all = state().all();
+                return std::any_of(all.begin(), all.end(), [](const Subscriber* each) {
+                    return each->waiting.size() >= many_records;
+                });
+            });
         }
         deliver();
     }
@@ -301,6 +341,18 @@ std::size_t size_of(const CUpti_Activity& record) {
         default:
             return sizeof(CUpti_ActivityMemset4);
     }
+}
+
+CUptiResult next_record(std::uint8_t* buffer, std::size_t valid, CUpti_Activity** record) {
+    std::uint8_t* next = buffer;
+    if (*record != nullptr) {
+        next = reinterpret_cast<std::uint8_t*>(*record) + (size_of(**record) + 7) / 8 * 8;
+    }
+    if (next >= buffer + valid) {
+        return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    }
+    *record = reinterpret_cast<CUpti_Activity*>(next);
+    return CUPTI_SUCCESS;
 }
 
 // As CUPTI does before it records anything; and it then crashes in some frees.
@@ -333,12 +385,47 @@ bool attach() {
     return true;
 }
 
+// With the state locked.
+void start_thread() {
+    if (!state().thread_started && fault() != Fault::late) {
+        state().thread_started = true;
+        sigset_t all;
+        sigset_t before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before);
+        std::thread(run).detach();
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+}
+
+CUptiResult enable_kind(Subscriber& subscriber, CUpti_ActivityKind kind) {
+    if (fault() == Fault::no_activity) {
+        return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
+    }
+    if (kind == CUPTI_ACTIVITY_KIND_MEMORY2) {
+        take_private_table();
+    }
+    const std::lock_guard lock(state().mutex);
+    subscriber.kinds.insert(kind);
+    return CUPTI_SUCCESS;
+}
+
+// What the functions that name no subscriber answer while there are shared ones.
+bool is_mixed() {
+    const std::lock_guard lock(state().mutex);
+    return !state().shared.empty();
+}
+
+Subscriber& subscriber_of(CUpti_SubscriberHandle handle) {
+    return *reinterpret_cast<Subscriber*>(handle);
+}
+
 }  // namespace
 
 extern "C" {
 
 CUptiResult cuptiGetVersion(std::uint32_t* version) {
-    *version = fault() == Fault::old_version ? 18 : api_version;
+    *version = fault() == Fault::old_version ? 18 : is_shared() ? 130300 : api_version;
     return CUPTI_SUCCESS;
 }
 
@@ -352,75 +439,122 @@ CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
                            void* user) {
     const std::lock_guard lock(state().mutex);
-    if (state().callback != nullptr || fault() == Fault::subscriber_already) {
+    if (state().only.callback != nullptr || !state().shared.empty() ||
+        fault() == Fault::subscriber_already) {
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
     if (!attach()) {
         return CUPTI_ERROR_NOT_INITIALIZED;
     }
-    state().callback = callback;
-    state().user = user;
-    *subscriber = reinterpret_cast<CUpti_SubscriberHandle>(&state());
+    state().only.callback = callback;
+    state().only.user = user;
+    *subscriber = reinterpret_cast<CUpti_SubscriberHandle>(&state().only);
     return CUPTI_SUCCESS;
 }
 
 #if SIMCUPTI_MAJOR >= 13
 CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
-                              void* user, CUpti_SubscriberParams*) {
-    return cuptiSubscribe(subscriber, callback, user);
-}
-#endif
-
-CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
+                              void* user, CUpti_SubscriberParams* parameters) {
+    const auto* const given = reinterpret_cast<const SubscriberParameters*>(parameters);
+    if (!is_shared() || given == nullptr || given->structSize < sizeof(*given) ||
+        given->allowMultipleSubscribers == 0) {
+        return cuptiSubscribe(subscriber, callback, user);
+    }
     const std::lock_guard lock(state().mutex);
-    state().callback = nullptr;
-    state().enabled.clear();
+    if (state().only.callback != nullptr || fault() == Fault::subscriber_already) {
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
+    if (!attach()) {
+        return CUPTI_ERROR_NOT_INITIALIZED;
+    }
+    auto* const one = new Subscriber;
+    one->callback = callback;
+    one->user = user;
+    state().shared.push_back(one);
+    *subscriber = reinterpret_cast<CUpti_SubscriberHandle>(one);
     return CUPTI_SUCCESS;
 }
 
-CUptiResult cuptiEnableCallback(std::uint32_t enable, CUpti_SubscriberHandle,
+CUptiResult cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle handle,
+                                              void (*request)(std::uint8_t**, std::size_t*,
+                                                              std::size_t*, void*),
+                                              void (*complete)(std::uint8_t*, std::size_t,
+                                                               std::size_t, void*)) {
+    const std::lock_guard lock(state().mutex);
+    subscriber_of(handle).request = [=](auto... arguments) { request(arguments..., nullptr); };
+    subscriber_of(handle).complete = [=](auto... arguments) { complete(arguments..., nullptr); };
+    start_thread();
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityEnable_v2(CUpti_SubscriberHandle handle, CUpti_ActivityKind kind, void*) {
+    return enable_kind(subscriber_of(handle), kind);
+}
+
+CUptiResult cuptiActivityDisable_v2(CUpti_SubscriberHandle handle, CUpti_ActivityKind kind, void*) {
+    const std::lock_guard lock(state().mutex);
+    subscriber_of(handle).kinds.erase(kind);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityGetNextRecord_v2(CUpti_SubscriberHandle, std::uint8_t* buffer,
+                                          std::size_t valid, CUpti_Activity** record) {
+    return next_record(buffer, valid, record);
+}
+
+CUptiResult cuptiActivityGetNumDroppedRecords_v2(CUpti_SubscriberHandle, CUcontext, std::uint32_t,
+                                                 std::size_t* dropped) {
+    *dropped = 0;
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiGetTimestamp_v2(CUpti_SubscriberHandle, std::uint64_t* timestamp) {
+    *timestamp = time_now();
+    return CUPTI_SUCCESS;
+}
+#endif
+
+CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle handle) {
+    const std::lock_guard lock(state().mutex);
+    subscriber_of(handle).callback = nullptr;
+    subscriber_of(handle).enabled.clear();
+    state().shared.erase(
+        std::remove(state().shared.begin(), state().shared.end(), &subscriber_of(handle)),
+        state().shared.end());
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiEnableCallback(std::uint32_t enable, CUpti_SubscriberHandle handle,
                                 CUpti_CallbackDomain domain, CUpti_CallbackId id) {
     const std::lock_guard lock(state().mutex);
     if (enable != 0) {
-        state().enabled.insert({domain, id});
+        subscriber_of(handle).enabled.insert({domain, id});
     } else {
-        state().enabled.erase({domain, id});
+        subscriber_of(handle).enabled.erase({domain, id});
     }
     return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
                                            CUpti_BuffersCallbackCompleteFunc complete) {
-    const std::lock_guard lock(state().mutex);
-    state().request = request;
-    state().complete = complete;
-    if (!state().thread_started && fault() != Fault::late) {
-        state().thread_started = true;
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &before);
-        std::thread(run).detach();
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (is_mixed()) {
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
+    const std::lock_guard lock(state().mutex);
+    state().only.request = request;
+    state().only.complete = [=](auto... arguments) { complete(nullptr, 0, arguments...); };
+    start_thread();
     return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
-    if (fault() == Fault::no_activity) {
-        return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
-    }
-    if (kind == CUPTI_ACTIVITY_KIND_MEMORY2) {
-        take_private_table();
-    }
-    const std::lock_guard lock(state().mutex);
-    state().kinds.insert(kind);
-    return CUPTI_SUCCESS;
+    return is_mixed() ? CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+                      : enable_kind(state().only, kind);
 }
 
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
     const std::lock_guard lock(state().mutex);
-    state().kinds.erase(kind);
+    state().only.kinds.erase(kind);
     return CUPTI_SUCCESS;
 }
 
@@ -431,15 +565,8 @@ CUptiResult cuptiActivityFlushAll(std::uint32_t) {
 
 CUptiResult cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t valid,
                                        CUpti_Activity** record) {
-    std::uint8_t* next = buffer;
-    if (*record != nullptr) {
-        next = reinterpret_cast<std::uint8_t*>(*record) + (size_of(**record) + 7) / 8 * 8;
-    }
-    if (next >= buffer + valid) {
-        return CUPTI_ERROR_MAX_LIMIT_REACHED;
-    }
-    *record = reinterpret_cast<CUpti_Activity*>(next);
-    return CUPTI_SUCCESS;
+    return is_mixed() ? CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+                      : next_record(buffer, valid, record);
 }
 
 CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
@@ -453,6 +580,9 @@ CUptiResult cuptiGetTimestamp(std::uint64_t* timestamp) {
 }
 
 CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc clock) {
+    if (is_mixed()) {
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
     const std::lock_guard lock(state().mutex);
     state().clock = clock;
     return CUPTI_SUCCESS;
