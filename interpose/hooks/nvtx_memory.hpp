@@ -132,9 +132,8 @@ static_assert(heap_register == NVTX3EXT_CBID_nvtxMemHeapRegister &&
               regions_unregister == NVTX3EXT_CBID_nvtxMemRegionsUnregister &&
               regions_name == NVTX3EXT_CBID_nvtxMemRegionsName);
 #define MEMLAB_SAME_SIZE(ours, theirs) static_assert(sizeof(ours) == sizeof(theirs))
-#define MEMLAB_SAME_FIELD(ours, theirs, field)                        \
-    static_assert(offsetof(ours, field) == offsetof(theirs, field) && \
-                  sizeof(ours::field) == sizeof(theirs::field))
+#define MEMLAB_SAME_FIELD(ours, theirs, field) \
+    static_assert(offsetof(ours, field) == offsetof(theirs, field))
 MEMLAB_SAME_SIZE(RegionRef, nvtxMemRegionRef_t);
 MEMLAB_SAME_SIZE(VirtualRange, nvtxMemVirtualRangeDesc_t);
 MEMLAB_SAME_FIELD(VirtualRange, nvtxMemVirtualRangeDesc_t, ptr);
