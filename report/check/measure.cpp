@@ -377,7 +377,8 @@ class Measurer {
         for (const Steps& steps : report_.steps) {
             const bool right_kind =
                 subject_.kind != Subject::Kind::scope ||
-                (steps.kind != "mark" && is_path_named(steps.name, subject_.text));
+                (steps.kind != "mark" && (is_path_named(steps.name, subject_.text) ||
+                                          is_path_named(subject_.text, steps.name)));
             if (!right_kind || (subject_.kind == Subject::Kind::site && !steps.by_site)) {
                 continue;
             }
