@@ -87,7 +87,8 @@ def make_root(roots, suite):
         return None, "debootstrap is not installed"
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    result = run(["debootstrap", "--variant=minbase", "--include=python3-venv", suite, folder, MIRROR])
+    # What it mounts goes with it, however it ends.
+    result = run(["unshare", "--mount", "debootstrap", "--variant=minbase", "--include=python3-venv", suite, folder, MIRROR])
     if result.returncode != 0:
         words = (result.stdout + result.stderr).strip().splitlines() or ["no output"]
         return None, f"debootstrap: {words[-1]}"

@@ -5,10 +5,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdint>
 #include <ctime>
 
 extern "C" {
+unsigned long long simcuda_old_strtoull(const char* text, char** end, int base) __asm__("strtoull");
+int simcuda_old_vsscanf(const char* text, const char* format, va_list arguments) __asm__("vsscanf");
+
+unsigned long long simcuda_strtoull(const char* text, char** end,
+                                    int base) __asm__("__isoc23_strtoull");
+int simcuda_sscanf(const char* text, const char* format, ...) __asm__("__isoc23_sscanf");
 std::uint32_t simcuda_arc4random() __asm__("arc4random");
 int simcuda_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                       const timespec* deadline) __asm__("pthread_cond_clockwait");
@@ -29,6 +36,19 @@ std::int64_t now(clockid_t clock) {
 }
 
 }  // namespace
+
+// glibc 2.38: C23's, which also take "0b10".
+unsigned long long simcuda_strtoull(const char* text, char** end, int base) {
+    return simcuda_old_strtoull(text, end, base);
+}
+
+int simcuda_sscanf(const char* text, const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int result = simcuda_old_vsscanf(text, format, arguments);
+    va_end(arguments);
+    return result;
+}
 
 // glibc 2.36.
 std::uint32_t simcuda_arc4random() {
