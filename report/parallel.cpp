@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -25,9 +26,10 @@ class Queue {
     Queue(std::size_t count, const std::function<void(std::size_t)>& work, bool all_busy)
         : count_(count), work_(work), all_busy_(all_busy) {}
 
-    void run() noexcept {
+    /// `first`: begins with this piece, which nobody else takes; none: with one that is left.
+    void run(std::optional<std::size_t> first) noexcept {
         const bool outer = std::exchange(works_beside_others, all_busy_);
-        for (std::size_t i = next_++; i < count_; i = next_++) {
+        for (std::size_t i = first ? *first : next_++; i < count_; i = next_++) {
             try {
                 work_(i);
             } catch (...) {
@@ -52,7 +54,7 @@ class Queue {
     const std::size_t count_;
     const std::function<void(std::size_t)>& work_;
     const bool all_busy_;
-    std::atomic<std::size_t> next_{0};
+    std::atomic<std::size_t> next_{1};  ///< 0 is the caller's
     std::mutex mutex_;
     std::exception_ptr exception_;
 };
@@ -70,11 +72,11 @@ void for_each_in_parallel(std::size_t count, const std::function<void(std::size_
             // Signals are handled by the thread that called.
             const SignalBlocker blocked(SignalBlocker::Which::all);
             while (threads.size() + 1 < wanted) {
-                threads.emplace_back([&queue] { queue.run(); });
+                threads.emplace_back([&queue] { queue.run(std::nullopt); });
             }
         } catch (const std::system_error&) {  // with those that there are
         }
-        queue.run();
+        queue.run(0);
     }
     queue.rethrow();
 }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -146,6 +147,14 @@ class ReadProgress {
         name_ = std::to_string(inputs.size()) + " recordings";
     }
 
+    std::vector<std::size_t> largest_first() const {
+        std::vector<std::size_t> order(sizes_.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::stable_sort(order.begin(), order.end(),
+                         [this](std::size_t a, std::size_t b) { return sizes_[a] > sizes_[b]; });
+        return order;
+    }
+
     /// File i was read. Thread-safe; only the thread that made this shows it.
     void add(std::size_t i) {
         const std::uint64_t done = done_ += sizes_[i];
@@ -268,9 +277,11 @@ class Collector {
         std::vector<MemberReader::Result> results(inputs_.size());
         const MemberReader reader(keep_, out_.stack_numbers.get());
         ReadProgress progress(inputs_);
-        for_each_in_parallel(inputs_.size(), [&](std::size_t i) {
-            results[i] = reader.read(inputs_[i]);
-            progress.add(i);
+        // This thread, which shows the progress, begins with the largest.
+        const std::vector<std::size_t> order = progress.largest_first();
+        for_each_in_parallel(order.size(), [&](std::size_t at) {
+            results[order[at]] = reader.read(inputs_[order[at]]);
+            progress.add(order[at]);
         });
         for (std::size_t i = 0; i < results.size(); ++i) {
             add_member(inputs_[i], std::move(results[i]));
