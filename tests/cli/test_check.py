@@ -372,8 +372,9 @@ class Check(CommandTest):
         self.assertEqual(len(suites.findall("./testsuite/testcase/failure")), 1)
         self.assertEqual(len(suites.findall("./testsuite/testcase/error")), 1)
         case = suites.find("./testsuite/testcase[failure]")
-        properties = {each.get("name"): each.get("value") for each in case.iter("property")}
         self.assertEqual(case.get("name"), "leaks on GPU 0")
+        properties = {each.get("name").removeprefix("leaks on GPU 0: "): each.get("value")
+                      for each in suites.iterfind("./testsuite/properties/property")}
         self.assertEqual((properties["limit"], properties["limited_by"]), ("0 B", "--leaks"))
         self.assertEqual(properties["measured_text"], "8.81 MiB")
         self.assertEqual(round(int(properties["measured"]) / 2**20, 2), 8.81)

@@ -172,14 +172,17 @@ class CheckReports(ConsumerTest):
             self.assertEqual(suite.tag, "testsuite")
             self.assertLessEqual({"name", "tests", "failures", "errors"}, set(suite.attrib))
             self.assertLessEqual(set(suite.attrib), {"name", "tests", "failures", "errors", "skipped"})
-            for case in suite:
-                self.assertEqual(case.tag, "testcase")
+            cases = suite.findall("testcase")
+            self.assertEqual([each.tag for each in suite], ["properties"] * (len(suite) - len(cases)) + ["testcase"] * len(cases))
+            for each in suite.iterfind("properties/*"):
+                self.assertEqual((each.tag, set(each.attrib), len(each)), ("property", {"name", "value"}, 0))
+            for case in cases:
                 self.assertEqual(set(case.attrib), {"name", "classname"})
                 for what in case:
                     self.assertIn(what.tag, ("failure", "error", "skipped", "system-out"))
                     self.assertLessEqual(set(what.attrib), {"message", "type"} if what.tag != "system-out" else set())
                     self.assertEqual(len(what), 0)
-            self.assertEqual(int(suite.get("tests")), len(suite))
+            self.assertEqual(int(suite.get("tests")), len(cases))
         for figure, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
             self.assertEqual(int(root.get(figure)), len(root.findall(".//" + tag)))
             self.assertEqual(int(root.get(figure)), sum(int(suite.get(figure)) for suite in root))
