@@ -91,6 +91,7 @@ Answer ask(const std::string& build_id) {
         }
     }
     std::vector<char*> environment;
+    environment.reserve(variables.size() + 1);
     for (std::string& variable : variables) {
         environment.push_back(variable.data());
     }

@@ -275,6 +275,7 @@ int completion_command(int argc, char** argv, const std::vector<Command>& comman
         return *code;
     }
     std::vector<CommandShape> shapes;
+    shapes.reserve(commands.size());
     for (const Command& command : commands) {
         shapes.push_back(shape_of(command));
     }
