@@ -85,8 +85,8 @@ class Junit {
     }
 
   private:
-    /// The figures are properties of the suite: the schema that Jenkins holds files to (junit-10.xsd)
-    /// has none of a case.
+    /// The figures are properties of the suite: the schema that Jenkins holds files to
+    /// (junit-10.xsd) has none of a case.
     std::string suite(std::size_t process, std::size_t* tests, std::size_t* failures) const {
         std::string cases;
         std::string figures;

@@ -61,7 +61,7 @@ std::string encoded(std::string_view json) {
     return base64.finish();
 }
 
-std::size_t changes_of(const Page& page) {
+std::size_t changes_of(const PageData& page) {
     std::size_t most = 0;
     for (const PageRecording& recording : page.recordings) {
         std::size_t changes = 0;
@@ -74,7 +74,7 @@ std::size_t changes_of(const Page& page) {
 }
 
 /// Every second map of each recording that is no peak's and no failure's. False: there was none.
-bool drop_maps(Page& page) {
+bool drop_maps(PageData& page) {
     bool dropped = false;
     for (PageRecording& recording : page.recordings) {
         std::set<std::size_t> important;
@@ -99,7 +99,7 @@ struct Data {
     std::string encoded;
 };
 
-Data fitting_data(Page& page, const PageOptions& options, std::size_t max_data) {
+Data fitting_data(PageData& page, const PageOptions& options, std::size_t max_data) {
     std::size_t changes = max_page_changes / std::max<std::size_t>(page.recordings.size(), 1);
     while (true) {
         StringSink json;
@@ -132,7 +132,7 @@ std::size_t find_placeholder(std::string_view page) {
     return once ? at + 1 : std::string_view::npos;
 }
 
-std::string make_page(std::string_view empty_page, Page& page, const PageOptions& options,
+std::string make_page(std::string_view empty_page, PageData& page, const PageOptions& options,
                       std::size_t max_data) {
     const std::size_t at = find_placeholder(empty_page);
     if (at == std::string_view::npos) {
@@ -146,7 +146,7 @@ std::string make_page(std::string_view empty_page, Page& page, const PageOptions
     return text;
 }
 
-std::string page_json(Page& page, const PageOptions& options, std::size_t max_data) {
+std::string page_json(PageData& page, const PageOptions& options, std::size_t max_data) {
     return fitting_data(page, options, max_data).json;
 }
 

@@ -26,10 +26,11 @@ inline constexpr std::size_t max_page_changes = 400'000;
 
 /// `empty_page` with the data of `page` in it. Sites are summed until the data are no longer than
 /// `max_data`, or nothing is left to sum. Empty without a placeholder. May throw std::bad_alloc.
-std::string make_page(std::string_view empty_page, Page& page, const PageOptions& options,
+std::string make_page(std::string_view empty_page, PageData& page, const PageOptions& options,
                       std::size_t max_data = max_page_data);
 
 /// The data alone, as JSON, of the same contents as in a page. Ends with a newline.
-std::string page_json(Page& page, const PageOptions& options, std::size_t max_data = max_page_data);
+std::string page_json(PageData& page, const PageOptions& options,
+                      std::size_t max_data = max_page_data);
 
 }  // namespace memlab::report

@@ -98,7 +98,7 @@ const char* word_of(History::What what) {
 
 class PageWriter {
   public:
-    PageWriter(const Page& page, const PageOptions& options, ByteSink& to)
+    PageWriter(const PageData& page, const PageOptions& options, ByteSink& to)
         : page_(page), options_(options), json_(to) {}
 
     bool write() {
@@ -117,7 +117,7 @@ class PageWriter {
         }
         json_.end_array();
         write_sources();
-        if (page_.mode == Page::Mode::run) {
+        if (page_.mode == PageData::Mode::run) {
             write_run();
         }
         json_.key("documents");
@@ -425,7 +425,7 @@ class PageWriter {
         json_.end_object();
     }
 
-    const Page& page_;
+    const PageData& page_;
     const PageOptions& options_;
     PageOutput json_;
     WantedLines wanted_;
@@ -433,7 +433,8 @@ class PageWriter {
 
 }  // namespace
 
-bool write_page_data(Page& page, const PageOptions& options, std::size_t changes, ByteSink& to) {
+bool write_page_data(PageData& page, const PageOptions& options, std::size_t changes,
+                     ByteSink& to) {
     for (PageRecording& recording : page.recordings) {
         limit_changes(recording.history, *recording.report, recording.categories, changes);
     }

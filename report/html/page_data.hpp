@@ -51,7 +51,7 @@ PageRecording read_recording(const std::string& file, Report report, const std::
 
 /// A process of a run.
 struct PageRank {
-    std::optional<std::size_t> recording;  ///< index into Page::recordings
+    std::optional<std::size_t> recording;  ///< index into PageData::recordings
     std::string name;
     std::optional<std::uint64_t> rank;
     std::string host;
@@ -61,7 +61,7 @@ struct PageRank {
     std::vector<std::uint64_t> curve;
 };
 
-struct Page {
+struct PageData {
     enum class Mode : std::uint8_t { single, compare, run };
     std::string title;
     Mode mode = Mode::single;
@@ -80,7 +80,7 @@ std::vector<std::string> history_notes(const PageRecording& recording);
 void leave_out_arguments(Process& process);
 
 /// A page of two recordings, the earlier one first. May throw std::bad_alloc.
-Page page_of_two(PageRecording before, PageRecording after);
+PageData page_of_two(PageRecording before, PageRecording after);
 
 /// What a page of a run asks for, by the index of a member.
 struct RunParts {
@@ -91,11 +91,11 @@ struct RunParts {
 /// A page of a run of several processes: all of them side by side, and up to `in_full` of them in
 /// full: that with the largest peak, then outliers. The reports must be without arguments if the
 /// options say so. May throw std::bad_alloc.
-Page page_of_run(const RunView& view, const RunParts& parts, Symbolizer* symbolizer,
-                 const PageOptions& options, std::size_t in_full = 3);
+PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* symbolizer,
+                     const PageOptions& options, std::size_t in_full = 3);
 
 /// Writes PageData. At most `changes` changes of holders of each recording are written by site, the
 /// rest is summed; this shortens the histories of `page`. False when `to` failed.
-bool write_page_data(Page& page, const PageOptions& options, std::size_t changes, ByteSink& to);
+bool write_page_data(PageData& page, const PageOptions& options, std::size_t changes, ByteSink& to);
 
 }  // namespace memlab::report

@@ -91,9 +91,9 @@ std::vector<std::size_t> members_of(const RunView& view, const RankComparison& r
 
 }  // namespace
 
-Page page_of_two(PageRecording before, PageRecording after) {
-    Page page;
-    page.mode = Page::Mode::compare;
+PageData page_of_two(PageRecording before, PageRecording after) {
+    PageData page;
+    page.mode = PageData::Mode::compare;
     page.title = short_title(before) + " and " + short_title(after);
     DiffOptions options;
     options.top = 200;
@@ -109,12 +109,12 @@ Page page_of_two(PageRecording before, PageRecording after) {
     return page;
 }
 
-Page page_of_run(const RunView& view, const RunParts& parts, Symbolizer* symbolizer,
-                 const PageOptions& options, std::size_t in_full) {
+PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* symbolizer,
+                     const PageOptions& options, std::size_t in_full) {
     const std::vector<RunMember>& all = view.collection.members;
     const RankComparison ranks = compare_ranks(view.collection, parts.resolver);
-    Page page;
-    page.mode = Page::Mode::run;
+    PageData page;
+    page.mode = PageData::Mode::run;
     page.title = view.source;
     page.merge = ranks.ranks.empty() ? std::string() : render_ranks_json(view, ranks);
 

@@ -193,7 +193,7 @@ void show_page(const Shown& shown) {
     options.limits.moments = 30;
     options.limits.buckets = 32;
     options.limits.sites = shown.seed % 8;
-    Page page;
+    PageData page;
     page.recordings.push_back(read_recording(shown.file, shown.report, "", nullptr, options));
     for (const std::size_t room : {max_page_data, std::size_t{1}}) {
         require(is_json(page_json(page, options, room)));

@@ -357,6 +357,27 @@ def check_preload_includes(tree):
                     yield f"{name}:{number}: <{found.group(1)}> must not be part of the preload library"
 
 
+def check_one_type_a_name(tree):
+    """Two types of one name in one program are undefined behaviour, which neither compiler nor linker tells of."""
+    opens = re.compile(r"namespace ([\w:]+)? ?\{")
+    defines = re.compile(r"(?:struct|class|enum class) (\w+)(?: final)?(?: :.*)? \{")
+    found = {}
+    for name in tree.names:
+        if not name.endswith(".hpp") or name.startswith("tests/"):
+            continue
+        spaces = []
+        for _, number, line in tree.lines([name]):
+            if opened := opens.match(line):
+                spaces.append(opened.group(1) or "")
+            elif line.startswith("}  // namespace") and spaces:
+                spaces.pop()
+            elif defined := defines.match(line):
+                full = "::".join([*spaces, defined.group(1)])
+                if full in found:
+                    yield f"{name}:{number}: {full} is another type in {found[full]}"
+                found.setdefault(full, name)
+
+
 CHECKS = [
     check_machine_paths,
     check_unfinished,
@@ -370,6 +391,7 @@ CHECKS = [
     check_folder_sizes,
     check_source_sizes,
     check_preload_includes,
+    check_one_type_a_name,
 ]
 
 

@@ -107,6 +107,14 @@ class CheckTree(unittest.TestCase):
             "interpose/a.cpp": "#include <iostream>\n", "tools/b.cpp": "#include <iostream>\n"},
             "interpose/a.cpp")
 
+    def test_one_type_a_name(self):
+        self.assert_finds(check_tree.check_one_type_a_name, {
+            "report/a.hpp": "namespace memlab::report {\nstruct Page {\n};\nclass Reader;\n}  // namespace memlab::report\n",
+            "report/b.hpp": "namespace memlab::report {\nclass Page final : Base {\n};\nclass Reader {\n};\n"
+                            "}  // namespace memlab::report\n",
+            "tools/c.hpp": "namespace memlab::tools {\nclass Page {\n};\n}  // namespace memlab::tools\n",
+        }, "report/b.hpp")
+
     def test_every_check_is_in_the_list(self):
         written = {value for name, value in vars(check_tree).items() if name.startswith("check_")}
         self.assertEqual(written, set(check_tree.CHECKS))

@@ -113,8 +113,8 @@ class PageMaker {
     }
 
     /// None: problem() says why.
-    std::optional<report::Page> make() {
-        std::optional<report::Page> page =
+    std::optional<report::PageData> make() {
+        std::optional<report::PageData> page =
             arguments_.after.empty() ? of_one(arguments_.recording) : of_two();
         if (page) {
             page->sources = options_.sources;
@@ -155,18 +155,18 @@ class PageMaker {
                                       symbols(), options_);
     }
 
-    std::optional<report::Page> of_recording(LoadedReport loaded) {
+    std::optional<report::PageData> of_recording(LoadedReport loaded) {
         std::optional<report::PageRecording> recording = read(std::move(loaded));
         if (!recording) {
             return std::nullopt;
         }
-        report::Page page;
+        report::PageData page;
         page.title = report::process_title(recording->report->process);
         page.recordings.push_back(std::move(*recording));
         return page;
     }
 
-    std::optional<report::Page> of_one(const std::string& path) {
+    std::optional<report::PageData> of_one(const std::string& path) {
         if (!report::is_folder(path)) {
             std::optional<LoadedReport> loaded = load_report(path, &problem_);
             return loaded ? of_recording(std::move(*loaded)) : std::nullopt;
@@ -205,7 +205,7 @@ class PageMaker {
         return choose(file, report);
     }
 
-    std::optional<report::Page> of_run(const report::RunView& view) {
+    std::optional<report::PageData> of_run(const report::RunView& view) {
         Resolvers resolvers(view.collection, symbols(), options_.skips);
         report::RunParts parts;
         parts.resolver = [&](std::size_t member) -> report::Resolver& { return resolvers(member); };
@@ -218,7 +218,7 @@ class PageMaker {
         return report::page_of_run(view, parts, symbols(), options_);
     }
 
-    std::optional<report::Page> of_two() {
+    std::optional<report::PageData> of_two() {
         auto loaded = load_two_reports(arguments_.recording, arguments_.after, &problem_,
                                        "name the report of one of them");
         if (!loaded) {
@@ -250,7 +250,7 @@ int html(const HtmlArguments& arguments) {
         return fail(problem);
     }
     PageMaker maker(arguments);
-    std::optional<report::Page> page = maker.make();
+    std::optional<report::PageData> page = maker.make();
     const int unread = report_errors(maker.errors());
     if (!page) {
         return maker.problem().empty() ? exit_bad_input : fail(maker.problem());

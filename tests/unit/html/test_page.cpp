@@ -79,7 +79,7 @@ class Made {
         return json::parse(page_json(page, options, max_data));
     }
     PageOptions options;
-    Page page;
+    PageData page;
 };
 
 /// Bytes of all sites of a device and kinds of memory that its curves count, by moment.
@@ -191,7 +191,7 @@ TEST_CASE("any recording makes a page of whole JSON, with numbers that JavaScrip
         }
         PageOptions options;
         options.suppressions = &default_suppressions();
-        Page page;
+        PageData page;
         page.recordings.push_back(
             read_recording(log, std::move(*read.report), read.warning, nullptr, options));
         const json data = json::parse(page_json(page, options));
