@@ -8,34 +8,40 @@
 
 namespace memlab::profiler::python {
 
-/// As 3.13, but that the reference to the code has tags.
-inline constexpr Layout layout_of_3_14 = {.minor = 14,
+/// As in its _Py_DebugOffsets, which lack the first traceable instruction.
+inline constexpr Layout layout_of_3_13 = {.minor = 13,
                                           .has_cframes = false,
                                           .thread_frame = 72,
                                           .thread_interpreter = 16,
                                           .cframe_frame = 0,
                                           .cframe_previous = 0,
                                           .frame_code = 0,
-                                          .frame_code_tags = 3,
                                           .frame_previous = 8,
                                           .frame_instruction = 56,
-                                          .frame_owner = 74,
+                                          .frame_owner = 70,
                                           .frame_is_entry = 0,
-                                          .frame_locals = 80,
+                                          .frame_locals = 72,
                                           .code_filename = 112,
                                           .code_qualname = 128,
                                           .code_line_table = 136,
                                           .code_first_line = 68,
-                                          .code_first_traceable = 192,
+                                          .code_first_traceable = 184,
                                           .code_version = 92,
-                                          .code_bytes = 208,
+                                          .code_bytes = 200,
                                           .ascii_size = 40,
                                           .compact_size = 56,
                                           .unicode_size = 64,
                                           .generator_frame = 72};
 
-constexpr Layout with_minor(Layout layout, int minor) {
+/// Of 3.14 and 3.15: the reference to the code has tags, and some fields lie further on.
+constexpr Layout layout_since_3_14(int minor) {
+    Layout layout = layout_of_3_13;
     layout.minor = minor;
+    layout.frame_code_tags = 3;
+    layout.frame_owner = 74;
+    layout.frame_locals = 80;
+    layout.code_first_traceable = 192;
+    layout.code_bytes = 208;
     return layout;
 }
 
@@ -112,32 +118,9 @@ inline constexpr Layout layouts[] = {
      .compact_size = 56,
      .unicode_size = 64,
      .generator_frame = 72},
-    // As in its _Py_DebugOffsets, which lack the first traceable instruction.
-    {.minor = 13,
-     .has_cframes = false,
-     .thread_frame = 72,
-     .thread_interpreter = 16,
-     .cframe_frame = 0,
-     .cframe_previous = 0,
-     .frame_code = 0,
-     .frame_previous = 8,
-     .frame_instruction = 56,
-     .frame_owner = 70,
-     .frame_is_entry = 0,
-     .frame_locals = 72,
-     .code_filename = 112,
-     .code_qualname = 128,
-     .code_line_table = 136,
-     .code_first_line = 68,
-     .code_first_traceable = 184,
-     .code_version = 92,
-     .code_bytes = 200,
-     .ascii_size = 40,
-     .compact_size = 56,
-     .unicode_size = 64,
-     .generator_frame = 72},
-    layout_of_3_14,
-    with_minor(layout_of_3_14, 15),
+    layout_of_3_13,
+    layout_since_3_14(14),
+    layout_since_3_14(15),
 };
 
 /// The layout of CPython 3.`minor`; null if untested.
