@@ -32,11 +32,6 @@ namespace {
 constexpr const char* report_format = "memlab-report";
 constexpr const char* run_format = "memlab-run";
 
-bool ends_with(const std::string& text, std::string_view suffix) {
-    return text.size() >= suffix.size() &&
-           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
 std::string read_head(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::array<char, 256> head{};
@@ -104,7 +99,7 @@ class MemberReader {
         Result result;
         ReadResult read = read_report(input.path);
         result.member.file = input.path;
-        result.member.from_log = ends_with(input.path, ".memlog");
+        result.member.from_log = input.path.ends_with(".memlog");
         if (!read.report && !input.log.empty()) {
             result.problem = read.error;
             read = read_report(input.log);
@@ -235,7 +230,7 @@ class Collector {
         for (const std::string& name : files) {
             const std::string stem = name.substr(0, name.rfind('.'));
             const std::string path = prefix + name;
-            if (ends_with(name, ".json")) {
+            if (name.ends_with(".json")) {
                 const std::string format = document_format(read_head(path));
                 found += format == report_format || format == run_format ? 1 : 0;
                 if (format == run_format) {
@@ -244,7 +239,7 @@ class Collector {
                     add_report(path, names.contains(stem + ".memlog") ? prefix + stem + ".memlog"
                                                                       : std::string());
                 }
-            } else if (ends_with(name, ".memlog")) {
+            } else if (name.ends_with(".memlog")) {
                 ++found;
                 const std::string report = prefix + stem + ".json";
                 if (!names.contains(stem + ".json") ||
@@ -355,7 +350,7 @@ class Collector {
                 found->from_log = found->from_log || fact.recovered;
                 found->report.from_log = found->from_log;
                 // A report was written later: the process has ended.
-                found->running = fact.running && ends_with(found->file, ".memlog");
+                found->running = fact.running && found->file.ends_with(".memlog");
                 described.insert(static_cast<std::size_t>(found - out_.members.begin()));
             }
         }
@@ -430,7 +425,7 @@ Report read_whole(const RunMember& member) {
 }
 
 bool is_run_manifest(const std::string& path) {
-    return ends_with(path, ".json") && document_format(read_head(path)) == run_format;
+    return path.ends_with(".json") && document_format(read_head(path)) == run_format;
 }
 
 bool is_folder(const std::string& path) {
