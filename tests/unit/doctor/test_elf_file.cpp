@@ -27,10 +27,11 @@ struct TemporaryFile {
     ~TemporaryFile() { std::filesystem::remove(path); }
 };
 
-void ask_everything(const std::string& path) {
+/// False if it is none.
+bool ask_everything(const std::string& path) {
     const auto file = ElfFile::open(path);
     if (file == nullptr) {
-        return;
+        return false;
     }
     (void)file->machine();
     (void)file->is_static();
@@ -39,6 +40,7 @@ void ask_everything(const std::string& path) {
     (void)file->imports("dlopen");
     (void)file->contents("environ", 8);
     (void)file->opens_deep_bound();
+    return true;
 }
 
 }  // namespace
@@ -86,7 +88,9 @@ TEST_CASE("damaged files are answered, not crashed on") {
     std::string original = contents("/bin/sh");
     std::mt19937 random(20260101);
     const auto byte = [&random] { return static_cast<char>(random()); };
-    for (int round = 0; round < 300; ++round) {
+    constexpr int rounds = 300;
+    int asked = 0;
+    for (int round = 0; round < rounds; ++round) {
         std::string damaged = original;
         for (int i = 0; i < 8; ++i) {
             // Headers most of all: that of the file, of the segments, of the sections.
@@ -97,7 +101,9 @@ TEST_CASE("damaged files are answered, not crashed on") {
         if (round % 4 == 0) {
             damaged.resize(random() % damaged.size());
         }
-        ask_everything(TemporaryFile(damaged).path);
+        asked += ask_everything(TemporaryFile(damaged).path) ? 1 : 0;
     }
-    SUCCEED();
+    // Most keep enough of their headers to be read on; some do not.
+    CHECK(asked > 100);
+    CHECK(asked < rounds);
 }
