@@ -5,6 +5,7 @@
 // (stubs.S) through the table below.
 #include <string_view>
 
+#include "interpose/driver/current_context.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/hooks/measured_call.hpp"
 
@@ -63,6 +64,11 @@ class Code {
     }
     const void* unloaded() const { return of_; }
 
+    /// The kernel or function that the call is about, and nothing else; null: other calls.
+    const void* asked_for() const {
+        return kernel_ != nullptr ? static_cast<const void*>(kernel_) : function_;
+    }
+
   private:
     void* const* made_ = nullptr;
     const void* of_ = nullptr;
@@ -81,6 +87,22 @@ std::uint32_t find_file(mi::Session& session, const Code& code) noexcept {
     }
 }
 
+// Measures the call unless it was made before: runtimes ask for a kernel at each launch.
+template <class Real, class Measure>
+CUresult measure_first(mi::Session& session, const void* code, const Real& real,
+                       const Measure& measure) {
+    mi::LoadedCode& loaded = session.ledger().loaded_code();
+    const std::uint64_t tag = loaded.tag(code, mi::current_context());
+    if (loaded.contains(tag)) {
+        return mi::retry_after_release(session, real);
+    }
+    const CUresult result = measure();
+    if (result == CUDA_SUCCESS) {
+        loaded.insert(tag);
+    }
+    return result;
+}
+
 template <auto Function, Api api, LedgerKind kind, bool unloads>
 struct Implicit;
 
@@ -97,9 +119,16 @@ struct Implicit<Function, api, kind, unloads> {
                 if constexpr (unloads) {
                     file = find_file(session, code);
                     session.ledger().code().unloaded(code.unloaded());
+                    session.ledger().loaded_code().clear();
                 }
-                return mi::measured(session, kind, api, real,
-                                    [&] { return unloads ? file : find_file(session, code); });
+                const auto measure = [&] {
+                    return mi::measured(session, kind, api, real, [&] {
+                        return unloads ? file : find_file(session, code);
+                    });
+                };
+                return code.asked_for() == nullptr || !session.ledger().enabled()
+                           ? measure()
+                           : measure_first(session, code.asked_for(), real, measure);
             },
             real);
     }

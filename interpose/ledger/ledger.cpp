@@ -175,6 +175,7 @@ void Ledger::context_ended(Api api, CUcontext context) noexcept {
     if (!enabled_) {
         return;
     }
+    loaded_code_.clear();
     const trace::NoCancellation no_cancellation;
     try {
         const Spending spending(spent_ns_);

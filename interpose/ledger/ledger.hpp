@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "interpose/ledger/code_files.hpp"
+#include "interpose/ledger/loaded_code.hpp"
 #include "interpose/ledger/nvml_witness.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/memory.hpp"
@@ -62,6 +63,7 @@ class Ledger {
     void record_skipped() noexcept;
 
     CodeFiles& code() { return code_; }
+    LoadedCode& loaded_code() { return loaded_code_; }
     NvmlWitness& witness() { return witness_; }
 
   private:
@@ -92,6 +94,7 @@ class Ledger {
     std::mutex mutex_;
     std::vector<KnownContext> contexts_;
     CodeFiles code_;
+    LoadedCode loaded_code_;
     NvmlWitness witness_;
 };
 

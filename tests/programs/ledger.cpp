@@ -7,6 +7,8 @@
 //   ledger waits     the first context only, for 0.9 seconds
 //   ledger many      20000 streams one after the other: more than there is time to measure
 //   ledger forks     children that start NVML, at any moment of the first half second
+//   ledger kernels   a kernel asked for 20000 times, which is unloaded and loaded again once: two of
+//                    them are measured
 //   ledger captures  modules loaded while a stream captures in relaxed mode: not measured
 //
 // Recorded: 1 device allocation of 1,000,000 bytes and 1 from the driver's pool of 50,000, both
@@ -48,6 +50,22 @@ constexpr char image[] =
 void launch(CUfunction function) {
     CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
     CHECK(cuCtxSynchronize());
+}
+
+int kernels() {
+    for (int round = 0; round < 2; ++round) {
+        CUlibrary library = nullptr;
+        CHECK(cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0));
+        CUkernel kernel = nullptr;
+        CHECK(cuLibraryGetKernel(&kernel, library, "asked"));
+        for (int i = 0; i < 10000; ++i) {
+            CUfunction function = nullptr;
+            CHECK(cuKernelGetFunction(&function, kernel));
+        }
+        CHECK(cuLibraryUnload(library));
+    }
+    SAY("asked for\n");
+    return 0;
 }
 
 int captures() {
@@ -107,6 +125,9 @@ int main(int argc, char** argv) {
         }
         SAY("made\n");
         return 0;
+    }
+    if (argc == 2 && std::strcmp(argv[1], "kernels") == 0) {
+        return kernels();
     }
     const CUcontext second = second_context();
     const CUdeviceptr memory = allocate(1000000);
