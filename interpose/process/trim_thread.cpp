@@ -8,9 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <new>
+#include <optional>
+#include <vector>
 
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/reentrancy.hpp"
+#include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/memory.hpp"
 #include "interpose/memory/memory_limit.hpp"
 #include "profiler/clock.hpp"
@@ -33,6 +38,17 @@ bool is_short_of_memory(const Context& context) {
     std::size_t total = 0;
     return device_memory_info(&free, &total) == CUDA_SUCCESS &&
            free < std::min<std::uint64_t>(context_bytes, total / 8);
+}
+
+/// The memory in use, after some of it was given back: no call of the program's may follow for long.
+void sample(Memory& memory, const Context& context) {
+    if (!memory.has_recorder()) {
+        return;
+    }
+    const CurrentContext current(context.handle());
+    if (const std::optional<UsedMemory> used = used_memory(memory)) {
+        record_sample(memory, context.device(), *used);
+    }
 }
 
 }  // namespace
@@ -92,16 +108,25 @@ void TrimThread::trim(bool for_child) {
     }
     try {
         const std::uint64_t now = profiler::monotonic_ns();
+        const std::vector<Context*> contexts = memory_->contexts().all();
+        std::vector<std::int64_t> frees_before;
+        for (Context* context : contexts) {
+            frees_before.push_back(context->pool().stats().num_device_free);
+        }
         if (for_child) {
             release_unused(children_, now, [](const Context&) { return true; });
         }
         release_unused(shortages_, now, is_short_of_memory);
-        for (Context* context : memory_->contexts().all()) {
+        for (std::size_t i = 0; i < contexts.size(); ++i) {
+            Context& context = *contexts[i];
             if (stopped_.load()) {
                 return;
             }
-            if (context->backend().frees_without_waiting()) {
-                context->pool().tick(now);
+            if (context.backend().frees_without_waiting()) {
+                context.pool().tick(now);
+            }
+            if (context.pool().stats().num_device_free != frees_before[i]) {
+                sample(*memory_, context);
             }
         }
     } catch (const std::bad_alloc&) {  // retry at the next tick

@@ -88,6 +88,27 @@ class Ledger(EndToEnd):
         self.assertGreater(device["not_measured"], 100)
         self.assertIn(f"{device['not_measured']:,} calls not measured", self.report_of(str(found.report_path)))
 
+    def test_a_kernel_is_measured_once_each_time_it_is_loaded(self) -> None:
+        """Runtimes ask for a kernel at each launch: 20,000 times here, two of which load it. The driver is asked for
+        what is in use before and after these two, and around what else the program does."""
+        calls = self.cwd / "calls.txt"
+        device = self.ledger(self.record("kernels", SIMCUDA_STATS=str(calls)))
+        [asked] = [line.split()[2] for line in calls.read_text(encoding="utf-8").splitlines()
+                   if line.startswith("calls cuMemGetInfo_v2 ")]
+        self.assertLess(int(asked), 40)
+        self.assertEqual(self.groups(device["moments"]["peak"])["kernel"], [("ledger", TAKES["kernel"])])
+
+    def test_a_trim_is_followed_by_a_sample(self) -> None:
+        """tests/programs/idle.cpp frees 30 MB and makes no calls while the memory goes back, 100 ms later at the
+        earliest: what is in use at the end is of then."""
+        outcome = self.under_memlab(self.program("idle", "1500"), DEVICE | {"MEMLAB_TRIM_AFTER": "100ms"})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        [found], problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        end = self.ledger(found)["moments"]["end"]
+        self.assertGreater(end["time_ns"], 100_000_000)
+        self.assertLess(end["used_bytes"], (CONTEXT + 8) * MIB)
+
     def test_off_asks_nothing_and_says_so(self) -> None:
         found = self.record(MEMLAB_LEDGER="off")
         self.assertNotIn("ledger", json.loads(found.report_path.read_text())["devices"][0])
