@@ -122,9 +122,8 @@ struct Implicit<Function, api, kind, unloads> {
                     session.ledger().loaded_code().clear();
                 }
                 const auto measure = [&] {
-                    return mi::measured(session, kind, api, real, [&] {
-                        return unloads ? file : find_file(session, code);
-                    });
+                    return mi::measured(session, kind, api, real,
+                                        [&] { return unloads ? file : find_file(session, code); });
                 };
                 return code.asked_for() == nullptr || !session.ledger().enabled()
                            ? measure()

@@ -1,5 +1,5 @@
-// Which code a context was asked for already: runtimes ask for a kernel at each launch, and only the
-// first time can load it.
+// Which code a context was asked for already: runtimes ask for a kernel at each launch, and only
+// the first time can load it.
 #pragma once
 
 #include <array>

@@ -40,7 +40,8 @@ bool is_short_of_memory(const Context& context) {
            free < std::min<std::uint64_t>(context_bytes, total / 8);
 }
 
-/// The memory in use, after some of it was given back: no call of the program's may follow for long.
+/// The memory in use, after some of it was given back: no call of the program's may follow for
+/// long.
 void sample(Memory& memory, const Context& context) {
     if (!memory.has_recorder()) {
         return;

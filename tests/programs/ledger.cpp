@@ -7,8 +7,7 @@
 //   ledger waits     the first context only, for 0.9 seconds
 //   ledger many      20000 streams one after the other: more than there is time to measure
 //   ledger forks     children that start NVML, at any moment of the first half second
-//   ledger kernels   a kernel asked for 20000 times, which is unloaded and loaded again once: two of
-//                    them are measured
+//   ledger kernels   a kernel asked for 20000 times, unloaded and loaded again in between
 //   ledger captures  modules loaded while a stream captures in relaxed mode: not measured
 //
 // Recorded: 1 device allocation of 1,000,000 bytes and 1 from the driver's pool of 50,000, both
