@@ -3,11 +3,14 @@
 // the recorder's.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <new>
 #include <span>
 
+#include "profiler/call_origin.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/scratch.hpp"
 #include "profiler/stack_capture.hpp"
@@ -28,19 +31,21 @@ class CallSites {
           stacks_(definitions, max_stacks),
           python_(python, depth, definitions) {}
 
-    /// The id of the caller's stack; 0 when stacks are off.
-    std::uint32_t capture_call_site() {
+    /// The id of the caller's stack; 0 when stacks are off. A stack that leads through the function
+    /// of `origin`, with no Python code further in, ends there: trace::forward_marker follows, and
+    /// the Python frames of the call that the function works for.
+    std::uint32_t capture_call_site(const CallOrigin& origin) {
         if (stack_depth_ == 0) {
             return 0;
         }
         if (!python_.searching()) {
-            return capture();
+            return capture(origin);
         }
         attach_python();
-        const std::uint32_t id = capture();
+        const std::uint32_t id = capture(origin);
         attach_python();
         // Found by this thread, or by another one during the walk.
-        return python_.found() ? capture() : id;
+        return python_.found() ? capture(origin) : id;
     }
 
     /// Whether the calling thread is inside the garbage collector of Python.
@@ -63,22 +68,31 @@ class CallSites {
         std::uint64_t merged[CapturedStack::max_depth];
     };
 
-    [[gnu::hot]] std::uint32_t capture() {
+    [[gnu::hot]] std::uint32_t capture(const CallOrigin& origin) {
         if (stack_depth_ > ShortStack::max_depth) [[unlikely]] {
-            return capture_deep();
+            return capture_deep(origin);
         }
         ShortStack native;
         const std::uint64_t epoch = capture_native(native);
-        return python_.found() ? intern_merged(native, epoch) : intern(native, epoch);
+        if (!python_.found()) {
+            return intern(native, epoch);
+        }
+        const std::uint32_t of_origin = intern_with_origin(native, epoch, origin);
+        return of_origin != 0 ? of_origin : intern_merged(native, epoch);
     }
 
-    [[gnu::noinline]] std::uint32_t capture_deep() {
+    [[gnu::noinline]] std::uint32_t capture_deep(const CallOrigin& origin) {
         const Scratch<DeepStack> scratch;
         DeepStack* const deep = scratch.get();
         if (deep == nullptr) {
             throw std::bad_alloc();
         }
         const std::uint64_t epoch = capture_native(deep->native);
+        if (python_.found()) {
+            if (const std::uint32_t id = intern_with_origin(deep->native, epoch, origin)) {
+                return id;
+            }
+        }
         return python_.found() ? intern_merged(deep->native, deep->frames, epoch,
                                                [&](const StackHash& parts) {
                                                    return merge(deep->native, deep->frames,
@@ -120,6 +134,88 @@ class CallSites {
         const StackHash parts = python::hash_parts(native, frames, epoch);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);
         return known != 0 ? known : merge_parts(parts);
+    }
+
+    /// The id of the stack whose end the origin replaces; 0: it is an ordinary one.
+    [[gnu::always_inline]] std::uint32_t intern_with_origin(const StackView& native,
+                                                            std::uint64_t epoch,
+                                                            const CallOrigin& origin) {
+        if (origin.bytes == 0 || epoch == StackTable::no_epoch) [[unlikely]] {
+            return 0;
+        }
+        for (std::size_t i = 0; i < native.depth; ++i) {
+            if (native.addresses[i] - 1 - origin.begin < origin.bytes) [[unlikely]] {
+                return intern_with_origin(native, i + 1, epoch, origin);
+            }
+        }
+        return 0;
+    }
+
+    /// `kept`: the innermost frames, down to the origin's function.
+    [[gnu::noinline]] std::uint32_t intern_with_origin(const StackView& native, std::size_t kept,
+                                                       std::uint64_t epoch,
+                                                       const CallOrigin& origin) {
+        if (python_.innermost_activation() < native.ends[kept - 1]) {
+            return 0;  // Python code runs inside, and says more
+        }
+        const std::uint32_t stack = origin.stack();
+        if (stack == 0) {
+            return 0;
+        }
+        // No parts of an ordinary stack begin with these words.
+        StackHasher hasher(stack, ~epoch);
+        hasher.add(
+            (kept + 1) / 2, [&](std::size_t i) { return native.addresses[2 * i]; },
+            [&](std::size_t i) { return 2 * i + 1 < kept ? native.addresses[2 * i + 1] : kept; });
+        const StackHash parts = hasher.result();
+        const std::uint32_t known = python_.merged_stack_cache().find(parts);
+        return known != 0 ? known : append_origin(native, kept, epoch, stack, parts);
+    }
+
+    std::uint32_t append_origin(const StackView& native, std::size_t kept, std::uint64_t epoch,
+                                std::uint32_t origin, const StackHash& parts) {
+        struct Words {
+            std::uint64_t all[CapturedStack::max_depth];
+            std::uint64_t python[CapturedStack::max_depth];
+        };
+        const Scratch<Words> scratch;
+        Words* const words = scratch.get();
+        if (words == nullptr) {
+            throw std::bad_alloc();
+        }
+        const std::uint64_t marker = python_.forward_marker();
+        const std::size_t count = stacks_.python_frames(origin, words->python);
+        const std::size_t limit = std::min<std::size_t>(stack_depth_, std::size(words->all));
+        std::size_t depth = std::min(kept, limit);
+        bool truncated = kept > limit;
+        bool any = false;
+        StackTable::PythonWords python{};
+        std::copy_n(native.addresses, depth, words->all);
+        const auto add = [&](std::uint64_t frame) {
+            truncated = truncated || depth == limit;
+            if (depth < limit) {
+                python[depth / 64] |= std::uint64_t{1} << depth % 64;
+                words->all[depth++] = frame;
+            }
+        };
+        // An origin in backward has a marker of its own, which one stands for.
+        for (std::size_t i = 0; i < count; ++i) {
+            if (words->python[i] != marker) {
+                if (!any) {
+                    add(marker);
+                }
+                any = true;
+                add(words->python[i]);
+            }
+        }
+        if (!any) {
+            return 0;
+        }
+        const std::uint32_t id = stacks_.intern({words->all, depth}, truncated, epoch, &python);
+        if (id != 0) {
+            python_.merged_stack_cache().insert(parts, id);
+        }
+        return id;
     }
 
     std::uint32_t intern(const StackView& native, std::uint64_t epoch) {

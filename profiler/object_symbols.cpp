@@ -76,13 +76,10 @@ const std::uint32_t* ObjectSymbols::buckets() const {
     return reinterpret_cast<const std::uint32_t*>(filter + gnu_hash_->filter_words);
 }
 
-void* ObjectSymbols::find(const char* name) const {
+const ElfW(Sym) * ObjectSymbols::lookup(const char* name) const {
     if (symbols_ == nullptr || strings_ == nullptr) {
         return nullptr;
     }
-    const auto address = [this](std::uint32_t symbol) {
-        return reinterpret_cast<void*>(bias_ + symbols_[symbol].st_value);
-    };
     if (gnu_hash_ != nullptr && gnu_hash_->buckets != 0) {
         const std::uint32_t hash = hash_gnu(name);
         const std::uint32_t* const all = buckets();
@@ -95,7 +92,7 @@ void* ObjectSymbols::find(const char* name) const {
         for (;; ++symbol) {
             const std::uint32_t entry = chains[symbol - gnu_hash_->first_symbol];
             if ((entry | 1U) == (hash | 1U) && is(symbol, name)) {
-                return address(symbol);
+                return &symbols_[symbol];
             }
             if ((entry & 1U) != 0) {
                 return nullptr;
@@ -104,10 +101,20 @@ void* ObjectSymbols::find(const char* name) const {
     }
     for (std::uint32_t symbol = 0; symbol < symbol_count(); ++symbol) {
         if (is(symbol, name)) {
-            return address(symbol);
+            return &symbols_[symbol];
         }
     }
     return nullptr;
+}
+
+void* ObjectSymbols::find(const char* name) const {
+    const ElfW(Sym)* const symbol = lookup(name);
+    return symbol == nullptr ? nullptr : reinterpret_cast<void*>(bias_ + symbol->st_value);
+}
+
+ObjectSymbols::Extent ObjectSymbols::extent_of(const char* name) const {
+    const ElfW(Sym)* const symbol = lookup(name);
+    return symbol == nullptr ? Extent{} : Extent{bias_ + symbol->st_value, symbol->st_size};
 }
 
 bool ObjectSymbols::refers_to(const char* name) const {

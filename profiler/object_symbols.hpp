@@ -29,6 +29,13 @@ class ObjectSymbols {
     /// The address of a function or variable; null if the object does not define it.
     void* find(const char* name) const;
 
+    struct Extent {
+        std::uintptr_t begin = 0;
+        std::uintptr_t bytes = 0;
+    };
+    /// Where a function or variable lies; no bytes if the object does not define it.
+    Extent extent_of(const char* name) const;
+
     /// Whether the object refers to a symbol of that name that it does not define. O(symbols it
     /// does not define) with a GNU hash table; false without one.
     bool refers_to(const char* name) const;
@@ -48,6 +55,7 @@ class ObjectSymbols {
         std::uint32_t filter_shift;
     };
 
+    const ElfW(Sym) * lookup(const char* name) const;
     bool is(std::uint32_t symbol, const char* name) const;
     std::uint32_t symbol_count() const;
     const std::uint32_t* buckets() const;

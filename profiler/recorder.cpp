@@ -46,7 +46,9 @@ class Recorder::Impl final : private StackDefinitions {
         }
     }
 
-    std::uint32_t capture_call_site() { return call_sites_.capture_call_site(); }
+    std::uint32_t capture_call_site(const CallOrigin& origin) {
+        return call_sites_.capture_call_site(origin);
+    }
     bool inside_collector() const { return call_sites_.inside_collector(); }
     [[gnu::noinline]] std::uint32_t collector_name() {
         return guarded(std::uint32_t{0}, [&] { return string_id("Python's garbage collector"); });
@@ -364,8 +366,8 @@ Recorder::~Recorder() = default;
     impl_->prefetch(type, freed);
 }
 
-[[gnu::hot]] std::uint32_t Recorder::capture_call_site() noexcept {
-    return impl_->guarded(std::uint32_t{0}, [&] { return impl_->capture_call_site(); });
+[[gnu::hot]] std::uint32_t Recorder::capture_call_site(const CallOrigin& origin) noexcept {
+    return impl_->guarded(std::uint32_t{0}, [&] { return impl_->capture_call_site(origin); });
 }
 
 [[gnu::hot]] std::uint32_t Recorder::freeing_collector() noexcept {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "profiler/call_origin.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/stack_table.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -43,7 +44,8 @@ class Recorder {
     void prefetch(trace::EventType type, Freed freed = Freed::at_once) const noexcept;
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
-    std::uint32_t capture_call_site() noexcept;
+    /// `origin`: what stands for the callers of its function (call_sites.hpp).
+    std::uint32_t capture_call_site(const CallOrigin& origin = {}) noexcept;
 
     /// Event::name of what the calling thread frees now: the id of the name of the garbage
     /// collector that it is inside of; 0: none. Call without any lock held.

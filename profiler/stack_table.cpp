@@ -54,7 +54,9 @@ struct StackTable::Entry {
     std::uint16_t depth;
     bool truncated;
 
-    // [0, depth): ModuleDef::id, 0: none. Stored right after the entry.
+    // [0, depth): ModuleDef::id, 0: none; of a Python frame its id with python_frame. Stored right
+    // after the entry.
+    static constexpr std::uint32_t python_frame = std::uint32_t{1} << 31;
     const std::uint32_t* modules() const {
         return reinterpret_cast<const std::uint32_t*>(this + 1);
     }
@@ -231,6 +233,7 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved, std::
         trace::Frame frame;
         if (key.is_python(i)) {
             frame.python = static_cast<std::uint32_t>(key.stack[i]);
+            modules[i] = frame.python | Entry::python_frame;
             definition.frames.push_back(frame);
             continue;
         }
@@ -269,6 +272,22 @@ StackTable::Entry* StackTable::find_same_modules(const Key& key,
         return std::memcmp(entry.modules(), modules.data(),
                            modules.size() * sizeof(std::uint32_t)) == 0;
     });
+}
+
+std::size_t StackTable::python_frames(std::uint32_t id, std::span<std::uint64_t> frames) {
+    const std::lock_guard lock(mutex_);
+    if (id == 0 || id > entries_.size()) {
+        return 0;
+    }
+    const Entry& entry = *entries_[id - 1];
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < entry.depth && count < frames.size(); ++i) {
+        const std::uint32_t word = entry.modules()[i];
+        if ((word & Entry::python_frame) != 0) {
+            frames[count++] = word & ~Entry::python_frame;
+        }
+    }
+    return count;
 }
 
 void StackTable::grow() {

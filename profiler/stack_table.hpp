@@ -59,6 +59,10 @@ class StackTable {
     std::uint32_t intern(std::span<const std::uint64_t> stack, bool truncated, std::uint64_t epoch,
                          const PythonWords* python = nullptr);
 
+    /// Copies the first Python frames of a stack that intern() returned, leaf first, to `frames`;
+    /// returns how many. Takes the table's lock.
+    std::size_t python_frames(std::uint32_t id, std::span<std::uint64_t> frames);
+
     /// An address in the first Python interpreter found on a stack; 0: none so far.
     std::uintptr_t interpreter() const { return interpreter_.load(std::memory_order_acquire); }
 

@@ -90,19 +90,23 @@ std::string frame_text(const OomHolder::Frame& frame) {
     return symbol.empty() ? in_module : symbol + " (" + in_module + ")";
 }
 
-/// The frames with Python code; those of the program itself, if any, without packages.
+/// The frames with Python code, and backward's marker; those of the program itself, if any, without
+/// packages.
 std::vector<const OomHolder::Frame*> python_frames(const OomHolder& holder) {
     std::vector<const OomHolder::Frame*> own;
     std::vector<const OomHolder::Frame*> all;
+    bool any_own = false;
     for (const OomHolder::Frame& frame : holder.frames) {
         if (!frame.python.empty()) {
+            const bool marker = frame.python == trace::forward_marker;
             all.push_back(&frame);
-            if (!frame.library) {
+            if (!frame.library || marker) {
                 own.push_back(&frame);
             }
+            any_own |= !frame.library && !marker;
         }
     }
-    return own.empty() ? all : own;
+    return any_own ? own : all;
 }
 
 /// Appends the API function with its callers, and an addr2line command for their source lines.

@@ -112,31 +112,33 @@ void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Even
 
 }  // namespace
 
-[[gnu::hot]] void record_suballocation(Memory& memory, int gpu, std::uint64_t address,
-                                       std::uint64_t bytes, std::uint64_t reserved) {
+[[gnu::hot]] std::uint32_t record_suballocation(Memory& memory, int gpu, std::uint64_t address,
+                                                std::uint64_t bytes, std::uint64_t reserved,
+                                                const profiler::CallOrigin& origin) {
     if (!Suballocators::is_gpu(gpu)) {
-        return;
+        return 0;
     }
     const std::uint32_t device = Suballocators::pytorch_on(gpu);
     profiler::Recorder* const recorder = recorder_for(memory, device);
     if (recorder == nullptr) {
-        return;
+        return 0;
     }
     recorder->prefetch(EventType::alloc);
     Suballocators& allocators = memory.suballocators();
     trace::Event alloc = Suballocators::make_event(EventType::alloc, device,
                                                    context_of(memory, device), address, bytes);
-    alloc.stack = recorder->capture_call_site();
+    alloc.stack = recorder->capture_call_site(origin);
     alloc.api = pytorchs_calls(*recorder).malloc;
     // PyTorch's own lock is held: no segment of its comes or goes meanwhile.
     if (allocators.knows_all(device, reserved)) [[likely]] {
         recorder->record(alloc);
-        return;
+        return alloc.stack;
     }
     const trace::NoCancellation no_cancellation;
     alloc.context = current_context(memory, gpu);
     allocators.allocated(*recorder, alloc, reserved,
                          [&](std::uint64_t at) { return find_range(memory, at); });
+    return alloc.stack;
 }
 
 [[gnu::hot]] void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
@@ -157,7 +159,8 @@ void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Even
     record_free(memory, *recorder, free);
 }
 
-void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes) {
+void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes,
+                             const profiler::CallOrigin& origin) {
     const trace::NoCancellation no_cancellation;
     profiler::Recorder* const recorder =
         Suballocators::is_gpu(gpu) ? recorder_for(memory, Suballocators::pytorch_on(gpu)) : nullptr;
@@ -168,7 +171,7 @@ void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes) {
     oom.device = Suballocators::pytorch_on(gpu);
     oom.context = current_context(memory, gpu);
     oom.api = pytorchs_calls(*recorder).malloc;
-    oom.stack = recorder->capture_call_site();
+    oom.stack = recorder->capture_call_site(origin);
     oom.kind = trace::MemoryKind::suballocation;
     oom.requested = bytes;
     report_suballocator_oom(memory, oom, gpu, Suballocators::pytorch);

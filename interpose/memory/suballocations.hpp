@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "interpose/memory/memory.hpp"
+#include "profiler/call_origin.hpp"
 
 namespace memlab::interpose {
 
@@ -13,15 +14,18 @@ namespace memlab::interpose {
 // throw std::bad_alloc.
 
 /// PyTorch's cache handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
-/// `reserved` bytes there.
-void record_suballocation(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes,
-                          std::uint64_t reserved);
+/// `reserved` bytes there. Returns the id of the call site; 0: none. `origin`: for whom backward
+/// allocates.
+std::uint32_t record_suballocation(Memory& memory, int gpu, std::uint64_t address,
+                                   std::uint64_t bytes, std::uint64_t reserved,
+                                   const profiler::CallOrigin& origin);
 /// It took them back. A block that a stream still uses may not be handed out again yet; the
 /// allocator does not tell until when.
 void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
                                 std::uint64_t bytes);
 /// It could not serve `bytes`, even after it gave back what it could.
-void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes);
+void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes,
+                             const profiler::CallOrigin& origin);
 
 /// The same for an allocator that is known by a name of its own, and does not tell what it has
 /// reserved. False, and nothing is recorded: without a recording, where the address is in no device

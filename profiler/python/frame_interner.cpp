@@ -149,6 +149,13 @@ FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(defin
     }
 }
 
+std::uint32_t FrameInterner::forward_marker() {
+    SourceLocation marker;
+    marker.function = trace::forward_marker;
+    const std::lock_guard lock(mutex_);
+    return define(marker);
+}
+
 /// With mutex_ held.
 std::uint32_t FrameInterner::define(const SourceLocation& location) {
     std::string key = location.function;

@@ -42,6 +42,9 @@ class FrameInterner {
     void assign_ids(const Interpreter& interpreter, bool in_main_interpreter, RawFrame* frames,
                     std::size_t count);
 
+    /// The id of trace::forward_marker. Throws std::bad_alloc.
+    std::uint32_t forward_marker();
+
     /// For read_frames().
     const CodeLocationCache& cache() const { return cache_; }
 

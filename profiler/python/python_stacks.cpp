@@ -159,6 +159,16 @@ void PythonStacks::await_search() {
     return true;
 }
 
+std::uintptr_t PythonStacks::innermost_activation() const {
+    FrameBuffer<1> frames;
+    read_frames(interpreter_, 1, frame_interner_->cache(), frames);
+    if (frames.implausible) {
+        return 0;  // read() will say so
+    }
+    return frames.activation_count == 0 ? UINTPTR_MAX
+                                        : std::uintptr_t{frames.activations[0].stack_address};
+}
+
 bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedStack& merged) const {
     const std::size_t limit = std::min(depth_, merged.words.size());
     std::size_t depth = 0;

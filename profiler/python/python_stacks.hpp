@@ -80,11 +80,17 @@ class PythonStacks {
     /// Throws std::bad_alloc.
     bool read(Frames& frames);
 
+    /// Where on its stack the calling thread runs Python innermost; UINTPTR_MAX: nowhere.
+    std::uintptr_t innermost_activation() const;
+
     /// Replaces each activation in the native stack by its frames. False if the native stack has no
     /// activation of them; `merged` is unspecified then. Truncates to the capacity of `merged`.
     bool merge(const StackView& native, const Frames& frames, MergedStack& merged) const;
 
     MergedStackCache& merged_stack_cache() { return *merged_stacks_; }
+
+    /// The id of trace::forward_marker. Throws std::bad_alloc.
+    std::uint32_t forward_marker() { return frame_interner_->forward_marker(); }
 
   private:
     enum class State : std::uint8_t { off, searching, on };

@@ -45,7 +45,7 @@ std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, s
         place.address = frame.address;
         std::string text = printable(location_text(place, options.working_directory), style.ascii);
         if (!place.function.empty()) {
-            text = printable(place.function, style.ascii) + "  " + dim(text);
+            text = printable(place.function, style.ascii) + (text.empty() ? "" : "  " + dim(text));
         }
         if (frame.inlined) {
             text += dim("  (inlined)");

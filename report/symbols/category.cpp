@@ -31,6 +31,9 @@ enum class Says : std::uint8_t {
 };
 
 Says says(const StackFrame& frame) {
+    if (frame.is_forward_marker()) {
+        return Says::backward;
+    }
     if (!frame.python) {
         // Reducer: the buckets of DistributedDataParallel.
         return has(frame.function, "torch::autograd::Engine::") ? Says::backward

@@ -1,5 +1,6 @@
 #include "report/symbols/frame_choice.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <string_view>
 
@@ -66,12 +67,15 @@ bool is_library_code(const StackFrame& frame) {
                               is_python_library(frame.module);
 }
 
+bool is_node(const StackFrame& frame) {
+    return frame.function.starts_with("torch::autograd::generated::") &&
+           frame.function.find("::apply(") != std::string::npos;
+}
+
 /// A node of PyTorch's backward graph; and what keeps cuBLAS's workspaces, which are not the
 /// operator's that happened to come first.
 bool is_operation(const StackFrame& frame) {
-    return (frame.function.starts_with("torch::autograd::generated::") &&
-            frame.function.find("::apply(") != std::string::npos) ||
-           frame.function.starts_with("at::cuda::setWorkspace");
+    return is_node(frame) || frame.function.starts_with("at::cuda::setWorkspace");
 }
 
 bool has_line(const StackFrame& frame) {
@@ -108,7 +112,7 @@ FrameRank rank_of(const StackFrame& frame, bool tell_allocators) {
     if (is_cuda_or_memlab(frame)) {
         return FrameRank::cuda;
     }
-    if (is_startup(frame)) {
+    if (is_startup(frame) || frame.is_forward_marker()) {
         return FrameRank::startup;
     }
     const bool allocator = tell_allocators && is_allocator_frame(frame);
@@ -167,6 +171,30 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
         return best_skipped;
     }
     return best == no_frame ? 0 : best;
+}
+
+BackwardFrames backward_frames(const std::vector<StackFrame>& stack, std::size_t chosen) {
+    BackwardFrames found;
+    const std::size_t end = chosen == no_frame ? 0 : std::min(chosen, stack.size());
+    for (std::size_t i = 0; i < end && found.marker == no_frame; ++i) {
+        if (stack[i].is_forward_marker()) {
+            found.marker = i;
+        } else if (found.node == no_frame && is_node(stack[i])) {
+            found.node = i;
+        }
+    }
+    return found.marker == no_frame ? BackwardFrames{} : found;
+}
+
+std::string backward_node(const std::vector<StackFrame>& stack, std::size_t chosen) {
+    const BackwardFrames backward = backward_frames(stack, chosen);
+    if (backward.marker == no_frame) {
+        return {};
+    }
+    if (backward.node == no_frame) {
+        return "backward";
+    }
+    return short_function_name(stack[backward.node].function);
 }
 
 std::string through_library(const std::vector<StackFrame>& stack, std::size_t chosen) {

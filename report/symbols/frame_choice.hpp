@@ -25,6 +25,17 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack);
 /// True for frames of libcuda, libcudart (shared, or linked into the program), CUPTI and memlab.
 bool is_cuda_or_memlab(const StackFrame& frame);
 
+/// Where a stack of PyTorch's backward goes on as the forward's, of an operator whose line the
+/// chosen frame is.
+struct BackwardFrames {
+    std::size_t marker = no_frame;  ///< StackFrame::is_forward_marker(); no_frame: no such stack
+    std::size_t node = no_frame;    ///< the operator's backward, where it has a name
+};
+BackwardFrames backward_frames(const std::vector<StackFrame>& stack, std::size_t chosen);
+
+/// The name of that operator's backward ("AddmmBackward0"), or "backward"; empty: no such stack.
+std::string backward_node(const std::vector<StackFrame>& stack, std::size_t chosen);
+
 /// The file name of the library between the chosen frame and CUDA ("libcublas.so.13"), when the
 /// call went through a library other than the one of the chosen frame; else empty. From Python code
 /// there may be several: then it is the one that called CUDA.

@@ -169,7 +169,10 @@ const Resolver::Chosen& Resolver::choose(std::size_t stack) {
         place.module = frame.module;
         // Two calls on one line are one place; without a line, the address distinguishes them.
         place.address = frame.file.empty() ? frame.address : 0;
-        place.through = through_library(scratch_, known.frame);
+        place.through = backward_node(scratch_, known.frame);
+        if (place.through.empty()) {
+            place.through = through_library(scratch_, known.frame);
+        }
         place.problem = frame.problem;
     } else if (report_.stacks.at(stack).truncated) {
         place.recorded = true;

@@ -22,9 +22,11 @@ struct Place {
     int line = 0;
     std::string module;         ///< path; empty when unknown
     std::uint64_t address = 0;  ///< relative to the module
-    std::string through;        ///< library between it and CUDA; empty for a direct call
-    std::string problem;        ///< why function or line is unknown
-    bool recorded = false;      ///< false: there is no stack
+    /// The library between it and CUDA; of an operator's line that stands for what its backward
+    /// allocates, the name of that ("AddmmBackward0"). Empty for a direct call.
+    std::string through;
+    std::string problem;    ///< why function or line is unknown
+    bool recorded = false;  ///< false: there is no stack
 
     /// Places that read the same are one place.
     // NOLINTNEXTLINE(modernize-use-nullptr): the 0 it complains of is the compiler's own.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "trace/record.hpp"
+
 namespace memlab::report {
 
 /// How well a frame stands for a call site, the best first.
@@ -35,6 +37,12 @@ struct StackFrame {
     bool python = false;                       ///< a Python function, without module and address
     FrameRank rank = FrameRank::unclassified;  ///< set by classify()
     bool skipped = false;                      ///< by --skip; set by classify()
+
+    /// No call: in a stack of PyTorch's backward the Python frames of the forward follow, whose
+    /// operator the frames before serve.
+    bool is_forward_marker() const {
+        return python && file.empty() && function == trace::forward_marker;
+    }
 
     /// True for frames that say nothing of who took the memory: allocators, containers,
     /// interpreters, and what --skip names. False before classify().

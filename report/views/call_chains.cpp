@@ -1,5 +1,6 @@
 #include "report/views/call_chains.hpp"
 
+#include "report/symbols/frame_choice.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report {
@@ -61,6 +62,12 @@ std::vector<bool> CallChains::shown(std::size_t stack) {
         return shown;
     }
     const std::size_t chosen = resolver_.chosen(stack);
+    const BackwardFrames backward = backward_frames(frames, chosen);
+    for (const std::size_t i : {backward.node, backward.marker}) {
+        if (i != no_frame) {
+            shown[i] = true;
+        }
+    }
     const std::size_t end = count_program_frames(frames, chosen + 1);
     for (std::size_t i = chosen; i < end; ++i) {
         shown[i] = i == chosen || !frames[i].is_plumbing();

@@ -16,6 +16,8 @@ class CallChains {
     /// `resolver` must outlive this. Unless `all_frames`, leaves out frames that every allocation
     /// has: those between the place and CUDA, allocators, containers and interpreters
     /// (allocator_frames.hpp), what --skip names, and the C library's startup code outside of main.
+    /// Of an allocation of PyTorch's backward at a line of the forward, the operator's backward and
+    /// the marker come first.
     CallChains(Resolver& resolver, bool all_frames)
         : resolver_(resolver), all_frames_(all_frames) {}
 

@@ -613,6 +613,36 @@ class Suite(SeveralGpus):
             self.show(name, found[0].report_path)
             self.keep_named(name, found[0])
 
+    def backward(self) -> None:
+        """The lines of the forward in what backward allocates, against PyTorch's anomaly detection."""
+        for mode in tensors.BACKWARD:
+            name = f"backward: {mode}"
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec("torch") is None:
+                self.skip(name, "torch is not installed")
+                continue
+            expected, snapshot = (self.work / f"backward-{mode}.{ending}" for ending in ("json", "pickle"))
+            settings = {"MEMLAB_STACK_DEPTH": "128"}
+            verdict, found, outcomes = self.framework_pair(name, "backward_lines.py", [mode, str(expected)],
+                                                           settings=settings, native_settings={}, timeout=300)
+            logs = [one.log for one in found if one.log and one.report and one.report["sites"]]
+            if logs:
+                run([str(self.layout.tool("memlab-report")), "export", "--to", "pytorch", "--no-symbols", "-o",
+                     str(snapshot), str(logs[0])], self.layout.environment(memlab=False), self.work, 300)
+            if snapshot.exists() and expected.exists():
+                note, problems = tensors.judge_backward(mode, snapshot, expected)
+                self.tables.append(f"backward: {note}\n")
+                verdict.problems += problems
+                verdict.problems += [f"missed: {entry['reason']}" for entry in found[0].report["missed"]
+                                     if "backward" in entry["reason"]]
+                self.keep_named(name, found[0])
+            else:
+                verdict.problems.append("no report, or no word of PyTorch's")
+            self.add(verdict, *outcomes)
+            if found and found[0].report_path:
+                self.show(name, found[0].report_path)
+
     def validation(self) -> None:
         """The sample that shows what a validation keeps; PyTorch runs it."""
         peaks: dict[str, int] = {}
@@ -1098,7 +1128,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.tensors, suite.validation, suite.categories, suite.ledgers, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.cupti, suite.python, suite.tensors, suite.backward, suite.validation, suite.categories, suite.ledgers, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
                  suite.broken_ranks, suite.frameworks_on_all,
                  suite.benchmarks):

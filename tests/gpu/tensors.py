@@ -4,6 +4,8 @@ against torch.profiler's."""
 from __future__ import annotations
 
 import json
+import pickle
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,54 @@ def judge_validation(way: str, summary: dict[str, Any], peaks: dict[str, int]) -
     if place["function"] != "validate" or not place["file"].endswith("validation.py"):
         problems.append(f"most is held by {place}")
     return problems
+
+
+BACKWARD = ("layers", "retained", "twice", "checkpoint", "reentrant", "function", "threads", "compiled")
+Stack = tuple[tuple[str, int, str], ...]
+
+
+def backward_stacks(snapshot: Path) -> Counter[tuple[Stack, int]]:
+    """The Python frames behind the marker, innermost first, and the size of each allocation that has it, of a
+    recording as a snapshot for PyTorch's viewer."""
+    found: Counter[tuple[Stack, int]] = Counter()
+    for trace in pickle.loads(snapshot.read_bytes())["device_traces"]:
+        for entry in trace:
+            names = [frame["name"] for frame in entry.get("frames", [])]
+            if entry["action"] == "alloc" and "[forward]" in names:
+                frames = entry["frames"][names.index("[forward]") + 1:]
+                found[tuple((frame["filename"], frame["line"], frame["name"].rsplit(".", 1)[-1])
+                            for frame in frames), entry["size"]] += 1
+    return found
+
+
+def judge_backward(mode: str, snapshot: Path, expected: Path) -> tuple[str, list[str]]:
+    """Each stack that goes on as the forward's must be one in which PyTorch made a node; and what a node's backward
+    made must have the node's."""
+    said = json.loads(expected.read_text(encoding="utf-8"))
+    stacks: list[Stack] = [tuple((file, line, function) for file, line, function in stack) for stack in said["nodes"]]
+    found = backward_stacks(snapshot)
+    if mode == "compiled":  # one node, whose backward is Python code
+        return f"{mode}: {sum(found.values())} allocations with a line of the forward", []
+    problems = []
+    # Double backward's graph has the first one's lines, and nodes of backward's own.
+    wrong = [stack for stack, _ in found if stack not in set(stacks)] if mode not in ("checkpoint", "reentrant") else []
+    problems += [f"{len(wrong)} stacks in which no node was made, as {wrong[0]}"] if wrong else []
+    wanted: Counter[tuple[Stack, int]] = Counter()
+    for number, size, count in said["gradients"]:
+        wanted[stacks[number], (size + 511) // 512 * 512] += count
+    # With a node of Python code (its backward has lines of its own) or memory from another node's allocation (a
+    # gradient that a view's backward passed on) memlab has fewer.
+    missing = sum(max(0, count - found[key]) for key, count in wanted.items())
+    total = sum(wanted.values())
+    if total == 0 or missing > total // 10:
+        lacking = [key for key, count in wanted.items() if count > found[key]]
+        problems.append(f"{missing} of {total} gradients lack the line of the forward, as {lacking[:1]}")
+    of_size: dict[int, set[Stack]] = {}
+    for stack, size in wanted:
+        of_size.setdefault(size, set()).add(stack)
+    mistaken = [(stack, size) for (stack, size) in found
+                if len(of_size.get(size, ())) == 1 and stack not in of_size[size]]
+    note = (f"{mode}: {total - missing} of {total} gradients at the line that made the node, "
+            f"{sum(found.values())} allocations of backward in all, {len(mistaken)} of another line with a size that "
+            f"one node's gradients have")
+    return note, problems

@@ -234,6 +234,69 @@ class PythonFrames(EndToEnd):
                     self.assertEqual({size: counts[size] for size in (8192, 64, 72, 80, 88)},
                                      {8192: 1, 64: 3, 72: 3, 80: 3, 88: 2})
 
+    def run_backward(self, interpreter: str, variant: str = "torch", **settings: str) -> tuple[dict, dict]:
+        """The report, and of each size that backward allocates the function whose frames are to follow."""
+        programs = self.layout.program("pytorch_cache").parent
+        library = programs / "pytorch" / variant / "libtorch_cpu.so"
+        outcome = self.run_python(interpreter, "backward.py", str(library), **settings)
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        lines = (line.split() for line in outcome.stdout.decode().splitlines())
+        return self.recording().report, {int(size): function for size, function in lines}
+
+    def sites_of_backward(self, report: dict) -> list[tuple[int, int, tuple]]:
+        """Count, bytes and Python stack of what was allocated below the engine's evaluate_function()."""
+        found = []
+        for site in report["sites"]:
+            frames = [report["frames"][frame] for frame in report["stacks"][site["stack"]]["frames"]]
+            modules = [Path(report["modules"][frame["module"]]["path"]).name for frame in frames if "module" in frame]
+            stack = python_stack(report, site["stack"])
+            in_backward = site["device"] == 64 and site["requested_bytes"] // site["count"] not in (1024, 2048)
+            if in_backward:
+                self.assertIn("libtorch_cpu.so", modules)
+                found.append((site["count"], site["requested_bytes"], stack))
+        return found
+
+    def test_backward_goes_on_as_the_forward(self) -> None:
+        for version, interpreter in self.each_interpreter():
+            for depth in ("64", "256"):  # a stack in the thread's memory, and one that is not
+                with self.subTest(python=version, depth=depth):
+                    report, expected = self.run_backward(interpreter, MEMLAB_STACK_DEPTH=depth)
+                    self.assertEqual(report["missed"], [])
+                    unnamed = [size for size, function in expected.items() if function == "None"]
+                    kept_graph = 3  # times
+                    for count, size, stack in self.sites_of_backward(report):
+                        functions = [function.rsplit(".", 1)[-1] for function, _, _ in stack]
+                        if not stack:
+                            self.assertEqual((count, size), (len(unnamed), sum(unnamed)))
+                            continue
+                        wanted = expected.pop(size // count)
+                        self.assertIn(count, (1, kept_graph))
+                        if wanted == "own_backward":
+                            self.assertEqual(functions, [wanted])
+                            continue
+                        self.assertEqual(stack[0], ("[forward]", "", 0))
+                        self.assertEqual(functions.count("[forward]"), 1)
+                        self.assertEqual(functions[1], wanted)
+                        self.assertEqual(functions[-1],
+                                         "_bootstrap" if "_bootstrap" in functions else "<module>")
+                    self.assertEqual(sorted(expected), unnamed)  # each of the others was found
+
+    def test_backward_of_a_pytorch_that_is_not_as_known(self) -> None:
+        """No line of the forward, said once; the program is none the wiser."""
+        interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")
+        for variant, reason in (("torch_2_0", "does not tell which node"), ("torch_other", "not as memlab knows them"),
+                                ("torch_bound", "not seen")):
+            with self.subTest(variant):
+                report, _ = self.run_backward(interpreter, variant)
+                self.assertEqual([reason in entry["reason"] for entry in report["missed"]], [True], report["missed"])
+                self.assertNotIn("[forward]", {frame["function"] for frame in report["python_frames"]})
+
+    def test_backward_where_python_is_not_read(self) -> None:
+        interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")
+        for settings in ({"MEMLAB_PYTHON": "off"}, {"MEMLAB_STACK_DEPTH": "0"}, {"MEMLAB_STACK_DEPTH": "3"}):
+            with self.subTest(**settings):
+                self.assertEqual(self.run_backward(interpreter, **settings)[0]["missed"], [])
+
     def test_the_garbage_collector_where_python_is_not_read(self) -> None:
         for _, interpreter in list(self.each_interpreter())[:1]:
             outcome = self.run_python(interpreter, "collector.py", MEMLAB_PYTHON="off")

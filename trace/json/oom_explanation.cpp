@@ -303,6 +303,10 @@ std::vector<OomHolder::Frame> holder_frames(const trace::Aggregator& from, std::
         if (frame.python != 0) {
             const trace::PythonFrameDef& python = from.python_frames()[frame.python];
             const std::string& file = from.string(python.file);
+            if (file.empty() && from.string(python.function) == trace::forward_marker) {
+                frames.push_back({.python = std::string(trace::forward_marker), .library = true});
+                continue;
+            }
             frames.push_back({.python = file + ":" + std::to_string(python.line) + " in " +
                                         from.string(python.function),
                               .library = is_python_library(file)});

@@ -51,8 +51,9 @@ struct OomHolder {
         std::string module = {};    ///< path; empty when unknown
         std::uint64_t address = 0;  ///< return address, relative to the module if that is known
         std::uint64_t bias = 0;     ///< of the module: address + bias is the address in the process
-        std::string python = {};    ///< "train.py:42 in Model.forward"; empty for a native frame
-        bool library = false;       ///< Python code of an installed package
+        /// "train.py:42 in Model.forward", or trace::forward_marker; empty for a native frame.
+        std::string python = {};
+        bool library = false;  ///< Python code of an installed package
     };
     std::uint64_t bytes = 0;
     std::uint64_t count = 0;

@@ -1,0 +1,136 @@
+// Which call made a node of PyTorch's backward graph: the stack of what the operator allocated, or,
+// of an operator that allocates nothing, of the end of its forward.
+//
+// The code that PyTorch generates for an operator (VariableType) makes its node first, which takes
+// the thread's next sequence number; then runs the kernel, which allocates; then makes the node the
+// outputs' grad_fn by torch::autograd::impl::set_gradient_edge(). So what the thread allocated in
+// between, while no other node took a number, the operator allocated, and nobody else.
+//
+// A node is known by its address *and* its number, since addresses are reused. The number is read
+// from the node, as every release up to 2.11 lays it out (torch/csrc/autograd/function.h): behind
+// the virtual table's address and the weak pointer to itself of std::enable_shared_from_this.
+// Nothing is believed until the layout has proved right: the weak pointer leads back to the node,
+// and the numbers of new nodes are those that the thread's counter handed out.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace memlab::interpose {
+
+/// What of torch::autograd::Node is read.
+struct AutogradNode {
+    const void* virtual_table;
+    const AutogradNode* self;
+    const void* self_control;  ///< of the weak pointer
+    std::uint64_t sequence;
+};
+
+/// torch::autograd::Edge: a shared pointer to a node, and a number.
+struct AutogradEdge {
+    const AutogradNode* node;
+    const void* control;
+    std::uint32_t input;
+};
+
+/// Thread-safety: all member functions, from any thread; without a lock or an allocation. The
+/// newest `capacity` nodes of a thread are known, or fewer where several make nodes.
+class AutogradNodes {
+  public:
+    static constexpr std::size_t sets = 16384;
+    static constexpr std::size_t set_size = 4;
+    static constexpr std::size_t capacity = sets * set_size;
+
+    constexpr AutogradNodes() = default;
+    AutogradNodes(const AutogradNodes&) = delete;
+    AutogradNodes& operator=(const AutogradNodes&) = delete;
+
+    /// The calling thread allocated with this stack while the next sequence number was `next`.
+    static void allocated(std::uint64_t next, std::uint32_t stack) {
+        if (newest.next != next) {
+            newest = {next, stack};
+        }
+    }
+
+    /// The calling thread gives a tensor its grad_fn, while the next sequence number is `next`.
+    /// `capture` returns the id of the thread's stack; it is called for kinds of nodes that are
+    /// often asked for, or too new to tell.
+    template <class Capture>
+    void attached(const AutogradEdge& edge, std::uint64_t next, const Capture& capture) {
+        const AutogradNode* const node = edge.node;
+        if (node == nullptr || layout_.load(std::memory_order_relaxed) == Layout::wrong ||
+            !is_newest(edge, next)) {
+            return;
+        }
+        std::uint32_t stack = 0;
+        if (newest.next == next) {
+            if (newest.stack == attached_already) {
+                return;  // an operator with several outputs
+            }
+            stack = newest.stack;
+        }
+        newest = {next, attached_already};
+        if (stack == 0 && is_asked_for(node->virtual_table)) {
+            stack = capture();
+        }
+        if (stack != 0) {
+            insert(node, node->sequence, stack);
+        }
+    }
+
+    /// The stack of the call that made the node, which backward is evaluating; 0: unknown.
+    std::uint32_t find(const AutogradNode* node);
+
+    /// Whether any node was seen, and nodes are as they are read here.
+    bool usable() const { return layout_.load(std::memory_order_relaxed) == Layout::right; }
+
+  private:
+    enum class Layout : std::uint8_t { unproved, right, wrong };
+    /// Votes of the first nodes; a few may be against, of operators that make several nodes.
+    static constexpr std::uint32_t votes = 8;
+    static constexpr std::uint32_t votes_for = 6;
+
+    /// Not the id of a stack.
+    static constexpr std::uint32_t attached_already = ~std::uint32_t{0};
+
+    /// The first allocation since the thread's newest node took its number.
+    struct Newest {
+        std::uint64_t next = 0;
+        std::uint32_t stack = 0;
+    };
+    // Initial-exec: see profiler/thread_id.cpp.
+    __attribute__((tls_model("initial-exec"))) static constinit thread_local Newest newest;
+
+    struct Entry {
+        std::atomic<std::uint64_t> check;  ///< the node's address, mixed with `value`
+        std::atomic<std::uint64_t> value;  ///< upper half: of the number; lower: the stack
+    };
+    struct alignas(64) Set {
+        std::array<Entry, set_size> entries;
+    };
+    /// A kind of nodes whose forwards allocate nothing.
+    struct Kind {
+        std::atomic<const void*> virtual_table;
+        std::atomic<std::uint32_t> captures;
+    };
+    static constexpr std::size_t kinds = 512;
+    /// Captures of a kind that backward did not ask for; then there are no more.
+    static constexpr std::uint32_t trial_captures = 1024;
+    static constexpr std::uint32_t asked_for = ~std::uint32_t{0};
+
+    bool is_newest(const AutogradEdge& edge, std::uint64_t next);
+    bool is_asked_for(const void* virtual_table);
+    Kind* find_kind(const void* virtual_table);
+    void insert(const AutogradNode* node, std::uint64_t sequence, std::uint32_t stack);
+    Set& set_of(std::uint64_t sequence) { return sets_[sequence / set_size % sets]; }
+
+    std::atomic<Layout> layout_{Layout::unproved};
+    std::atomic<std::uint32_t> votes_{0};
+    std::atomic<std::uint32_t> votes_for_{0};
+    std::array<Kind, kinds> kinds_{};
+    std::array<Set, sets> sets_{};
+};
+
+}  // namespace memlab::interpose

@@ -1,0 +1,285 @@
+// A stand-in for libtorch_cpu.so: operators that make nodes of a backward graph, allocate from the
+// stand-in for libc10_cuda.so and attach their results to the node; and an engine that evaluates
+// nodes on a thread of its own.
+//
+//   MEMLAB_NO_CURRENT_NODE   does not tell the node that is evaluated, as before 2.1
+//   MEMLAB_OTHER_NODES       nodes of another layout
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#define EXPORT __attribute__((visibility("default")))
+
+extern "C" std::uint64_t torch_allocate(std::int8_t device, std::uint64_t bytes, bool expandable);
+extern "C" void torch_free(std::int8_t device, std::uint64_t address);
+
+namespace at {
+
+class Tensor {};
+
+namespace sequence_number {
+
+namespace {
+thread_local std::uint64_t next = 0;
+}
+
+EXPORT std::uint64_t peek() {
+    return next;
+}
+
+EXPORT std::uint64_t get_and_increment() {
+    return next++;
+}
+
+}  // namespace sequence_number
+}  // namespace at
+
+namespace torch::autograd {
+
+struct Node : std::enable_shared_from_this<Node> {
+    Node() = default;
+    Node(const Node&) = delete;
+    Node& operator=(const Node&) = delete;
+    virtual ~Node() = default;
+    virtual void apply() = 0;
+#ifdef MEMLAB_OTHER_NODES
+    std::uint64_t thread = 0;
+#endif
+    const std::uint64_t sequence = at::sequence_number::get_and_increment();
+};
+
+struct Edge {
+    std::shared_ptr<Node> function;
+    std::uint32_t input = 0;
+};
+
+struct GraphTask {};
+struct InputBuffer {};
+struct ReadyQueue {};
+
+namespace {
+thread_local std::shared_ptr<Node> current;
+std::uint64_t attached = 0;
+}  // namespace
+
+#ifndef MEMLAB_NO_CURRENT_NODE
+EXPORT std::shared_ptr<Node> get_current_node() {
+    return current;
+}
+#endif
+
+namespace impl {
+
+EXPORT void set_gradient_edge(const at::Tensor& /*tensor*/, Edge edge) {
+    // Takes the node over, as the real one does.
+    const std::shared_ptr<Node> taken = std::move(edge.function);
+    __atomic_fetch_add(&attached, taken == nullptr ? 0 : 1, __ATOMIC_RELAXED);
+}
+
+}  // namespace impl
+
+class NodeGuard {
+  public:
+    explicit NodeGuard(std::shared_ptr<Node> node) : last_(std::move(current)) {
+        current = std::move(node);
+    }
+    ~NodeGuard() { current = std::move(last_); }
+    NodeGuard(const NodeGuard&) = delete;
+    NodeGuard& operator=(const NodeGuard&) = delete;
+
+  private:
+    std::shared_ptr<Node> last_;
+};
+
+class Engine {
+  public:
+    EXPORT void evaluate_function(std::shared_ptr<GraphTask>& task, Node* node, InputBuffer& inputs,
+                                  const std::shared_ptr<ReadyQueue>& queue);
+};
+
+EXPORT void Engine::evaluate_function(std::shared_ptr<GraphTask>& /*task*/, Node* node,
+                                      InputBuffer& /*inputs*/,
+                                      const std::shared_ptr<ReadyQueue>& /*queue*/) {
+    node->apply();
+    asm volatile("");  // no tail call
+}
+
+namespace generated {
+
+/// Three kinds, since a kind of nodes is what memlab decides by.
+template <int kind>
+struct EXPORT TestBackward : Node {
+    void apply() override {
+        work();
+        asm volatile("");
+    }
+    std::function<void()> work;
+};
+
+template struct TestBackward<0>;
+template struct TestBackward<1>;
+template struct TestBackward<2>;
+
+}  // namespace generated
+
+namespace {
+
+/// The thread that evaluates the nodes of one device, one at a time.
+class DeviceThread {
+  public:
+    void evaluate(const std::shared_ptr<Node>& node) {
+        std::unique_lock lock(mutex_);
+        if (!thread_.joinable()) {
+            thread_ = std::thread([this] { run(); });
+            thread_.detach();
+        }
+        node_ = node;
+        changed_.notify_all();
+        changed_.wait(lock, [this] { return node_ == nullptr; });
+    }
+
+  private:
+    void run() {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            changed_.wait(lock, [this] { return node_ != nullptr; });
+            evaluate_here(node_);
+            node_ = nullptr;
+            changed_.notify_all();
+        }
+    }
+
+  public:
+    static void evaluate_here(const std::shared_ptr<Node>& node) {
+        std::shared_ptr<GraphTask> task;
+        InputBuffer inputs;
+        Engine engine;
+        const NodeGuard guard(node);
+        engine.evaluate_function(task, node.get(), inputs, nullptr);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::thread thread_;
+    std::shared_ptr<Node> node_;
+};
+
+DeviceThread& device_thread() {
+    static auto* const thread = new DeviceThread;  // never ends
+    return *thread;
+}
+
+std::vector<std::shared_ptr<Node>> nodes;
+thread_local std::uint64_t last_result = 0;
+
+template <int kind>
+[[gnu::noinline]] std::shared_ptr<Node> operate(std::uint64_t bytes, std::uint64_t backward_bytes,
+                                                std::uint32_t outputs) {
+    auto node = std::make_shared<generated::TestBackward<kind>>();
+    node->work = [backward_bytes] {
+        if (backward_bytes != 0) {
+            torch_allocate(0, backward_bytes, false);
+        }
+    };
+    last_result = bytes == 0 ? 0 : torch_allocate(0, bytes, false);
+    const at::Tensor result;
+    for (std::uint32_t i = 0; i < outputs; ++i) {
+        impl::set_gradient_edge(result, {node, i});
+    }
+    return node;
+}
+
+std::shared_ptr<Node> operate(int kind, std::uint64_t bytes, std::uint64_t backward_bytes,
+                              std::uint32_t outputs) {
+    return kind == 0   ? operate<0>(bytes, backward_bytes, outputs)
+           : kind == 1 ? operate<1>(bytes, backward_bytes, outputs)
+                       : operate<2>(bytes, backward_bytes, outputs);
+}
+
+std::uint64_t keep(std::shared_ptr<Node> node) {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    nodes.push_back(std::move(node));
+    return nodes.size() - 1;
+}
+
+}  // namespace
+}  // namespace torch::autograd
+
+using namespace torch::autograd;
+
+extern "C" {
+
+/// An operator of this kind that allocates `bytes` (0: a view), whose backward does
+/// `backward_bytes`. Returns the number of its node. Without outputs it fails.
+EXPORT std::uint64_t torch_operator(int kind, std::uint64_t bytes, std::uint64_t backward_bytes,
+                                    std::uint32_t outputs) {
+    return keep(operate(kind, bytes, backward_bytes, outputs));
+}
+
+/// So many operators of this kind, one after the other, whose results are dropped.
+EXPORT void torch_operators(int kind, std::uint64_t bytes, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        operate(kind, bytes, 0, 1);
+        if (last_result != 0) {
+            torch_free(0, last_result);
+        }
+    }
+}
+
+/// An operator without a node.
+EXPORT void torch_without_gradient(std::uint64_t bytes) {
+    torch_allocate(0, bytes, false);
+    asm volatile("");
+}
+
+/// Its backward is Python code: of a torch.autograd.Function.
+EXPORT std::uint64_t torch_function(void (*backward)()) {
+    auto node = std::make_shared<generated::TestBackward<2>>();
+    node->work = backward;
+    impl::set_gradient_edge({}, {node, 0});
+    return keep(node);
+}
+
+/// Its backward makes a node, which can itself go backward: returned by torch_backward().
+EXPORT std::uint64_t torch_twice(std::uint64_t bytes, std::uint64_t backward_bytes,
+                                 std::uint64_t twice_bytes, std::uint64_t* second) {
+    auto node = std::make_shared<generated::TestBackward<0>>();
+    node->work = [=] { *second = torch_operator(1, backward_bytes, twice_bytes, 1); };
+    torch_allocate(0, bytes, false);
+    impl::set_gradient_edge({}, {node, 0});
+    return keep(node);
+}
+
+/// Evaluates a node: on the engine's thread or the calling one.
+EXPORT void torch_backward(std::uint64_t node, bool here) {
+    const std::shared_ptr<Node> wanted = nodes[node];
+    if (here) {
+        DeviceThread::evaluate_here(wanted);
+    } else {
+        device_thread().evaluate(wanted);
+    }
+    asm volatile("");
+}
+
+/// The same node's memory, as another node that no tensor has.
+EXPORT void torch_replace(std::uint64_t node, std::uint64_t backward_bytes) {
+    using Kind = generated::TestBackward<0>;
+    auto* const memory = static_cast<Kind*>(nodes[node].get());
+    std::destroy_at(memory);
+    auto* const another = std::construct_at(memory);
+    another->work = [backward_bytes] { torch_allocate(0, backward_bytes, false); };
+}
+
+/// How often a tensor got a node.
+EXPORT std::uint64_t torch_attached() {
+    return __atomic_load_n(&attached, __ATOMIC_RELAXED);
+}
+}
