@@ -1130,7 +1130,7 @@ def main() -> int:
                  suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
                  suite.cupti, suite.python, suite.tensors, suite.backward, suite.validation, suite.categories, suite.ledgers, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
-                 suite.broken_ranks, suite.frameworks_on_all,
+                 suite.broken_ranks, suite.stray_context, suite.frameworks_on_all,
                  suite.benchmarks):
         try:
             part()

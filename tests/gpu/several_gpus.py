@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 BACKENDS = (("", {}), (", vmm", {"MEMLAB_BACKEND": "vmm"}))
 MIB = 1 << 20
+STUCK_SECONDS = 40
 
 
 class SeveralGpus:
@@ -111,16 +112,19 @@ class SeveralGpus:
         self.add(verdict, *outcomes)
 
     def train(self, work: Path, ways: list[str], preloaded: list[str] | None, settings: dict[str, str],
-              timeout: float = 150) -> Outcome:
-        """torchrun with a rank per GPU; `preloaded`: memlab-run's options, None without memlab."""
+              ends_after: int | None = None) -> Outcome:
+        """torchrun with a rank per GPU; `preloaded`: memlab-run's options, None without memlab. `ends_after`: seconds,
+        then it gets SIGTERM, as from a scheduler."""
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(gpu_count()),
                    "--master-port", str(20000 + os.getpid() % 20000), os.path.relpath(HERE / "py" / "ranks_training.py"),
                    *ways]
+        if ends_after is not None:
+            command = ["timeout", "--signal=TERM", str(ends_after), *command]
         if preloaded is not None:
             command = [str(self.layout.tool("memlab-run")), "--quiet", "-o", f"{work}/run/", *preloaded, "--", *command]
         environment = self.inheriting_layout.environment(
             memlab=False, inherit=True, settings={"TORCH_NCCL_DUMP_ON_TIMEOUT": "0"} | settings | NO_MULTICAST)
-        return run(command, environment, Path.cwd(), timeout)
+        return run(command, environment, Path.cwd(), 150)
 
     def training_ranks(self) -> None:
         """DDP, FSDP, a pipeline and registered buffers: every bit as without memlab, and the ranks side by side."""
@@ -185,6 +189,29 @@ class SeveralGpus:
         except (OSError, ValueError, KeyError, IndexError) as error:
             return [f"{error!r}: " + "\n".join(outcome.describe() for outcome in answers[:2])]
 
+    def stray_context(self) -> None:
+        """A rank that touches another's GPU by mistake: the ledger names the line."""
+        name = "ranks, a GPU each: a context by mistake"
+        if not self.can_run(name, "torch"):
+            return
+        work, start = self.folder(name), time.monotonic()
+        plain, under = self.train(work, ["stray"], None, {}), self.train(work, ["stray"], [], {})
+        verdict = Verdict(name, str(plain.code), brief(under, time.monotonic() - start))
+        if plain.code != 0 or plain.code != under.code or plain.stdout != under.stdout:
+            verdict.problems += [outcome.describe() for outcome in (plain, under)]
+        lines = (HERE / "py" / "ranks_training.py").read_text(encoding="utf-8").splitlines()
+        [line] = [number for number, text in enumerate(lines, 1) if "mem_get_info(0)" in text]
+        found = []
+        for path in sorted((work / "run").glob("memlab.*.json")):
+            for device in self.page(path, "ledger")["devices"]:
+                found += [(device["index"], row["place"]["line"]) for group in device["moments"]["peak"]["groups"]
+                          if group["kind"] == "context" for row in group["rows"]
+                          if (row["place"] or {}).get("file", "").endswith("ranks_training.py")]
+        self.tables.append(f"{name}: contexts by GPU and line: {found}\n")
+        if found.count((0, line)) != 1:
+            verdict.problems.append(f"not one context on GPU 0 of line {line}: {found}")
+        self.add(verdict, plain, under)
+
     def broken_ranks(self) -> None:
         """What becomes of the last rank, and what the run's report says of it and of those that waited."""
         for way in ("out_of_memory", "killed", "stuck"):
@@ -192,7 +219,11 @@ class SeveralGpus:
             if not self.can_run(name, "torch"):
                 continue
             work, start = self.folder(name), time.monotonic()
-            plain, under = self.train(work, [way], None, {}), self.train(work, [way], [], {})
+            # Nothing but a signal ends ranks that wait for one another for ever: NCCL's own watchdog does so after
+            # minutes.
+            ends_after = STUCK_SECONDS if way == "stuck" else None
+            plain = self.train(work, [way], None, {}, ends_after)
+            under = self.train(work, [way], [], {}, ends_after)
             verdict = Verdict(name, str(plain.code), brief(under, time.monotonic() - start))
             if plain.code != under.code or plain.stdout != under.stdout or plain.code in (0, None):
                 verdict.problems += [outcome.describe() for outcome in (plain, under)]

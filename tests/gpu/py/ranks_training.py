@@ -4,7 +4,8 @@
 
 ddp, fsdp, pipeline (activations and gradients sent from rank to rank) and registered (NCCL's own memory, registered as
 user buffers) train or sum with deterministic algorithms; rank 0 prints what each rank got, as digests of every bit.
-Three end the run: out_of_memory, killed and stuck are what becomes of the last rank while the others wait for it.
+Three end the run: out_of_memory, killed and stuck are what becomes of the last rank while the others wait for it. With
+stray the last rank asks for the first GPU's free memory by mistake, which makes a context there.
 
 Each rank keeps 32 MiB more than the one before it. With NVML_OUT=FOLDER, what NVML says of each rank's GPU at the end
 is written there.
@@ -145,7 +146,13 @@ def stuck() -> str:
     return wait_for_all()
 
 
-WAYS = {way.__name__: way for way in (ddp, fsdp, pipeline, registered, out_of_memory, killed, stuck)}
+def stray() -> str:
+    if last_rank():
+        torch.cuda.mem_get_info(0)  # makes a context on the first rank's GPU
+    return wait_for_all()
+
+
+WAYS = {way.__name__: way for way in (ddp, fsdp, pipeline, registered, out_of_memory, killed, stuck, stray)}
 
 
 class NvmlMemory(ctypes.Structure):
@@ -171,7 +178,7 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
-    dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=10 if "stuck" in sys.argv else 120),
+    dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=120),
                             device_id=torch.device("cuda", torch.cuda.current_device()))
     kept = torch.zeros((dist.get_rank() + 1) * (8 << 20), device="cuda")
     for way in sys.argv[1:]:
