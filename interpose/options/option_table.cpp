@@ -239,8 +239,8 @@ constexpr OptionDef options[] = {
     {"MEMLAB_BACKEND", "auto, classic, vmm", "auto",
      "Where the pool's memory comes from. classic: segments from cuMemAlloc. vmm: ranges that grow "
      "and shrink in place, with next to no fragmentation, mapped by the driver's virtual memory "
-     "management. auto: vmm where the process sees one GPU and has loaded no library known to need "
-     "memory from cuMemAlloc, and no option of segments is set; else classic.",
+     "management. auto: vmm where the process has loaded no library known to need memory from "
+     "cuMemAlloc, and no option of segments is set; else classic.",
      backend_option},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "1s",
      "Release cached memory to the driver after it was unused for this long, and at once when the "

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "interpose/driver/driver.hpp"
 #include "interpose/driver/loaded_objects.hpp"
 
 namespace memlab::interpose {
@@ -19,11 +18,6 @@ template <std::size_t count>
 bool is_one_of(std::string_view name, const std::string_view (&prefixes)[count]) {
     return std::any_of(std::begin(prefixes), std::end(prefixes),
                        [name](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-bool sees_one_device() {
-    int devices = 0;
-    return call_real(&Driver::cuDeviceGetCount, &devices) == CUDA_SUCCESS && devices == 1;
 }
 
 bool has_option_of_segments(const allocator::PoolOptions& options) {
@@ -53,7 +47,7 @@ void choose_backend(LoadedSettings* loaded, bool segments_needed) {
         return;
     }
     settings.pool_options.expandable =
-        !segments_needed && sees_one_device() && !has_option_of_segments(settings.pool_options);
+        !segments_needed && !has_option_of_segments(settings.pool_options);
     for (auto& [name, value] : loaded->values) {
         if (name == "MEMLAB_BACKEND") {
             value = settings.pool_options.expandable ? "vmm" : "classic";

@@ -1,10 +1,10 @@
 // Chooses where the pool's memory comes from, for MEMLAB_BACKEND=auto, when memlab starts.
 //
-// Mapped memory where the process sees one device. Segments from cuMemAlloc where it sees several,
-// where an option of segments is set (MEMLAB_MAX_SPLIT_SIZE_MB, MEMLAB_GC_THRESHOLD), and where a
-// library is loaded that gives the program's memory to hardware in ways that were not tried with
-// mapped memory: RDMA, libfabric, UCX, GDRCopy, Mooncake, GPUDirect Storage, NVSHMEM. The last two
-// come with every PyTorch and are loaded even if unused: they do not count beside it.
+// Mapped memory. Segments from cuMemAlloc where an option of segments is set
+// (MEMLAB_MAX_SPLIT_SIZE_MB, MEMLAB_GC_THRESHOLD), and where a library is loaded that gives the
+// program's memory to hardware in ways that were not tried with mapped memory: RDMA, libfabric, UCX,
+// GDRCopy, Mooncake, GPUDirect Storage, NVSHMEM. The last two come with every PyTorch and are loaded
+// even if unused: they do not count beside it.
 #pragma once
 
 #include "interpose/options/option_table.hpp"

@@ -18,7 +18,7 @@ from verdicts import Verdict, brief, gpu_count
 
 HERE = Path(__file__).resolve().parent
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
-BACKENDS = (("", {}), (", vmm", {"MEMLAB_BACKEND": "vmm"}))
+BACKENDS = (("", {}), (", classic", {"MEMLAB_BACKEND": "classic"}))
 MIB = 1 << 20
 STUCK_SECONDS = 40
 
@@ -42,8 +42,8 @@ class SeveralGpus:
         """Memory that a peer's work still uses is not handed out, where plain CUDA would; two_gpus.cpp."""
         runs = [(f"peer memory, {sync}{backend}", "libmemlab.so", settings | {"MEMLAB_FREE_SYNC": sync}, True)
                 for sync in ("auto", "always", "never") for backend, settings in BACKENDS]
-        runs += [("peer memory, no fences", "libmemlab_unfenced.so", {}, False),
-                 ("peer memory, no peers' fences", "libmemlab_peerless.so", {}, False)]
+        runs += [("peer memory, no fences", "libmemlab_unfenced.so", BACKENDS[1][1], False),
+                 ("peer memory, no peers' fences", "libmemlab_peerless.so", BACKENDS[1][1], False)]
         for name, library, settings, right in runs:
             if not self.can_run(name):
                 continue
@@ -61,7 +61,8 @@ class SeveralGpus:
                  for sync in ("auto", "always", "never") for backend, settings in BACKENDS]
         hunts += [(f"race hunter, 2 GPUs, waited{backend}", "libmemlab.so", settings, ["--free", "waited"], 0)
                   for backend, settings in (*BACKENDS, (", native", None))]
-        hunts += [("race hunter, 2 GPUs, no peers' fences", "libmemlab_peerless.so", {"MEMLAB_FREE_SYNC": "never"}, [], 1)]
+        hunts += [("race hunter, 2 GPUs, no peers' fences", "libmemlab_peerless.so",
+                   {"MEMLAB_FREE_SYNC": "never"} | BACKENDS[1][1], [], 1)]
         for seed, (name, library, settings, arguments, code) in enumerate(hunts):
             if not self.can_run(name):
                 continue
@@ -85,8 +86,8 @@ class SeveralGpus:
             name = f"ipc to another GPU: {importer} importer{backend}"
             if self.can_run(name):
                 self.share_memory(name, [importer, "on:1"], settings)
-        # The other backend's memory has no handle of this kind: the export is refused, and said to be.
-        self.on_all_gpus("PyTorch, tensors shared between GPUs", "torch", "shared_tensors.py", [], {})
+        for backend, settings in BACKENDS:
+            self.on_all_gpus(f"PyTorch, tensors shared between GPUs{backend}", "torch", "shared_tensors.py", [], settings)
 
     def frameworks_on_all(self) -> None:
         """One process that uses all GPUs."""
@@ -129,8 +130,8 @@ class SeveralGpus:
     def training_ranks(self) -> None:
         """DDP, FSDP, a pipeline and registered buffers: every bit as without memlab, and the ranks side by side."""
         trained = ["ddp", "fsdp", "pipeline"]
-        variants = [("", [*trained, "registered"], [], {}), (", vmm", [*trained, "registered"], [], BACKENDS[1][1]),
-                    (", --replace", trained, ["--replace"], {}), (", --replace, vmm", trained, ["--replace"], BACKENDS[1][1]),
+        variants = [("", [*trained, "registered"], [], {}), (", classic", [*trained, "registered"], [], BACKENDS[1][1]),
+                    (", --replace", trained, ["--replace"], {}), (", --replace, classic", trained, ["--replace"], BACKENDS[1][1]),
                     (", NCCL_CUMEM_ENABLE=0", trained, [], {"NCCL_CUMEM_ENABLE": "0"}),
                     (", NCCL_CUMEM_ENABLE=1", trained, [], {"NCCL_CUMEM_ENABLE": "1"})]
         native: dict[str, Outcome] = {}
