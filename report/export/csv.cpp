@@ -3,6 +3,8 @@
 // free and "allocate failure", times are local wall clock with microseconds, pointers as printf's
 // %p, streams as a C++ stream prints a pointer.
 //
+// Of a stretch what was live at its begin is allocated then, so that every free has its allocation.
+//
 // Only memory that a device resource can serve: device, managed, async_pool and graph. Sizes are
 // requested sizes.
 #include <array>
@@ -30,13 +32,21 @@ bool is_of_a_device_resource(MemoryKind kind) {
 
 class Csv final : public History {
   public:
-    Csv(const Input& input, report::ByteSink& sink) : choice_(input), out_(sink) {
+    Csv(const Input& input, report::ByteSink& sink)
+        : History(input.stretch), choice_(input), out_(sink) {
         out_ << "Thread,Time,Action,Pointer,Size,Stream\n";
     }
 
-    bool finish() { return out_.finish(); }
+    bool written() { return out_.finish(); }
 
   protected:
+    void entered() override {
+        for_each_live([this](const Allocation& allocation) {
+            if (!allocation.pending) {
+                allocated(allocation);
+            }
+        });
+    }
     void allocated(const Allocation& allocation) override {
         const trace::Event& event = allocation.event;
         if (shows(event)) {
@@ -60,14 +70,15 @@ class Csv final : public History {
         event.stack = oom.stack;
         event.api = oom.api;
         // A site without a successful allocation is in no report, so no filter can match it.
-        if (is_of_a_device_resource(oom.kind) && choice_.takes(event, string(oom.api))) {
+        if (shows(event)) {
             line(oom.thread, "allocate failure", "(nil)", oom.requested, 0);
         }
     }
 
   private:
     bool shows(const trace::Event& event) {
-        return is_of_a_device_resource(event.kind) && choice_.takes(event, string(event.api));
+        return within() && is_of_a_device_resource(event.kind) &&
+               choice_.takes(event, string(event.api));
     }
 
     void line(std::uint32_t thread, std::string_view action, std::string_view pointer,
@@ -107,7 +118,10 @@ Result write_csv(const Input& input, report::ByteSink& sink) {
     constexpr trace::LogPart part = trace::LogPart::beginning;
     const trace::LogReadResult read =
         report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(csv), part);
-    return {csv.finish(), report::describe_stretch(read, part)};
+    if (!read.gap) {
+        csv.finish();
+    }
+    return {csv.written(), report::describe_stretch(read, part)};
 }
 
 }  // namespace memlab::exports

@@ -3,10 +3,15 @@
 // details, click to zoom, Search highlights frames by regular expression and shows their share.
 // Without scripts (in a document, in a mail) it is a static picture.
 //
+// Compared with another input it is a differential flame graph: a box is as wide as what its stacks
+// weigh before or after, whichever is more, red (vermilion) where it grew and blue where it shrank,
+// the darker the larger the change: colours that the colour-blind tell apart, too.
+//
 // Deterministic: boxes are sorted by name, colours are hashes of the name.
 //
 // Boxes narrower than 1/5000 of the whole are omitted; their number is shown below the picture.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +23,7 @@
 #include "report/text/names.hpp"
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
+#include "report/views/diff.hpp"
 #include "trace/json/bounded_sum.hpp"
 
 namespace memlab::exports {
@@ -74,9 +80,30 @@ std::string color(std::string_view function) {
     return text;
 }
 
+/// From grey over a light red or blue to a strong one. `share` of the largest change: -1 to 1.
+std::string change_color(double share) {
+    struct Hue {
+        double red, green, blue;  ///< of full strength, 0 to 255
+    };
+    constexpr Hue grew{.red = 232, .green = 110, .blue = 52};
+    constexpr Hue shrank{.red = 74, .green = 154, .blue = 216};
+    constexpr double grey = 224;
+    const Hue& hue = share > 0 ? grew : shrank;
+    // Small changes are to be seen, too.
+    const double strength =
+        share == 0 ? 0 : 0.25 + 0.75 * std::sqrt(std::min(std::abs(share), 1.0));
+    const auto mix = [&](double full) {
+        return static_cast<unsigned>(std::lround(grey + (full - grey) * strength));
+    };
+    char text[8];
+    std::snprintf(text, sizeof text, "#%02x%02x%02x", mix(hue.red), mix(hue.green), mix(hue.blue));
+    return text;
+}
+
 struct Node {
     std::uint32_t frame = 0;
-    std::uint64_t weight = 0;  ///< saturates
+    report::Change weight;    ///< saturates; without a comparison `after` alone
+    std::uint64_t width = 0;  ///< saturates; of its stacks the larger weight each
     std::vector<std::uint32_t> children;
 };
 
@@ -84,20 +111,44 @@ class Tree {
   public:
     Tree() : nodes_(1) {}
 
-    void add_stack(const std::vector<std::uint32_t>& frames, std::uint64_t weight) {
+    /// `side`: which of the two weights.
+    void add_stack(const std::vector<std::uint32_t>& frames, std::uint64_t report::Change::*side,
+                   std::uint64_t weight) {
         std::uint32_t at = 0;
-        nodes_[0].weight = report::saturating_add(nodes_[0].weight, weight);
         for (const std::uint32_t frame : frames) {
             const std::uint64_t key = std::uint64_t{at} << 32 | frame;
             const auto [found, is_new] =
                 children_.try_emplace(key, static_cast<std::uint32_t>(nodes_.size()));
             if (is_new) {
-                nodes_.push_back({.frame = frame, .weight = 0, .children = {}});
+                nodes_.push_back({.frame = frame, .weight = {}, .width = 0, .children = {}});
                 nodes_[at].children.push_back(found->second);
             }
             at = found->second;
-            nodes_[at].weight = report::saturating_add(nodes_[at].weight, weight);
         }
+        report::add_to(nodes_[at].weight.*side, weight);
+    }
+
+    /// After the last stack: adds what is below each node to it.
+    void add_up() {
+        for (Node& node : nodes_) {
+            node.width = std::max(node.weight.before, node.weight.after);
+        }
+        for (std::size_t node = nodes_.size(); node-- > 0;) {  // children come after their parents
+            for (const std::uint32_t child : nodes_[node].children) {
+                report::add_to(nodes_[node].weight.before, nodes_[child].weight.before);
+                report::add_to(nodes_[node].weight.after, nodes_[child].weight.after);
+                report::add_to(nodes_[node].width, nodes_[child].width);
+            }
+        }
+    }
+
+    /// The largest change of a node below the root; at least 1.
+    std::uint64_t largest_change() const {
+        std::uint64_t largest = 1;
+        for (std::size_t node = 1; node < nodes_.size(); ++node) {
+            largest = std::max(largest, nodes_[node].weight.size());
+        }
+        return largest;
     }
 
     Node& operator[](std::uint32_t node) { return nodes_[node]; }
@@ -188,14 +239,16 @@ g.match rect { fill: #d070e0; }
 class FlameGraph {
   public:
     FlameGraph(const Input& input, report::ByteSink& sink)
-        : input_(input), stacks_(input), out_(sink) {}
+        : input_(input), frames_(equality(input)), out_(sink) {}
 
     Result write() {
-        stacks_.for_each([this](const WeighedStack& stack) {
-            if (const std::uint64_t weight = stack.weights.of(input_.by); weight != 0) {
-                tree_.add_stack(stack.frames, weight);
-            }
-        });
+        const bool roots = has_several_devices(input_);
+        if (input_.before != nullptr) {
+            add_stacks(*input_.before, roots, &report::Change::before);
+        }
+        add_stacks(input_, roots, &report::Change::after);
+        tree_.add_up();
+        largest_change_ = tree_.largest_change();
         std::size_t max_depth = 0;
         lay_out(&max_depth);
         const double height = top + static_cast<double>(max_depth + 1) * box_height + bottom;
@@ -206,6 +259,9 @@ class FlameGraph {
         if (omitted_ != 0) {
             out_ << "<text x=\"" << decimal(margin) << "\" y=\"" << decimal(height - 12) << "\">"
                  << xml(report::format_plural(omitted_, "frame")) << " too narrow to draw</text>\n";
+        }
+        if (input_.before != nullptr) {
+            legend(height);
         }
         out_ << "<script><![CDATA[" << script << "]]></script>\n</svg>\n";
         return {out_.finish(), ""};
@@ -219,9 +275,17 @@ class FlameGraph {
         double width = 0;
     };
 
+    void add_stacks(const Input& input, bool roots, std::uint64_t report::Change::*side) {
+        Stacks(input, frames_, roots).for_each([&](const WeighedStack& stack) {
+            if (const std::uint64_t weight = stack.weights.of(input.by); weight != 0) {
+                tree_.add_stack(stack.frames, side, weight);
+            }
+        });
+    }
+
     /// Parents before children; iterative, since stacks may be deep.
     void lay_out(std::size_t* max_depth) {
-        const auto whole = static_cast<double>(std::max<std::uint64_t>(tree_[0].weight, 1));
+        const auto whole = static_cast<double>(std::max<std::uint64_t>(tree_[0].width, 1));
         std::vector<Box> open = {{.node = 0, .depth = 0, .x = 0, .width = 1}};
         while (!open.empty()) {
             const Box box = open.back();
@@ -234,7 +298,7 @@ class FlameGraph {
             double x = box.x;
             for (const std::uint32_t child : children) {
                 // In an edited report the children may weigh more than their parent.
-                const double width = std::min(static_cast<double>(tree_[child].weight) / whole,
+                const double width = std::min(static_cast<double>(tree_[child].width) / whole,
                                               box.x + box.width - x);
                 if (width >= min_width) {
                     open.push_back({.node = child, .depth = box.depth + 1, .x = x, .width = width});
@@ -247,7 +311,7 @@ class FlameGraph {
     }
 
     std::string label(std::uint32_t node) {
-        return node == 0 ? "all" : stacks_.frame(tree_[node].frame).label();
+        return node == 0 ? "all" : frames_[tree_[node].frame].label();
     }
 
     std::string amount(std::uint64_t weight) const {
@@ -255,21 +319,63 @@ class FlameGraph {
                                           : report::format_bytes(weight);
     }
 
+    /// "4.00 MiB, 12.5%"; of a comparison "+2.00 MiB (2.00 MiB before, 4.00 MiB after)"
+    std::string figures(const Node& node) {
+        const report::Change& weight = node.weight;
+        if (input_.before == nullptr) {
+            return amount(weight.after) + ", " +
+                   report::format_percent(weight.after, tree_[0].weight.after);
+        }
+        return (input_.by == Weight::count ? report::format_count_change(weight)
+                                           : report::format_change(weight)) +
+               " (" + amount(weight.before) + " before, " + amount(weight.after) + " after)";
+    }
+
+    static std::string program(const Input& input) {
+        const report::Process& process = input.recording.report.process;
+        return report::base_name(process.executable) + " " + std::to_string(process.pid);
+    }
+
     std::string title() const {
-        const report::Process& process = input_.recording.report.process;
-        std::string program =
-            report::base_name(process.executable) + " " + std::to_string(process.pid);
+        std::string what;
         switch (input_.by) {
             case Weight::peak:
-                return "GPU memory held at the peak: " + program;
+                what = "GPU memory held at the peak";
+                break;
             case Weight::bytes:
-                return "GPU memory allocated in all: " + program;
+                what = "GPU memory allocated in all";
+                break;
             case Weight::count:
-                return "GPU memory allocations: " + program;
+                what = "GPU memory allocations";
+                break;
             case Weight::live:
-                return "GPU memory never freed: " + program;
+                what = input_.moment.empty() ? "GPU memory never freed" : "GPU memory held";
+                break;
         }
-        return program;
+        const auto at = [](const Input& input) {
+            return input.moment.empty() ? std::string() : " at " + input.moment;
+        };
+        if (input_.before == nullptr) {
+            return what + at(input_) + ": " + program(input_);
+        }
+        const std::string before = program(*input_.before);
+        const std::string after = program(input_);
+        return what + ", compared: " + before + at(*input_.before) + " → " +
+               (before == after && !input_.moment.empty() ? at(input_).substr(1)
+                                                          : after + at(input_));
+    }
+
+    std::string fill(const Box& box) {
+        const Node& node = tree_[box.node];
+        if (input_.before == nullptr) {
+            return color(box.node == 0 ? "all" : frames_[node.frame].function);
+        }
+        if (box.node == 0) {
+            return change_color(0);
+        }
+        const double share =
+            static_cast<double>(node.weight.size()) / static_cast<double>(largest_change_);
+        return change_color(node.weight.after < node.weight.before ? -share : share);
     }
 
     void head(double height) {
@@ -289,9 +395,20 @@ class FlameGraph {
              << "<text id=\"found\" x=\"1140\" y=\"46\"></text>\n";
     }
 
+    void legend(double height) {
+        double x = picture_width - 250;
+        for (const auto& [share, text] :
+             {std::pair(1.0, "grew"), {-1.0, "shrank"}, {0.0, "the same"}}) {
+            out_ << "<rect x=\"" << decimal(x) << "\" y=\"" << decimal(height - 21)
+                 << "\" width=\"12\" height=\"12\" fill=\"" << change_color(share)
+                 << "\"/><text x=\"" << decimal(x + 17) << "\" y=\"" << decimal(height - 11)
+                 << "\">" << text << "</text>\n";
+            x += 75;
+        }
+    }
+
     void draw(const Box& box) {
         const std::string name = label(box.node);
-        const std::uint64_t weight = tree_[box.node].weight;
         const double inner = picture_width - 2 * margin;
         const double x = margin + box.x * inner;
         const double y = top + static_cast<double>(box.depth) * box_height;
@@ -306,21 +423,19 @@ class FlameGraph {
         char place[96];
         std::snprintf(place, sizeof place, "data-x=\"%.9f\" data-w=\"%.9f\" data-depth=\"%zu\"",
                       box.x, box.width, box.depth);
-        const std::string function =
-            box.node == 0 ? "all" : stacks_.frame(tree_[box.node].frame).function;
         out_ << "<g class=\"box\" " << place << " data-name=\"" << xml(name) << "\"><title>"
-             << xml(name + ": " + amount(weight) + ", " +
-                    report::format_percent(weight, tree_[0].weight))
-             << "</title><rect x=\"" << decimal(x) << "\" y=\"" << decimal(y) << "\" width=\""
-             << decimal(std::max(width - 0.5, 0.2)) << "\" height=\"" << decimal(box_height - 1)
-             << "\" fill=\"" << color(function) << "\"/><text x=\"" << decimal(x + 3) << "\" y=\""
-             << decimal(y + 12) << "\">" << xml(text) << "</text></g>\n";
+             << xml(name + ": " + figures(tree_[box.node])) << "</title><rect x=\"" << decimal(x)
+             << "\" y=\"" << decimal(y) << "\" width=\"" << decimal(std::max(width - 0.5, 0.2))
+             << "\" height=\"" << decimal(box_height - 1) << "\" fill=\"" << fill(box)
+             << "\"/><text x=\"" << decimal(x + 3) << "\" y=\"" << decimal(y + 12) << "\">"
+             << xml(text) << "</text></g>\n";
     }
 
     const Input& input_;
-    Stacks stacks_;
+    FrameTable frames_;
     Output out_;
     Tree tree_;
+    std::uint64_t largest_change_ = 1;
     std::vector<Box> boxes_;
     std::uint64_t omitted_ = 0;
 };

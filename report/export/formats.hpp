@@ -36,6 +36,8 @@ struct Format {
     bool filters = true;      ///< uses Input::filter
     bool of_events = false;   ///< Input::filter selects events of a log
     bool one_device = false;  ///< cannot express a GPU's index
+    bool compares = false;    ///< uses Input::before
+    bool of_runs = false;     ///< of several processes, too
 };
 
 inline constexpr std::array formats = {
@@ -48,19 +50,24 @@ inline constexpr std::array formats = {
     Format{.name = "flamegraph",
            .what = "a flame graph, SVG for any browser",
            .write = write_flamegraph,
-           .weighs = true},
+           .weighs = true,
+           .compares = true},
     Format{.name = "folded",
            .what = "folded stacks: flamegraph.pl, inferno",
            .write = write_folded,
-           .weighs = true},
+           .weighs = true,
+           .compares = true},
     Format{.name = "openmetrics",
            .what = "metrics for Prometheus",
            .write = write_openmetrics,
-           .filters = false},
+           .filters = false,
+           .of_runs = true},
     Format{.name = "perfetto",
            .what = "a trace for https://ui.perfetto.dev",
            .write = write_perfetto,
-           .of_events = true},
+           .binary = true,
+           .of_events = true,
+           .of_runs = true},
     Format{.name = "pprof",
            .what = "a profile for go tool pprof",
            .write = write_pprof,

@@ -26,10 +26,37 @@ void History::on(const trace::ProcessInfo& record) {
 }
 
 void History::on(const trace::StringDef& record) {
-    strings_.push_back(record.text);
+    if (!numbered_anew_) {
+        strings_.push_back(record.text);
+    }
+}
+
+bool History::reach(std::uint64_t time_ns) {
+    const std::uint64_t time = std::max(now_, time_ns);
+    if (!entered_ && time >= stretch_.from_ns) {
+        entered_ = true;
+        now_ = stretch_.from_ns;
+        entered();
+    }
+    over_ = over_ || time > stretch_.until_ns;
+    now_ = over_ ? stretch_.until_ns : time;
+    return !over_;
+}
+
+void History::finish() {
+    if (!entered_) {
+        entered_ = true;
+        now_ = stretch_.from_ns;
+        entered();
+    }
 }
 
 void History::on(const trace::Checkpoint& record) {
+    if (over_) {
+        // Its numbers are others: what is live at the end of the stretch keeps those it has.
+        numbered_anew_ = true;
+        return;
+    }
     while (!live_.empty()) {
         end(live_.begin(), nullptr);
     }
@@ -39,25 +66,29 @@ void History::on(const trace::Checkpoint& record) {
         }
     }
     strings_.assign(1, {});  // they are defined again
-    now_ = std::max(now_, record.time_ns);
+    reach(record.time_ns);
 }
 
 void History::on(const trace::OomEvent& record) {
-    now_ = std::max(now_, record.time_ns);
-    failed(record);
+    if (reach(record.time_ns)) {
+        failed(record);
+    }
 }
 
 void History::on(const trace::DeviceSample& record) {
-    now_ = std::max(now_, record.time_ns);
-    sampled(record);
+    if (reach(record.time_ns)) {
+        sampled(record);
+    }
 }
 
 void History::on(const trace::End& record) {
-    now_ = std::max(now_, record.time_ns);
+    reach(record.time_ns);
 }
 
 void History::on(const Event& record) {
-    now_ = std::max(now_, record.time_ns);
+    if (!reach(record.time_ns)) {
+        return;
+    }
     switch (record.type) {
         case EventType::alloc:
             allocate(record);
@@ -252,7 +283,9 @@ void History::unmap(const Event& event) {
 }
 
 void History::on(const trace::ContextLost& record) {
-    now_ = std::max(now_, record.time_ns);
+    if (!reach(record.time_ns)) {
+        return;
+    }
     for (auto at = live_.begin(); at != live_.end();) {
         const auto here = at++;
         if (here->second.event.context == record.context) {

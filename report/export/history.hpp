@@ -3,6 +3,9 @@
 // memory of a released segment or lost context is freed with it, a free by the driver is complete
 // at once.
 //
+// A stretch of the recording begins with entered(); what comes after it is not looked at, but GPU
+// work that is recorded later.
+//
 // Guarantees, on any log: an allocation is freed once and completed once, in this order, or lives
 // to the end; live allocations of an address space have different addresses; the pool's segments do
 // not overlap, nor do the blocks in them. Inconsistent events (a free of nothing) are ignored.
@@ -14,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/export/input.hpp"
 #include "trace/aggregate/live_table.hpp"
 #include "trace/record_sink.hpp"
 
@@ -31,6 +35,8 @@ struct Allocation {
 /// Thread-safety: none.
 class History : public trace::RecordSink {
   public:
+    explicit History(const Stretch& stretch = {}) : stretch_(stretch) {}
+
     using trace::RecordSink::on;
     void on(const trace::ProcessInfo& record) override;
     void on(const trace::ContextLost& record) override;
@@ -40,10 +46,26 @@ class History : public trace::RecordSink {
     void on(const trace::Event& record) override;
     void on(const trace::OomEvent& record) override;
     void on(const trace::DeviceSample& record) override;
-    void on(const trace::Work& record) override { worked(record); }
+    void on(const trace::Work& record) override {
+        if (!numbered_anew_) {
+            worked(record);
+        }
+    }
     void on(const trace::End& record) override;
 
+    /// The next record is of this time. False: it is after the stretch.
+    bool reach(std::uint64_t time_ns);
+    bool is_over() const { return over_; }
+    /// After the last record, of which the log lacks none before the stretch.
+    void finish();
+
   protected:
+    /// The first moment of the stretch, which is now(): before all calls that are within().
+    virtual void entered() {}
+    /// Whether the call is about the stretch: what comes before it is told as well.
+    bool within() const { return entered_; }
+    const Stretch& stretch() const { return stretch_; }
+
     /// `by` is null when the free is implied: see above.
     virtual void allocated(const Allocation& allocation) = 0;
     virtual void freed(const Allocation& allocation, const trace::Event* by) = 0;
@@ -60,7 +82,7 @@ class History : public trace::RecordSink {
     /// GPU work, recorded after its end: its times may be before now().
     virtual void worked(const trace::Work&) {}
 
-    /// Time of the latest record; never decreases.
+    /// Time of the latest record of the stretch; never decreases.
     std::uint64_t now() const { return now_; }
     /// now() as Unix time; saturates.
     std::uint64_t wall_ns() const {
@@ -118,6 +140,10 @@ class History : public trace::RecordSink {
     void remove(Level& level, Ranges::iterator segment);
     static Ranges::iterator first_segment_after(Level& level, std::uint64_t address);
 
+    const Stretch stretch_;
+    bool entered_ = false;
+    bool over_ = false;
+    bool numbered_anew_ = false;
     trace::ProcessInfo process_;
     std::vector<std::string> strings_{1};
     std::uint64_t now_ = 0;

@@ -1,7 +1,8 @@
-// The input of exporters: a report, its event log, and the selected part.
+// The input of exporters: a report, its event log, the selected part, and what it is compared with.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -29,12 +30,24 @@ struct Recording {
     std::string warning;  ///< damage of the log: what and where
 };
 
+/// A stretch of a recording; both ends are in it.
+struct Stretch {
+    std::uint64_t from_ns = 0;
+    std::uint64_t until_ns = std::numeric_limits<std::uint64_t>::max();
+
+    bool operator==(const Stretch&) const = default;
+};
+
 struct Input {
     const Recording& recording;
     report::Resolver& resolver;
     const report::Filter& filter;
     std::optional<std::uint64_t> device;  ///< only this GPU; none: all
     Weight by = Weight::peak;
+    std::string process_name = {};  ///< for people; empty: that of the executable
+    Stretch stretch = {};           ///< of formats of single events
+    std::string moment = {};        ///< in words, if the report is the one of a moment
+    const Input* before = nullptr;  ///< of formats that compare: what it is compared with
 
     bool wants(std::uint64_t index) const { return !device || report::is_on(index, *device); }
 };

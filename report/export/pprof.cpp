@@ -18,6 +18,7 @@
 #include "report/export/formats.hpp"
 #include "report/export/gzip.hpp"
 #include "report/export/output.hpp"
+#include "report/export/protobuf.hpp"
 #include "report/export/stacks.hpp"
 
 namespace memlab::exports {
@@ -26,54 +27,19 @@ namespace {
 
 // Numbers of fields in profile.proto.
 namespace profile {
-constexpr int sample_type = 1;
-constexpr int sample = 2;
-constexpr int mapping = 3;
-constexpr int location = 4;
-constexpr int function = 5;
-constexpr int string_table = 6;
-constexpr int time_nanos = 9;
-constexpr int duration_nanos = 10;
-constexpr int period_type = 11;
-constexpr int period = 12;
-constexpr int comment = 13;
-constexpr int default_sample_type = 14;
+constexpr std::uint32_t sample_type = 1;
+constexpr std::uint32_t sample = 2;
+constexpr std::uint32_t mapping = 3;
+constexpr std::uint32_t location = 4;
+constexpr std::uint32_t function = 5;
+constexpr std::uint32_t string_table = 6;
+constexpr std::uint32_t time_nanos = 9;
+constexpr std::uint32_t duration_nanos = 10;
+constexpr std::uint32_t period_type = 11;
+constexpr std::uint32_t period = 12;
+constexpr std::uint32_t comment = 13;
+constexpr std::uint32_t default_sample_type = 14;
 }  // namespace profile
-
-/// A protobuf message under construction.
-class Message {
-  public:
-    void number(int field, std::uint64_t value) {
-        varint(static_cast<std::uint64_t>(field) << 3);
-        varint(value);
-    }
-    void text(int field, std::string_view value) {
-        varint(static_cast<std::uint64_t>(field) << 3 | 2);
-        varint(value.size());
-        bytes_ += value;
-    }
-    void message(int field, const Message& value) { text(field, value.bytes_); }
-    void packed(int field, const std::vector<std::uint64_t>& values) {
-        Message list;
-        for (const std::uint64_t value : values) {
-            list.varint(value);
-        }
-        message(field, list);
-    }
-
-    const std::string& bytes() const { return bytes_; }
-    void clear() { bytes_.clear(); }
-
-  private:
-    void varint(std::uint64_t value) {
-        for (; value >= 0x80; value >>= 7) {
-            bytes_ += static_cast<char>(value | 0x80);
-        }
-        bytes_ += static_cast<char>(value);
-    }
-
-    std::string bytes_;
-};
 
 /// Sample values are int64.
 std::uint64_t signed_value(std::uint64_t value) {
@@ -83,7 +49,10 @@ std::uint64_t signed_value(std::uint64_t value) {
 class Profile {
   public:
     Profile(const Input& input, report::ByteSink& sink)
-        : input_(input), report_(input.recording.report), stacks_(input), out_(sink) {
+        : input_(input),
+          report_(input.recording.report),
+          stacks_(input, frames_, has_several_devices(input)),
+          out_(sink) {
         string("");  // index 0 must be ""
     }
 
@@ -109,12 +78,12 @@ class Profile {
     }
 
     /// A field of the profile itself.
-    void put(int field, std::string_view text) {
+    void put(std::uint32_t field, std::string_view text) {
         Message head;
         head.text(field, text);
         out_ << head.bytes();
     }
-    void put(int field, std::uint64_t number) {
+    void put(std::uint32_t field, std::uint64_t number) {
         Message head;
         head.number(field, number);
         out_ << head.bytes();
@@ -184,7 +153,7 @@ class Profile {
             message.number(1, id);
             message.number(5, string(clean_name(module.path)));
             message.number(6, string(clean_name(module.build_id)));
-            for (const int resolved : {7, 8, 9, 10}) {  // pprof must not symbolize again
+            for (const std::uint32_t resolved : {7, 8, 9, 10}) {  // pprof must not symbolize again
                 message.number(resolved, 1);
             }
             put(profile::mapping, message.bytes());
@@ -193,8 +162,8 @@ class Profile {
 
     /// A location and a function for each frame, with the same id.
     void locations() {
-        for (std::uint32_t number = 0; number < stacks_.frame_count(); ++number) {
-            const NamedFrame& frame = stacks_.frame(number);
+        for (std::uint32_t number = 0; number < frames_.size(); ++number) {
+            const NamedFrame& frame = frames_[number];
             const std::uint64_t id = std::uint64_t{number} + 1;
             Message line;
             line.number(1, id);
@@ -244,6 +213,7 @@ class Profile {
 
     const Input& input_;
     const report::Report& report_;
+    FrameTable frames_;
     Stacks stacks_;
     Output out_;
     std::unordered_map<std::string, std::uint64_t> numbers_;

@@ -104,11 +104,15 @@ class Frames {
 class Trace final : public History {
   public:
     Trace(const Input& input, std::uint32_t device, Pickler& pickle, Frames& frames)
-        : choice_(input), device_(device), pickle_(pickle), frames_(frames) {
+        : History(input.stretch),
+          choice_(input),
+          device_(device),
+          pickle_(pickle),
+          frames_(frames) {
         list_ = pickle_.begin_list();
     }
 
-    void finish() { pickle_.end_list(list_); }
+    void end_list() { pickle_.end_list(list_); }
 
     SnapshotLayout layout;
     std::uint64_t omitted = 0;  ///< allocations without a free address range
@@ -221,7 +225,7 @@ class Trace final : public History {
     }
 
     void failed(const trace::OomEvent& oom) override {
-        if (oom.device == device_) {
+        if (oom.device == device_ && within()) {
             begin_entry("oom");
             pickle_.text("device_free");
             pickle_.number(oom.device_free);
@@ -254,6 +258,9 @@ class Trace final : public History {
     }
     void entry(const char* action, std::uint64_t address, std::uint64_t size, std::uint64_t stream,
                std::uint32_t stack) {
+        if (!within()) {
+            return;
+        }
         begin_entry(action);
         pickle_.text("addr");
         pickle_.number(address);
@@ -321,7 +328,7 @@ class Snapshot {
                 report::read_log_ahead(input_.recording.log,
                                        static_cast<trace::RecordSink&>(of_device), part),
                 part);
-            of_device.finish();
+            of_device.end_list();
             omitted_ += of_device.omitted;
             layouts_.emplace(index, std::move(of_device.layout));
         }

@@ -32,7 +32,8 @@ const char* title_of(Weight by) {
 
 Result write_speedscope(const Input& input, report::ByteSink& sink) {
     const report::Report& report = input.recording.report;
-    Stacks stacks(input);
+    FrameTable frames;
+    Stacks stacks(input, frames, has_several_devices(input));
     // Three passes, so that no list of samples is in memory.
     const auto for_each = [&](const std::function<void(const WeighedStack&, std::uint64_t)>& use) {
         stacks.for_each([&](const WeighedStack& stack) {
@@ -86,8 +87,8 @@ Result write_speedscope(const Input& input, report::ByteSink& sink) {
     json.begin_object();
     json.key("frames");
     json.begin_array();
-    for (std::uint32_t number = 0; number < stacks.frame_count(); ++number) {
-        const NamedFrame& frame = stacks.frame(number);
+    for (std::uint32_t number = 0; number < frames.size(); ++number) {
+        const NamedFrame& frame = frames[number];
         json.new_line();
         json.begin_object();
         json.member("name", frame.function);

@@ -60,19 +60,12 @@ std::uint64_t Weights::of(Weight by) const {
     return 0;
 }
 
-Stacks::Stacks(const Input& input)
-    : input_(input),
-      report_(input.recording.report),
-      wanted_(input.filter.sites(report_, input.resolver)),
-      of_frame_(report_.frames.size()) {
-    std::size_t used = 0;
-    for (const Device& device : report_.devices) {
-        used += device.used() && input.wants(device.index) ? 1 : 0;
+std::uint32_t FrameTable::add(NamedFrame frame) {
+    if (equal_ == Equal::by_function_and_file) {
+        frame.file = report::base_name(frame.file);
+        frame.line = 0;
+        frame.module = frame.address = 0;
     }
-    many_devices_ = used > 1;
-}
-
-std::uint32_t Stacks::add(NamedFrame frame) {
     std::string key = frame.function + '\n' + frame.file + '\n' + std::to_string(frame.line);
     if (frame.file.empty()) {
         key += '\n' + std::to_string(frame.module) + '+' + std::to_string(frame.address);
@@ -85,23 +78,58 @@ std::uint32_t Stacks::add(NamedFrame frame) {
     return at->second;
 }
 
-std::uint32_t Stacks::named(const std::string& name) {
+std::uint32_t FrameTable::named(const std::string& name) {
     NamedFrame frame;
     frame.function = clean_name(name);
     return add(std::move(frame));
 }
 
-const std::vector<std::uint32_t>& Stacks::of_frame(std::size_t frame) {
+const std::vector<std::uint32_t>& StackFrames::of_frame(std::size_t frame) {
     std::vector<std::uint32_t>& numbers = of_frame_.at(frame);
     if (numbers.empty()) {
         std::vector<StackFrame> resolved;
-        input_.resolver.add_frames(frame, resolved);
+        resolver_.add_frames(frame, resolved);
         for (const StackFrame& each : resolved) {
-            numbers.push_back(add(name(each, report_.frames[frame].module)));
+            numbers.push_back(table_.add(name(each, report_.frames[frame].module)));
         }
     }
     return numbers;
 }
+
+void StackFrames::append(std::uint64_t stack, std::vector<std::uint32_t>& to) {
+    const report::Stack& recorded = report_.stacks.at(stack);
+    if (recorded.truncated) {
+        to.push_back(table_.named("[" + report::missing_frames(report_, stack) + "]"));
+    }
+    for (auto frame = recorded.frames.rbegin(); frame != recorded.frames.rend(); ++frame) {
+        const std::vector<std::uint32_t>& numbers = of_frame(*frame);
+        to.insert(to.end(), numbers.rbegin(), numbers.rend());
+    }
+}
+
+bool has_several_devices(const Input& input) {
+    const std::vector<Device>& devices = input.recording.report.devices;
+    return std::count_if(devices.begin(), devices.end(),
+                         [&](const Device& device) {
+                             return device.used() && input.wants(device.index);
+                         }) > 1 ||
+           (input.before != nullptr && has_several_devices(*input.before));
+}
+
+FrameTable::Equal equality(const Input& input) {
+    const bool same =
+        input.before == nullptr ||
+        (!input.recording.log.empty() && input.before->recording.log == input.recording.log);
+    return same ? FrameTable::Equal::exactly : FrameTable::Equal::by_function_and_file;
+}
+
+Stacks::Stacks(const Input& input, FrameTable& table, bool roots)
+    : input_(input),
+      report_(input.recording.report),
+      table_(table),
+      frames_(report_, input.resolver, table),
+      wanted_(input.filter.sites(report_, input.resolver)),
+      roots_(roots) {}
 
 void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
     WeighedStack stack;
@@ -114,26 +142,19 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
         stack.frames.clear();
         stack.device = site.device;
         stack.kind = site.kind;
-        if (many_devices_) {
-            stack.frames.push_back(named(report::label_of(report_, site.device)));
+        if (roots_) {
+            stack.frames.push_back(table_.named(report::label_of(report_, site.device)));
         }
         const bool in_curves = report::is_in_curves(site.kind);
         if (!in_curves) {
-            stack.frames.push_back(named("[" + site.kind + "]"));
+            stack.frames.push_back(table_.named("[" + site.kind + "]"));
         }
-        const report::Stack& recorded = report_.stacks.at(site.stack);
-        if (recorded.truncated) {
-            stack.frames.push_back(named("[" + report::missing_frames(report_, site.stack) + "]"));
-        }
-        for (auto frame = recorded.frames.rbegin(); frame != recorded.frames.rend(); ++frame) {
-            const std::vector<std::uint32_t>& numbers = of_frame(*frame);
-            stack.frames.insert(stack.frames.end(), numbers.rbegin(), numbers.rend());
-        }
+        frames_.append(site.stack, stack.frames);
         if (!site.api.empty()) {
-            stack.frames.push_back(named(site.api));
+            stack.frames.push_back(table_.named(site.api));
         }
         if (stack.frames.empty()) {
-            stack.frames.push_back(named("[no stack]"));
+            stack.frames.push_back(table_.named("[no stack]"));
         }
         stack.weights = {.count = site.count,
                          .bytes = site.bytes,

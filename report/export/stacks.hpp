@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -51,31 +52,73 @@ struct WeighedStack {
     std::string_view kind;  ///< "device", "pinned", ...
 };
 
-/// Thread-safety: none. `input` must outlive it.
+/// The frames of an export by number: equal ones are one. Thread-safety: none.
+class FrameTable {
+  public:
+    enum class Equal : std::uint8_t {
+        exactly,
+        /// Function and file name are the same: those of two recordings, whose lines and folders
+        /// differ. What is ignored is not kept.
+        by_function_and_file,
+    };
+    explicit FrameTable(Equal equal = Equal::exactly) : equal_(equal) {}
+
+    std::uint32_t add(NamedFrame frame);
+    /// The frame of a name that is no function's.
+    std::uint32_t named(const std::string& name);
+
+    const NamedFrame& operator[](std::uint32_t number) const { return frames_[number]; }
+    std::size_t size() const { return frames_.size(); }
+
+  private:
+    Equal equal_;
+    std::vector<NamedFrame> frames_;
+    std::unordered_map<std::string, std::uint32_t> known_;
+};
+
+/// The call stacks of a report as frames of a table. Thread-safety: none. All that it is made of
+/// must outlive it.
+class StackFrames {
+  public:
+    StackFrames(const report::Report& report, report::Resolver& resolver, FrameTable& table)
+        : report_(report), resolver_(resolver), table_(table), of_frame_(report.frames.size()) {}
+
+    /// Appends the frames of an entry of Report::stacks, the outermost first.
+    void append(std::uint64_t stack, std::vector<std::uint32_t>& to);
+
+  private:
+    /// The frames (with inlined ones) of a frame of the report, innermost first.
+    const std::vector<std::uint32_t>& of_frame(std::size_t frame);
+
+    const report::Report& report_;
+    report::Resolver& resolver_;
+    FrameTable& table_;
+    std::vector<std::vector<std::uint32_t>> of_frame_;
+};
+
+/// Thread-safety: none. `input` and `table` must outlive it.
 class Stacks {
   public:
-    explicit Stacks(const Input& input);
+    /// With `roots` each GPU has a root frame.
+    Stacks(const Input& input, FrameTable& table, bool roots);
 
     /// Calls `visit` for each selected site, in the order of the report.
     void for_each(const std::function<void(const WeighedStack&)>& visit);
 
-    /// A frame of a visited stack.
-    const NamedFrame& frame(std::uint32_t number) const { return frames_[number]; }
-    std::size_t frame_count() const { return frames_.size(); }
-
   private:
-    std::uint32_t add(NamedFrame frame);
-    std::uint32_t named(const std::string& name);
-    /// The frames (with inlined ones) of a frame of the report, innermost first.
-    const std::vector<std::uint32_t>& of_frame(std::size_t frame);
-
     const Input& input_;
     const report::Report& report_;
+    FrameTable& table_;
+    StackFrames frames_;
     std::vector<bool> wanted_;  ///< by site
-    bool many_devices_ = false;
-    std::vector<NamedFrame> frames_;
-    std::unordered_map<std::string, std::uint32_t> known_;
-    std::vector<std::vector<std::uint32_t>> of_frame_;
+    bool roots_;
 };
+
+/// Whether several of the selected GPUs were used, by what it is compared with, too.
+bool has_several_devices(const Input& input);
+
+/// Which frames of `input` and of what it is compared with are the same: two moments of a recording
+/// have the same lines, two recordings need not.
+FrameTable::Equal equality(const Input& input);
 
 }  // namespace memlab::exports

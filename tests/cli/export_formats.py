@@ -11,6 +11,7 @@ import json
 import pickle
 import pickletools
 import re
+import struct
 import xml.etree.ElementTree as ElementTree
 
 
@@ -73,7 +74,7 @@ def speedscope(data):
 # ---- pprof: profile.proto, and what profile.CheckValid of google/pprof demands --------------------
 
 def fields(data):
-    """Of a protocol buffers message: [(field, value)], bytes or a number."""
+    """Of a protocol buffers message: [(field, value)], bytes, a number, or a float of 64 bits."""
     result, at = [], 0
 
     def varint():
@@ -90,10 +91,15 @@ def fields(data):
 
     while at < len(data):
         key = varint()
+        require(key >> 3 != 0, "field 0")
         if key & 7 == 0:
             result.append((key >> 3, varint()))
+        elif key & 7 == 1:
+            require(at + 8 <= len(data), "a number that is cut off")
+            result.append((key >> 3, struct.unpack_from("<d", data, at)[0]))
+            at += 8
         else:
-            require(key & 7 == 2, "a wire type that profile.proto has not", key & 7)
+            require(key & 7 == 2, "a wire type that is not written", key & 7)
             size = varint()
             require(at + size <= len(data), "a message that is cut off")
             result.append((key >> 3, data[at:at + size]))
@@ -111,6 +117,14 @@ def packed(data):
             value, shift = 0, 0
     require(shift == 0, "a number that is cut off")
     return values
+
+
+def grouped(data):
+    """Of a message: {field: [value]}"""
+    groups = {}
+    for field, value in fields(data):
+        groups.setdefault(field, []).append(value)
+    return groups
 
 
 class Profile:
@@ -140,7 +154,7 @@ class Profile:
         self.samples = []
         for field, value in message:
             if field == 2:
-                sample = self.grouped(value)
+                sample = grouped(value)
                 values = packed(sample[2][0])
                 require(len(values) == len(self.types), "a value for each type", values)
                 require(all(value < 2**63 for value in values), "negative values", values)
@@ -166,19 +180,12 @@ class Profile:
         kind = dict(fields(data))
         return self.string(kind[1]), self.string(kind[2])
 
-    @staticmethod
-    def grouped(data):
-        groups = {}
-        for field, value in fields(data):
-            groups.setdefault(field, []).append(value)
-        return groups
-
     def entries(self, message, wanted):
         """By id, which is not 0 and not given twice."""
         entries = {}
         for field, value in message:
             if field == wanted:
-                entry = self.grouped(value)
+                entry = grouped(value)
                 number = entry[1][0]
                 require(number != 0 and number not in entries, "an id", number)
                 entries[number] = entry
@@ -288,64 +295,229 @@ def csv(data):
     return [(*row[:4], int(row[4]), row[5]) for row in rows]
 
 
-# ---- Chrome's trace format -----------------------------------------------------------------------
+# ---- Perfetto: the packets of protos/perfetto/trace/, read as its trace_processor reads them -------
+
+REALTIME, BOOTTIME, INCREMENTAL = 1, 6, 64
+STATE_CLEARED, NEEDS_STATE = 1, 2
+BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
+# Of InternedData: the fields that are (number, text) each.
+INTERNED_TEXTS = {1: "category", 2: "name", 3: "argument", 5: "function", 18: "file", 29: "text"}
+
+
+class Track:
+    """uuid, name, parent (a Track or None), kind ("process", "thread", "counter", "slices"), pid, tid, labels"""
+
+    def __init__(self, descriptor):
+        of = grouped(descriptor)
+        require(set(of) <= {1, 2, 3, 4, 5, 8}, "fields of a track", set(of))
+        require(all(len(values) == 1 for values in of.values()), "a field twice")
+        self.uuid, self.parent_uuid = of[1][0], of.get(5, [0])[0]
+        require(self.uuid != 0 and self.parent_uuid != self.uuid, "uuid")
+        self.name, self.pid, self.tid, self.labels, self.parent = "", None, None, [], None
+        if 3 in of:
+            process = grouped(of[3][0])
+            self.kind, self.pid = "process", process[1][0]
+            self.name = clean(process[6][0])
+            self.labels = [clean(label) for label in process.get(8, [])]
+        elif 4 in of:
+            thread = grouped(of[4][0])
+            self.kind, self.pid, self.tid = "thread", thread[1][0], thread[2][0]
+            require(self.tid < 2**63, "a thread's number")
+            self.name = clean(thread.get(5, [b""])[0])
+        else:
+            self.kind = "counter" if 8 in of else "slices"
+            require(8 not in of or fields(of[8][0]) == [(3, 3)], "a counter that is not of bytes")
+            self.name = clean(of[2][0])
+            require(self.name and self.parent_uuid, "a name and a parent")
+        require(self.pid is None or 0 < self.pid < 2**31, "a process id of 31 bits", self.pid)
+        require(self.kind in ("counter", "slices") or (not self.parent_uuid and 2 not in of), "a root's parent")
+        self.open, self.latest, self.values, self.slices, self.instants = [], 0, [], [], []
+
+    def root(self):
+        return self if self.parent is None else self.parent.root()
+
+
+def clean(data):
+    text = data.decode("utf-8")
+    require(not re.search(r"[\x00-\x1f\x7f-\x9f]", text), "control characters", repr(text))
+    return text
+
+
+class Sequence:
+    """What packets of one sequence have told: texts, frames, call stacks, and the time of the latest."""
+
+    def __init__(self):
+        self.texts = {kind: {} for kind in INTERNED_TEXTS.values()}
+        self.frames, self.callstacks, self.clock = {}, {}, None
+
+    def learn(self, data):
+        for field, value in fields(data):
+            of = grouped(value)
+            number = of[1][0]
+            if field in INTERNED_TEXTS:
+                known, new = self.texts[INTERNED_TEXTS[field]], clean(of[2][0])
+            elif field == 6:
+                require(set(of) <= {1, 2, 5, 6}, "fields of a frame", set(of))
+                known = self.frames
+                new = (self.texts["function"][of[2][0]], self.texts["file"][of[5][0]] if 5 in of else "",
+                       of.get(6, [0])[0])
+            else:
+                require(field == 7, "interned data", field)
+                known = self.callstacks
+                require(of[2], "an empty stack")
+                new = [self.frames[frame] for frame in of[2]]
+            require(number not in known and number != 0, "a number twice", number)
+            require(len(known) > 100 or new not in known.values(), "twice", new)
+            known[number] = new
+
 
 class Trace:
-    """counters {name: [(ts, value)]}, slices {category: [(name, begin, end, arguments)]}, instants,
-    work [(process, thread, category, name, begin, duration, arguments)],
-    names {("process_name" or "thread_name", process, thread): name}"""
+    """Times are microseconds. counters {name: [(ts, value)]}, slices {category: [(name, begin, end,
+    arguments)]}, instants [(category, name, ts, arguments)], work [(process, thread, category, name, begin,
+    duration, arguments)], names {("process_name" or "thread_name", process, thread): name}, processes
+    [Track], tracks [Track]: each with its slices [(category, name, begin_ns, end_ns, arguments)], instants
+    and values of its own; wall_ns: the trace's time 0. Arguments have "stack", the frames (function, file,
+    line) from the outermost on, and "weight", where there is a call stack."""
 
     def __init__(self, data):
-        document = json.loads(text_of(data))
-        require(document["displayTimeUnit"] in ("ms", "ns"), "unit")
-        self.counters, self.slices, self.instants = {}, {}, []
-        self.work, self.names, ends = [], {}, {}
-        names = self.names
-        open_slices, latest = {}, 0.0
-        for event in document["traceEvents"]:
-            phase = event["ph"]
-            require(isinstance(event["name"], str) and event["name"], "a name", event)
-            require(isinstance(event["pid"], int) and isinstance(event["tid"], int), "ids", event)
-            if phase == "M":
-                require(event["name"] in ("process_name", "thread_name") and event["args"]["name"], "metadata",
-                        event)
-                track = (event["name"], event["pid"], event["tid"] if event["name"] == "thread_name" else 0)
-                require(track not in names, "a track has two names", event)
-                names[track] = event["args"]["name"]
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        self.tracks, self.sequences, self.wall_ns = {}, {}, None
+        for number, (field, packet) in enumerate(fields(data)):
+            require(field == 1, "a field of Trace", field)
+            self.packet(number, grouped(packet))
+        self.tracks = list(self.tracks.values())
+        self.processes = [track for track in self.tracks if track.kind == "process"]
+        self.counters, self.slices, self.instants, self.work, self.names = {}, {}, [], [], {}
+        for track in self.tracks:
+            self.finish(track)
+        self.instants.sort(key=lambda instant: instant[2])
+
+    def packet(self, number, packet):
+        require(all(len(values) == 1 for values in packet.values()), "a field twice", packet)
+        sequence_id = packet.get(10, [0])[0]
+        flags = packet.get(13, [0])[0]
+        if number == 0:
+            require(set(packet) == {6}, "the trace's clock comes first")
+            clocks = self.clocks(packet[6][0], main=BOOTTIME)
+            require(set(clocks) <= {BOOTTIME, REALTIME} and clocks[BOOTTIME] == 0, "clocks", clocks)
+            self.wall_ns = clocks.get(REALTIME)
+            return
+        require(0 < sequence_id < 2**32, "no sequence")
+        if flags == STATE_CLEARED:
+            require(sequence_id not in self.sequences, "a sequence twice")
+            require(self.clocks(packet[6][0]) == {INCREMENTAL: 0, BOOTTIME: 0}, "clocks of the sequence")
+            require(fields(packet[59][0]) == [(58, INCREMENTAL)], "defaults")
+            self.sequences[sequence_id] = Sequence()
+            self.sequences[sequence_id].clock = 0
+            return
+        sequence = self.sequences[sequence_id]
+        if 60 in packet:
+            require(set(packet) == {10, 60}, "a track and nothing else", set(packet))
+            track = Track(packet[60][0])
+            require(track.uuid not in self.tracks, "a track twice")
+            if track.parent_uuid:
+                track.parent = self.tracks[track.parent_uuid]
+                require(track.parent.kind != "counter", "below a counter")
+            if track.kind == "process":
+                require(track.pid not in [each.pid for each in self.tracks.values() if each.kind == "process"],
+                        "two processes of one number")
+            self.tracks[track.uuid] = track
+            return
+        require(set(packet) <= {8, 10, 11, 12, 13, 58} and flags == NEEDS_STATE, "an event's packet", set(packet))
+        if 12 in packet:
+            sequence.learn(packet[12][0])
+        if 58 in packet:
+            require(packet[58][0] == BOOTTIME, "clock")
+            time = packet[8][0]
+        else:
+            sequence.clock += packet[8][0]
+            time = sequence.clock
+        require(time < 2**63, "time")
+        self.event(sequence, time, grouped(packet[11][0]))
+
+    @staticmethod
+    def clocks(data, main=None):
+        of = grouped(data)
+        require(of.get(2) == ([main] if main else None), "the trace's clock")
+        clocks = {}
+        for each in of[1]:
+            clock = grouped(each)
+            require((clock.get(3) == [1]) == (clock[1] == [INCREMENTAL]), "which clock is incremental")
+            clocks[clock[1][0]] = clock[2][0]
+        return clocks
+
+    def event(self, sequence, time, event):
+        require(set(event) <= {3, 4, 9, 10, 11, 12, 30, 31, 56, 57}, "fields of an event", set(event))
+        kind, track = event[9][0], self.tracks[event[11][0]]
+        require(track.kind in ("counter", "slices"), "an event of", track.kind)
+        require((kind == COUNTER) == (track.kind == "counter"), "type", kind)
+        counters = list(zip(event.get(31, []), event.get(12, [])))
+        require(len(event.get(31, [])) == len(event.get(12, [])) <= 8, "counters beside an event")
+        if kind == COUNTER:
+            require(set(event) == {9, 11, 30}, "a counter's event")
+            counters = [(track.uuid, event[30][0])]
+        for uuid, value in counters:
+            counter = self.tracks[uuid]
+            require(counter.kind == "counter" and value < 2**63, "a counter's value", value)
+            counter.values.append((time, value))
+        if kind == COUNTER:
+            return
+        arguments = {}
+        for each in event.get(4, []):
+            of = grouped(each)
+            (form,) = set(of) - {1}
+            require(form in (3, 7, 17), "an argument's value")
+            name = sequence.texts["argument"][of[1][0]]
+            require(name not in arguments, "an argument twice")
+            arguments[name] = sequence.texts["text"][of[17][0]] if form == 17 else \
+                hex(of[7][0]) if form == 7 else of[3][0]
+        if 56 in event:
+            arguments["stack"], arguments["weight"] = sequence.callstacks[event[56][0]], event[57][0]
+        if kind == END:
+            require(set(event) <= {9, 11, 12, 31}, "an end has nothing of its own")
+            # In the order of time, which packets of the past are not.
+            track.slices.append((END, time, None, None, None))
+            return
+        category, name = sequence.texts["category"][event[3][0]], sequence.texts["name"][event[10][0]]
+        require(kind in (BEGIN, INSTANT) and name, "type", kind)
+        if kind == INSTANT:
+            track.instants.append((category, name, time / 1000, arguments or None))
+        else:
+            track.slices.append((BEGIN, time, category, name, arguments or None))
+
+    def finish(self, track):
+        root = track.root()
+        if track.kind == "process":
+            self.names["process_name", track.pid, 0] = track.name
+        elif track.kind == "thread":
+            require(("process_name", track.pid, 0) in self.names, "a thread of no process")
+            if track.name:
+                self.names["thread_name", track.pid, track.tid] = track.name
+        values = [(time / 1000, value) for time, value in track.values]
+        require(all(a[0] <= b[0] for a, b in zip(values, values[1:])), "order of", track.name)
+        if track.kind == "counter":
+            self.counters.setdefault(track.name, []).extend(values)
+        self.instants += track.instants
+        events, open_slices, track.slices = sorted(track.slices, key=lambda event: event[1]), [], []
+        for what, time, category, name, arguments in events:
+            if what == BEGIN:
+                open_slices.append((category, name, time, arguments))
                 continue
-            require(event["ts"] >= 0, "time", event)
-            if phase == "C":
-                require(all(isinstance(value, int) for value in event["args"].values()), "counter", event)
-                self.counters.setdefault(event["name"], []).append((event["ts"], event["args"]["bytes"]))
-                continue
-            if phase == "i":
-                require(event["s"] in ("g", "p", "t"), "scope of an instant", event)
-                self.instants.append((event["cat"], event["name"], event["ts"], event.get("args")))
-                continue
-            if phase == "X":
-                row = (event["pid"], event["tid"])
-                require(event["dur"] >= 0, "duration", event)
-                require(("process_name", row[0], 0) in names and ("thread_name", *row) in names, "no name", event)
-                slack = 0.0015 + event["ts"] * 1e-15  # a double's
-                require(ends.get(row, 0.0) <= event["ts"] + slack or row[1] % 8 == 7, "overlaps in its row", event)
-                ends[row] = max(ends.get(row, 0.0), event["ts"] + event["dur"])
-                self.work.append((names["process_name", row[0], 0], names["thread_name", *row], event["cat"],
-                                  event["name"], event["ts"], event["dur"], event["args"]))
-                continue
-            require(phase in ("b", "e"), "phase", event)
-            require(event["ts"] >= latest, "slices are in order of time", event)
-            latest = event["ts"]
-            stack = open_slices.setdefault((event["pid"], event["cat"], event["id"]), [])
-            if phase == "b":
-                stack.append((event["name"], event["ts"], event.get("args")))
+            require(open_slices, "ends what has not begun", track.name)
+            category, name, begin, arguments = open_slices.pop()
+            require(not open_slices or category == "scope", "slices in slices", name)
+            track.slices.append((category, name, begin, time, arguments))
+            if category in ("kernel", "copy", "fill"):
+                self.work.append((track.parent.name, track.name, category, name, begin / 1000,
+                                  (time - begin) / 1000, arguments))
             else:
-                require(stack, "ends what has not begun", event)
-                name, begin, arguments = stack.pop()
-                require(name == event["name"], "ends another", event)
-                self.slices.setdefault(event["cat"], []).append((name, begin, event["ts"], arguments))
-        require(not any(open_slices.values()), "a slice never ends")
-        for name, values in self.counters.items():
-            require(all(a[0] <= b[0] for a, b in zip(values, values[1:])), "order of", name)
+                if category == "allocation":
+                    require(track.parent.name.endswith(" allocations") and track.parent.parent is root, "whose")
+                    require(track.name == name, "a place of another name", track.name, name)
+                    require(float(arguments.get("weight", arguments["bytes"])) == float(arguments["bytes"]), "weight")
+                self.slices.setdefault(category, []).append((name, begin / 1000, time / 1000, arguments))
+        require(not open_slices, "a slice never ends", open_slices)
 
 
 # ---- PyTorch's snapshot: what torch.cuda._memory_viz and the memory_viz page take ----------------

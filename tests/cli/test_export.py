@@ -236,10 +236,17 @@ class Events(ExportTest):
                 self.assertEqual(len(trace.slices.get("allocation", [])), allocated)
 
     def test_perfetto_has_the_call_stack_of_each_allocation(self):
-        events = json.loads(self.export("perfetto", self.log("leak")))["traceEvents"]
-        stacks = {event["args"]["stack"] for event in events
-                  if event.get("cat") == "allocation" and event["ph"] == "b"}
-        self.assertTrue(any(" < load_batch" in stack for stack in stacks), stacks)
+        log = self.log("leak")
+        trace = formats.Trace(self.export("perfetto", log))
+        functions = [[function for function, _, _ in arguments["stack"]]
+                     for *_, arguments in trace.slices["allocation"]]
+        folded = {tuple(frame.rsplit(" (", 1)[0] for frame in frames if frame != "[pinned]")
+                  for frames, _ in formats.folded(self.export("folded", "--by", "count", log))}
+        self.assertEqual({tuple(stack) for stack in functions}, folded)
+        self.assertTrue(any("load_batch" in stack for stack in functions), functions)
+        self.assertTrue(any(file.endswith("memlab_synth.cpp") and line > 0
+                            for *_, arguments in trace.slices["allocation"]
+                            for _, file, line in arguments["stack"]))
 
     def test_csv_every_log(self):
         for log in LOGS:
@@ -264,13 +271,14 @@ class Events(ExportTest):
         log = self.log("kernels")
         trace = formats.Trace(self.export("perfetto", log))
         gemm = "void gemm<float>(float const*)"
-        beside = "stream 7, beside other work"
-        self.assertEqual([each[:-1] for each in trace.work],
-                         [("GPU 0", "stream 7", "kernel", gemm, 110000.0, 40000.0),
-                          ("GPU 0", beside, "kernel", gemm, 140000.0, 20000.0),
-                          ("GPU 0", "stream 13", "copy", "copy", 120000.0, 10000.0),
-                          ("GPU 0", "stream 7", "kernel", gemm, 160000.0, 10000.0)])
-        self.assertEqual([each[-1].get("bytes") for each in trace.work], [None, None, 1 << 20, None])
+        self.assertEqual(sorted(each[:-1] for each in trace.work),
+                         [("GPU 0 work", "stream 13", "copy", "copy", 120000.0, 10000.0),
+                          ("GPU 0 work", "stream 7", "kernel", gemm, 110000.0, 40000.0),
+                          ("GPU 0 work", "stream 7", "kernel", gemm, 140000.0, 20000.0),
+                          ("GPU 0 work", "stream 7", "kernel", gemm, 160000.0, 10000.0)])
+        self.assertEqual([each[-1]["bytes"] for each in trace.work if each[2] == "copy"], [1 << 20])
+        # What overlaps is on two tracks of one name.
+        self.assertEqual(len([track for track in trace.tracks if track.name == "stream 7"]), 2)
         self.assertEqual(len(trace.slices["allocation"]), 1)
 
     def test_a_failure(self):
@@ -295,9 +303,11 @@ class Events(ExportTest):
 
     def test_a_report_gives_counters_alone(self):
         path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
-        result = self.call(REPORT, "export", "--to", "perfetto", path)
+        out = self.path("x.pftrace")
+        result = self.call(REPORT, "export", "--to", "perfetto", "-o", out, path)
         self.assertIn("no allocations. Its event log (.memlog) has them", result.stderr)
-        trace = formats.Trace(result.stdout.encode())
+        with open(out, "rb") as file:
+            trace = formats.Trace(file.read())
         self.assertEqual(trace.slices, {})
         peak = device_report(path)["devices"][0]["curves"]["allocated"]["peak_bytes"]
         self.assertEqual(max(value for _, value in trace.counters["GPU 0 allocated"]), peak)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -123,6 +124,44 @@ bool skip_attributes(Scanner& scanner, bool* empty) {
             return false;
         }
     }
+}
+
+/// The fields of a message of protocol buffers: varints as numbers, 64 bits left out, the rest as
+/// text; the first of each. Nothing where it is no such message.
+struct Fields {
+    std::map<std::uint64_t, std::uint64_t> numbers;
+    std::map<std::uint64_t, std::string_view> texts;
+};
+std::optional<Fields> message_fields(std::string_view bytes) {
+    Fields fields;
+    Scanner scanner(bytes);
+    while (!scanner.at_end()) {
+        const auto key = scanner.varint();
+        if (!key || *key >> 3 == 0) {
+            return std::nullopt;
+        }
+        const std::uint64_t field = *key >> 3;
+        if ((*key & 7) == 1) {
+            if (!scanner.bytes(8)) {
+                return std::nullopt;
+            }
+            continue;
+        }
+        const auto number = scanner.varint();
+        if (!number || ((*key & 7) != 0 && (*key & 7) != 2)) {
+            return std::nullopt;
+        }
+        if ((*key & 7) == 0) {
+            fields.numbers.emplace(field, *number);
+            continue;
+        }
+        const auto text = scanner.bytes(*number);
+        if (!text) {
+            return std::nullopt;
+        }
+        fields.texts.emplace(field, *text);
+    }
+    return fields;
 }
 
 /// What a whole gzip file holds; nothing where it is none.
@@ -311,23 +350,61 @@ bool is_folded(std::string_view text) {
 
 bool is_pprof(const std::string& bytes) {
     const auto message = unzipped(bytes);
-    if (!message) {
-        return false;
-    }
+    const auto fields = message ? message_fields(*message) : std::nullopt;
     constexpr std::uint64_t last_field = 15;  // of Profile
-    Scanner scanner(*message);
-    while (!scanner.at_end()) {
-        const auto key = scanner.varint();
-        if (!key || *key >> 3 == 0 || *key >> 3 > last_field) {
+    return fields && (fields->numbers.empty() || fields->numbers.rbegin()->first <= last_field) &&
+           (fields->texts.empty() || fields->texts.rbegin()->first <= last_field);
+}
+
+bool is_perfetto(std::string_view bytes) {
+    constexpr std::uint64_t clock_snapshot = 6;
+    constexpr std::uint64_t sequence_id = 10;
+    constexpr std::uint64_t track_event = 11;
+    constexpr std::uint64_t interned_data = 12;
+    constexpr std::uint64_t track_descriptor = 60;
+    Scanner scanner(bytes);
+    std::set<std::uint64_t> sequences;
+    std::set<std::uint64_t> tracks;
+    for (bool first = true; !scanner.at_end(); first = false) {
+        const bool packet = scanner.varint() == (1U << 3 | 2U);  // Trace.packet
+        const auto size = packet ? scanner.varint() : std::nullopt;
+        const auto text = size ? scanner.bytes(*size) : std::nullopt;
+        const auto fields = text ? message_fields(*text) : std::nullopt;
+        if (!fields || first != !fields->numbers.contains(sequence_id)) {
             return false;
         }
-        const auto number = scanner.varint();
-        const bool is_number = (*key & 7) == 0;
-        if (!number || (!is_number && ((*key & 7) != 2 || !scanner.bytes(*number)))) {
+        if (fields->texts.contains(clock_snapshot)) {
+            if (!first && !sequences.insert(fields->numbers.at(sequence_id)).second) {
+                return false;
+            }
+            continue;
+        }
+        if (first || !sequences.contains(fields->numbers.at(sequence_id))) {
+            return false;
+        }
+        if (const auto data = fields->texts.find(interned_data);
+            data != fields->texts.end() && !message_fields(data->second)) {
+            return false;
+        }
+        const auto track = fields->texts.find(track_descriptor);
+        const auto event = fields->texts.find(track_event);
+        if ((track == fields->texts.end()) == (event == fields->texts.end())) {
+            return false;
+        }
+        if (track != fields->texts.end()) {
+            const auto of = message_fields(track->second);
+            if (!of || !of->numbers.contains(1) || !tracks.insert(of->numbers.at(1)).second) {
+                return false;
+            }
+            continue;
+        }
+        const auto of = message_fields(event->second);
+        if (!of || !of->numbers.contains(9) || !of->numbers.contains(11) ||
+            !tracks.contains(of->numbers.at(11))) {
             return false;
         }
     }
-    return true;
+    return !sequences.empty();
 }
 
 bool is_pickle(std::string_view bytes) {

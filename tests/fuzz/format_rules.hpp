@@ -23,6 +23,10 @@ bool is_folded(std::string_view text);
 /// A gzip file of one message of protocol buffers with fields of profile.proto's two wire types.
 bool is_pprof(const std::string& bytes);
 
+/// Packets of a Perfetto trace: the clock first, then packets of sequences, which begin with their
+/// clock, with events of tracks that were described.
+bool is_perfetto(std::string_view bytes);
+
 /// A pickle of protocol 2 that leaves one value, by the operations that plain data needs.
 bool is_pickle(std::string_view bytes);
 

@@ -31,13 +31,16 @@ bool obeys(std::string_view format, const std::string& text) {
     if (format == "openmetrics") {
         return is_openmetrics(text);
     }
+    if (format == "perfetto") {
+        return is_perfetto(text);
+    }
     if (format == "pprof") {
         return is_pprof(text);
     }
     if (format == "pytorch") {
         return is_pickle(text);
     }
-    require(format == "perfetto" || format == "speedscope");
+    require(format == "speedscope");
     return is_json(text) && is_clean_text(text);
 }
 

@@ -181,7 +181,7 @@ MAY_INCLUDE = {
     "report/symbols": ("trace/json", "report", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "trace/json", "report", "report/text", "report/symbols"),
     "report/views": ANALYSIS,
-    "report/export": ANALYSIS,
+    "report/export": (*ANALYSIS, "report/views"),
     "report/lines": ANALYSIS,
     "report/whatif": ("allocator", *ANALYSIS),
     "report/runs": (*ANALYSIS, "report/views"),

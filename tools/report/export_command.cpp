@@ -99,7 +99,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
                "\n"
                "Examples:\n"
                "  memlab-report export --to flamegraph memlab.train.4711.json > peak.svg\n"
-               "  memlab-report export --to perfetto -o trace.json.gz memlab.train.4711.memlog\n"
+               "  memlab-report export --to perfetto -o trace.pftrace memlab.train.4711.memlog\n"
                "  memlab-report export --to pprof -o live.pb.gz --by live memlab.train.4711.json\n"
                "  memlab-report export --to openmetrics -o run.prom run/   all ranks of a run\n"
                "\n"
