@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <memory>
 #include <queue>
 #include <utility>
 
 #include "report/find_event_log.hpp"
 #include "report/read_ahead.hpp"
+#include "report/runs/common_clock.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/bounded_sum.hpp"
 
@@ -157,10 +157,7 @@ class LogMerger {
     /// Finds the logs and the common clock of their processes. GPUs with a missing log are
     /// discarded.
     void find_logs() {
-        constexpr std::uint64_t tolerance_ns = 1'000'000'000;
-        std::uint64_t min_boot = std::numeric_limits<std::uint64_t>::max();
-        std::uint64_t max_boot = 0;
-        std::vector<std::uint64_t> monotonic;
+        std::vector<ProcessStart> starts;
         for (ProcessLog& log : logs_) {
             const RunMember& member = run_.members[log.member];
             log.path = find_event_log(member.file, member.report);
@@ -169,20 +166,15 @@ class LogMerger {
                                   (member.from_log || member.report.process.ended != "running");
             if (!first || !complete) {
                 discard(log);
-                monotonic.push_back(0);
+                starts.emplace_back();
                 continue;
             }
-            log.start_ns = first->start_wall_ns;
-            monotonic.push_back(first->start_monotonic_ns);
-            const std::uint64_t boot = first->start_wall_ns - first->start_monotonic_ns;
-            min_boot = std::min(min_boot, boot);
-            max_boot = std::max(max_boot, boot);
+            // Processes that share a GPU share a machine, whatever their containers are called.
+            starts.push_back({"", first->start_wall_ns, first->start_monotonic_ns});
         }
-        if (max_boot >= min_boot && max_boot - min_boot <= tolerance_ns) {
-            offset_ns_ = max_boot;
-            for (std::size_t i = 0; i < logs_.size(); ++i) {
-                logs_[i].start_ns = monotonic[i];
-            }
+        const std::vector<std::uint64_t> common = common_starts(starts);
+        for (std::size_t i = 0; i < logs_.size(); ++i) {
+            logs_[i].start_ns = common[i];
         }
     }
 
@@ -281,7 +273,6 @@ class LogMerger {
             peak.at_least = gpu.peak[i];
             peak.at_most = gpu.peak[i];
             peak.at_wall_ns = gpu.peak_ns[i];
-            add_to(peak.at_wall_ns, offset_ns_);
             peak.from_logs = true;
         }
     }
@@ -289,7 +280,6 @@ class LogMerger {
     const RunCollection& run_;
     std::vector<GpuState> gpus_;
     std::vector<ProcessLog> logs_;
-    std::uint64_t offset_ns_ = 0;  ///< wall clock minus common clock
     std::priority_queue<NextRecord, std::vector<NextRecord>, std::greater<>> queue_;
     std::vector<std::pair<std::size_t, std::size_t>>
         changed_;  ///< GPU and member, at the current time

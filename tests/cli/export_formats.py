@@ -29,16 +29,17 @@ def text_of(data):
 
 # ---- folded stacks: what flamegraph.pl takes -----------------------------------------------------
 
-def folded(data):
-    """[(frames, weight)]"""
+def folded(data, weights=1):
+    """[(frames, weight)]; of two weights, as difffolded.pl writes them, [(frames, (before, after))]"""
     stacks = []
     for line in text_of(data).splitlines():
-        match = re.fullmatch(r"(.+) (\d+)", line)
+        match = re.fullmatch(r"(.+?)((?: \d+){%d})" % weights, line)
         require(match, "no stack and weight:", line)
         frames = match.group(1).split(";")
         require(all(frames), "an empty frame:", line)
-        require(int(match.group(2)) > 0, "weighs nothing:", line)
-        stacks.append((frames, int(match.group(2))))
+        figures = tuple(int(figure) for figure in match.group(2).split())
+        require(any(figures), "weighs nothing:", line)
+        stacks.append((frames, figures if weights > 1 else figures[0]))
     return stacks
 
 
@@ -551,12 +552,16 @@ def operations(data):
             count += 1
 
 
+def unpickled(data):
+    operations(data)
+    return pickle.loads(data)
+
+
 class Snapshot:
     """The unpickled snapshot, checked by replaying each trace to the state that the segments show."""
 
     def __init__(self, data):
-        operations(data)
-        self.snapshot = pickle.loads(data)
+        self.snapshot = unpickled(data)
         require(set(self.snapshot) == {"segments", "device_traces", "allocator_settings"}, "members")
         self.peak_allocated, self.peak_reserved = [], []
         final = {}

@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -146,6 +147,365 @@ class StackFormats(ExportTest):
             else:
                 self.assertEqual(gzip.decompress(content), plain)
                 self.assertLess(len(content), len(plain))
+
+
+class Moments(ExportTest):
+    """--at, and two moments or two recordings compared."""
+
+    def held_at(self, log, moment):
+        """What timeline lists then: bytes of device memory."""
+        result = self.call(REPORT, "timeline", "--json", "--no-symbols", "--at", moment, log)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return sum(device["bytes"] for device in json.loads(result.stdout)["reports"][0]["at"]["devices"])
+
+    def folded_at(self, log, moment, *arguments):
+        stacks = formats.folded(self.export("folded", "--no-symbols", "--at", moment, *arguments, log))
+        return {tuple(frames): weight for frames, weight in stacks}
+
+    @staticmethod
+    def device_bytes(stacks):
+        return sum(weight for frames, weight in stacks.items()
+                   if not any(re.fullmatch(r"\[\w+\]", frame) and frame != "[jit]" for frame in frames[:2]))
+
+    def test_what_was_held_at_a_moment(self):
+        seen = 0
+        for log in LOGS:
+            duration = self.figures(log)["process"]["duration_ns"]
+            for moment in ["peak", "end"] + ["%dns" % (duration * share // 7) for share in (1, 3, 5)]:
+                with self.subTest(log=log, moment=moment):
+                    stacks = self.folded_at(log, moment)
+                    held = self.device_bytes(stacks)
+                    self.assertEqual(held, self.held_at(log, moment))
+                    seen += held != 0
+                    _, scoped = formats.speedscope(self.export("speedscope", "--no-symbols", "--at", moment, log))
+                    self.assertEqual(sum(weight for _, weight in scoped), sum(stacks.values()))
+                    profile = formats.Profile(self.export("pprof", "--no-symbols", "--at", moment, log))
+                    self.assertEqual(profile.total(profile.shown), sum(stacks.values()))
+                    self.assertEqual(profile.shown, "peak_space" if moment == "peak" else "inuse_space")
+                    self.assertIn(b" at %s: " % (b"the " + moment.encode() if moment in ("peak", "end")
+                                                 else moment.encode()),
+                                  self.export("flamegraph", "--no-symbols", "--at", moment, log))
+        self.assertGreater(seen, 10)
+
+    def test_a_mark_and_a_report_alone(self):
+        log = self.log("cache")
+        self.assertEqual(list(self.folded_at(log, "x = tensor").values()), [4000256])
+        self.assertEqual(self.folded_at(log, "empty_cache()"), {})
+        path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
+        self.assertEqual(sum(self.folded_at(path, "peak").values()), totals(device_report(path), "peak"))
+        self.assertEqual(sum(self.folded_at(path, "end").values()), totals(device_report(path), "live"))
+        self.refused("--to", "folded", "--at", "100ms", path,
+                     says="a report knows what was live at the peak and at the end, and at no other moment; "
+                          "give the event log")
+
+    def test_two_moments_are_two_weights(self):
+        log = self.log("steps")
+        for first, second in (("150ms", "330ms"), ("0s", "peak"), ("peak", "end"), ("121ms", "122ms")):
+            with self.subTest(first=first, second=second):
+                before, after = self.folded_at(log, first), self.folded_at(log, second)
+                both = formats.folded(self.export("folded", "--no-symbols", "--from", first, "--until", second,
+                                                  log), weights=2)
+                self.assertEqual({tuple(frames): weights for frames, weights in both},
+                                 {stack: (before.get(stack, 0), after.get(stack, 0))
+                                  for stack in set(before) | set(after)})
+                self.flamegraph_of(self.export("flamegraph", "--no-symbols", "--from", first, "--until", second,
+                                               log), both)
+
+    def flamegraph_of(self, data, stacks):
+        """Widths are the larger weights, colours say which way."""
+        boxes = formats.flamegraph(data)
+        whole = sum(max(weights) for _, weights in stacks)
+        for name, depth, share in boxes[1:]:
+            at = [weights for frames, weights in stacks if frames[depth - 1:depth] == [name]]
+            self.assertTrue(at, name)
+            if len([box for box in boxes if box[:2] == (name, depth)]) == 1:
+                self.assertAlmostEqual(share, sum(max(weights) for weights in at) / whole, delta=1e-6)
+        for title, colour in re.findall(rb"<title>(.*?)</title><rect [^>]*fill=\"#(\w+)\"", data)[1:]:
+            red, green, blue = bytes.fromhex(colour.decode())
+            change = re.search(rb": ([+-]?)[\d.,]+ \w+ \(", title).group(1)
+            self.assertEqual({b"+": red > green > blue, b"-": red < green < blue,
+                              b"": red == green == blue}[change], True, title)
+
+    def test_two_recordings(self):
+        before, after = self.log("steps"), self.log("leak")
+        stacks = formats.folded(self.export("folded", before, after), weights=2)
+        for which, log in enumerate((before, after)):
+            alone = {}
+            for frames, weight in formats.folded(self.export("folded", log)):
+                # Lines may have moved: only functions and files count.
+                key = tuple(re.sub(r":\d+\)$", ")", frame) for frame in frames)
+                alone[key] = alone.get(key, 0) + weight
+            self.assertEqual({tuple(frames): weights[which] for frames, weights in stacks if weights[which]},
+                             alone)
+        self.flamegraph_of(self.export("flamegraph", before, after), stacks)
+        same = formats.folded(self.export("folded", before, before), weights=2)
+        self.assertTrue(all(old == new for _, (old, new) in same))
+        at = formats.folded(self.export("folded", "--at", "150ms", before, after), weights=2)
+        self.assertEqual(sum(old for _, (old, _) in at), sum(self.folded_at(before, "150ms").values()))
+
+    def test_builds_of_several_devices_have_roots_in_both(self):
+        one, two = self.log("leak"), self.log("two_gpus")
+        for files in ((one, two), (two, one)):
+            roots = {frames[0] for frames, _ in formats.folded(self.export("folded", *files), weights=2)}
+            self.assertEqual(roots, {"GPU 0", "GPU 1"})
+
+    def test_usage(self):
+        log = self.log("steps")
+        for arguments, says in (
+                (("folded", "--at", "1 parsec"), "--at takes a time with its unit .*, not 1 parsec"),
+                (("folded", "--at", "2s"), "--at 2s is after the end of the recording, 1.000 s"),
+                (("folded", "--at", "1ms", "--by", "count"), "--at MOMENT weighs the bytes held then; leave --by"),
+                (("folded", "--from", "1ms", "--by", "count"), "leave --by out"),
+                (("folded", "--from", "1ms", "--at", "2ms"), "leave --at out"),
+                (("folded", "--from", "9ms", "--until", "8ms"), "--from must be before --until"),
+                (("flamegraph", "--from", "9ms", log), "--from and --until compare two moments of one recording"),
+                (("folded", log, log), "folded takes one recording, or two to compare"),
+                (("csv", log), "csv takes one recording; export each by itself"),
+                (("pprof", log), "pprof takes one recording and compares itself"),
+                (("pprof", "--from", "1ms"), "which pprof does itself"),
+                (("speedscope", "--until", "1ms"), "which speedscope cannot show"),
+                (("openmetrics", "--from", "1ms"), "--from and --until have no meaning for openmetrics"),
+                (("openmetrics", "--at", "1ms"), "--at is for formats of stacks, not for openmetrics"),
+                (("perfetto", "-o", "x", "--at", "1ms"), "not for perfetto; --from and --until choose a stretch")):
+            with self.subTest(arguments=arguments):
+                self.refused("--to", *arguments, log, says=says)
+
+
+class Stretches(ExportTest):
+    """--from and --until of the formats of single events: the same as a part of the whole."""
+
+    def stretches(self, log):
+        duration = self.figures(log)["process"]["duration_ns"]
+        yield 0, duration
+        for first, last in ((1, 3), (2, 6), (5, 7)):
+            if duration * first // 7 < duration * last // 7:
+                yield duration * first // 7, duration * last // 7
+
+    def test_perfetto(self):
+        clipped = 0
+        for log in LOGS:
+            whole = formats.Trace(self.export("perfetto", "--no-symbols", log))
+            for begin, end in self.stretches(log):
+                with self.subTest(log=log, begin=begin, end=end):
+                    part = formats.Trace(self.export("perfetto", "--no-symbols", "--from", "%dns" % begin,
+                                                     "--until", "%dns" % end, log))
+                    self.assertEqual(self.slices(part), self.clipped(whole, begin, end))
+                    clipped += len(self.slices(part))
+                    self.assertEqual(part.instants, [instant for instant in whole.instants
+                                                     if begin <= round(instant[2] * 1000) <= end])
+                    for name, values in part.counters.items():
+                        self.assertEqual(values[1:], [value for value in whole.counters[name]
+                                                      if values[0][0] < value[0] <= end / 1000 or
+                                                      value in values[1:]][-len(values[1:]):] if values[1:] else [])
+                        self.assertTrue(begin <= round(values[0][0] * 1000) <= end)
+                        last = [value for ts, value in whole.counters[name] if round(ts * 1000) <= end][-1]
+                        self.assertEqual(values[-1][1], last)
+        self.assertGreater(clipped, 500)
+
+    @staticmethod
+    def slices(trace):
+        return sorted((category, name, begin, end, (arguments or {}).get("address", ""))
+                      for track in trace.tracks for category, name, begin, end, arguments in track.slices)
+
+    @staticmethod
+    def clipped(trace, begin, end):
+        found = []
+        for track in trace.tracks:
+            for category, name, first, last, arguments in track.slices:
+                # What ends as the stretch begins is in it if the end is recorded then.
+                if last >= begin and first <= end:
+                    found.append((category, name, max(first, begin), min(last, end),
+                                  (arguments or {}).get("address", "")))
+        return sorted(found)
+
+    def test_csv_has_an_allocation_for_each_free(self):
+        rows_seen = 0
+        for log in LOGS:
+            whole = formats.csv(self.export("csv", log))
+            for begin, end in self.stretches(log):
+                with self.subTest(log=log, begin=begin, end=end):
+                    part = formats.csv(self.export("csv", "--from", "%dns" % begin, "--until", "%dns" % end, log))
+                    live, events = self.split(log, whole, begin, end)
+                    self.assertEqual([row[3:] for row in part[:len(live)]], [row[3:] for row in live])
+                    self.assertEqual(part[len(live):], events)
+                    rows_seen += len(part)
+        self.assertGreater(rows_seen, 500)
+
+    def split(self, log, rows, begin, end):
+        """What is live at the begin, by address, and the rows of the stretch."""
+        start = self.figures(log)["process"]["start_wall_ns"]
+
+        def time_of(row):
+            hours, minutes, seconds = row[1].split(":")
+            return (int(hours) * 60 + int(minutes)) * 60 * 10**6 + round(float(seconds) * 10**6)
+
+        midnight = {(time_of(row) - start // 1000) % (86400 * 10**6) for row in rows[:1]}
+        self.assertTrue(midnight or not rows)
+        first = (start + begin) // 1000 % (86400 * 10**6)
+        last = (start + end) // 1000 % (86400 * 10**6)
+        zone = round((self.zone_of(rows, time_of, start)))
+        live, events = {}, []
+        for row in rows:
+            time_us = (time_of(row) - zone) % (86400 * 10**6)
+            if time_us < first:
+                if row[2] == "allocate":
+                    live[row[3]] = row
+                elif row[2] == "free":
+                    live.pop(row[3], None)
+            elif time_us <= last:
+                events.append(row)
+        return sorted(live.values(), key=lambda row: int(row[3], 16)), events
+
+    @staticmethod
+    def zone_of(rows, time_of, start):
+        """The local time's difference, in whole quarters of an hour."""
+        if not rows:
+            return 0
+        quarter = 15 * 60 * 10**6
+        return ((time_of(rows[0]) - start // 1000 % (86400 * 10**6)) // quarter) * quarter
+
+    def test_pytorch(self):
+        for log in LOGS:
+            whole = formats.Snapshot(self.export("pytorch", "--no-symbols", log)).snapshot
+            for begin, end in self.stretches(log):
+                with self.subTest(log=log, begin=begin, end=end):
+                    # Without --from it begins with nothing: all rules hold.
+                    until = formats.Snapshot(self.export("pytorch", "--no-symbols", "--until", "%dns" % end,
+                                                         log)).snapshot
+                    part = formats.unpickled(self.export("pytorch", "--no-symbols", "--from", "%dns" % begin,
+                                                         "--until", "%dns" % end, log))
+                    self.assertEqual(part["segments"], until["segments"])
+                    for traces in zip(part["device_traces"], until["device_traces"], whole["device_traces"]):
+                        shown, ended, all_of = ([{key: entry[key] for key in entry if key != "frames"}
+                                                 for entry in trace] for trace in traces)
+                        self.assertEqual(ended, all_of[:len(ended)])
+                        self.assertEqual(shown, ended[len(ended) - len(shown):])
+                        start = self.figures(log)["process"]["start_wall_ns"]
+                        self.assertTrue(all((start + begin) // 1000 <= entry["time_us"] for entry in shown))
+                        self.assertTrue(all(entry["time_us"] <= (start + begin) // 1000
+                                            for entry in ended[:len(ended) - len(shown)]))
+
+    def test_of_a_report_alone_the_counters(self):
+        path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
+        out = self.path("x.pftrace")
+
+        def counters(*arguments):
+            self.call(REPORT, "export", "--to", "perfetto", "-o", out, *arguments, path)
+            with open(out, "rb") as file:
+                return formats.Trace(file.read()).counters["GPU 0 allocated"]
+
+        whole, part = counters(), counters("--from", "400ms", "--until", "500ms")
+        before = [value for ts, value in whole if ts < 400000][-1]
+        self.assertEqual(part, [(400000.0, before)] + [each for each in whole if 400000 <= each[0] <= 500000])
+
+    def test_what_was_allocated_before_says_when(self):
+        trace = formats.Trace(self.export("perfetto", "--from", "150ms", "--until", "230ms", self.log("steps")))
+        self.assertEqual(sorted((begin, end, arguments.get("allocated_ns"))
+                                for _, begin, end, arguments in trace.slices["allocation"]),
+                         [(150000.0, 230000.0, 20000000), (150000.0, 230000.0, 120000000),
+                          (210000.0, 230000.0, None)])
+        self.assertEqual(sorted((name, begin, end) for name, begin, end, _ in trace.slices["scope"]),
+                         [("backward", 200000.0, 230000.0), ("forward", 150000.0, 190000.0),
+                          ("step", 150000.0, 230000.0), ("train", 150000.0, 230000.0)])
+
+
+class Runs(ExportTest):
+    """Several processes in one trace of Perfetto's."""
+
+    def test_each_is_a_process_on_one_clock(self):
+        folder = self.path("run")
+        os.mkdir(folder)
+        logs = [log for log in LOGS if os.path.getsize(log) < 300000][:4]
+        for log in logs:
+            shutil.copy(log, folder)
+        whole = formats.Trace(self.export("perfetto", "--no-symbols", folder))
+        self.assertEqual(self.export("perfetto", "--no-symbols", *reversed(logs)),
+                         self.export("perfetto", "--no-symbols", folder))
+        processes = sorted((self.figures(log)["process"]["start_wall_ns"], log) for log in logs)
+        first = processes[0][0]
+        self.assertLess(abs(whole.wall_ns - first), 10**9)
+        for (start, log), process in zip(processes, whole.processes):
+            with self.subTest(log=log):
+                figures = self.figures(log)["process"]
+                self.assertEqual(process.pid, figures["pid"])
+                self.assertIn("host " + figures["host"], process.labels)
+                self.assertEqual(process.name.split()[0], os.path.basename(figures["arguments"][0]))
+                alone = formats.Trace(self.export("perfetto", "--no-symbols", log))
+                shift = {ours[2] - theirs[2] for ours, theirs in zip(self.of(whole, process), self.of(alone, alone.processes[0]))}
+                self.assertLessEqual(len(shift), 1)
+                for each in shift:
+                    self.assertLess(abs(each - (start - first)), 10**9)
+                    self.assertEqual([(*slice_[:2], slice_[2] - each, slice_[3] - each)
+                                      for slice_ in self.of(whole, process)],
+                                     [slice_[:4] for slice_ in self.of(alone, alone.processes[0])])
+
+    @staticmethod
+    def of(trace, process):
+        return sorted(((category, name, begin, end) for track in trace.tracks if track.root() is process
+                       for category, name, begin, end, _ in track.slices), key=lambda slice_: slice_[2:])
+
+    def ranks(self):
+        folder = self.path("ranks")
+        os.mkdir(folder)
+        subprocess.run([os.path.join(BIN, "memlab-synth"), "--ranks", "10", "--events", "400", "-o", folder],
+                       check=True)
+        return folder
+
+    def test_ranks(self):
+        folder = self.ranks()
+        trace = formats.Trace(self.export("perfetto", folder))
+        self.assertEqual([process.name.split(":")[0] for process in trace.processes],
+                         ["rank %d" % rank for rank in range(10)])
+        self.assertEqual([process.labels[0] for process in trace.processes],
+                         ["host node1"] * 8 + ["host node2"] * 2)
+        only = formats.Trace(self.export("perfetto", "--until", "100us", folder))
+        self.assertEqual(len(only.processes), 10)
+        self.assertTrue(all(end <= 100000 for track in only.tracks for *_, end, _ in track.slices))
+        self.refused("--to", "perfetto", "-o", self.path("x"), "--from", "10min", folder,
+                     says="no process ran between --from and --until")
+        self.refused("--to", "perfetto", "-o", self.path("x"), "--device", "9", folder, says="GPU 9 was not used")
+        self.refused("--to", "perfetto", "-o", self.path("x"), "--from", "no mark", folder,
+                     says="--from takes a time with its unit .*, not no mark")
+
+    def test_processes_of_one_number_are_two(self):
+        files = []
+        for host in ("one", "two"):
+            report = device_report(DATA + "/h100/pytorch_without_its_cache.json")
+            report["process"]["host"] = host
+            files.append(self.path(host + ".json"))
+            with open(files[-1], "w", encoding="utf-8") as file:
+                json.dump(report, file)
+        trace = formats.Trace(self.export("perfetto", *files))
+        pid = "pid %d" % report["process"]["pid"]
+        self.assertEqual([process.labels for process in trace.processes], [["host one"], ["host two", pid]])
+        self.assertEqual(len({process.pid for process in trace.processes}), 2)
+
+    def test_what_cannot_be_read_is_named_and_the_rest_written(self):
+        folder = self.ranks()
+        with open(folder + "/memlab.broken.1.json", "w", encoding="utf-8") as file:
+            file.write('{"format": "memlab-report", "version": 1, "process": 7}')
+        out = self.path("run.pftrace.gz")
+        result = self.call(REPORT, "export", "--to", "perfetto", "-o", out, folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("memlab.broken.1.json", result.stderr)
+        with open(out, "rb") as file:
+            self.assertEqual(len(formats.Trace(file.read()).processes), 10)
+
+    def test_metrics_of_several_files(self):
+        folder = self.ranks()
+        files = sorted(glob.glob(folder + "/*"))
+        self.assertEqual(self.export("openmetrics", *files), self.export("openmetrics", folder))
+
+
+class Size(ExportTest):
+    def test_a_trace_is_a_few_times_its_log(self):
+        log = self.path("synthetic.memlog")
+        events = 40000
+        subprocess.run([os.path.join(BIN, "memlab-synth"), "--events", str(events), "-o", log], check=True)
+        trace = self.export("perfetto", "--no-symbols", log)
+        made = sum(kind["count"] for device in self.figures(log)["devices"] for kind in device["kinds"].values())
+        self.assertEqual(len(formats.Trace(trace).slices["allocation"]), made)
+        self.assertLess(len(trace), 75 * events)
 
 
 class Metrics(ExportTest):

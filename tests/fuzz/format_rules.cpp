@@ -329,19 +329,29 @@ bool is_xml(std::string_view text) {
     }
 }
 
-bool is_folded(std::string_view text) {
+bool is_folded(std::string_view text, std::size_t weights) {
     Scanner scanner(text);
     while (!scanner.at_end()) {
         const auto line = scanner.until("\n");
-        const std::size_t blank = line ? line->rfind(' ') : std::string_view::npos;
-        if (blank == std::string_view::npos) {
+        if (!line) {
             return false;
         }
-        const std::string_view stack = line->substr(0, blank);
-        const std::string_view weight = line->substr(blank + 1);
-        if (stack.empty() || stack.front() == ';' || stack.back() == ';' ||
-            stack.find(";;") != std::string_view::npos || weight.empty() || weight == "0" ||
-            weight.find_first_not_of(digits) != std::string_view::npos) {
+        std::string_view stack = *line;
+        bool any = false;
+        for (std::size_t i = 0; i < weights; ++i) {
+            const std::size_t blank = stack.rfind(' ');
+            if (blank == std::string_view::npos) {
+                return false;
+            }
+            const std::string_view weight = stack.substr(blank + 1);
+            if (weight.empty() || weight.find_first_not_of(digits) != std::string_view::npos) {
+                return false;
+            }
+            any = any || weight != "0";
+            stack = stack.substr(0, blank);
+        }
+        if (!any || stack.empty() || stack.front() == ';' || stack.back() == ';' ||
+            stack.find(";;") != std::string_view::npos) {
             return false;
         }
     }

@@ -3,6 +3,7 @@
 // (tests/cli/test_export.py).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -17,8 +18,8 @@ bool is_json(const std::string& text);
 /// each; no character that XML has not.
 bool is_xml(std::string_view text);
 
-/// Lines of "frame;frame weight".
-bool is_folded(std::string_view text);
+/// Lines of "frame;frame weight", or of more weights, of which not all are 0.
+bool is_folded(std::string_view text, std::size_t weights = 1);
 
 /// A gzip file of one message of protocol buffers with fields of profile.proto's two wire types.
 bool is_pprof(const std::string& bytes);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "report/export/formats.hpp"
+#include "report/export/perfetto.hpp"
 #include "report/find_event_log.hpp"
 #include "report/reader.hpp"
 #include "tests/fuzz/format_rules.hpp"
@@ -75,10 +76,33 @@ void export_all(const std::uint8_t* data, std::size_t size) {
             continue;
         }
         input.by = static_cast<exports::Weight>(size % 4);
-        report::StringSink sink;
-        require(format.write(input, sink).written);
-        require(obeys(format.name, sink.text));
+        const auto written = [&] {
+            report::StringSink sink;
+            require(format.write(input, sink).written);
+            return sink.text;
+        };
+        require(obeys(format.name, written()));
+        if (format.of_events) {
+            const std::uint64_t duration_ns = recording.report.process.duration_ns;
+            input.stretch = {.from_ns = duration_ns / 4, .until_ns = duration_ns / 2};
+            require(obeys(format.name, written()));
+            input.stretch = {};
+        }
+        if (format.compares) {
+            const exports::Input before = input;
+            input.before = &before;
+            input.by = static_cast<exports::Weight>((size + 1) % 4);
+            const std::string text = written();
+            require(format.name == "folded" ? is_folded(text, 2) : obeys(format.name, text));
+            input.before = nullptr;
+        }
     }
+    report::StringSink sink;
+    exports::PerfettoTrace trace(sink, recording.report.process.start_wall_ns);
+    trace.add(input, size);
+    trace.add(input, 0);
+    require(trace.finish());
+    require(is_perfetto(sink.text));
 }
 
 }  // namespace

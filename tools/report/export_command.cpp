@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <new>
 #include <optional>
@@ -13,14 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "report/device_label.hpp"
 #include "report/export/formats.hpp"
-#include "report/export/gzip.hpp"
-#include "report/find_event_log.hpp"
-#include "report/symbols/symbolizer.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/export_file.hpp"
+#include "tools/report/export_recordings.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/run_members.hpp"
 
@@ -29,18 +25,6 @@ namespace memlab::tools {
 namespace {
 
 using exports::Format;
-using exports::Weight;
-
-constexpr std::array<std::pair<std::string_view, Weight>, 4> weights = {{{"peak", Weight::peak},
-                                                                         {"bytes", Weight::bytes},
-                                                                         {"count", Weight::count},
-                                                                         {"live", Weight::live}}};
-
-struct ExportArguments : ReportOptions {
-    std::string format;
-    std::string output;
-    std::string by;
-};
 
 std::string format_list() {
     std::string text = "Formats:\n";
@@ -71,13 +55,16 @@ std::string known_format(const std::string& name) {
 }
 
 std::string known_weight(const std::string& name) {
-    const bool known = std::any_of(weights.begin(), weights.end(),
-                                   [&](const auto& each) { return each.first == name; });
-    return known ? "" : "takes peak, bytes, count or live, not " + name;
+    return find_weight(name) ? "" : "takes peak, bytes, count or live, not " + name;
 }
 
 void define(CLI::App& app, ExportArguments& arguments) {
-    add_one_file(app, arguments);
+    app.add_option("FILE", arguments.files,
+                   "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run; "
+                   "for flamegraph and folded also BEFORE AFTER, for perfetto and openmetrics any "
+                   "number of processes")
+        ->required()
+        ->type_name("");
     app.add_option("--to", arguments.format, "The format: one of those below")
         ->required()
         ->type_name("FORMAT")
@@ -91,6 +78,15 @@ void define(CLI::App& app, ExportArguments& arguments) {
                    "bytes or count of all allocations, or live: bytes never freed")
         ->type_name("WHAT")
         ->check(known_weight);
+    app.add_option("--at", arguments.at,
+                   "What was held then (flamegraph, folded, pprof, speedscope): 1.5s, 200ms, 3us, "
+                   "peak, end, or a mark's name")
+        ->type_name("MOMENT");
+    app.add_option("--from", arguments.from,
+                   "Begin there (csv, perfetto, pytorch); for flamegraph and folded: compare what "
+                   "was held then with what was held at --until")
+        ->type_name("MOMENT");
+    app.add_option("--until", arguments.to, "End there (default: the end)")->type_name("MOMENT");
     add_device(app, arguments);
     add_filter(app, arguments);
     add_skip(app, arguments.skips);
@@ -99,34 +95,17 @@ void define(CLI::App& app, ExportArguments& arguments) {
                "\n"
                "Examples:\n"
                "  memlab-report export --to flamegraph memlab.train.4711.json > peak.svg\n"
+               "  memlab-report export --to flamegraph --at 1.5s train.memlog > then.svg\n"
+               "  memlab-report export --to flamegraph before.json after.json > change.svg\n"
+               "  memlab-report export --to flamegraph --from 'epoch 1' --until 'epoch 2' "
+               "train.memlog > change.svg\n"
                "  memlab-report export --to perfetto -o trace.pftrace memlab.train.4711.memlog\n"
+               "  memlab-report export --to perfetto -o run.pftrace run/   all ranks of a run\n"
                "  memlab-report export --to pprof -o live.pb.gz --by live memlab.train.4711.json\n"
                "  memlab-report export --to openmetrics -o run.prom run/   all ranks of a run\n"
                "\n"
                "docs/memlab-report.md describes each format and the programs that read it.\n"
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
-}
-
-/// Sets `device` to the only one of the report, or of the GPU that it is: to what an allocator of
-/// the program's holds there, where that was seen from inside. False where several GPUs could be
-/// meant.
-bool choose_one_device(const report::Report& report, std::optional<std::uint64_t>* device) {
-    const report::Device* chosen = nullptr;
-    for (const report::Device& each : report.devices) {
-        if (!each.used() || (*device && !report::is_on(each.index, **device))) {
-            continue;
-        }
-        if (chosen != nullptr && chosen->gpu() != each.gpu()) {
-            return false;
-        }
-        if (chosen == nullptr || !each.is_gpu()) {
-            chosen = &each;
-        }
-    }
-    if (chosen != nullptr) {
-        *device = chosen->index;
-    }
-    return true;
 }
 
 int export_metrics_of_run(const ExportArguments& arguments, report::RunCollection run) {
@@ -135,83 +114,149 @@ int export_metrics_of_run(const ExportArguments& arguments, report::RunCollectio
         report::choose_level(member.report, arguments.level);
         processes.push_back(&member.report);
     }
-    ExportFile output(arguments.output);
+    ExportOutput output(arguments.output, true);
     if (!output.problem().empty()) {
         return fail(output.problem());
     }
     const exports::Result result =
-        exports::write_openmetrics_of_run(processes, arguments.device, output);
+        exports::write_openmetrics_of_run(processes, arguments.device, output.sink());
     if (!result.written || !output.finish()) {
         return fail(output.problem());
     }
     return report_errors(run);
 }
 
-int export_to(const ExportArguments& arguments, const Format& format) {
-    const std::string path = meant_by(arguments.files.front());
-    if (format.name == "openmetrics" && report::is_folder(path)) {
-        report::RunCollection run = report::collect_run({path});
-        if (run.members.size() > 1) {
-            return export_metrics_of_run(arguments, std::move(run));
+/// Several processes; nothing if it is one, or none can be read.
+std::optional<int> export_run(const ExportArguments& arguments, const Format& format) {
+    std::vector<std::string> paths;
+    for (const std::string& file : arguments.files) {
+        paths.push_back(meant_by(file));
+    }
+    if (!format.of_runs || (paths.size() == 1 && !report::is_folder(paths.front()))) {
+        return std::nullopt;
+    }
+    // A trace reads the processes one by one; of these, for marks and metrics, all is looked at.
+    const bool one_by_one = format.name == "perfetto" && !arguments.has_stretch();
+    report::RunCollection run =
+        report::collect_run(paths, one_by_one ? report::Keep::totals : report::Keep::everything);
+    if (run.members.empty() && paths.size() > 1) {
+        return report_errors(run);
+    }
+    if (run.members.size() < 2 && paths.size() == 1) {
+        return std::nullopt;
+    }
+    return format.name == "perfetto" ? export_run_to_perfetto(arguments, run)
+                                     : export_metrics_of_run(arguments, std::move(run));
+}
+
+/// One recording or two; `loaded` is in the order of the command line.
+int export_recordings(const ExportArguments& arguments, const Format& format,
+                      std::vector<LoadedReport> loaded) {
+    ExportInputs inputs(arguments);
+    std::vector<std::pair<std::string, std::string>> warnings;
+    for (LoadedReport& each : loaded) {
+        const std::string file = each.file;
+        std::string problem;
+        auto recording = prepare_recording(std::move(each), arguments, format, &problem);
+        if (recording == nullptr) {
+            return fail(problem);
+        }
+        warnings.emplace_back(file, recording->warning);
+        if (!inputs.take(file, std::move(recording), format)) {
+            return fail(inputs.problem());
         }
     }
-    std::string problem;
-    std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
-    if (!loaded) {
-        return fail(problem);
-    }
-    report::choose_level(loaded->report, arguments.level);
-    const std::string& file = loaded->file;
-    std::string log = report::find_event_log(file, loaded->report);
-    const exports::Recording recording{std::move(loaded->report), std::move(log),
-                                       std::move(loaded->warning)};
-    if (format.needs_log && recording.log.empty()) {
-        return fail(file +
-                    ": a report has no single events; give the event log (*.memlog), which is kept "
-                    "beside it unless MEMLAB_KEEP_LOG=0");
-    }
-    if (format.of_events && !arguments.filter.empty() && recording.log.empty()) {
-        return fail(file +
-                    ": a report has no single events for --filter to choose from; give its "
-                    "event log (*.memlog)");
-    }
-    if (problem = check_device(recording.report, arguments.device); !problem.empty()) {
-        return fail(file + ": " + problem);
-    }
-    std::optional<std::uint64_t> device = arguments.device;
-    if (format.one_device && !choose_one_device(recording.report, &device)) {
-        return fail(file + ": " + std::string(format.name) +
-                    " has no column for the GPU, and several were used; choose one with --device");
-    }
-    report::Symbolizer symbolizer;
-    report::Resolver resolver(recording.report, arguments.no_symbols ? nullptr : &symbolizer,
-                              arguments.skips);
-    exports::Input input{
-        .recording = recording, .resolver = resolver, .filter = arguments.filter, .device = device};
-    for (const auto& [name, weight] : weights) {
-        input.by = name == arguments.by ? weight : input.by;
-    }
-    ExportFile output(arguments.output);
+    // pprof is compressed by its own definition.
+    ExportOutput output(arguments.output, format.name != "pprof");
     if (!output.problem().empty()) {
         return fail(output.problem());
     }
-    // pprof is compressed by its own definition.
-    std::optional<exports::GzipSink> packed;
-    if (arguments.output.ends_with(".gz") && format.name != "pprof") {
-        packed.emplace(output);
-    }
-    const exports::Result result =
-        format.write(input, packed ? static_cast<report::ByteSink&>(*packed) : output);
-    if (!result.written || (packed && !packed->finish()) || !output.finish()) {
+    const exports::Result result = format.write(inputs.input(), output.sink());
+    if (!result.written || !output.finish()) {
         return fail(output.problem());
     }
-    for (const std::string& warning : {recording.warning, result.warning}) {
+    warnings.emplace_back(warnings.back().first, result.warning);
+    for (const auto& [file, warning] : warnings) {
         if (!warning.empty()) {
             diagnostics().warn("{}: {}", report::printable(file, false),
                                report::printable(warning, false));
         }
     }
     return EXIT_SUCCESS;
+}
+
+int export_to(const ExportArguments& arguments, const Format& format) {
+    if (const std::optional<int> code = export_run(arguments, format)) {
+        return *code;
+    }
+    std::string problem;
+    std::vector<LoadedReport> loaded;
+    if (arguments.files.size() == 2) {
+        auto both = load_two_reports(arguments.files[0], arguments.files[1], &problem,
+                                     "name the report of one of them");
+        if (!both) {
+            return fail(problem);
+        }
+        loaded.push_back(std::move(both->first));
+        loaded.push_back(std::move(both->second));
+    } else {
+        auto one = load_report(arguments.files.front(), &problem);
+        if (!one) {
+            return fail(problem);
+        }
+        loaded.push_back(std::move(*one));
+    }
+    return export_recordings(arguments, format, std::move(loaded));
+}
+
+/// What the format cannot honour; empty: it can.
+std::string find_misuse(const ExportArguments& arguments, const Format& format) {
+    const std::string name(format.name);
+    const std::string leave_out = "; leave it out";
+    if (!arguments.by.empty() && !format.weighs) {
+        return "--by is for formats of stacks, not for " + name + leave_out;
+    }
+    if (!arguments.filter.empty() && !format.filters) {
+        return "--filter has no meaning for " + name + leave_out;
+    }
+    if (arguments.skips.given() && name != "perfetto") {
+        return "--skip has no meaning for " + name + ", which has whole call stacks" + leave_out;
+    }
+    if (!arguments.at.empty() && !format.weighs) {
+        return "--at is for formats of stacks, not for " + name +
+               (format.of_events ? "; --from and --until choose a stretch of it" : leave_out);
+    }
+    if (!arguments.at.empty() && !arguments.by.empty()) {
+        return "--at MOMENT weighs the bytes held then; leave --by out";
+    }
+    if (arguments.has_stretch() && !format.of_events) {
+        const std::string compare = "--from and --until compare two moments";
+        if (!format.compares) {
+            return name == "pprof" ? compare +
+                                         ", which pprof does itself: export each with --at, "
+                                         "and give one of them to -diff_base"
+                   : format.weighs
+                       ? compare + ", which " + name +
+                             " cannot show; choose one with --at, or export flamegraph"
+                       : "--from and --until have no meaning for " + name + "; leave them out";
+        }
+        if (!arguments.at.empty() || !arguments.by.empty()) {
+            return compare + " by the bytes held then; leave " +
+                   (arguments.at.empty() ? "--by" : "--at") + " out";
+        }
+        if (arguments.files.size() > 1) {
+            return compare + " of one recording; give one file, or leave them out";
+        }
+    }
+    const std::size_t most = format.of_runs ? arguments.files.size() : format.compares ? 2 : 1;
+    if (arguments.files.size() > most) {
+        return name == "pprof"
+                   ? "pprof takes one recording and compares itself: export each, and give one to "
+                     "go tool pprof -diff_base"
+               : most == 2 ? name + " takes one recording, or two to compare"
+                           : name + " takes one recording; export each by itself";
+    }
+    return "";
 }
 
 }  // namespace
@@ -227,20 +272,13 @@ int export_command(int argc, char** argv) {
         return *code;
     }
     const Format& format = *find_format(arguments.format);
-    const std::string name(format.name);
-    if (!arguments.by.empty() && !format.weighs) {
-        return fail("--by is for formats of stacks, not for " + name + "; leave it out");
-    }
-    if (!arguments.filter.empty() && !format.filters) {
-        return fail("--filter has no meaning for " + name + "; leave it out");
-    }
-    if (arguments.skips.given() && name != "perfetto") {
-        return fail("--skip has no meaning for " + name +
-                    ", which has whole call stacks; leave it out");
+    if (const std::string misuse = find_misuse(arguments, format); !misuse.empty()) {
+        return fail(misuse);
     }
     const bool to_standard_output = arguments.output.empty() || arguments.output == "-";
     if (format.binary && to_standard_output && isatty(STDOUT_FILENO) != 0) {
-        return fail(name + " is binary and standard output a terminal; add -o FILE");
+        return fail(std::string(format.name) +
+                    " is binary and standard output a terminal; add -o FILE");
     }
     try {
         return export_to(arguments, format);

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
+#include "report/export/gzip.hpp"
 #include "trace/json/json_output.hpp"
 
 namespace memlab::tools {
@@ -37,6 +39,25 @@ class ExportFile final : public report::ByteSink {
     std::string temporary_;  ///< empty: there is none
     int descriptor_ = -1;
     std::string problem_;
+};
+
+/// The same, compressed where the file's name ends in .gz, unless the format is compressed by its
+/// own definition.
+class ExportOutput {
+  public:
+    ExportOutput(const std::string& path, bool compressible) : file_(path) {
+        if (compressible && path.ends_with(".gz")) {
+            packed_.emplace(file_);
+        }
+    }
+
+    const std::string& problem() const { return file_.problem(); }
+    report::ByteSink& sink() { return packed_ ? static_cast<report::ByteSink&>(*packed_) : file_; }
+    bool finish() { return (!packed_ || packed_->finish()) && file_.finish(); }
+
+  private:
+    ExportFile file_;
+    std::optional<exports::GzipSink> packed_;
 };
 
 }  // namespace memlab::tools

@@ -1,7 +1,6 @@
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <new>
@@ -14,9 +13,9 @@
 #include "report/reader.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/symbols/symbolizer.hpp"
-#include "report/text/units.hpp"
 #include "report/timeline/render.hpp"
 #include "report/timeline/timeline.hpp"
+#include "tools/report/moments.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/view_options.hpp"
 
@@ -24,19 +23,9 @@ namespace memlab::tools {
 
 namespace {
 
-struct TimelineArguments : ReportOptions {
-    std::string from;
-    std::string to;
-    std::string at;
+struct TimelineArguments : ReportOptions, MomentOptions {
     bool csv = false;
     std::string by;
-};
-
-/// The selected interval, resolved for a recording.
-struct Interval {
-    std::uint64_t from_ns = 0;
-    std::uint64_t to_ns = 0;
-    std::optional<std::uint64_t> at_ns;
 };
 
 void define(CLI::App& app, TimelineArguments& arguments) {
@@ -85,43 +74,6 @@ void define(CLI::App& app, TimelineArguments& arguments) {
         "Exit code: 0 good, 2 the file could not be read or the usage is wrong.");
 }
 
-/// Validates --from, --to and --at; empty, or the error.
-std::string find_stretch(const TimelineArguments& arguments, const report::Report& report,
-                         Interval* stretch) {
-    std::string problem;
-    const auto moment = [&](const char* option, const std::string& text) {
-        const auto time = report::parse_moment(text, report, arguments.device, &problem);
-        if (!time) {
-            problem = std::string(option) + " " + problem;
-        }
-        return time.value_or(0);
-    };
-    const std::uint64_t end_ns = report.process.duration_ns;
-    stretch->to_ns = end_ns;
-    if (!arguments.from.empty()) {
-        stretch->from_ns = moment("--from", arguments.from);
-    }
-    if (!arguments.to.empty()) {
-        stretch->to_ns = moment("--to", arguments.to);
-    }
-    if (!arguments.at.empty()) {
-        stretch->at_ns = moment("--at", arguments.at);
-    }
-    if (!problem.empty()) {
-        return problem;
-    }
-    if (stretch->at_ns.value_or(0) > end_ns) {
-        return "--at " + arguments.at + " is after the end of the recording, " +
-               report::format_duration(end_ns);
-    }
-    stretch->to_ns = std::min(stretch->to_ns, end_ns);
-    if (stretch->from_ns >= stretch->to_ns && end_ns != 0) {
-        return "--from must be before --to and before the end of the recording, " +
-               report::format_duration(end_ns);
-    }
-    return "";
-}
-
 /// A table for each GPU of the timeline, including unused ones.
 std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
                                          const report::Report& then, report::Resolver& resolver,
@@ -149,7 +101,9 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
         return fail(loaded.file + ": " + problem);
     }
     Interval stretch;
-    if (const std::string problem = find_stretch(arguments, report, &stretch); !problem.empty()) {
+    if (const std::string problem =
+            find_interval(arguments, "--to", report, arguments.device, &stretch);
+        !problem.empty()) {
         return fail(problem);
     }
     if (!arguments.by.empty() && log.empty()) {

@@ -1,0 +1,326 @@
+#include "tools/report/export_recordings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "report/export/perfetto.hpp"
+#include "report/find_event_log.hpp"
+#include "report/runs/common_clock.hpp"
+#include "report/runs/render.hpp"
+#include "report/timeline/timeline.hpp"
+#include "tools/diagnostics.hpp"
+#include "tools/report/export_file.hpp"
+#include "tools/report/run_members.hpp"
+#include "trace/json/bounded_sum.hpp"
+
+namespace memlab::tools {
+
+using exports::Weight;
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Weight>, 4> weights = {{{"peak", Weight::peak},
+                                                                         {"bytes", Weight::bytes},
+                                                                         {"count", Weight::count},
+                                                                         {"live", Weight::live}}};
+
+/// Where the log is that a report alone cannot replace.
+std::string give_the_log(const char* lacks) {
+    return std::string(": ") + lacks +
+           "; give the event log (*.memlog), which is kept beside it unless MEMLAB_KEEP_LOG=0";
+}
+
+/// Sets `device` to the only one of the report, or of the GPU that it is: to what an allocator of
+/// the program's holds there, where that was seen from inside. False where several GPUs could be
+/// meant.
+bool choose_one_device(const report::Report& report, std::optional<std::uint64_t>* device) {
+    const report::Device* chosen = nullptr;
+    for (const report::Device& each : report.devices) {
+        if (!each.used() || (*device && !report::is_on(each.index, **device))) {
+            continue;
+        }
+        if (chosen != nullptr && chosen->gpu() != each.gpu()) {
+            return false;
+        }
+        if (chosen == nullptr || !each.is_gpu()) {
+            chosen = &each;
+        }
+    }
+    if (chosen != nullptr) {
+        *device = chosen->index;
+    }
+    return true;
+}
+
+}  // namespace
+
+std::optional<Weight> find_weight(const std::string& name) {
+    for (const auto& [known, weight] : weights) {
+        if (known == name) {
+            return weight;
+        }
+    }
+    return std::nullopt;
+}
+
+ExportInput::ExportInput(std::shared_ptr<const exports::Recording> recording,
+                         const ExportArguments& arguments, report::Symbolizer* symbolizer)
+    : recording_(std::move(recording)),
+      resolver_(recording_->report, symbolizer, arguments.skips),
+      input_{.recording = *recording_,
+             .resolver = resolver_,
+             .filter = arguments.filter,
+             .device = arguments.device,
+             .by = find_weight(arguments.by).value_or(Weight::peak),
+             .process_name = report::process_title(recording_->report.process)} {}
+
+std::shared_ptr<const exports::Recording> prepare_recording(LoadedReport loaded,
+                                                            const ExportArguments& arguments,
+                                                            const exports::Format& format,
+                                                            std::string* problem) {
+    report::choose_level(loaded.report, arguments.level);
+    std::string log = report::find_event_log(loaded.file, loaded.report);
+    if (format.needs_log && log.empty()) {
+        *problem = loaded.file + give_the_log("a report has no single events");
+    } else if (format.of_events && !arguments.filter.empty() && log.empty()) {
+        *problem = loaded.file +
+                   ": a report has no single events for --filter to choose from; give its event "
+                   "log (*.memlog)";
+    } else if (std::string wrong = check_device(loaded.report, arguments.device); !wrong.empty()) {
+        *problem = loaded.file + ": " + wrong;
+    } else {
+        return std::make_shared<const exports::Recording>(exports::Recording{
+            std::move(loaded.report), std::move(log), std::move(loaded.warning)});
+    }
+    return nullptr;
+}
+
+bool ExportInputs::take(const std::string& file,
+                        std::shared_ptr<const exports::Recording> recording,
+                        const exports::Format& format) {
+    Interval interval;
+    problem_ =
+        find_interval(arguments_, "--until", recording->report, arguments_.device, &interval);
+    if (!problem_.empty()) {
+        problem_ = file + ": " + problem_;
+        return false;
+    }
+    if (format.weighs && arguments_.has_stretch()) {
+        return compare_moments(file, recording, interval);
+    }
+    if (interval.at_ns) {
+        add(at(file, recording, arguments_.at, *interval.at_ns));
+        return after_ != nullptr;
+    }
+    add(std::make_unique<ExportInput>(std::move(recording), arguments_, symbols_));
+    exports::Input& input = after_->input();
+    if (arguments_.has_stretch()) {
+        input.stretch = {.from_ns = interval.from_ns, .until_ns = interval.to_ns};
+    }
+    if (format.one_device && !choose_one_device(input.recording.report, &input.device)) {
+        problem_ = file + ": " + std::string(format.name) +
+                   " has no column for the GPU, and several were used; choose one with --device";
+        return false;
+    }
+    return true;
+}
+
+bool ExportInputs::compare_moments(const std::string& file, const Recording& recording,
+                                   const Interval& interval) {
+    add(at(file, recording, arguments_.from.empty() ? "0s" : arguments_.from, interval.from_ns));
+    if (after_ != nullptr) {
+        add(at(file, recording, arguments_.to.empty() ? "end" : arguments_.to, interval.to_ns));
+    }
+    return after_ != nullptr;
+}
+
+void ExportInputs::add(std::unique_ptr<ExportInput> input) {
+    before_ = std::move(after_);
+    after_ = std::move(input);
+    if (before_ != nullptr && after_ != nullptr) {
+        after_->input().before = &before_->input();
+    }
+}
+
+std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Recording& recording,
+                                              const std::string& moment, std::uint64_t time_ns) {
+    Recording then = recording;
+    const bool known = moment == "peak" || moment == "end";
+    if (!known) {
+        if (recording->log.empty()) {
+            problem_ = file + give_the_log(
+                                  "a report knows what was live at the peak and at the "
+                                  "end, and at no other moment");
+            return nullptr;
+        }
+        std::optional<report::Report> report = report::report_at(recording->log, time_ns);
+        if (!report) {
+            problem_ = file + ": cannot be replayed up to " + moment + "; choose another moment";
+            return nullptr;
+        }
+        report::choose_level(*report, arguments_.level);
+        then = std::make_shared<const exports::Recording>(
+            exports::Recording{std::move(*report), recording->log, recording->warning});
+    }
+    auto input = std::make_unique<ExportInput>(std::move(then), arguments_, symbols_);
+    input->input().by = moment == "peak" ? Weight::peak : Weight::live;
+    input->input().moment = known ? "the " + moment : moment;
+    return input;
+}
+
+namespace {
+
+/// A process of a run for a trace of all.
+struct RunProcess {
+    std::size_t member = 0;
+    std::uint64_t start_ns = 0;  ///< since the first process started
+    exports::Stretch stretch;
+};
+
+/// The processes of a run on the clock of the first one, and which stretch of each is shown.
+class RunStretch {
+  public:
+    RunStretch(const ExportArguments& arguments, const report::RunCollection& run)
+        : arguments_(arguments), run_(run) {
+        std::vector<report::ProcessStart> starts;
+        for (const report::RunMember& member : run.members) {
+            const report::Process& process = member.report.process;
+            report::ProcessStart& start = starts.emplace_back();
+            start.machine = process.host;
+            start.start_wall_ns = process.start_wall_ns;
+            if (const auto first =
+                    report::read_process_info(report::find_event_log(member.file, member.report))) {
+                start.start_monotonic_ns = first->start_monotonic_ns;
+            }
+        }
+        starts_ = report::common_starts(starts);
+        first_ns_ = *std::min_element(starts_.begin(), starts_.end());
+    }
+
+    std::uint64_t first_ns() const { return first_ns_; }
+
+    /// None: the process has no part in the stretch. `problem`: why, if it lacks what the options
+    /// name.
+    std::optional<RunProcess> find(std::size_t member, std::string* problem) const {
+        const report::Report& report = run_.members[member].report;
+        RunProcess found{.member = member, .start_ns = starts_[member] - first_ns_, .stretch = {}};
+        if (!arguments_.has_stretch()) {
+            return found;
+        }
+        std::uint64_t from_ns = 0;
+        std::uint64_t until_ns = found.stretch.until_ns;
+        for (const auto& [option, text, moment] :
+             {std::tuple("--from ", &arguments_.from, &from_ns),
+              std::tuple("--until ", &arguments_.to, &until_ns)}) {
+            if (text->empty()) {
+                continue;
+            }
+            const auto time = report::parse_moment(*text, report, arguments_.device, problem);
+            if (!time) {
+                *problem = option + *problem;
+                return std::nullopt;
+            }
+            *moment =
+                is_time(*text, report) ? *time : report::saturating_add(*time, found.start_ns);
+        }
+        const std::uint64_t end_ns =
+            report::saturating_add(found.start_ns, report.process.duration_ns);
+        if (from_ns > until_ns || from_ns > end_ns || until_ns < found.start_ns) {
+            return std::nullopt;
+        }
+        found.stretch = {.from_ns = from_ns - std::min(from_ns, found.start_ns),
+                         .until_ns = until_ns - found.start_ns};
+        return found;
+    }
+
+  private:
+    /// Times count from the start of the first process, other words are each process's own.
+    static bool is_time(const std::string& text, const report::Report& report) {
+        std::string ignored;
+        return text != "peak" && text != "end" &&
+               std::none_of(report.marks.begin(), report.marks.end(),
+                            [&](const report::Mark& mark) { return mark.name == text; }) &&
+               report::parse_moment(text, report::Report(), {}, &ignored).has_value();
+    }
+
+    const ExportArguments& arguments_;
+    const report::RunCollection& run_;
+    std::vector<std::uint64_t> starts_;
+    std::uint64_t first_ns_ = 0;
+};
+
+void warn(const std::string& file, const std::string& what) {
+    if (!what.empty()) {
+        diagnostics().warn("{}: {}", report::printable(file, false),
+                           report::printable(what, false));
+    }
+}
+
+}  // namespace
+
+int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCollection& run) {
+    const RunStretch stretch(arguments, run);
+    std::vector<RunProcess> processes;
+    std::string problem;
+    std::vector<std::pair<std::string, std::string>> left_out;
+    for (std::size_t i = 0; i < run.members.size(); ++i) {
+        const report::RunMember& member = run.members[i];
+        const std::vector<report::Device>& devices = member.report.devices;
+        if (std::none_of(devices.begin(), devices.end(),
+                         [](const report::Device& device) { return device.used(); })) {
+            continue;  // a shell, a launcher
+        }
+        std::string wrong = check_device(member.report, arguments.device);
+        if (wrong.empty()) {
+            if (const std::optional<RunProcess> found = stretch.find(i, &wrong)) {
+                processes.push_back(*found);
+                continue;
+            }
+        }
+        left_out.emplace_back(member.file, wrong);
+        problem = wrong.empty() ? problem : wrong;
+    }
+    if (processes.empty()) {
+        const int unread = report_errors(run);
+        return unread != EXIT_SUCCESS ? unread
+               : !problem.empty()     ? fail(problem)
+               : left_out.empty()     ? fail("no process used a GPU")
+                                      : fail(
+                                            "no process ran between --from and --until; choose "
+                                                "another stretch");
+    }
+    ExportOutput output(arguments.output, true);
+    if (!output.problem().empty()) {
+        return fail(output.problem());
+    }
+    exports::PerfettoTrace trace(output.sink(), stretch.first_ns());
+    report::Symbolizer symbolizer;
+    for (const RunProcess& process : processes) {
+        const report::RunMember& member = run.members[process.member];
+        LoadedReport loaded{member.file, member.warning, read_whole(member)};
+        report::choose_level(loaded.report, arguments.level);
+        std::string log = report::find_event_log(member.file, loaded.report);
+        auto recording = std::make_shared<const exports::Recording>(exports::Recording{
+            std::move(loaded.report), std::move(log), std::move(loaded.warning)});
+        if (!arguments.filter.empty() && recording->log.empty()) {
+            warn(member.file, "is left out: a report has no single events for --filter");
+            continue;
+        }
+        ExportInput input(recording, arguments, arguments.no_symbols ? nullptr : &symbolizer);
+        input.input().stretch = process.stretch;
+        warn(member.file, recording->warning);
+        warn(member.file, trace.add(input.input(), process.start_ns));
+    }
+    if (!trace.finish() || !output.finish()) {
+        return fail(output.problem());
+    }
+    for (const auto& [file, what] : left_out) {
+        warn(file, "is left out" + (what.empty() ? std::string() : ": " + what));
+    }
+    return report_errors(run);
+}
+
+}  // namespace memlab::tools

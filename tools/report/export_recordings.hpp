@@ -1,0 +1,89 @@
+// The recordings that memlab-report export reads, and what of them: a moment, a stretch, the
+// processes of a run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/export/formats.hpp"
+#include "report/runs/collection.hpp"
+#include "report/symbols/resolver.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "tools/report/moments.hpp"
+#include "tools/report/report_options.hpp"
+
+namespace memlab::tools {
+
+/// `to` of the moments is --until, since --to is the format.
+struct ExportArguments : ReportOptions, MomentOptions {
+    std::string format;
+    std::string output;
+    std::string by;
+};
+
+/// The weight of that name; none for another name.
+std::optional<exports::Weight> find_weight(const std::string& name);
+
+/// What an exporter reads of a recording, with all that it refers to.
+class ExportInput {
+  public:
+    ExportInput(std::shared_ptr<const exports::Recording> recording,
+                const ExportArguments& arguments, report::Symbolizer* symbolizer);
+    ExportInput(const ExportInput&) = delete;
+    ExportInput& operator=(const ExportInput&) = delete;
+
+    exports::Input& input() { return input_; }
+
+  private:
+    std::shared_ptr<const exports::Recording> recording_;
+    report::Resolver resolver_;
+    exports::Input input_;
+};
+
+/// A recording for `format`. On errors returns nothing and sets `problem`.
+std::shared_ptr<const exports::Recording> prepare_recording(LoadedReport loaded,
+                                                            const ExportArguments& arguments,
+                                                            const exports::Format& format,
+                                                            std::string* problem);
+
+/// The input of `format` from one recording, or from two that are compared, the earlier first. Of
+/// stacks --at is a moment, and --from and --until are two that are compared.
+class ExportInputs {
+  public:
+    explicit ExportInputs(const ExportArguments& arguments)
+        : arguments_(arguments), symbols_(arguments.no_symbols ? nullptr : &symbolizer_) {}
+
+    /// False: see problem().
+    bool take(const std::string& file, std::shared_ptr<const exports::Recording> recording,
+              const exports::Format& format);
+
+    const exports::Input& input() const { return after_->input(); }
+    const std::string& problem() const { return problem_; }
+
+  private:
+    using Recording = std::shared_ptr<const exports::Recording>;
+
+    bool compare_moments(const std::string& file, const Recording& recording,
+                         const Interval& interval);
+    /// How the recording was at a moment; null: see problem_.
+    std::unique_ptr<ExportInput> at(const std::string& file, const Recording& recording,
+                                    const std::string& moment, std::uint64_t time_ns);
+    void add(std::unique_ptr<ExportInput> input);
+
+    const ExportArguments& arguments_;
+    report::Symbolizer symbolizer_;
+    report::Symbolizer* symbols_;
+    std::unique_ptr<ExportInput> before_;
+    std::unique_ptr<ExportInput> after_;
+    std::string problem_;
+};
+
+/// Writes a trace of all processes of a run. Returns the exit code; what cannot be read is left
+/// out.
+int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCollection& run);
+
+}  // namespace memlab::tools

@@ -1,0 +1,47 @@
+#include "tools/report/moments.hpp"
+
+#include <algorithm>
+
+#include "report/text/units.hpp"
+#include "report/timeline/timeline.hpp"
+
+namespace memlab::tools {
+
+std::string find_interval(const MomentOptions& options, const char* to_option,
+                          const report::Report& report, std::optional<std::uint64_t> device,
+                          Interval* interval) {
+    std::string problem;
+    const auto moment = [&](const char* option, const std::string& text) {
+        const auto time = report::parse_moment(text, report, device, &problem);
+        if (!time) {
+            problem = std::string(option) + " " + problem;
+        }
+        return time.value_or(0);
+    };
+    const std::uint64_t end_ns = report.process.duration_ns;
+    interval->to_ns = end_ns;
+    if (!options.from.empty()) {
+        interval->from_ns = moment("--from", options.from);
+    }
+    if (!options.to.empty()) {
+        interval->to_ns = moment(to_option, options.to);
+    }
+    if (!options.at.empty()) {
+        interval->at_ns = moment("--at", options.at);
+    }
+    if (!problem.empty()) {
+        return problem;
+    }
+    if (interval->at_ns.value_or(0) > end_ns) {
+        return "--at " + options.at + " is after the end of the recording, " +
+               report::format_duration(end_ns);
+    }
+    interval->to_ns = std::min(interval->to_ns, end_ns);
+    if (interval->from_ns >= interval->to_ns && end_ns != 0) {
+        return std::string("--from must be before ") + to_option +
+               " and before the end of the recording, " + report::format_duration(end_ns);
+    }
+    return "";
+}
+
+}  // namespace memlab::tools

@@ -1,0 +1,34 @@
+// Moments and stretches of a recording, from the command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trace/json/report.hpp"
+
+namespace memlab::tools {
+
+/// As given: times, peak, end, names of marks (report::parse_moment()); empty: not given.
+struct MomentOptions {
+    std::string from;
+    std::string to;
+    std::string at;
+
+    bool has_stretch() const { return !from.empty() || !to.empty(); }
+};
+
+/// The moments of a recording.
+struct Interval {
+    std::uint64_t from_ns = 0;  ///< before to_ns, unless the recording has no length
+    std::uint64_t to_ns = 0;
+    std::optional<std::uint64_t> at_ns;
+};
+
+/// Resolves all of them. `to_option`: what the command calls the end of the stretch. Empty, or one
+/// line on what is wrong.
+std::string find_interval(const MomentOptions& options, const char* to_option,
+                          const report::Report& report, std::optional<std::uint64_t> device,
+                          Interval* interval);
+
+}  // namespace memlab::tools
