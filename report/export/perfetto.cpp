@@ -19,6 +19,7 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "report/device_label.hpp"
 #include "report/export/formats.hpp"
@@ -226,6 +227,13 @@ std::string PerfettoTrace::add(const Input& input, std::uint64_t start_ns) {
         write_report(input, tracks);
         return "A report has no single events: the trace has the curves, marks and failures, and "
                "no allocations. Its event log (.memlog) has them.";
+    }
+    const std::vector<report::Device>& devices = input.recording.report.devices;
+    const auto usual = std::find_if(devices.begin(), devices.end(), [&](const auto& device) {
+        return device.used() && input.wants(device.index);
+    });
+    if (usual != devices.end()) {
+        tracks.usual_device(report::device_label(*usual), {"requested", "allocated", "active"});
     }
     LogTrace log(input, tracks);
     const trace::LogReadResult read =

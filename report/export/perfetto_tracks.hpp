@@ -102,14 +102,19 @@ class ProcessTracks {
         return track;
     }
 
+    /// The counters of a device whose curves change with most events.
+    void usual_device(const std::string& device, const std::vector<const char*>& curves) {
+        std::vector<std::uint64_t> tracks;
+        tracks.reserve(curves.size());
+        for (const char* const curve : curves) {
+            tracks.push_back(counter_track(device, curve));
+        }
+        out_.usual_counters(std::move(tracks));
+    }
     void counter(const std::string& device, const char* curve, std::uint64_t time_ns,
                  std::uint64_t bytes) {
-        const std::string name = clean_name(device) + " " + curve;
-        std::uint64_t& track = counters_[name];
-        if (track == 0) {
-            track = out_.add_counter(process_, name);
-        }
-        out_.counter(track, report::saturating_add(start_ns_, time_ns), bytes);
+        out_.counter(counter_track(device, curve), report::saturating_add(start_ns_, time_ns),
+                     bytes);
     }
 
     void mark(std::string_view name, std::uint64_t time_ns) {
@@ -132,6 +137,14 @@ class ProcessTracks {
     }
 
   private:
+    std::uint64_t counter_track(const std::string& device, const char* curve) {
+        const std::string name = clean_name(device) + " " + curve;
+        std::uint64_t& track = counters_[name];
+        if (track == 0) {
+            track = out_.add_counter(process_, name);
+        }
+        return track;
+    }
     std::uint64_t add_thread(std::uint64_t thread, const std::string& name) {
         return threads_[thread] = out_.add_thread(pid_, thread, name);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace memlab::exports {
 
@@ -125,17 +126,34 @@ void TracePackets::begin_sequence() {
     }
     frames_.clear();
     callstacks_.clear();
+    usual_counters_.clear();
 
     Message own = clock(incremental, 0);
     own.number(3, 1);  // is_incremental
     Message clocks;
     clocks.message(1, own);
     clocks.message(1, clock(boottime, 0));
+    packet_.message(trace_packet::clock_snapshot, clocks);
+    packet_.number(trace_packet::sequence_flags, state_cleared);
+    put_defaults();
+}
+
+void TracePackets::usual_counters(std::vector<std::uint64_t> tracks) {
+    usual_counters_ = std::move(tracks);
+    put_defaults();
+}
+
+void TracePackets::put_defaults() {
+    Message of_events;
+    for (const std::uint64_t track : usual_counters_) {
+        of_events.number(track_event::extra_counter_track, track);
+    }
     Message defaults;
     defaults.number(trace_packet::timestamp_clock, incremental);
-    packet_.message(trace_packet::clock_snapshot, clocks);
+    if (!of_events.empty()) {
+        defaults.message(trace_packet::track_event, of_events);
+    }
     packet_.number(trace_packet::sequence_id, sequence_);
-    packet_.number(trace_packet::sequence_flags, state_cleared);
     packet_.message(trace_packet::defaults, defaults);
     put_packet();
 }
@@ -269,8 +287,15 @@ void TracePackets::callstack(std::uint64_t number, std::uint64_t weight) {
 
 void TracePackets::end_event() {
     const std::size_t with = std::min(counters_.size(), max_counters);
+    const bool usual =
+        with <= usual_counters_.size() &&
+        std::equal(counters_.begin(), counters_.begin() + static_cast<std::ptrdiff_t>(with),
+                   usual_counters_.begin(),
+                   [](const Value& each, std::uint64_t track) { return each.track == track; });
     for (std::size_t i = 0; i < with; ++i) {
-        event_.number(track_event::extra_counter_track, counters_[i].track);
+        if (!usual) {
+            event_.number(track_event::extra_counter_track, counters_[i].track);
+        }
         event_.number(track_event::extra_counter_value, counters_[i].value);
     }
     counters_.erase(counters_.begin(), counters_.begin() + static_cast<std::ptrdiff_t>(with));

@@ -47,6 +47,9 @@ class TracePackets {
         std::string_view file;  ///< empty: not known
         int line = 0;           ///< 0: not known
     };
+    /// Counters of this sequence that often change together, in that order: are not named again.
+    void usual_counters(std::vector<std::uint64_t> tracks);
+
     /// The number of a call stack of this sequence, the outermost frame first.
     std::uint64_t add_callstack(const std::vector<Frame>& frames);
 
@@ -100,6 +103,7 @@ class TracePackets {
     /// Writes event_ as a packet of this time, with what it is the first to name.
     void put_event(std::uint64_t time_ns);
     void put_packet();
+    void put_defaults();
 
     Output out_;
     Message packet_;
@@ -111,6 +115,7 @@ class TracePackets {
     std::uint64_t tracks_ = 0;
     std::uint64_t clock_ns_ = 0;  ///< of the sequence's clock
     std::uint64_t event_ns_ = 0;
+    std::vector<std::uint64_t> usual_counters_;
     std::vector<Value> counters_;  ///< of counters_ns_, not written yet
     std::uint64_t counters_ns_ = 0;
     Interned categories_;

@@ -349,7 +349,7 @@ class Sequence:
 
     def __init__(self):
         self.texts = {kind: {} for kind in INTERNED_TEXTS.values()}
-        self.frames, self.callstacks, self.clock = {}, {}, None
+        self.frames, self.callstacks, self.clock, self.usual_counters = {}, {}, None, []
 
     def learn(self, data):
         for field, value in fields(data):
@@ -413,6 +413,13 @@ class Trace:
             self.sequences[sequence_id].clock = 0
             return
         sequence = self.sequences[sequence_id]
+        if 59 in packet:
+            require(set(packet) == {10, 59}, "defaults and nothing else", set(packet))
+            (clock, of_events) = fields(packet[59][0])
+            require(clock == (58, INCREMENTAL) and of_events[0] == 11, "defaults")
+            require({field for field, _ in fields(of_events[1])} == {31}, "defaults of events")
+            sequence.usual_counters = [track for _, track in fields(of_events[1])]
+            return
         if 60 in packet:
             require(set(packet) == {10, 60}, "a track and nothing else", set(packet))
             track = Track(packet[60][0])
@@ -453,8 +460,10 @@ class Trace:
         kind, track = event[9][0], self.tracks[event[11][0]]
         require(track.kind in ("counter", "slices"), "an event of", track.kind)
         require((kind == COUNTER) == (track.kind == "counter"), "type", kind)
-        counters = list(zip(event.get(31, []), event.get(12, [])))
-        require(len(event.get(31, [])) == len(event.get(12, [])) <= 8, "counters beside an event")
+        beside, values = event.get(31) or sequence.usual_counters, event.get(12, [])
+        require(len(values) <= min(len(beside), 8) and (31 not in event or len(beside) == len(values)),
+                "counters beside an event")
+        counters = list(zip(beside, values))
         if kind == COUNTER:
             require(set(event) == {9, 11, 30}, "a counter's event")
             counters = [(track.uuid, event[30][0])]
@@ -497,7 +506,7 @@ class Trace:
                 self.names["thread_name", track.pid, track.tid] = track.name
         values = [(time / 1000, value) for time, value in track.values]
         require(all(a[0] <= b[0] for a, b in zip(values, values[1:])), "order of", track.name)
-        if track.kind == "counter":
+        if values:
             self.counters.setdefault(track.name, []).extend(values)
         self.instants += track.instants
         events, open_slices, track.slices = sorted(track.slices, key=lambda event: event[1]), [], []

@@ -98,6 +98,29 @@ class Pprof(ConsumerTest):
                 self.assertEqual(sum(int(space) for _, space in rows), total)
 
 
+class Perfetto(ConsumerTest):
+    def logs(self):
+        yield from test_export.LOGS
+        for kind in ("leak", "kernels", "steps", "oom", "hostile", "empty"):
+            yield self.log(kind)
+
+    @skip_without("protoc")
+    def test_protoc_knows_every_field(self):
+        for path in self.logs():
+            with self.subTest(path=path):
+                data = self.export("perfetto", "--no-symbols", path)
+                shown = subprocess.run(["protoc", "--decode", "perfetto.protos.Trace", "-I", CONSUMERS,
+                                        "perfetto_trace.proto"], input=data, capture_output=True, check=False)
+                self.assertEqual((shown.returncode, shown.stderr), (0, b""))
+                names = re.findall(rb"^ *(\w+)(?: \{|:)", shown.stdout, re.M)
+                self.assertFalse([name for name in names if name.isdigit()], "fields that the message has not")
+                self.assertFalse(re.findall(rb"^ *(?:type|unit): \d", shown.stdout, re.M), "no such value")
+                trace = formats.Trace(data)
+                self.assertEqual(names.count(b"track_descriptor"), len(trace.tracks))
+                self.assertEqual(shown.stdout.count(b"type: TYPE_SLICE_BEGIN"),
+                                 sum(len(track.slices) for track in trace.tracks))
+
+
 class Prometheus(ConsumerTest):
     @skip_without("promtool")
     def test_promtool_has_nothing_to_say(self):

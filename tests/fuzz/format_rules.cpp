@@ -371,6 +371,7 @@ bool is_perfetto(std::string_view bytes) {
     constexpr std::uint64_t sequence_id = 10;
     constexpr std::uint64_t track_event = 11;
     constexpr std::uint64_t interned_data = 12;
+    constexpr std::uint64_t defaults = 59;
     constexpr std::uint64_t track_descriptor = 60;
     Scanner scanner(bytes);
     std::set<std::uint64_t> sequences;
@@ -395,6 +396,9 @@ bool is_perfetto(std::string_view bytes) {
         if (const auto data = fields->texts.find(interned_data);
             data != fields->texts.end() && !message_fields(data->second)) {
             return false;
+        }
+        if (fields->texts.contains(defaults)) {
+            continue;
         }
         const auto track = fields->texts.find(track_descriptor);
         const auto event = fields->texts.find(track_event);
