@@ -121,7 +121,7 @@ Result write_csv(const Input& input, report::ByteSink& sink) {
     if (!read.gap) {
         csv.finish();
     }
-    return {csv.written(), report::describe_stretch(read, part)};
+    return {csv.written(), describe_missing(read, part, input.stretch)};
 }
 
 }  // namespace memlab::exports

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <limits>
 
+#include "report/read_ahead.hpp"
+
 namespace memlab::exports {
 
 using trace::AddressSpace;
@@ -300,6 +302,14 @@ void History::on(const trace::ContextLost& record) {
             }
         }
     }
+}
+
+std::string describe_missing(const trace::LogReadResult& read, trace::LogPart part,
+                             const Stretch& stretch) {
+    const bool beginning = part == trace::LogPart::beginning;
+    const bool concerned = !read.gap || (stretch.until_ns > read.gap->from_ns &&
+                                         (beginning || stretch.from_ns < read.gap->to_ns));
+    return concerned ? report::describe_stretch(read, part) : std::string();
 }
 
 }  // namespace memlab::exports

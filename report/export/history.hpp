@@ -19,6 +19,7 @@
 
 #include "report/export/input.hpp"
 #include "trace/aggregate/live_table.hpp"
+#include "trace/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::exports {
@@ -151,5 +152,9 @@ class History : public trace::RecordSink {
     Live live_;
     std::map<trace::AddressSpace, Level> levels_;
 };
+
+/// A sentence on what the log lacks of a stretch, if `part` of it was read; empty: nothing.
+std::string describe_missing(const trace::LogReadResult& read, trace::LogPart part,
+                             const Stretch& stretch);
 
 }  // namespace memlab::exports

@@ -50,6 +50,7 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
     template <typename Record>
     void take(const Record& record) {
         if constexpr (std::is_same_v<Record, trace::Checkpoint>) {
+            in_gap_ = true;
             slices_.on(record);  // ends what was live before the gap
         } else if constexpr (requires { record.time_ns; }) {
             slices_.reach(record.time_ns);
@@ -99,6 +100,7 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
             count_all();
         } else if constexpr (std::is_same_v<Record, trace::AggregateState>) {
             if (record.last) {
+                in_gap_ = false;
                 count_all();
             }
         }
@@ -112,7 +114,7 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
 
     /// Writes the values that changed.
     void count(std::size_t index) {
-        if (!slices_.within() || index >= aggregator_.devices().size() ||
+        if (!slices_.within() || in_gap_ || index >= aggregator_.devices().size() ||
             !aggregator_.devices()[index] || !input_.wants(index)) {
             return;
         }
@@ -133,6 +135,7 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
     ProcessTracks& tracks_;
     trace::Aggregator aggregator_;
     std::map<std::size_t, Shown> shown_;
+    bool in_gap_ = false;  ///< between a checkpoint and its state: the curves are not known
     WithCurves slices_;
 };
 
@@ -239,7 +242,7 @@ std::string PerfettoTrace::add(const Input& input, std::uint64_t start_ns) {
     const trace::LogReadResult read =
         report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(log));
     log.finish();
-    return report::describe_stretch(read, trace::LogPart::everything);
+    return describe_missing(read, trace::LogPart::everything, input.stretch);
 }
 
 Result write_perfetto(const Input& input, report::ByteSink& sink) {

@@ -153,7 +153,8 @@ class Profile {
             message.number(1, id);
             message.number(5, string(clean_name(module.path)));
             message.number(6, string(clean_name(module.build_id)));
-            for (const std::uint32_t resolved : {7, 8, 9, 10}) {  // pprof must not symbolize again
+            for (const std::uint32_t resolved :
+                 {7U, 8U, 9U, 10U}) {  // pprof must not symbolize again
                 message.number(resolved, 1);
             }
             put(profile::mapping, message.bytes());

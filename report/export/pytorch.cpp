@@ -324,10 +324,10 @@ class Snapshot {
             }
             Trace of_device(input_, static_cast<std::uint32_t>(device->index), pickle_, frames_);
             constexpr trace::LogPart part = trace::LogPart::beginning;
-            stretch_ = report::describe_stretch(
+            stretch_ = describe_missing(
                 report::read_log_ahead(input_.recording.log,
                                        static_cast<trace::RecordSink&>(of_device), part),
-                part);
+                part, input_.stretch);
             of_device.end_list();
             omitted_ += of_device.omitted;
             layouts_.emplace(index, std::move(of_device.layout));

@@ -143,6 +143,10 @@ class Output(EndToEnd):
                               self.layout.environment(memlab=False), self.work)
                 self.assertEqual(outcome.code, 0, outcome.describe())
                 self.assertEqual(b"MEMLAB_LOG_LIMIT" in outcome.stdout + outcome.stderr, has_gap, outcome.describe())
+            for target in ("csv", "perfetto", "pytorch"):  # before the gap nothing is missing
+                outcome = run([str(self.layout.tool("memlab-report")), "export", "--to", target, "--until", "1ms",
+                               "-o", str(self.work / target), str(log)], self.layout.environment(memlab=False), self.work)
+                self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
 
     def test_where_a_thread_writes_the_log(self) -> None:
         """On a file system whose pages may not be mapped safely: the same recording, and no write for
