@@ -4,6 +4,7 @@
 //
 // Stacks with weight 0 are omitted.
 #include <functional>
+#include <string>
 
 #include "report/export/formats.hpp"
 #include "report/export/output.hpp"
@@ -59,7 +60,8 @@ Result write_speedscope(const Input& input, report::ByteSink& sink) {
     json.begin_array();
     json.begin_object();
     json.member("type", "sampled");
-    json.member("name", title_of(input.by));
+    json.member("name", input.moment.empty() ? std::string(title_of(input.by))
+                                             : clean_name("held at " + input.moment));
     json.member("unit", input.by == Weight::count ? "none" : "bytes");
     json.member("startValue", 0);
     json.member("endValue", total);

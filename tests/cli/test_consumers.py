@@ -66,18 +66,23 @@ class ConsumerTest(test_export.HostileTest):
         yield self.log("hostile")
 
 
+    def decoded(self, message, file, data):
+        """What protoc shows of a message, and the names of its fields, each as often as it is there."""
+        shown = subprocess.run(["protoc", "--decode", message, "-I", CONSUMERS, file], input=data,
+                               capture_output=True, check=False)
+        self.assertEqual((shown.returncode, shown.stderr), (0, b""))
+        names = re.findall(rb"^ *(\w+)(?: \{|:)", shown.stdout, re.M)
+        self.assertFalse([name for name in names if name.isdigit()], "fields that the message has not")
+        return shown.stdout, names
+
+
 class Pprof(ConsumerTest):
     @skip_without("protoc")
     def test_protoc_knows_every_field(self):
         for path in self.recordings():
             with self.subTest(path=path):
                 data = self.export("pprof", "--no-symbols", path)
-                shown = subprocess.run(["protoc", "--decode", "perftools.profiles.Profile", "-I", CONSUMERS,
-                                        "profile.proto"], input=gzip.decompress(data), capture_output=True,
-                                       check=False)
-                self.assertEqual((shown.returncode, shown.stderr), (0, b""))
-                names = re.findall(rb"^ *(\w+)(?: \{|:)", shown.stdout, re.M)
-                self.assertFalse([name for name in names if name.isdigit()], "fields that the message has not")
+                _, names = self.decoded("perftools.profiles.Profile", "profile.proto", gzip.decompress(data))
                 profile = formats.Profile(data)
                 self.assertEqual(names.count(b"sample"), len(profile.samples))
                 self.assertEqual(names.count(b"string_table"), len(profile.strings))
@@ -109,15 +114,11 @@ class Perfetto(ConsumerTest):
         for path in self.logs():
             with self.subTest(path=path):
                 data = self.export("perfetto", "--no-symbols", path)
-                shown = subprocess.run(["protoc", "--decode", "perfetto.protos.Trace", "-I", CONSUMERS,
-                                        "perfetto_trace.proto"], input=data, capture_output=True, check=False)
-                self.assertEqual((shown.returncode, shown.stderr), (0, b""))
-                names = re.findall(rb"^ *(\w+)(?: \{|:)", shown.stdout, re.M)
-                self.assertFalse([name for name in names if name.isdigit()], "fields that the message has not")
-                self.assertFalse(re.findall(rb"^ *(?:type|unit): \d", shown.stdout, re.M), "no such value")
+                shown, names = self.decoded("perfetto.protos.Trace", "perfetto_trace.proto", data)
+                self.assertFalse(re.findall(rb"^ *(?:type|unit): \d", shown, re.M), "no such value")
                 trace = formats.Trace(data)
                 self.assertEqual(names.count(b"track_descriptor"), len(trace.tracks))
-                self.assertEqual(shown.stdout.count(b"type: TYPE_SLICE_BEGIN"),
+                self.assertEqual(shown.count(b"type: TYPE_SLICE_BEGIN"),
                                  sum(len(track.slices) for track in trace.tracks))
 
 

@@ -179,6 +179,7 @@ class Moments(ExportTest):
                     seen += held != 0
                     _, scoped = formats.speedscope(self.export("speedscope", "--no-symbols", "--at", moment, log))
                     self.assertEqual(sum(weight for _, weight in scoped), sum(stacks.values()))
+                    self.assertIn(b'"held at ', self.export("speedscope", "--no-symbols", "--at", moment, log))
                     profile = formats.Profile(self.export("pprof", "--no-symbols", "--at", moment, log))
                     self.assertEqual(profile.total(profile.shown), sum(stacks.values()))
                     self.assertEqual(profile.shown, "peak_space" if moment == "peak" else "inuse_space")
