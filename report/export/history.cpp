@@ -8,7 +8,6 @@
 
 namespace memlab::exports {
 
-using trace::AddressSpace;
 using trace::Event;
 using trace::EventType;
 using trace::Origin;
