@@ -495,6 +495,19 @@ class Runs(ExportTest):
         with open(out, "rb") as file:
             self.assertEqual(len(formats.Trace(file.read()).processes), 10)
 
+    def test_what_several_lack_is_said_once(self):
+        folder = self.path("run")
+        os.mkdir(folder)
+        for name in ("sample_checkpointing_plain", "pytorch_without_its_cache", "sample_oom_recovery"):
+            shutil.copy(DATA + "/h100/%s.json" % name, folder)
+        out = self.path("run.pftrace")
+        result = self.call(REPORT, "export", "--to", "perfetto", "-o", out, folder)
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stderr, r"\.json and 2 others: A report has no single events")
+        self.assertEqual(result.stderr.count("\n"), 1)
+        with open(out, "rb") as file:
+            self.assertEqual(len(formats.Trace(file.read()).processes), 3)
+
     def test_metrics_of_several_files(self):
         folder = self.ranks()
         files = sorted(glob.glob(folder + "/*"))

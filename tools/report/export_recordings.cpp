@@ -10,6 +10,7 @@
 #include "report/find_event_log.hpp"
 #include "report/runs/common_clock.hpp"
 #include "report/runs/render.hpp"
+#include "report/text/units.hpp"
 #include "report/timeline/timeline.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/export_file.hpp"
@@ -252,12 +253,39 @@ class RunStretch {
     std::uint64_t first_ns_ = 0;
 };
 
-void warn(const std::string& file, const std::string& what) {
-    if (!what.empty()) {
-        diagnostics().warn("{}: {}", report::printable(file, false),
-                           report::printable(what, false));
+/// What many processes of a run may have in common is said once.
+class Warnings {
+  public:
+    void add(const std::string& file, const std::string& what) {
+        if (what.empty()) {
+            return;
+        }
+        for (Warning& each : warnings_) {
+            if (each.what == what) {
+                ++each.others;
+                return;
+            }
+        }
+        warnings_.push_back({file, what, 0});
     }
-}
+
+    void print() const {
+        for (const Warning& each : warnings_) {
+            diagnostics().warn(
+                "{}{}: {}", report::printable(each.file, false),
+                each.others == 0 ? "" : " and " + report::format_plural(each.others, "other"),
+                report::printable(each.what, false));
+        }
+    }
+
+  private:
+    struct Warning {
+        std::string file;
+        std::string what;
+        std::uint64_t others = 0;
+    };
+    std::vector<Warning> warnings_;
+};
 
 }  // namespace
 
@@ -265,7 +293,8 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
     const RunStretch stretch(arguments, run);
     std::vector<RunProcess> processes;
     std::string problem;
-    std::vector<std::pair<std::string, std::string>> left_out;
+    Warnings warnings;
+    bool any_left_out = false;
     for (std::size_t i = 0; i < run.members.size(); ++i) {
         const report::RunMember& member = run.members[i];
         const std::vector<report::Device>& devices = member.report.devices;
@@ -280,17 +309,20 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
                 continue;
             }
         }
-        left_out.emplace_back(member.file, wrong);
-        problem = wrong.empty() ? problem : wrong;
+        any_left_out = true;
+        if (!wrong.empty()) {
+            problem = wrong;
+            warnings.add(member.file, "not in the trace: " + wrong);
+        }
     }
     if (processes.empty()) {
         const int unread = report_errors(run);
         return unread != EXIT_SUCCESS ? unread
                : !problem.empty()     ? fail(problem)
-               : left_out.empty()     ? fail("no process used a GPU")
+               : !any_left_out        ? fail("no process used a GPU")
                                       : fail(
                                             "no process ran between --from and --until; choose "
-                                                "another stretch");
+                                                   "another stretch");
     }
     ExportOutput output(arguments.output, true);
     if (!output.problem().empty()) {
@@ -306,20 +338,19 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
         auto recording = std::make_shared<const exports::Recording>(exports::Recording{
             std::move(loaded.report), std::move(log), std::move(loaded.warning)});
         if (!arguments.filter.empty() && recording->log.empty()) {
-            warn(member.file, "is left out: a report has no single events for --filter");
+            warnings.add(member.file,
+                         "not in the trace: a report has no single events for --filter");
             continue;
         }
         ExportInput input(recording, arguments, arguments.no_symbols ? nullptr : &symbolizer);
         input.input().stretch = process.stretch;
-        warn(member.file, recording->warning);
-        warn(member.file, trace.add(input.input(), process.start_ns));
+        warnings.add(member.file, recording->warning);
+        warnings.add(member.file, trace.add(input.input(), process.start_ns));
     }
     if (!trace.finish() || !output.finish()) {
         return fail(output.problem());
     }
-    for (const auto& [file, what] : left_out) {
-        warn(file, "is left out" + (what.empty() ? std::string() : ": " + what));
-    }
+    warnings.print();
     return report_errors(run);
 }
 
