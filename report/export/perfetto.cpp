@@ -26,6 +26,7 @@
 #include "report/export/perfetto_slices.hpp"
 #include "report/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/json/bounded_sum.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::exports {
@@ -211,6 +212,23 @@ void write_report(const Input& input, ProcessTracks& tracks) {
     tracks.out().flush_counters();
 }
 
+/// The selected device with most allocations; null: none was used.
+const report::Device* busiest_device(const Input& input) {
+    const report::Device* busiest = nullptr;
+    std::uint64_t most = 0;
+    for (const report::Device& device : input.recording.report.devices) {
+        std::uint64_t count = 0;
+        for (const auto& [kind, of_kind] : device.kinds) {
+            report::add_to(count, of_kind.count);
+        }
+        if (count > most && input.wants(device.index)) {
+            busiest = &device;
+            most = count;
+        }
+    }
+    return busiest;
+}
+
 }  // namespace
 
 std::uint64_t PerfettoTrace::unique_pid(std::uint64_t pid) {
@@ -231,11 +249,7 @@ std::string PerfettoTrace::add(const Input& input, std::uint64_t start_ns) {
         return "A report has no single events: the trace has the curves, marks and failures, and "
                "no allocations. Its event log (.memlog) has them.";
     }
-    const std::vector<report::Device>& devices = input.recording.report.devices;
-    const auto usual = std::find_if(devices.begin(), devices.end(), [&](const auto& device) {
-        return device.used() && input.wants(device.index);
-    });
-    if (usual != devices.end()) {
+    if (const report::Device* const usual = busiest_device(input)) {
         tracks.usual_device(report::device_label(*usual), {"requested", "allocated", "active"});
     }
     LogTrace log(input, tracks);
