@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -27,6 +28,7 @@ class Builder {
                 add(report.sites[i]);
             }
         }
+        join_single_lines();
         sort(order);
         return std::move(tree_);
     }
@@ -37,35 +39,75 @@ class Builder {
         const std::vector<std::size_t>& frames = chain(site.stack);
         std::size_t node = 0;
         tree_.nodes[0].stats.add(figures);
-        const auto step = [&](std::size_t frame) {
-            const auto [entry, is_new] = children_.try_emplace({node, frame}, tree_.nodes.size());
+        const auto step = [&](std::size_t frame, const std::string& kind, bool self) {
+            const auto [entry, is_new] =
+                children_.try_emplace({node, frame, kind, self}, tree_.nodes.size());
             if (is_new) {
-                tree_.nodes.push_back({node, frame, {}, {}});
+                tree_.nodes.push_back({node, frame, kind, self, {}, {}});
                 tree_.nodes[node].children.push_back(entry->second);
             }
             node = entry->second;
             tree_.nodes[node].stats.add(figures);
         };
-        if (options_.top_down) {
-            std::for_each(frames.rbegin(), frames.rend(), step);
-        } else {
-            std::for_each(frames.begin(), frames.end(), step);
+        if (!options_.top_down) {
+            step(frames.front(), site.kind, false);
+            std::for_each(frames.begin() + 1, frames.end(),
+                          [&](std::size_t frame) { step(frame, "", false); });
+            return;
         }
+        std::for_each(frames.rbegin(), frames.rend() - 1,
+                      [&](std::size_t frame) { step(frame, "", false); });
+        const Place place = tree_.frames[frames.front()];
+        const bool named = !place.function.empty();
+        if (named) {
+            step(intern(without_line(place)), "", false);
+        }
+        step(frames.front(), site.kind, named);
+    }
+
+    static Place without_line(Place place) {
+        place.line = 0;
+        return place;
     }
 
     /// The shown frames of a stack, innermost first.
     const std::vector<std::size_t>& chain(std::size_t stack) {
         auto [entry, is_new] = chains_.try_emplace(stack);
         if (is_new) {
-            for (Place place : call_chains_.chain(stack)) {
+            for (const Place& place : call_chains_.chain(stack)) {
                 // Top-down, a function is one node, whichever of its lines makes the call.
-                if (options_.top_down && !entry->second.empty() && !place.function.empty()) {
-                    place.line = 0;
-                }
-                entry->second.push_back(intern(place));
+                const bool any_line =
+                    options_.top_down && !entry->second.empty() && !place.function.empty();
+                entry->second.push_back(intern(any_line ? without_line(place) : place));
             }
         }
         return entry->second;
+    }
+
+    /// A function that only allocates, in one line, is that line: one node.
+    void join_single_lines() {
+        std::vector<std::size_t> index(tree_.nodes.size());  // among those that stay
+        std::vector<CallTree::Node> kept;
+        for (std::size_t i = 0; i < tree_.nodes.size(); ++i) {
+            CallTree::Node& node = tree_.nodes[i];
+            if (node.self && kept[index[node.parent]].children.size() == 1) {
+                CallTree::Node& function = kept[index[node.parent]];
+                function.frame = node.frame;
+                function.kind = std::move(node.kind);
+                function.children.clear();
+                index[i] = index[node.parent];
+                continue;
+            }
+            index[i] = kept.size();
+            kept.push_back(std::move(node));
+        }
+        for (CallTree::Node& node : kept) {
+            node.parent = node.parent == CallTree::no_node ? node.parent : index[node.parent];
+            for (std::size_t& child : node.children) {
+                child = index[child];
+            }
+        }
+        tree_.nodes = std::move(kept);
     }
 
     std::size_t intern(const Place& place) {
@@ -89,7 +131,8 @@ class Builder {
     CallChains call_chains_;
     const TreeOptions& options_;
     CallTree tree_;
-    std::map<std::pair<std::size_t, std::size_t>, std::size_t> children_;  ///< by parent and frame
+    /// By parent, frame, kind and self.
+    std::map<std::tuple<std::size_t, std::size_t, std::string, bool>, std::size_t> children_;
     std::map<Place, std::size_t> frame_indexes_;
     std::unordered_map<std::size_t, std::vector<std::size_t>> chains_;  ///< by stack
 };

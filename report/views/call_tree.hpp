@@ -1,7 +1,8 @@
 // The call stacks of a report merged into a tree. Bottom-up, the roots are the allocating places
 // and the children their callers; top-down, the roots are the outermost functions. Each node has
 // the sums of the stacks through it. Bottom-up, callers are distinguished by calling line;
-// top-down, a function is one node, whichever of its lines makes the call.
+// top-down, a function is one node, whichever of its lines makes the call, and what its own lines
+// allocate is below it. Places are distinguished by the kind of memory, too.
 //
 // Frames between the application and CUDA, which every allocation has, and the C library's startup
 // code outside of main are left out by default, so that the tree begins at the place that all other
@@ -24,6 +25,8 @@ struct CallTree {
     struct Node {
         std::size_t parent = no_node;  ///< index into `nodes`, less than its own
         std::size_t frame = 0;         ///< index into `frames`
+        std::string kind;              ///< of a place: its kind of memory; else empty
+        bool self = false;             ///< a line of its parent's function, not a call
         SiteStats stats;
         std::vector<std::size_t> children;  ///< largest first
     };
@@ -52,7 +55,8 @@ std::string render_tree_text(const std::vector<CallTree>& trees, const ViewOptio
                              const TreeOptions& tree);
 
 /// {file, direction, sort, filter (null: none), devices [index, name, total, nodes [parent, depth,
-/// function, file, line, module, address, share, <stats>, others {nodes, <stats>} or null]]}.
+/// function, file, line, module, address, kind, self, share, <stats>, others {nodes, <stats>} or
+/// null]]}.
 /// A flat list, each node after its parent: the first is the root, with parent null; `others` sums
 /// the children that are left out.
 std::string render_tree_json(const std::string& file, const std::vector<CallTree>& trees,

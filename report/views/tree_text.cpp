@@ -149,8 +149,7 @@ class TreeText {
                     }
                     return;
                 }
-                row(here.stats, tree.whole, continues, depth > 1, level[depth],
-                    tree.frames[here.frame]);
+                row(tree, here, continues, depth > 1 && !here.self, level[depth]);
             },
             [&](std::size_t depth, const Shown& shown) {
                 if (sort_value(shown.rest, options_.order) != 0) {
@@ -194,20 +193,20 @@ class TreeText {
         return std::string(std::min(2 * level, width / 2), ' ');
     }
 
-    void row(const SiteStats& what, const SiteStats& whole, bool continues, bool arrow,
-             std::size_t level, const Place& place) {
+    void row(const CallTree& tree, const CallTree::Node& node, bool continues, bool arrow,
+             std::size_t level) {
         const std::string begin =
-            (continues ? std::string(figures_width + 2, ' ') : figures(what, whole)) +
+            (continues ? std::string(figures_width + 2, ' ') : figures(node.stats, tree.whole)) +
             indent(level);
         const std::string sign = !arrow                 ? ""
                                  : options_.style.ascii ? (how_.top_down ? "-> " : "<- ")
                                                         : (how_.top_down ? "→ " : "← ");
         const std::size_t used = display_width(begin) + display_width(sign);
         const std::size_t width = page_.remaining_width(used);
-        page_.line(
-            begin + page_.dim(sign) +
-            describe_place(place, "device", "", width,
-                           {options_.style, options_.working_directory, options_.templates}));
+        page_.line(begin + page_.dim(sign) +
+                   describe_place(
+                       tree.frames[node.frame], node.kind.empty() ? "device" : node.kind, "", width,
+                       {options_.style, options_.working_directory, options_.templates}));
     }
 
     const ViewOptions& options_;
@@ -232,6 +231,8 @@ ordered_json nodes_json(const CallTree& tree, const ViewOptions& options, const 
             for (const char* member : {"function", "file", "line", "module", "address"}) {
                 out[member] = place.is_null() ? ordered_json(nullptr) : place[member];
             }
+            out["kind"] = text_or_null(here.kind);
+            out["self"] = here.self;
             out["share"] = fraction(sort_value(here.stats, options.order),
                                     sort_value(tree.whole, options.order));
             out.update(site_stats_json(here.stats));

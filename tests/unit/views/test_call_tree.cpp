@@ -78,6 +78,52 @@ TEST_CASE("a function that calls from two of its lines") {
     CHECK(text_of(made.report, {}).find("<- /src/main.py:99  main") != std::string::npos);
 }
 
+TEST_CASE("a function that calls and allocates is one node, with its own lines below") {
+    SyntheticReport made;
+    made.site({"load", "main"}, 4 * mib);
+    made.site({"main"}, 2 * mib);
+    made.site({"main"}, mib);
+    // The second allocation of main's own is on another line.
+    made.report.python_frames.push_back(made.report.python_frames[2]);
+    made.report.python_frames.back().line = 99;
+    made.report.frames.push_back({0, 0, made.report.python_frames.size() - 1});
+    made.report.stacks.back().frames.back() = made.report.frames.size() - 1;
+    TreeOptions down;
+    down.top_down = true;
+    CHECK(text_of(made.report, down) ==
+          "GPU 0: GPU  top-down, by peak\n"
+          "      at peak   share      count  function, and what it called\n"
+          "     7.00 MiB  100.0%          3  /src/main.py  main\n"
+          "     4.00 MiB   57.1%          1    -> /src/load.py:1  load\n"
+          "     2.00 MiB   28.6%          1    /src/main.py:2  main\n"
+          "     1.00 MiB   14.3%          1    /src/main.py:99  main\n"
+          "     7.00 MiB  100.0%          3  [all]\n");
+    const auto json =
+        nlohmann::json::parse(render_tree_json("f", trees_of(made.report, {}, down), {}, down));
+    const auto& nodes = json["devices"][0]["nodes"];
+    REQUIRE(nodes.size() == 5);
+    CHECK((nodes[1]["line"].is_null() && nodes[1]["kind"].is_null() && nodes[1]["self"] == false));
+    CHECK((nodes[2]["function"] == "load" && nodes[2]["self"] == false));
+    CHECK((nodes[3]["line"] == 2 && nodes[3]["self"] == true && nodes[3]["kind"] == "device"));
+}
+
+TEST_CASE("a place is a node for each kind of memory") {
+    SyntheticReport made;
+    made.site({"load", "main"}, 2 * mib);
+    made.site({"load", "main"}, mib, "pinned");
+    ViewOptions by_bytes;
+    by_bytes.style.ascii = true;
+    by_bytes.order = Order::bytes;
+    for (const bool top_down : {false, true}) {
+        TreeOptions how;
+        how.top_down = top_down;
+        const std::string text =
+            render_tree_text(trees_of(made.report, by_bytes, how), by_bytes, how);
+        CHECK(text.find("/src/load.py:1  load\n") != std::string::npos);
+        CHECK(text.find("/src/load.py:1  load  [pinned]\n") != std::string::npos);
+    }
+}
+
 TEST_CASE("small branches and many branches are summed up") {
     TreeOptions how;
     how.min_share = 0.2;
