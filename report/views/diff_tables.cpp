@@ -6,7 +6,6 @@
 
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
-#include "report/text/names.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
 
@@ -58,13 +57,18 @@ void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
     }
     const bool wide = is_wide(page_);
     head(wide, "where");
+    std::vector<std::string> rows;
+    for (std::size_t i = 0; i < changes.sites.size() && i < options_.top; ++i) {
+        rows.push_back(describe(changes.sites[i], {}));
+    }
+    const auto telling = CallTexts(options_).telling_calls(changes, rows);
     SiteStats before;  // of the others
     SiteStats after;
     for (std::size_t i = 0; i < changes.sites.size(); ++i) {
         const SiteDiff& site = changes.sites[i];
         if (i < options_.top) {
             row(make_row(order_change(site.before, site.after, options_.order)), wide,
-                describe(site));
+                telling[i].empty() ? rows[i] : describe(site, telling[i]));
         } else {
             before.add(site.before);
             after.add(site.after);
@@ -109,7 +113,8 @@ std::string DiffTables::paint(const Change& change, const std::string& text) con
 }
 
 /// The place, then as many of its callers as fit: they distinguish the stacks.
-std::string DiffTables::describe(const SiteDiff& site) const {
+std::string DiffTables::describe(const SiteDiff& site,
+                                 const std::vector<TellingCall>& telling) const {
     const std::size_t width = page_.remaining_width(figures_width(is_wide(page_)));
     const PlaceTextOptions place_options{options_.style, options_.working_directory,
                                          options_.templates};
@@ -117,33 +122,10 @@ std::string DiffTables::describe(const SiteDiff& site) const {
         display_width(describe_place(site.place, site.kind, site.api, 10 * width, place_options));
     const std::size_t calls_width =
         std::min(std::max(width / 2, width - std::min(width, whole)), page_.width());
-    const std::string arrow = options_.style.ascii ? " <- " : " ← ";
-    std::string calls;
-    std::string module = site.place.module;
-    for (const Place& call : site.calls) {
-        const std::string next = arrow + call_name(call, module);
-        module = call.module;
-        if (display_width(calls) + display_width(next) > calls_width) {
-            break;
-        }
-        calls += next;
-    }
+    const std::string calls = CallTexts(options_).text(site, telling, calls_width);
     return describe_place(site.place, site.kind, site.api, width - display_width(calls),
                           place_options) +
            page_.dim(calls);
-}
-
-/// A caller's function, else its location: "+0x12f0" if it is in the same module as the call
-/// before.
-std::string DiffTables::call_name(const Place& call, const std::string& module) const {
-    if (!call.function.empty()) {
-        return page_.clean(
-            collapse_templates(without_anonymous(call.function), options_.style.ascii));
-    }
-    const std::string where = location_text(call, options_.working_directory);
-    return page_.clean(call.file.empty() && call.module == module && !module.empty()
-                           ? where.substr(base_name(module).size())
-                           : where);
 }
 
 void DiffTables::scopes(const ScopeChanges& diff, const std::string& note) {

@@ -9,6 +9,7 @@
 
 #include "report/text/page.hpp"
 #include "report/views/diff.hpp"
+#include "report/views/diff_calls.hpp"
 
 namespace memlab::report {
 
@@ -45,8 +46,7 @@ class DiffTables {
 
   private:
     std::string paint(const Change& change, const std::string& text) const;
-    std::string describe(const SiteDiff& site) const;
-    std::string call_name(const Place& call, const std::string& module) const;
+    std::string describe(const SiteDiff& site, const std::vector<TellingCall>& telling) const;
 
     const DiffOptions& options_;
     Page& page_;

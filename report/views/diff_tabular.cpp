@@ -9,7 +9,7 @@
 #include "report/text/names.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
-#include "report/views/diff.hpp"
+#include "report/views/diff_calls.hpp"
 
 namespace memlab::report {
 
@@ -59,17 +59,26 @@ class Markdown {
         out_ += "\n<details><summary>By call site, " +
                 order_names().at(static_cast<std::size_t>(options_.order)) +
                 "</summary>\n\n| change | | before | after | where |\n|--:|--:|--:|--:|---|\n";
+        std::vector<std::string> places;
         for (std::size_t i = 0; i < changes.sites.size() && i < options_.top; ++i) {
+            const SiteDiff& site = changes.sites[i];
+            places.push_back(
+                describe_place(site.place, site.kind, site.api, unlimited_width,
+                               {plain_style(), options_.working_directory, options_.templates}));
+        }
+        DiffOptions plain = options_;
+        plain.style = plain_style();
+        const CallTexts calls(plain);
+        const auto telling = calls.telling_calls(changes, places);
+        for (std::size_t i = 0; i < places.size(); ++i) {
             const SiteDiff& site = changes.sites[i];
             const Change change{sort_value(site.before, options_.order),
                                 sort_value(site.after, options_.order)};
-            const std::string place =
-                describe_place(site.place, site.kind, site.api, unlimited_width,
-                               {plain_style(), options_.working_directory, options_.templates});
             out_ += "| " + change_text(change, bytes) + " | " +
                     escaped_markdown(format_change_percent(change)) + " | " +
                     figure_text(change.before, bytes) + " | " + figure_text(change.after, bytes) +
-                    " | " + escaped_markdown(place) + " |\n";
+                    " | " + escaped_markdown(places[i] + calls.telling_text(site, telling[i])) +
+                    " |\n";
         }
         if (changes.sites.size() > options_.top) {
             out_ += "\n" + format_plural(changes.sites.size() - options_.top, "other") +

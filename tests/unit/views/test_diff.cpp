@@ -54,6 +54,47 @@ TEST_CASE("changes read as people write them") {
     CHECK(format_change_percent({1'000'000, 1'000'001}) == "+<0.1%");
 }
 
+TEST_CASE("call stacks that part far from the place are told apart") {
+    const std::vector<std::string> shared = {"allocate_a_large_tensor", "dispatch_to_the_backend",
+                                             "call_the_operator", "run_the_module"};
+    const auto stack = [&](const std::vector<std::string>& callers) {
+        std::vector<std::string> all = shared;
+        all.insert(all.end(), callers.begin(), callers.end());
+        return all;
+    };
+    SyntheticReport before;
+    before.site({"other", "main"}, mib);
+    SyntheticReport after = before;
+    after.site(stack({"forward", "main"}), 8 * mib);
+    after.site(stack({"backward", "first_step", "main"}), 4 * mib);
+    after.site(stack({"backward", "later_step", "main"}), 2 * mib);
+    const std::string text = text_of({before.report, after.report});
+    CHECK(text.find("a_large_tensor <- ... <- forward\n") != std::string::npos);
+    CHECK(text.find("_large_tensor <- ... <- first_step\n") != std::string::npos);
+    CHECK(text.find("_large_tensor <- ... <- later_step\n") != std::string::npos);
+    const Sides sides(before.report, after.report);
+    const std::string markdown =
+        render_diff_markdown(sides.before, sides.after, sides.diff({}), {});
+    CHECK(markdown.find("← … ← forward |\n") != std::string::npos);
+    CHECK(markdown.find("← … ← backward ← first&#95;step |\n") != std::string::npos);
+}
+
+TEST_CASE("callers whose short names are equal are told apart by all of theirs") {
+    SyntheticReport before;
+    before.site({"other", "main"}, mib);
+    SyntheticReport after = before;
+    after.site({"allocate", "step", "main"}, 8 * mib);
+    after.site({"allocate", "step", "main"}, 4 * mib);
+    // A function of the same name in another file.
+    after.report.python_frames.push_back(after.report.python_frames[4]);
+    after.report.python_frames.back().file = "/src/other_step.py";
+    after.report.frames.push_back({0, 0, after.report.python_frames.size() - 1});
+    after.report.stacks.back().frames.at(1) = after.report.frames.size() - 1;
+    const std::string text = text_of({before.report, after.report});
+    CHECK(text.find("<- step (step.py) <- main\n") != std::string::npos);
+    CHECK(text.find("<- step (other_step.py)\n") != std::string::npos);
+}
+
 TEST_CASE("code that moved, in another folder, is the same site") {
     SyntheticReport a = two_sites();
     SyntheticReport b = two_sites();
