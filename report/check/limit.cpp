@@ -62,6 +62,13 @@ std::optional<Bound> read(std::string_view text, Unit unit) {
     return too_large ? std::nullopt : std::optional<Bound>(bound);
 }
 
+/// Nobody allocates parts of a byte: what was meant has a unit that was left out.
+bool is_part_of_a_byte(const Bound& bound, std::string_view text) {
+    const bool scaled = text.find_first_of("kKmMgGtT") != std::string_view::npos;
+    return bound.kind != Bound::Kind::share_above_baseline && !bound.amount.is_whole() &&
+           (!scaled || bound.amount < Figure::whole(1));
+}
+
 }  // namespace
 
 const std::vector<MetricInfo>& metrics() {
@@ -140,6 +147,11 @@ std::optional<Bound> parse_bound(std::string_view text, Unit unit, std::string* 
     std::optional<Bound> bound = read(text, unit);
     if (!bound) {
         *problem = std::string("takes ") + takes(unit) + ", not \"" + std::string(text) + "\"";
+    } else if ((unit == Unit::bytes || unit == Unit::bytes_per_step) &&
+               is_part_of_a_byte(*bound, text)) {
+        *problem = "takes whole bytes, or a size with its unit (0.2GiB), not \"" +
+                   std::string(text) + "\"";
+        return std::nullopt;
     }
     return bound;
 }

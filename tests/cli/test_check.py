@@ -96,6 +96,10 @@ class Check(CommandTest):
         self.refused("check", "--peak-allocated", "+5%", log, says="needs a baseline")
         self.refused("check", "--update", "--leaks", "0", log, says="--baseline PATH")
         self.refused("check", "--limit", "leeks=0", log, says="METRIC@site:TEXT=LIMIT")
+        for part in ("0.2", "1.5", "1.5B", "+0.5", "0.0001kiB"):
+            self.refused("check", "--peak-allocated", part, log,
+                         says=f'--peak-allocated takes whole bytes, or a size with its unit (0.2GiB), not "{part}"')
+        self.refused("check", "--growth", "0.2", log, says="--growth takes whole bytes")
         self.refused("check", "--limit", "leaks=many", log, says="takes a size")
         self.refused("check", "--limit", "peak_reserved@site:x=0", log, says="not measured by site")
         self.refused("check", "--limit", "leeks@site:x=0", log, says="no metric leeks")
