@@ -226,6 +226,9 @@ class Sites(ViewTest):
         self.refused("takes func=, file=, module=, scope= or kind=, not function=", "sites",
                      "--filter", "function=x", "x.json")
         self.refused("missing.json: no such file", "sites", "missing.json")
+        self.refused("--top: takes a whole number up to 999999999, not 4294967296", "sites", "--top", "4294967296",
+                     "x.json")
+        self.refused("--top: takes a whole number, not -1", "sites", "--top", "-1", "x.json")
 
 
 class Tree(ViewTest):

@@ -134,9 +134,10 @@ report::Style make_style(const StyleOptions& style) {
 }
 
 std::string check_whole_number(const std::string& text) {
-    const bool digits = !text.empty() && text.size() < 10 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
-    return digits ? std::string() : "takes a whole number, not " + text;
+    if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
+        return "takes a whole number, not " + text;
+    }
+    return text.size() < 10 ? std::string() : "takes a whole number up to 999999999, not " + text;
 }
 
 CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
