@@ -450,6 +450,9 @@ class Run(ToolTest):
             result.stderr,
             "memlab-run: no process of this run used CUDA; nothing was recorded\n")
         self.assertEqual(self.run_tool("--quiet", "true").stderr, "")
+        for variable, value in (("MEMLAB_RECORD", "off"), ("MEMLAB_DISABLE", "on")):
+            result = self.run_tool("true", **{variable: value})
+            self.assertEqual(result.stderr, f"memlab-run: {variable}={value} is set: nothing was recorded\n")
 
     def test_a_program_that_still_records(self):
         """Its log is no recording that was cut off."""

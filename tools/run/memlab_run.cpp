@@ -290,20 +290,30 @@ Environment make_environment(const RunArguments& arguments, RunDescription& run)
     return environment;
 }
 
-/// Whether command lines are recorded, by the effective option.
-bool keeps_arguments(const Environment& environment) {
-    constexpr const char* variable = "MEMLAB_ARGUMENTS";
-    const char* const inherited = std::getenv(variable);
-    std::string entry = inherited == nullptr ? "" : std::string(variable) + "=" + inherited;
-    for (const auto& [name, value] : environment) {
-        if (name == variable) {
-            entry = name;
-            entry += '=';
-            entry += value;
+/// What the command's processes will read of the options that decide what memlab-run says.
+memlab::interpose::Settings effective_settings(const Environment& environment) {
+    std::vector<std::string> entries;
+    for (const char* const variable : {"MEMLAB_ARGUMENTS", "MEMLAB_RECORD", "MEMLAB_DISABLE"}) {
+        const char* const inherited = std::getenv(variable);
+        std::string entry = inherited == nullptr ? "" : std::string(variable) + "=" + inherited;
+        for (const auto& [name, value] : environment) {
+            if (name == variable) {
+                entry = name;
+                entry += '=';
+                entry += value;
+            }
+        }
+        if (!entry.empty()) {
+            entries.push_back(std::move(entry));
         }
     }
-    const std::array<const char*, 2> alone{entry.empty() ? nullptr : entry.c_str(), nullptr};
-    return memlab::interpose::load_settings(alone.data()).settings.arguments;
+    std::vector<const char*> pointers;
+    pointers.reserve(entries.size() + 1);
+    for (const std::string& entry : entries) {
+        pointers.push_back(entry.c_str());
+    }
+    pointers.push_back(nullptr);
+    return memlab::interpose::load_settings(pointers.data()).settings;
 }
 
 void print_options() {
@@ -383,8 +393,8 @@ int run(const RunArguments& arguments) {
     description.working_directory = working_directory();
     description.command = arguments.command;
     Environment environment = make_environment(arguments, description);
-    const bool with_arguments = keeps_arguments(environment);
-    if (!with_arguments) {
+    const memlab::interpose::Settings settings = effective_settings(environment);
+    if (!settings.arguments) {
         description.command.resize(1);
     }
     RunManifest manifest;
@@ -403,7 +413,10 @@ int run(const RunArguments& arguments) {
     RunReportOptions options;
     options.summary = !arguments.no_report;
     options.quiet = arguments.quiet;
-    options.arguments = with_arguments;
+    options.arguments = settings.arguments;
+    options.switched_off = settings.disabled  ? "MEMLAB_DISABLE=on"
+                           : !settings.record ? "MEMLAB_RECORD=off"
+                                              : "";
     options.working_directory = description.working_directory;
     options.folder = description.folder;
     options.start_wall_ns = description.start_wall_ns;

@@ -80,7 +80,11 @@ class RunReport {
             return;
         }
         if (!any) {
-            tools::diagnostics().info("no process of this run used CUDA; nothing was recorded");
+            if (options_.switched_off.empty()) {
+                tools::diagnostics().info("no process of this run used CUDA; nothing was recorded");
+            } else {
+                tools::diagnostics().info("{} is set: nothing was recorded", options_.switched_off);
+            }
             return;
         }
         std::stable_sort(recorded_.begin(), recorded_.end(), [](const auto& a, const auto& b) {

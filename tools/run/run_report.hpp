@@ -12,9 +12,10 @@
 namespace memlab::tools {
 
 struct RunReportOptions {
-    bool summary = true;    ///< print the figures, not only the files
-    bool quiet = false;     ///< print errors only
-    bool arguments = true;  ///< print command lines, not only program names
+    bool summary = true;       ///< print the figures, not only the files
+    bool quiet = false;        ///< print errors only
+    bool arguments = true;     ///< print command lines, not only program names
+    std::string switched_off;  ///< the setting by which nothing is recorded; empty: none
     std::string working_directory;
     std::string folder;               ///< the run's own; empty: none
     std::uint64_t start_wall_ns = 0;  ///< of the command
