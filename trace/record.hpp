@@ -154,6 +154,8 @@ struct Bypass {
 /// The result of the audit and of recording GPU work. The last one of a log counts; a log without
 /// one is of a process in which neither was enabled.
 struct Coverage {
+    /// `because` where GPU work alone was recorded.
+    static constexpr const char* not_wanted = "Nobody asked for an audit; MEMLAB_AUDIT=on does.";
     std::uint64_t time_ns = 0;
     bool audited = false;       ///< every driver allocation was compared
     std::uint32_t cupti = 0;    ///< StringDef::id: version and file; 0: none was used

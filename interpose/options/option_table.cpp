@@ -388,7 +388,7 @@ std::vector<std::pair<std::string, std::string>> replaced_pytorch_options(
 bool apply(const OptionDef& option, Settings& settings, std::string_view text, std::string* why) {
     Settings changed = settings;
     if (!option.parse(changed, text)) {
-        *why = std::string("is not ") + option.values;
+        *why = std::string("is not understood (takes ") + option.values + ")";
         return false;
     }
     if (const std::string problem = allocator::problem_with(changed.pool_options);

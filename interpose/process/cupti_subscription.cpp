@@ -198,9 +198,7 @@ void CuptiSubscription::finish() noexcept {
 
 void CuptiSubscription::conclude_audit() {
     if (!audit_) {
-        record_coverage(false,
-                        yield_reason_.empty() ? "Nobody asked for an audit; MEMLAB_AUDIT=on does."
-                                              : yield_reason_,
+        record_coverage(false, yield_reason_.empty() ? trace::Coverage::not_wanted : yield_reason_,
                         0, 0);
         return;
     }

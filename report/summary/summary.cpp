@@ -6,6 +6,7 @@
 
 #include "report/text/units.hpp"
 #include "trace/json/bounded_sum.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::report {
 
@@ -114,14 +115,18 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
         warnings.push_back(text);
     }
     const Coverage& coverage = report.coverage;
-    const bool asked = [&] {
-        const auto audit = report.options.find("MEMLAB_AUDIT");
-        return audit != report.options.end() && audit->second != "off" && audit->second != "0";
-    }();
-    if (asked && !coverage.audited) {
+    const auto asked_for = [&](const char* name) {
+        const auto option = report.options.find(name);
+        return option != report.options.end() && option->second != "off" && option->second != "0";
+    };
+    if (asked_for("MEMLAB_AUDIT") && !coverage.audited) {
         warnings.push_back("Not audited: " + (coverage.because.empty()
                                                   ? std::string("the recording does not say why.")
                                                   : coverage.because));
+    } else if (asked_for("MEMLAB_KERNELS") && !coverage.audited && !coverage.because.empty() &&
+               coverage.because != trace::Coverage::not_wanted) {
+        warnings.push_back("MEMLAB_KERNELS=on, but kernels and copies are missing: " +
+                           coverage.because);
     }
     if (coverage.lost_records != 0) {
         warnings.push_back("CUPTI lost " + format_plural(coverage.lost_records, "record") +

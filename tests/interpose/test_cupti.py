@@ -162,6 +162,10 @@ class Cupti(EndToEnd):
         self.assertTrue(self.coverage(found)["audited"])
         _, found = self.record(self.program("contents"), MEMLAB_CUPTI="off", MEMLAB_KERNELS="on")
         self.assertEqual(self.coverage(found)["because"], "MEMLAB_CUPTI=off.")
+        summary = run([str(self.layout.tool("memlab-report")), str(found.report_path)],
+                      self.layout.environment(memlab=False), self.cwd)
+        self.assertIn(b"MEMLAB_KERNELS=on, but kernels and copies are missing: MEMLAB_CUPTI=off.",
+                      b" ".join(summary.stdout.split()))
 
     def test_memlab_makes_way_for_another_subscriber(self) -> None:
         program = self.program("subscribes_itself", self.SONAME)

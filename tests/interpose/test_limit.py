@@ -99,7 +99,7 @@ class Limit(EndToEnd):
                       "1GiB,device=GPU-xyz", "1GiB;"):
             with self.subTest(limit):
                 outcome = self.run_limited("info", limit=limit)
-                self.assertIn(f"MEMLAB_LIMIT={limit} is not size".encode(), outcome.stderr)
+                self.assertIn(f"MEMLAB_LIMIT={limit} is not understood (takes size".encode(), outcome.stderr)
                 self.assertIn(f"total {8 << 30}".encode(), outcome.stdout)
 
     def test_a_limit_for_no_device_is_said(self) -> None:
