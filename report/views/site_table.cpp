@@ -1,6 +1,7 @@
 #include "report/views/site_table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -109,9 +110,9 @@ class SiteText {
             page_.line("  no call site matches");
             return;
         }
-        page_.line(page_.dim("  " + right("at peak", 11) + right("share", 8) + right("total", 12) +
-                             right("allocations", 12) + right("at end", 12) +
-                             right("temporary", 12) + (one_line() ? "  where" : "")));
+        page_.line(
+            page_.dim(columns({"at peak", "total", "allocations", "at end", "temporary"}, "share") +
+                      (one_line() ? "  where" : "")));
         SiteStats rest;
         for (std::size_t i = 0; i < table.rows.size(); ++i) {
             const SiteRow& row = table.rows[i];
@@ -154,14 +155,26 @@ class SiteText {
 
     bool one_line() const { return page_.width() >= min_one_line_width; }
 
+    /// The figures, one for each order, and the share beside the one that it is of.
+    std::string columns(const std::array<std::string, 5>& figures, const std::string& share) const {
+        std::string line = " ";
+        for (std::size_t i = 0; i < figures.size(); ++i) {
+            line += right(figures.at(i), 12);
+            if (i == static_cast<std::size_t>(options_.order)) {
+                line += right(share, 8);
+            }
+        }
+        return line;
+    }
+
     void line(const SiteTable& table, const SiteStats& figures, const std::string& where) {
         const std::uint64_t part = sort_value(figures, options_.order);
         const std::uint64_t whole = sort_value(table.whole, options_.order);
-        const std::string row =
-            "  " + right(format_bytes(figures.peak_bytes), 11) +
-            right(format_percent(part, whole), 8) + right(format_bytes(figures.bytes), 12) +
-            right(format_count(figures.count), 12) + right(format_bytes(figures.live_bytes), 12) +
-            right(format_count(figures.temporaries), 12);
+        const std::string row = columns(
+            {format_bytes(figures.peak_bytes), format_bytes(figures.bytes),
+             format_count(figures.count), format_bytes(figures.live_bytes),
+             format_count(figures.temporaries)},
+            format_percent(part, whole));
         if (one_line() || display_width(row) + 2 + display_width(where) <= page_.width()) {
             page_.line(row + "  " + where);
         } else {
