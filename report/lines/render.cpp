@@ -106,6 +106,11 @@ class LinesText {
         auto row = table.rows.begin();
         for (int number = std::min(first, range.first); number <= std::max(last, range.last);
              ++number) {
+            if (const int skipped = far_lines(table, range, number); skipped > 0) {
+                write_gap(skipped);
+                number += skipped - 1;
+                continue;
+            }
             const bool known = number >= 1 && number <= static_cast<int>(source.lines.size());
             std::string text =
                 known ? source.lines[static_cast<std::size_t>(number) - 1] : std::string();
@@ -119,6 +124,33 @@ class LinesText {
         if (source.modified_ns > static_cast<std::int64_t>(options_.recorded_wall_ns)) {
             note("The source is newer than the recording: lines may have moved.");
         }
+    }
+
+    /// How many lines from `number` on are too far from those that allocated to be shown; 0 where
+    /// leaving them out would hardly save any. The function's first line is always shown.
+    int far_lines(const LineTable& table, const LineRange& range, int number) const {
+        if (number <= range.first || number > range.last) {
+            return 0;
+        }
+        const auto next = table.rows.lower_bound(number);
+        const std::int64_t context = options_.context;
+        if (next != table.rows.begin() && number <= std::prev(next)->first + context) {
+            return 0;
+        }
+        const std::int64_t end =
+            next == table.rows.end() ? std::int64_t{range.last} + 1 : next->first - context;
+        constexpr std::int64_t worth_it = 4;
+        return end - number < worth_it ? 0 : static_cast<int>(end - number);
+    }
+
+    void write_gap(int lines) {
+        std::size_t width = 6;
+        for (const std::size_t column : widths_) {
+            width += column;
+        }
+        page_.line(page_.dim(right(page_.style().ascii ? "..." : "…", width) + "  " +
+                             format_plural(static_cast<std::uint64_t>(lines), "line") +
+                             " without allocations"));
     }
 
     void heading(bool with_code) {

@@ -15,10 +15,12 @@ struct LineTextOptions {
     std::string working_directory;       ///< files below it are shown relative to it
     std::vector<std::string> sources;    ///< further folders to search for them
     std::uint64_t recorded_wall_ns = 0;  ///< newer sources get a note
+    std::uint32_t context = 10;          ///< lines shown around each that allocated
 };
 
-/// In pytorch_memlab's layout: "## function", the column names one word per row, then each line of
-/// the function with its figures. Sources are read from their recorded paths.
+/// In pytorch_memlab's layout: "## function", the column names one word per row, then the lines of
+/// the function with their figures; those far from any that allocated are summed up. Sources are
+/// read from their recorded paths.
 std::string render_lines(const LineTables& tables, const LineTextOptions& options);
 
 /// One JSON object: "device", "columns", "groups": [{"first_step", "last_step" (null: the whole

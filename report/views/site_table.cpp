@@ -170,11 +170,11 @@ class SiteText {
     void line(const SiteTable& table, const SiteStats& figures, const std::string& where) {
         const std::uint64_t part = sort_value(figures, options_.order);
         const std::uint64_t whole = sort_value(table.whole, options_.order);
-        const std::string row = columns(
-            {format_bytes(figures.peak_bytes), format_bytes(figures.bytes),
-             format_count(figures.count), format_bytes(figures.live_bytes),
-             format_count(figures.temporaries)},
-            format_percent(part, whole));
+        const std::string row =
+            columns({format_bytes(figures.peak_bytes), format_bytes(figures.bytes),
+                     format_count(figures.count), format_bytes(figures.live_bytes),
+                     format_count(figures.temporaries)},
+                    format_percent(part, whole));
         if (one_line() || display_width(row) + 2 + display_width(where) <= page_.width()) {
             page_.line(row + "  " + where);
         } else {

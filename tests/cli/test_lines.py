@@ -40,6 +40,35 @@ class Lines(ToolTest):
         text = self.report("lines", "memlab_synth.cpp", self.log("oom"))
         self.assertRegex(text, r"(?m)^ +%d  <- out of memory$" % line_of("forward_pass"))
 
+    def test_far_lines_are_summed_up(self):
+        with open(os.path.join(SOURCE, "tests/data/h100/sample_cache_lines.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        module = self.path("module.py")
+        with open(module, "w", encoding="utf-8") as file:
+            file.writelines(f"x{number} = {number}\n" for number in range(1, 501))
+        report["python_frames"] = [{"function": "", "file": "", "line": 0, "first_line": 0}]
+        for line in (200, 400):
+            report["python_frames"].append({"function": "<module>", "file": module, "line": line, "first_line": 1})
+            stack = report["stacks"][report["sites"][-1]["stack"] if line == 200 else report["sites"][0]["stack"]]
+            stack["frames"].append(len(report["frames"]))
+            report["frames"].append({"module": 0, "address": 0, "python": len(report["python_frames"]) - 1})
+        path = self.path("module.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+
+        def shown(*arguments):
+            text = self.report("lines", "module.py", path, "--column", "bytes", *arguments)
+            self.assertTrue(text.startswith("## <module>  "), text)
+            return [line.split("  ")[-1].strip() for line in text.splitlines() if " x" in line or "without" in line]
+
+        self.assertEqual(shown(), ["x1 = 1", "188 lines without allocations"] +
+                         [f"x{n} = {n}" for n in range(190, 211)] + ["179 lines without allocations"] +
+                         [f"x{n} = {n}" for n in range(390, 401)])
+        self.assertEqual(shown("--context", "0"), ["x1 = 1", "198 lines without allocations", "x200 = 200",
+                                                   "199 lines without allocations", "x400 = 400"])
+        self.assertEqual(shown("--context", "99"), ["x1 = 1", "99 lines without allocations"] + [f"x{n} = {n}" for n in range(101, 401)])
+        self.assertEqual(shown("--context", "999"), [f"x{n} = {n}" for n in range(1, 401)])
+
     def test_every_problem_is_one_line(self):
         log = self.log("leak")
         for arguments, said in (

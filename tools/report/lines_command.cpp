@@ -21,6 +21,7 @@ struct LinesArguments {
     LineQuery query;
     std::size_t every = 0;
     std::vector<std::string> sources;
+    std::uint32_t context = LineTextOptions{}.context;
     ReportOptions options;
 };
 
@@ -46,6 +47,10 @@ void define(CLI::App& app, LinesArguments& arguments) {
         app, "--sources", arguments.sources,
         "A folder in which to look for sources that are not where they were; may be repeated")
         ->type_name("DIR");
+    app.add_option("--context", arguments.context,
+                   "Lines of source around each that allocated (default 10)")
+        ->type_name("N")
+        ->check(check_whole_number);
     add_device(app, arguments.options);
     add_filter(app, arguments.options);
     add_json(app, arguments.options, "the tables");
@@ -112,6 +117,7 @@ int lines_command(int argc, char** argv) {
     text.style = make_style(arguments.options.style);
     text.working_directory = working_directory();
     text.sources = arguments.sources;
+    text.context = arguments.context;
     StackMoments moments(arguments.query);
     const auto show = [&](const OpenReport& open) {
         std::string problem;
