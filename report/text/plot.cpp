@@ -5,6 +5,10 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
@@ -238,9 +242,15 @@ std::string note_row(const std::vector<PlotNote>& notes, const TimeRange& range,
     return row;
 }
 
-/// A row for each lane: "├─step 1──┤├─step 2──┤".
-std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const TimeRange& range,
-                                   std::size_t columns, bool ascii) {
+/// A lane: "├─step 1──┤├─step 2──┤".
+struct SpanRow {
+    std::string bars;
+    std::string names;  ///< of those that no bar has room for
+};
+
+/// The rows of all lanes.
+std::vector<SpanRow> span_rows(const std::vector<PlotSpan>& spans, const TimeRange& range,
+                               std::size_t columns, bool ascii) {
     struct Bar {
         std::size_t first = 0;
         std::size_t last = 0;
@@ -251,9 +261,14 @@ std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const Tim
         lanes = std::max(lanes, span.lane + 1);
     }
     std::vector<std::vector<Bar>> bars(lanes);
+    std::vector<std::vector<std::string>> names(lanes);  // each once, in the order of time
+    std::vector<std::set<std::string>> known(lanes);
     for (const PlotSpan& span : spans) {
         if (span.end_ns < range.from || span.begin_ns > range.end) {
             continue;
+        }
+        if (known[span.lane].insert(span.name).second) {
+            names[span.lane].push_back(span.name);
         }
         const Bar bar{range.column(span.begin_ns, columns), range.column(span.end_ns, columns),
                       &span};
@@ -277,19 +292,22 @@ std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const Tim
         }
     }
     const char* const line = ascii ? "-" : "─";
-    std::vector<std::string> rows;
-    for (const std::vector<Bar>& lane : bars) {
-        if (lane.empty()) {
+    std::vector<SpanRow> rows;
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+        if (bars[lane].empty()) {
             continue;
         }
         std::string row;
         std::size_t at = 0;
-        for (const Bar& bar : lane) {
+        for (const Bar& bar : bars[lane]) {
             row.append(bar.first - at, ' ');
             at = bar.last + 1;
             const std::size_t inner = bar.last - bar.first < 2 ? 0 : bar.last - bar.first - 1;
             const std::string name =
                 bar.span == nullptr || inner < 3 ? "" : shorten_end(bar.span->name, inner, ascii);
+            if (!name.empty()) {
+                known[lane].erase(bar.span->name);
+            }
             row += bar.first == bar.last ? (ascii ? "|" : "│") : (ascii ? "[" : "├");
             std::string filling = name;
             for (std::size_t i = display_width(name); i < inner; ++i) {
@@ -298,7 +316,13 @@ std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const Tim
             row += filling;
             row += bar.first == bar.last ? "" : (ascii ? "]" : "┤");
         }
-        rows.push_back(row);
+        std::string without_room;
+        for (const std::string& name : names[lane]) {
+            if (known[lane].contains(name)) {
+                without_room += (without_room.empty() ? "" : ", ") + name;
+            }
+        }
+        rows.push_back({std::move(row), std::move(without_room)});
     }
     return rows;
 }
@@ -343,8 +367,9 @@ std::vector<std::string> draw_frame(std::uint64_t max_bytes, const TimeRange& ra
         trim_right(row);
         lines.push_back(row);
     }
-    for (const std::string& row : span_rows(spans, range, area, options.ascii)) {
-        lines.push_back(indent + row);
+    for (const SpanRow& row : span_rows(spans, range, area, options.ascii)) {
+        const std::string names = shorten_end(row.names, label_width, options.ascii);
+        lines.push_back(names + indent.substr(display_width(names)) + row.bars);
     }
     // A range of a microsecond, an hour after the start, is labelled "1 h 00 min ... +1.0 us".
     const std::uint64_t length = range.end - range.from;

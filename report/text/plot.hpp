@@ -27,7 +27,7 @@ struct PlotPoint {
 struct PlotSpan {
     std::uint64_t begin_ns = 0;
     std::uint64_t end_ns = 0;
-    std::string name;  ///< printable; shown if it fits
+    std::string name;  ///< printable; in the bar, or left of the row if no bar has room for it
     std::size_t lane = 0;
 };
 

@@ -187,13 +187,18 @@ TEST_CASE("spans are bars in the rows of their lanes") {
     // Outside the time axis, of no length, and many in one column.
     CHECK(rows({{0, 100'000, "for ever", 0}}) ==
           "          [for ever------------------------------]\n");
-    CHECK(rows({{500, 500, "now", 0}}) == "                              |\n");
+    CHECK(rows({{500, 500, "now", 0}}) == "now                           |\n");
     std::vector<PlotSpan> many;
     for (std::uint64_t at = 0; at < 1000; at += 2) {
         many.push_back({at, at + 1, "tick", 0});
     }
-    CHECK(rows(many) == "          [======================================]\n");
+    CHECK(rows(many) == "tick      [======================================]\n");
     CHECK(rows({{2000, 3000, "later", 0}}).empty());
+    // Names that a bar has are not repeated; the others are cut to the room beside the axis.
+    CHECK(rows({{0, 400, "step", 0},
+                {500, 505, "step", 0},
+                {600, 605, "load", 0},
+                {700, 705, "checkpoint", 0}}) == "load,...  [step-----------]   |   |   |\n");
 }
 
 TEST_CASE("layers lie on each other, and a column shows the highest sum of its time") {
