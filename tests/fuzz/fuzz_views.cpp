@@ -1,6 +1,6 @@
 // libFuzzer: any bytes as a recording, through every view that reads the event log again behind the
-// report (timeline, pool, lines, what-if) or several reports at once (check, merge). The views of a
-// report alone are fuzz_report_reader's.
+// report (timeline, pool, lines, histogram, what-if) or several reports at once (check, merge). The
+// views of a report alone are fuzz_report_reader's.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "report/check/render.hpp"
 #include "report/find_event_log.hpp"
+#include "report/histogram/render.hpp"
 #include "report/html/page.hpp"
 #include "report/inefficiencies/render.hpp"
 #include "report/lines/render.hpp"
@@ -120,6 +121,19 @@ void show_inefficiencies(const Shown& shown) {
     }
     require(!problem.empty() || !render_inefficiencies(found, shown.options).empty());
     require(is_json(inefficiencies_json(shown.report, shown.resolver, found, shown.options)));
+}
+
+void show_histograms(const Shown& shown) {
+    AllocationCounts counts;
+    std::vector<bool> taken(shown.report.sites.size());
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+        taken[i] = (i + shown.seed) % 3 != 0;
+    }
+    const Histograms found = histograms(shown.report, shown.log, counts, taken, std::nullopt);
+    const HistogramTextOptions options{shown.options.style, shown.seed % 3 != 0,
+                                       shown.seed % 3 != 1, ""};
+    require(is_clean_text(render_histograms_text(found, options)));
+    require(is_json(render_histograms_json(shown.file, found, options)));
 }
 
 void show_lines(const Shown& shown) {
@@ -291,6 +305,7 @@ void show_all(const std::uint8_t* data, std::size_t size) {
     hold_to_limits(shown);
     compare(shown);
     if (!log.empty()) {
+        show_histograms(shown);
         show_whatif(shown);
     }
 }

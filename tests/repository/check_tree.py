@@ -183,6 +183,7 @@ MAY_INCLUDE = {
     "report/views": ANALYSIS,
     "report/export": (*ANALYSIS, "report/views"),
     "report/lines": ANALYSIS,
+    "report/histogram": ANALYSIS,
     "report/whatif": ("allocator", *ANALYSIS),
     "report/runs": (*ANALYSIS, "report/views"),
     "report/timeline": (*ANALYSIS, "report/views"),
@@ -193,7 +194,8 @@ MAY_INCLUDE = {
     "report/check": (*ANALYSIS, "report/views", "report/runs"),
     "tools": ("interpose/options", "report/text"),
     "tools/report": ("trace/json", "interpose/options", *READING, "report/check", "report/export",
-                     "report/html", "report/inefficiencies", "report/lines", "report/pool_view", "report/runs",
+                     "report/histogram", "report/html", "report/inefficiencies", "report/lines",
+                     "report/pool_view", "report/runs",
                      "report/timeline", "report/views", "report/whatif", "tools"),
     # Which Pythons the recorder reads is written down there.
     "tools/doctor": ("interpose/options", "profiler/python", "report/text", "tools"),

@@ -37,6 +37,9 @@ int ledger_command(int argc, char** argv);
 /// Memory over time, over an interval, and the live allocations at a moment.
 int timeline_command(int argc, char** argv);
 
+/// Allocations by size and by lifetime.
+int histogram_command(int argc, char** argv);
+
 /// A page for a browser.
 int html_command(int argc, char** argv);
 

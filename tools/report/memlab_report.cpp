@@ -24,6 +24,8 @@ const std::vector<Command> commands = {
     {"completion", complete, "For bash, zsh, fish; and the man page"},
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
     {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
+    {"histogram", memlab::tools::histogram_command,
+     "Which sizes are allocated, and how long they live"},
     {"html", memlab::tools::html_command, "A page for a browser, to explore and to send"},
     {"inefficiencies", memlab::tools::inefficiencies_command,
      "What could be done with less memory"},

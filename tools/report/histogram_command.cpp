@@ -1,0 +1,76 @@
+// memlab-report histogram: allocations by size and by lifetime.
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "report/find_event_log.hpp"
+#include "report/histogram/histogram.hpp"
+#include "report/histogram/render.hpp"
+#include "tools/report/commands.hpp"
+#include "tools/report/report_options.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+struct HistogramArguments : ReportOptions {
+    std::string by;
+};
+
+void define(CLI::App& app, HistogramArguments& arguments) {
+    add_files(app, arguments);
+    app.add_option("--by", arguments.by, "size or lifetime alone; else both")
+        ->type_name("WHAT")
+        ->check([](const std::string& text) {
+            return text == "size" || text == "lifetime" ? std::string()
+                                                        : "takes size or lifetime, not " + text;
+        });
+    add_filter(app, arguments);
+    add_device(app, arguments);
+    add_json(app, arguments, "the histograms");
+    add_rendering(app, arguments);
+    app.footer(
+        "A bucket has the allocations from one power of two below the next: of the size that the "
+        "program asked for, or of the time until it freed them. All kinds of memory count, as in "
+        "memlab-report sites; total is what served them, rounding included. The bars show the "
+        "number of allocations.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report histogram memlab.train.4711.json\n"
+        "  memlab-report histogram --by lifetime --filter kind=device run/\n"
+        "  memlab-report histogram --by size --filter func=forward memlab.train.4711.memlog\n"
+        "\n"
+        "It needs the event log, which is found in the report's folder.\n"
+        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+}
+
+}  // namespace
+
+int histogram_command(int argc, char** argv) {
+    HistogramArguments arguments;
+    CLI::App app("Shows which sizes a program allocates, and how long it keeps them.",
+                 "memlab-report histogram");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report histogram")) {
+        return *code;
+    }
+    const report::HistogramTextOptions text{make_style(arguments.style), arguments.by != "lifetime",
+                                            arguments.by != "size", arguments.filter.text()};
+    report::AllocationCounts counts;
+    const auto show = [&](const OpenReport& open) {
+        const std::string log = report::find_event_log(open.file, open.report);
+        if (log.empty()) {
+            throw CannotShow{
+                "has sums, not single allocations; give its event log (*.memlog), or keep it "
+                "beside the report"};
+        }
+        const report::Histograms found = report::histograms(
+            open.report, log, counts, arguments.filter.sites(open.report, open.resolver),
+            arguments.device);
+        return arguments.json ? report::render_histograms_json(open.file, found, text)
+                              : report::render_histograms_text(found, text);
+    };
+    return show_reports(arguments, "memlab-histogram", show, counts.sink_factory());
+}
+
+}  // namespace memlab::tools
