@@ -141,6 +141,10 @@ class Scenario {
             definitions();
             kernels();
             end();
+        } else if (name_ == "ledger") {
+            definitions();
+            ledger();
+            end();
         } else if (name_ == "two_gpus") {
             definitions();
             two_gpus();
@@ -358,6 +362,38 @@ class Scenario {
             mark(at + 180, 3);
         }
         scope(EventType::scope_end, 900, 0);
+    }
+
+    /// What the driver takes beside a tensor in a segment of 20 MiB; another process has 1 GiB.
+    void ledger() {
+        const std::uint64_t others = 1024 * mib;
+        log_.on(StringDef{8, "cuDevicePrimaryCtxRetain"});
+        log_.on(StringDef{9, "cuModuleLoadData"});
+        log_.on(StringDef{10, "cuGraphInstantiateWithFlags"});
+        log_.on(StringDef{11, "/opt/app/kernels.cubin"});
+        std::uint64_t used = others;
+        const auto entry = [&](std::uint64_t time, LedgerKind kind, std::uint32_t api,
+                               std::uint64_t bytes, std::uint32_t object) {
+            log_.on(LedgerEntry{.time_ns = time * millisecond,
+                                .device = 0,
+                                .kind = kind,
+                                .api = api,
+                                .object = object,
+                                .context = 0x10,
+                                .before = used,
+                                .after = used + bytes});
+            used += bytes;
+        };
+        entry(5, LedgerKind::context, 8, 400 * mib, 0);
+        entry(8, LedgerKind::module, 9, 24 * mib, 11);
+        segment(EventType::segment_alloc, 10, base, 20 * mib);
+        alloc(10, base, 4'000'000, tensor, 0);
+        used += 20 * mib;
+        entry(12, LedgerKind::graph, 10, 6 * mib, 0);
+        used += 2 * mib;  // nobody knows why
+        log_.on(DeviceSample{20 * millisecond, 0, used, 80'000 * mib});
+        log_.on(Witness{20 * millisecond, 0, WitnessState::seen, used - others, others, 1});
+        release(30, base, 4'000'000, tensor);
     }
 
     /// Names that are no UTF-8, or would be something else to whoever reads them.

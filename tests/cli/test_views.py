@@ -38,21 +38,24 @@ def add_forward(report):
 
 class ViewTest(ToolTest):
     maxDiff = None
+    NAMES = ("--no-symbols",)  # of goldens
 
     def golden(self, name, *arguments, **environment):
         """`arguments` print what tests/cli/golden/NAME.txt holds."""
         # By short names, the same wherever the source lies.
         if not os.path.exists(self.path("tests")):
             os.symlink(os.path.join(SOURCE, "tests"), self.path("tests"))
-        text = self.report(*(a.replace(SOURCE + "/", "") for a in arguments), "--no-symbols",
-                           **{"COLUMNS": "80", **environment})
+        arguments = [a.replace(SOURCE + "/", "").replace(self.folder.name + "/", "") for a in arguments]
+        text = self.report(*arguments, *self.NAMES, **{"COLUMNS": "80", **environment})
+        self.same_as_golden(name, text, int(environment.get("COLUMNS", "80")))
+
+    def same_as_golden(self, name, text, width=80):
         path = os.path.join(GOLDEN, name + ".txt")
         if os.environ.get("MEMLAB_UPDATE_GOLDEN") == "1":
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(text, file.read(), name)
-        width = int(environment.get("COLUMNS", "80"))
         # Commands to copy are never cut.
         lines = [line for line in text.splitlines() if not line.startswith("  memlab-report ")]
         self.assertLessEqual(max(map(len, lines)), width, name)

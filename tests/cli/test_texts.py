@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Every view of memlab-report as a reader sees it, where functions have names.
+
+The recordings are of GPUs (tests/data), with the names that memlab-report symbolize put into their reports, and of
+memlab-synth where those have no ranks or no ledger. test_views.py says how the texts of tests/cli/golden are made anew.
+"""
+
+import json
+import os
+import shutil
+import unittest
+
+from test_summary import REPORT, SYNTH
+from test_views import ViewTest, recorded
+
+
+class Texts(ViewTest):
+    NAMES = ()
+
+    def setUp(self):
+        super().setUp()
+        # The names are in the report, the events in the log: one recording.
+        for name, recording in (("training", "pytorch_tensors"), ("out_of_memory", "pytorch_out_of_memory")):
+            with open(recorded(f"h100/{recording}_named.json"), encoding="utf-8") as file:
+                report = json.load(file)
+            # No machine has more names than the report, not even one with the libraries that ran.
+            for module in report["modules"]:
+                module.update(path="/recorded" + module["path"], build_id="")
+            with open(self.path(name + ".json"), "w", encoding="utf-8") as file:
+                json.dump(report, file)
+            shutil.copy(recorded(f"h100/{recording}.memlog"), self.path(name + ".memlog"))
+
+    def test_who_holds_it(self):
+        self.golden("named_summary", "training.json")
+        self.golden("named_sites", "sites", "--top", "4", "training.json")
+        self.golden("named_categories", "sites", "--by", "category", "training.json")
+        self.golden("named_tree", "tree", "--min", "15", "training.json", COLUMNS="100")
+        self.golden("named_tree_down", "tree", "--top-down", "--min", "5", "training.json", COLUMNS="100")
+        self.golden("named_leaks", "leaks", "--top", "4", "training.json")
+        self.golden("named_diff", "diff", "--top", "4", "training.json", "out_of_memory.json", COLUMNS="120")
+
+    def test_when(self):
+        self.golden("named_timeline", "timeline", "--at", "step 2", "--top", "4", "training.json")
+        self.golden("named_timeline_part", "timeline", "--ascii", "--from", "500ms", "--to", "530ms", "training.json")
+        self.golden("named_timeline_categories", "timeline", "--by", "category", "training.json")
+        self.golden("named_histogram", "histogram", "--filter", "func=training", "training.json", COLUMNS="100")
+
+    def test_why(self):
+        self.golden("named_oom", "oom", "out_of_memory.json", COLUMNS="100")
+        self.golden("named_pool", "pool", "--top", "4", "training.json")
+        self.golden("named_lines", "lines", "pytorch_tensors.py:training", "training.json")
+        self.golden("named_inefficiencies", "inefficiencies", "--top", "2", "training.json", COLUMNS="100")
+        self.golden("ledger", "ledger", self.log("ledger"))
+
+    def test_what_if(self):
+        self.golden("whatif", "whatif", "--policy", "pool", "--policy", "pytorch", "--policy", "async",
+                    recorded("h100/pytorch_without_its_cache.memlog"))
+
+    def test_limits(self):
+        result = self.call(REPORT, "check", "--peak-allocated", "100MiB", "--leaks", "0", "training.json")
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.same_as_golden("named_check", result.stdout)
+
+    def test_runs(self):
+        os.mkdir(self.path("run"))
+        self.call(SYNTH, "--ranks", "3", "--events", "2000", "--sites", "20", "--seed", "1", "-o", self.path("run"))
+        self.golden("run", "run/")
+        self.golden("run_merge", "merge", "run/")
+
+
+if __name__ == "__main__":
+    unittest.main()
