@@ -182,7 +182,7 @@ class Stretches(TimelineTest):
         # The curves alone; the page says so too.
         self.refused("--csv", "--json", path, says="--csv excludes --json")
         self.refused("--csv", "--at", "peak", path, says="--at excludes --csv")
-        with open(os.path.join(SOURCE, "docs", "memlab-report.md"), encoding="utf-8") as page:
+        with open(os.path.join(SOURCE, "docs", "over-time.md"), encoding="utf-8") as page:
             self.assertIn("memlab-report timeline FILE [--from MOMENT] [--to MOMENT] [--by category] "
                       "[[--at MOMENT] [--json] | --csv]\n",
                           page.read())

@@ -104,7 +104,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
                "  memlab-report export --to pprof -o live.pb.gz --by live memlab.train.4711.json\n"
                "  memlab-report export --to openmetrics -o run.prom run/   all ranks of a run\n"
                "\n"
-               "docs/memlab-report.md describes each format and the programs that read it.\n"
+               "docs/exports.md describes each format and the programs that read it.\n"
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
 }
 
