@@ -426,14 +426,27 @@ void add_categories(TimelineView& view, const Report& report, const std::string&
     }
 }
 
-std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns) {
+std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns,
+                                const Report* named) {
     TimeLimit limit(time_ns);
     ObservedAggregator<TimeLimit> sink(limit);
     const auto gap = read_log_ahead(log, static_cast<trace::RecordSink&>(sink)).gap;
     if (gap && time_ns > gap->from_ns && time_ns < gap->to_ns) {
         return {};
     }
-    return make_report(sink.aggregator(), Moment::running).report;
+    std::optional<Report> made = make_report(sink.aggregator(), Moment::running).report;
+    if (made && named != nullptr) {
+        // Frames and modules are numbered as the log defines them.
+        const std::size_t frames = std::min(made->frames.size(), named->frames.size());
+        for (std::size_t i = 0; i < frames; ++i) {
+            Frame& frame = made->frames[i];
+            if (frame.module == named->frames[i].module &&
+                frame.address == named->frames[i].address) {
+                frame.source = named->frames[i].source;
+            }
+        }
+    }
+    return made;
 }
 
 }  // namespace memlab::report

@@ -22,6 +22,16 @@ std::string text_of(const Report& report, const TreeOptions& how, std::size_t to
     return render_tree_text(trees_of(report, options, how), options, how);
 }
 
+/// The frame of the last site at `position` is on line 99 of its function.
+void move_to_line_99(SyntheticReport& made, std::size_t position) {
+    Report& report = made.report;
+    std::size_t& frame = report.stacks.back().frames.at(position);
+    report.python_frames.push_back(report.python_frames.at(report.frames.at(frame).python));
+    report.python_frames.back().line = 99;
+    report.frames.push_back({0, 0, report.python_frames.size() - 1});
+    frame = report.frames.size() - 1;
+}
+
 SyntheticReport training() {
     SyntheticReport made;
     made.site({"forward", "step", "main"}, 6 * mib);
@@ -65,11 +75,7 @@ TEST_CASE("a function that calls from two of its lines") {
     SyntheticReport made;
     made.site({"load", "main"}, mib);
     made.site({"save", "main"}, mib);
-    // main's second call is on another line.
-    made.report.python_frames.push_back(made.report.python_frames[2]);
-    made.report.python_frames.back().line = 99;
-    made.report.frames.push_back({0, 0, made.report.python_frames.size() - 1});
-    made.report.stacks.back().frames.back() = made.report.frames.size() - 1;
+    move_to_line_99(made, 1);  // main's second call
     TreeOptions down;
     down.top_down = true;
     const auto trees = trees_of(made.report, {}, down);
@@ -83,11 +89,7 @@ TEST_CASE("a function that calls and allocates is one node, with its own lines b
     made.site({"load", "main"}, 4 * mib);
     made.site({"main"}, 2 * mib);
     made.site({"main"}, mib);
-    // The second allocation of main's own is on another line.
-    made.report.python_frames.push_back(made.report.python_frames[2]);
-    made.report.python_frames.back().line = 99;
-    made.report.frames.push_back({0, 0, made.report.python_frames.size() - 1});
-    made.report.stacks.back().frames.back() = made.report.frames.size() - 1;
+    move_to_line_99(made, 0);
     TreeOptions down;
     down.top_down = true;
     CHECK(text_of(made.report, down) ==
