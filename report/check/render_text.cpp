@@ -87,10 +87,18 @@ class TextRenderer {
                                            page_.remaining_width(0), page_.style().ascii));
         }
         const std::size_t shown = std::min(top_, row.measured.responsible.size());
+        const auto figure_width = [&](std::size_t i) {
+            return figure_text(row.measured.responsible[i].figure, info(row.metric).unit).size();
+        };
+        std::size_t widest = 0;
+        for (std::size_t i = 0; i < shown; ++i) {
+            widest = std::max(widest, figure_width(i));
+        }
         for (std::size_t i = 0; i < shown; ++i) {
             const std::string text = responsible_text(view_, row, row.measured.responsible[i]);
-            page_.line(report::shorten_end("      " + page_.clean(text), page_.remaining_width(0),
-                                           page_.style().ascii));
+            page_.line(report::shorten_end(
+                std::string(6 + widest - figure_width(i), ' ') + page_.clean(text),
+                page_.remaining_width(0), page_.style().ascii));
         }
     }
 
