@@ -38,7 +38,7 @@ void define(CLI::App& app, HistogramArguments& arguments) {
         "Examples:\n"
         "  memlab-report histogram memlab.train.4711.json\n"
         "  memlab-report histogram --by lifetime --filter kind=device run/\n"
-        "  memlab-report histogram --by size --filter func=forward memlab.train.4711.memlog\n"
+        "  memlab-report histogram --by size --filter func=forward train.memlog\n"
         "\n"
         "It needs the event log, which is found in the report's folder.\n"
         "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");

@@ -18,7 +18,6 @@ using report::CountAndBytes;
 using report::DeviceHistograms;
 using report::Histogram;
 using report::Histograms;
-using report::Report;
 
 namespace {
 
