@@ -659,9 +659,26 @@ class Run(ToolTest):
         os.mkdir(self.path("two words"))
         library = self.path("two words/libmemlab.so")
         os.link(self.library, library)
-        result = self.call(RUN, "--library", library, "true")
-        self.assertEqual(result.returncode, 2)
-        self.assertIn("cannot carry a path with a blank or a colon", result.stderr)
+        for program, arguments in ((RUN, ["--library", library]), (self.path("two words/bin/memlab-run"), [])):
+            if program != RUN:
+                os.makedirs(self.path("two words/bin"))
+                os.makedirs(self.path("two words/lib"))
+                shutil.copy(RUN, program)
+                library = self.path("two words/lib/libmemlab.so")
+                os.link(self.library, library)
+            result = self.call(program, *arguments, "true")
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertEqual(result.stderr, "memlab-run: LD_PRELOAD cannot carry a path with a blank or a colon: "
+                             f"{library}; move it, or make a link to it (ln -s) and give that with --library\n")
+
+        # What it says to do works, also for what outlives memlab-run.
+        link = self.path("libmemlab-link.so")
+        os.symlink(library, link)
+        result = self.call(program, "--quiet", "--library", link, "--", "sh", "-c",
+                           'tr "\\0" "\\n" </proc/self/environ; grep -c libmemlab /proc/self/maps')
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn(f"\nLD_PRELOAD={link}\n", result.stdout)
+        self.assertGreater(int(result.stdout.split()[-1]), 0)
 
     def test_help(self):
         text = self.call(RUN, "--help").stdout

@@ -178,3 +178,8 @@ def main():
 
 if __name__ == "__main__":
     main()
+    shutil.copytree(pathlib.Path(library).parents[1], folder / "two words" / "memlab")
+    wrong = subprocess.run([programs / "python", "-m", "memlab", "preload-path"], cwd=folder / "two words", text=True,
+                           capture_output=True, check=False)
+    expect(wrong.returncode == 2 and not wrong.stdout and "cannot carry a path with a blank" in wrong.stderr,
+           f"preload-path of a folder with a blank: {wrong.stdout}{wrong.stderr}")

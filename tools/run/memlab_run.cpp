@@ -187,7 +187,13 @@ void check_option(const std::string& name, const std::string& value) {
     }
 }
 
-/// libmemlab.so relative to this program: in ../lib, both in the build tree and when installed.
+/// Whether the loader takes it for one entry of LD_PRELOAD.
+bool fits_in_preload(const std::string& path) {
+    return path.find_first_of(" :\t\n") == std::string::npos;
+}
+
+/// `asked`, or libmemlab.so relative to this program: in ../lib, both in the build tree and when
+/// installed.
 std::string find_library(const std::string& asked) {
     char self[PATH_MAX];
     std::vector<std::string> candidates;
@@ -205,11 +211,20 @@ std::string find_library(const std::string& asked) {
             continue;
         }
         std::string path = resolved;
-        if (path.find_first_of(" :\t\n") != std::string::npos) {
-            throw UsageError("LD_PRELOAD cannot carry a path with a blank or a colon: " + path +
-                             "; move it, or give a copy with --library");
+        if (fits_in_preload(path)) {
+            return path;
         }
-        return path;
+        // A link of the user's. One of our own could not be removed: the command's children, which
+        // need it, may outlive us.
+        std::string link = asked;
+        if (!asked.empty() && asked.front() != '/') {
+            link = working_directory() + "/" + asked;
+        }
+        if (!link.empty() && fits_in_preload(link)) {
+            return link;
+        }
+        throw UsageError("LD_PRELOAD cannot carry a path with a blank or a colon: " + path +
+                         "; move it, or make a link to it (ln -s) and give that with --library");
     }
     if (!asked.empty()) {
         throw UsageError("cannot read " + asked + " (" + std::strerror(errno) +

@@ -34,7 +34,12 @@ def main():
     if command in ("run", "report"):
         _become(f"memlab-{command}", arguments)
     if command == "preload-path" and not arguments:
-        print(preload_path())
+        path = preload_path()
+        if any(character in path for character in " :\t\n"):
+            print(f"memlab: LD_PRELOAD cannot carry a path with a blank or a colon: {path}; install memlab elsewhere, or "
+                  "make a link to it (ln -s) and preload that", file=sys.stderr)
+            return 2
+        print(path)
         return 0
     if command in ("-h", "--help"):
         print(USAGE)
