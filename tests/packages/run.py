@@ -23,11 +23,17 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-SUITES = [("bullseye", "Debian 11", "2.31"), ("bookworm", "Debian 12", "2.36"), ("trixie", "Debian 13", "2.41"),
-          ("sid", "Debian unstable", None)]
+# Mirror, components, and debootstrap's script, which is that of all newer releases too.
+DEBIAN = ("http://deb.debian.org/debian", "main", "sid")
+UBUNTU = ("http://archive.ubuntu.com/ubuntu", "main,universe", "gutsy")
+SUITES = [("focal", UBUNTU, "Ubuntu 20.04", "2.31"), ("bullseye", DEBIAN, "Debian 11", "2.31"),
+          ("jammy", UBUNTU, "Ubuntu 22.04", "2.35"), ("bookworm", DEBIAN, "Debian 12", "2.36"),
+          ("noble", UBUNTU, "Ubuntu 24.04", "2.39"), ("trixie", DEBIAN, "Debian 13", "2.41"),
+          ("sid", DEBIAN, "Debian unstable", None)]
 # Whose frames memlab reads (docs/stacks.md).
-PYTHONS_READ = ((3, 11), (3, 12), (3, 13))
-MIRROR = "http://deb.debian.org/debian"
+PYTHONS_READ = tuple((3, minor) for minor in range(10, 16))
+# The first pip that knows manylinux_2_28 (PEP 600).
+PIP_OF_WHEEL = (20, 3)
 # What programs and the package manager write while they work.
 ALTERED = ("./var/log", "./var/cache", "./var/lib/dpkg", "./etc/ld.so.cache", "./proc", "./tmp", "./root/.cache",
            "./dev", "./sys")
@@ -76,7 +82,7 @@ class Root:
         return found
 
 
-def make_root(roots, suite):
+def make_root(roots, suite, archive):
     """The root of a suite, from an earlier run or made now; None and why not."""
     folder = roots / suite
     if (folder / "memlab-ready").exists():
@@ -87,8 +93,10 @@ def make_root(roots, suite):
         return None, "debootstrap is not installed"
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    mirror, components, script = archive
     # What it mounts goes with it, however it ends.
-    result = run(["unshare", "--mount", "debootstrap", "--variant=minbase", "--include=python3-venv", suite, folder, MIRROR])
+    result = run(["unshare", "--mount", "debootstrap", "--variant=minbase", "--include=python3-venv",
+                  f"--components={components}", suite, folder, mirror, script])
     if result.returncode != 0:
         words = (result.stdout + result.stderr).strip().splitlines() or ["no output"]
         return None, f"debootstrap: {words[-1]}"
@@ -119,8 +127,8 @@ def record_all(root, memlab_run, memlab_report, preload, name):
     """A program in C and one in Python by memlab-run, and the first by LD_PRELOAD alone."""
     driver = {"LD_LIBRARY_PATH": "/test"}
     python = tuple(map(int, root.run("python3", "-c", "import sys; print(*sys.version_info[:2])").stdout.split()))
-    # Of other versions the interpreter's own functions are the call site.
-    place = r"app\.py" if python in PYTHONS_READ else r"app\.py|python3"
+    # Of other versions the interpreter's own functions, or those of its modules, are the call site.
+    place = r"app\.py" if python in PYTHONS_READ else r"python3|_ctypes"
     for program, kind, function in ((["/test/app"], "c", r"\bmain\b"), (["python3", "/test/app.py"], "python", place)):
         output = f"/tmp/{name}-{kind}"
         result = root.run(*memlab_run, "-o", f"{output}/", "--", *program, environment=driver)
@@ -136,7 +144,7 @@ def record_all(root, memlab_run, memlab_report, preload, name):
 
 
 def test_root(root, build, packages, program):
-    """All three packages in one root."""
+    """All three packages in one root. Returns what it could not do there."""
     for place in ("test", "packages"):
         shutil.rmtree(root.folder / place, ignore_errors=True)
     for path in (root.folder / "tmp").iterdir():
@@ -179,6 +187,9 @@ def test_without_libc(packages, recording, folder):
     musl = pathlib.Path("/lib/ld-musl-x86_64.so.1")
     if musl.exists():
         (folder / "lib").mkdir()
+    pip = root.run("/tmp/environment/bin/pip", "--version").stdout.split()[1]
+    if tuple(map(int, pip.split(".")[:2])) < PIP_OF_WHEEL:
+        return f"but for the wheel, which its pip {pip} does not know"
         shutil.copy(musl.resolve(), folder / "lib" / musl.name)
     shutil.copy(recording, folder / "recording.json")
     for command in (["memlab-report", "/recording.json"], ["memlab-report", "sites", "/recording.json"],
@@ -186,6 +197,7 @@ def test_without_libc(packages, recording, folder):
         result = run(["chroot", folder, f"/{top}/bin/{command[0]}", *command[1:]])
         check(result.returncode == 0 and result.stdout and not result.stderr,
               f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
+    return ""
     return "with musl's loader" if musl.exists() else "without musl's loader, which is not installed here"
 
 
@@ -226,9 +238,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="memlab-packages.") as folder:
         program = pathlib.Path(folder, "app")
         compile_program(build, program)
-        for suite, title, glibc in SUITES:
+        for suite, archive, title, glibc in SUITES:
             name = f"{title} (glibc {glibc})" if glibc else title
-            root, reason = make_root(roots, suite)
+            root, reason = make_root(roots, suite, archive)
             if root is None:
                 print(f"skipped  {name}: {reason}", flush=True)
             else:
