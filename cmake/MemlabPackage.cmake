@@ -8,6 +8,8 @@
 #                                 it by name in a package's /usr/lib
 #   include/memlab/memlab.h       the optional C API
 #   share/memlab/                 the report's JSON Schema
+#   share/bash-completion/, share/zsh/, share/fish/, share/man/
+#                                 completion and man pages, of both tools
 #   share/doc/memlab/
 
 include(GNUInstallDirs)
@@ -32,3 +34,26 @@ if(MEMLAB_HTML_LICENSES)
             RENAME html-page.txt OPTIONAL)
 endif()
 install(DIRECTORY docs/ DESTINATION share/doc/memlab/docs FILES_MATCHING PATTERN "*.md")
+
+# Completion and man pages are the tools' own words.
+function(memlab_install_text name folder tool)
+    set(file "${CMAKE_BINARY_DIR}/generated/share/${name}")
+    list(JOIN ARGN "\" \"" arguments)
+    install(CODE "
+        file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/generated/share\")
+        execute_process(COMMAND \"$<TARGET_FILE:${tool}>\" \"${arguments}\" OUTPUT_FILE \"${file}\"
+                        COMMAND_ERROR_IS_FATAL ANY)
+        file(INSTALL \"${file}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/${folder}\")")
+endfunction()
+if(TARGET memlab-run AND TARGET memlab-report)
+    foreach(tool memlab-run memlab-report)
+        set(print completion)
+        if(tool STREQUAL "memlab-run")
+            set(print --completion)
+        endif()
+        memlab_install_text(${tool} bash-completion/completions ${tool} ${print} bash)
+        memlab_install_text(_${tool} zsh/site-functions ${tool} ${print} zsh)
+        memlab_install_text(${tool}.fish fish/vendor_completions.d ${tool} ${print} fish)
+        memlab_install_text(${tool}.1 man/man1 ${tool} ${print} man)
+    endforeach()
+endif()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""memlab-report completion: scripts that the shells accept and that offer what --help lists, and a
-man page. Run by ctest, as test_summary.py is."""
+"""memlab-report completion, memlab-run --completion: scripts that the shells accept and that offer what --help lists,
+and man pages. Run by ctest, as test_summary.py is."""
 
 import re
 import shutil
 import subprocess
 import unittest
 
-from test_summary import REPORT, ToolTest
+from test_summary import REPORT, RUN, ToolTest
 
 
 class Completion(ToolTest):
@@ -50,6 +50,62 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _memlab_report; printf '%s\\n' "${COM
         self.assertIn("complete -c memlab-report", self.script("fish"))
         self.assertTrue(self.script("zsh").startswith("#compdef memlab-report\n"))
 
+    def run_script(self, kind):
+        result = self.call(RUN, "--completion", kind)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def run_options(self):
+        found = set(re.findall(r"(?m)^  (?:-\w, ?)?(--[a-z][a-z-]*)", self.call(RUN, "--help").stdout))
+        self.assertGreater(len(found), 10)
+        return found
+
+    def complete_run_in_bash(self, *words):
+        script = self.run_script("bash") + """
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _memlab_run; printf '%s\n' "${COMPREPLY[@]}"
+"""
+        result = self.call("bash", "-c", script, "bash", "memlab-run", *words)
+        self.assertEqual(result.stderr, "")
+        return result.stdout.split()
+
+    def test_bash_completes_options_of_memlab_run_and_the_command(self):
+        self.assertEqual(self.run_options() - set(self.complete_run_in_bash("--")), set())
+        self.assertEqual(self.complete_run_in_bash("--quiet", "--outp"), ["--output"])
+        for before in (["--"], ["--quiet"], ["-o", "reports/", "--"], ["--option", "POOL", "=", "off"],
+                       ["--option", "--"]):
+            self.assertIn("bash", self.complete_run_in_bash(*before, "bas"), before)
+        # What follows the command is the command's own.
+        for before in (["bash"], ["--", "bash"], ["--"]):
+            self.assertEqual(self.complete_run_in_bash(*before, "--qui"), [], before)
+
+    def test_other_shells_accept_the_script_of_memlab_run(self):
+        for shell, check, prefix in (("zsh", ("-n",), ""), ("fish", ("--no-execute",), "-l ")):
+            script = self.path("script." + shell)
+            text = self.run_script(shell)
+            with open(script, "w", encoding="utf-8") as file:
+                file.write(text)
+            for option in self.run_options():
+                self.assertIn(prefix + (option[2:] if prefix else option), text)
+            if shutil.which(shell) is not None:
+                result = self.call(shell, *check, script)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), shell)
+
+    def test_the_man_page_of_memlab_run_has_every_option(self):
+        page = self.run_script("man")
+        plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "")
+        for option in self.run_options():
+            self.assertIn("\n" + option, plain.replace("\n-o, ", "\n").replace("\n-h, ", "\n"))
+        variables = re.findall(r"(?m)^  (MEMLAB_\w+)=", self.call(RUN, "--help-options").stdout)
+        self.assertGreater(len(variables), 20)
+        self.assertEqual(re.findall(r"(?m)^(MEMLAB_\w+)=", plain), variables)
+        self.assert_formats(page)
+
+    def assert_formats(self, page):
+        if shutil.which("groff") is not None:
+            result = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z"], input=page, text=True,
+                                    capture_output=True, check=False, timeout=60)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+
     def test_the_man_page_has_every_option(self):
         page = self.script("man")
         plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
@@ -57,15 +113,15 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _memlab_report; printf '%s\\n' "${COM
             self.assertIn(f".SS \"memlab-report {command} ", plain)
             for option in self.options(command):
                 self.assertIn(option, plain)
-        if shutil.which("groff") is not None:
-            result = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z"], input=page, text=True,
-                                    capture_output=True, check=False, timeout=60)
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assert_formats(page)
 
     def test_another_shell_is_refused(self):
         result = self.call(REPORT, "completion", "tcsh")
         self.assertEqual((result.returncode, result.stdout), (2, ""))
         self.assertIn("takes bash, zsh, fish or man, not tcsh", result.stderr)
+        result = self.call(RUN, "--completion", "tcsh")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertEqual(result.stderr, "memlab-run: --completion takes bash, zsh, fish or man, not tcsh\n")
 
 
 if __name__ == "__main__":

@@ -143,6 +143,19 @@ def record_all(root, memlab_run, memlab_report, preload, name):
     check(len(list((root.folder / f"tmp/{name}-preload").glob("memlab.app.*.json"))) == 1, "no recording by LD_PRELOAD")
 
 
+def check_for_shells(root, prefix, zsh="site-functions", suffix=""):
+    """Completion and man pages below `prefix`: the root's own bash completes with them."""
+    for tool, word, whole in (("report", "whati", "whatif"), ("run", "--fail", "--fail-on-bypass")):
+        script = (f'. {prefix}/share/bash-completion/completions/memlab-{tool} && COMP_WORDS=(memlab-{tool} {word}) '
+                  f'COMP_CWORD=1 && {{ _memlab_{tool}; echo "${{COMPREPLY[@]}}"; }}')
+        completed = root.run("bash", "-c", script).stdout.strip()
+        check(completed == whole, f"bash completes memlab-{tool} {word} to: {completed}")
+        page = root.run("sh", "-c", f"{'zcat' if suffix else 'cat'} {prefix}/share/man/man1/memlab-{tool}.1{suffix}")
+        check("SH SYNOPSIS" in page.stdout, f"not a man page: {page.stdout[:500]}")
+        for path in (f"zsh/{zsh}/_memlab-{tool}", f"fish/vendor_completions.d/memlab-{tool}.fish"):
+            root.run("test", "-s", f"{prefix}/share/{path}")
+
+
 def test_root(root, build, packages, program):
     """All three packages in one root. Returns what it could not do there."""
     for place in ("test", "packages"):
@@ -162,22 +175,29 @@ def test_root(root, build, packages, program):
     root.run("mv", f"/tmp/{tar[:-len('.tar.gz')]}", "/tmp/moved")
     record_all(root, ["/tmp/moved/bin/memlab-run"], ["/tmp/moved/bin/memlab-report"], "/tmp/moved/lib/libmemlab.so",
                "tar")
+    check_for_shells(root, "/tmp/moved")
 
     deb = next(packages.glob("*.deb")).name
     root.run("dpkg", "--install", f"/packages/{deb}")
     record_all(root, ["memlab-run"], ["memlab-report"], "libmemlab.so", "deb")
+    check_for_shells(root, "/usr", zsh="vendor-completions", suffix=".gz")
     root.run("dpkg", "--purge", "memlab")
     after = root.files()
     check(before == after, f"the .deb left {sorted(after - before)[:9]}, took {sorted(before - after)[:9]}")
 
     root.run("python3", "-m", "venv", "/tmp/environment")
     wheel = next(packages.glob("*.whl")).name
+    pip = root.run("/tmp/environment/bin/pip", "--version").stdout.split()[1]
+    if tuple(map(int, pip.split(".")[:2])) < PIP_OF_WHEEL:
+        return f"but for the wheel, which its pip {pip} does not know"
     root.run("/tmp/environment/bin/pip", "install", "--no-index", f"/packages/{wheel}")
     library = root.run("/tmp/environment/bin/python", "-m", "memlab", "preload-path").stdout.strip()
     record_all(root, ["/tmp/environment/bin/memlab-run"], ["/tmp/environment/bin/memlab-report"], library, "wheel")
+    check_for_shells(root, "/tmp/environment")
     root.run("/tmp/environment/bin/pip", "uninstall", "--yes", "memlab")
     left = [path for path in (root.folder / "tmp/environment").rglob("*memlab*")]
     check(not left, f"the wheel left {left}")
+    return ""
 
 
 def test_without_libc(packages, recording, folder):
@@ -187,9 +207,6 @@ def test_without_libc(packages, recording, folder):
     musl = pathlib.Path("/lib/ld-musl-x86_64.so.1")
     if musl.exists():
         (folder / "lib").mkdir()
-    pip = root.run("/tmp/environment/bin/pip", "--version").stdout.split()[1]
-    if tuple(map(int, pip.split(".")[:2])) < PIP_OF_WHEEL:
-        return f"but for the wheel, which its pip {pip} does not know"
         shutil.copy(musl.resolve(), folder / "lib" / musl.name)
     shutil.copy(recording, folder / "recording.json")
     for command in (["memlab-report", "/recording.json"], ["memlab-report", "sites", "/recording.json"],
@@ -197,7 +214,6 @@ def test_without_libc(packages, recording, folder):
         result = run(["chroot", folder, f"/{top}/bin/{command[0]}", *command[1:]])
         check(result.returncode == 0 and result.stdout and not result.stderr,
               f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
-    return ""
     return "with musl's loader" if musl.exists() else "without musl's loader, which is not installed here"
 
 

@@ -11,6 +11,7 @@ wheel: pip installs it into a fresh environment without a network, and removes i
 What they do on other distributions is tested by tools/dev package --test.
 """
 
+import gzip
 import hashlib
 import json
 import os
@@ -39,6 +40,13 @@ EXPECTED = [
     "share/memlab/memlab-merge-v1.schema.json",
     "share/memlab/memlab-run-diff-v1.schema.json",
 ]
+# What each of them begins with; of both tools.
+FOR_SHELLS = {
+    "share/bash-completion/completions/memlab-{}": "# bash completion for memlab-{}:",
+    "share/zsh/site-functions/_memlab-{}": "#compdef memlab-{}\n",
+    "share/fish/vendor_completions.d/memlab-{}.fish": "# fish completion for memlab-{}:",
+    "share/man/man1/memlab-{}.1": ".TH MEMLAB\\-{} 1 ",
+}
 
 
 def run(*command, **options):
@@ -62,11 +70,23 @@ def expect_layout(names, what):
     expect(not alien, f"{what} must not hold {', '.join(alien)}")
 
 
+def expect_for_shells(share, what, rename=str, read=pathlib.Path.read_text):
+    for place, begin in FOR_SHELLS.items():
+        for tool in ("run", "report"):
+            path = share / rename(place.format(tool))
+            begin_here = begin.format(tool.upper() if "man1" in place else tool)
+            expect(path.is_file() and read(path).startswith(begin_here), f"{what} lacks {path}, or it is another file")
+
+
 def test_prefix(build, folder):
     prefix = folder / "prefix"
     run("cmake", "--install", build, "--prefix", prefix)
     expect_layout({str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()},
                   "the installation")
+    expect_for_shells(prefix, "the installation")
+    staged = folder / "staged"
+    run("cmake", "--install", build, "--prefix", "/opt/memlab", env=dict(os.environ, DESTDIR=str(staged)))
+    expect_for_shells(staged / "opt/memlab", "the installation with DESTDIR")
 
     expect_recording(build, folder, [prefix / "bin" / "memlab-run"], [prefix / "bin" / "memlab-report"])
 
@@ -111,6 +131,7 @@ def test_archives(build, folder):
         expect(not any(info.uid or info.gid for info in archive), "the archive has owners of this machine")
         archive.extractall(folder / "unpacked")
     unpacked = next((folder / "unpacked").iterdir())
+    expect_for_shells(unpacked, made["tar"].name)
     library, tools = unpacked / "lib/libmemlab.so", [unpacked / "bin" / name for name in ("memlab-run", "memlab-report")]
     expect(library.stat().st_size <= 2 * MEBIBYTE, f"the library has {library.stat().st_size} bytes")
     total = sum(path.stat().st_size for path in [library, *tools])
@@ -144,6 +165,10 @@ def test_archives(build, folder):
         run("dpkg-deb", "--extract", made["deb"], folder / "deb")
         root = folder / "deb" / "usr"
         expect_layout({str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}, made["deb"].name)
+        expect_for_shells(
+            root, made["deb"].name,
+            lambda place: place.replace("site-functions", "vendor-completions") + (".gz" if "/man/" in place else ""),
+            lambda path: (gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()))
         expect((root / "lib/libmemlab.so").read_bytes() == library.read_bytes(), "the .deb has another library")
         expect(run("dpkg-deb", "--field", made["deb"], "Depends") == "libc6 (>= 2.28)\n", "the .deb's dependencies")
 
@@ -158,15 +183,23 @@ def test_wheel(build, folder):
     before = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
     run(programs / "pip", "install", "--no-index", made["wheel"])
     expect_recording(build, folder, [programs / "memlab-run"], [programs / "python", "-m", "memlab", "report"])
+    expect_for_shells(environment, made["wheel"].name)
     library = run(programs / "python", "-c", "import memlab; print(memlab.preload_path())").strip()
     expect(pathlib.Path(library).is_file() and str(environment) in library, f"preload_path() is {library}")
     expect(run(programs / "memlab-report", "--version").split()[1] ==
            run(programs / "python", "-c", "import memlab; print(memlab.__version__)").strip(), "versions differ")
     wrong = subprocess.run([programs / "python", "-m", "memlab", "nonsense"], capture_output=True, check=False)
     expect(wrong.returncode == 2 and wrong.stderr, "python -m memlab took nonsense")
+    shutil.copytree(pathlib.Path(library).parents[1], folder / "two words" / "memlab")
+    wrong = subprocess.run([programs / "python", "-m", "memlab", "preload-path"], cwd=folder / "two words", text=True,
+                           capture_output=True, check=False)
+    expect(wrong.returncode == 2 and not wrong.stdout and "cannot carry a path with a blank" in wrong.stderr,
+           f"preload-path of a folder with a blank: {wrong.stdout}{wrong.stderr}")
     run(programs / "pip", "uninstall", "--yes", "memlab")
     after = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
-    expect(before == after, f"uninstalling left {after - before}")
+    # pip removes no folder that was shared with others, as share/man, even if it is empty now.
+    left = {path for path in after - before if not path.is_dir() or "share" not in path.parts}
+    expect(before <= after and not left, f"uninstalling left {left}, took {before - after}")
 
 
 def main():
@@ -178,8 +211,3 @@ def main():
 
 if __name__ == "__main__":
     main()
-    shutil.copytree(pathlib.Path(library).parents[1], folder / "two words" / "memlab")
-    wrong = subprocess.run([programs / "python", "-m", "memlab", "preload-path"], cwd=folder / "two words", text=True,
-                           capture_output=True, check=False)
-    expect(wrong.returncode == 2 and not wrong.stdout and "cannot carry a path with a blank" in wrong.stderr,
-           f"preload-path of a folder with a blank: {wrong.stdout}{wrong.stderr}")

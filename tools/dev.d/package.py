@@ -104,11 +104,6 @@ class Tree:
                 self.add(prefix + path.relative_to(folder).as_posix(), path.read_bytes(),
                          bool(path.stat().st_mode & 0o100))
 
-    def under(self, prefix):
-        moved = Tree()
-        moved.files = {prefix + path: entry for path, entry in self.files.items()}
-        return moved
-
     def __iter__(self):
         return iter(sorted((path, *entry) for path, entry in self.files.items()))
 
@@ -136,7 +131,12 @@ def tar_gz(tree, date, prefix="", level=9):
 
 def debian_package(version, tree, date):
     """The bytes of a .deb: an ar archive of three members."""
-    data = tree.under("usr/")
+    data = Tree()
+    for path, content, executable in tree:
+        # As Debian has them: man pages compressed, zsh's functions of packages in a folder of their own.
+        if path.startswith("share/man/"):
+            path, content = f"{path}.gz", gzip.compress(content, 9, mtime=0)
+        data.add("usr/" + path.replace("zsh/site-functions", "zsh/vendor-completions"), content, executable)
     data.add("usr/share/doc/memlab/copyright",
              "memlab is licensed under the Apache License 2.0 (LICENSE beside this file). The licences of what its\n"
              "programs contain are in licenses/ beside this file.\n")
@@ -168,6 +168,9 @@ def wheel(version, tree, date, readme):
     for path, data, executable in tree:
         if path.startswith(("bin/", "lib/", "include/", "share/memlab/")):
             files.add(f"memlab/{path}", data, executable)
+        elif path.startswith("share/") and not path.startswith("share/doc/"):
+            # Below the environment's folder or ~/.local, where shells and man look.
+            files.add(f"memlab-{version}.data/data/{path}", data)
     info = f"memlab-{version}.dist-info"
     for path, data, _ in tree:
         if path == "share/doc/memlab/LICENSE" or path.startswith("share/doc/memlab/licenses/"):

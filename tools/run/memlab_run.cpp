@@ -9,11 +9,11 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,12 +23,15 @@
 #include "interpose/options/option_table.hpp"
 #include "memlab_version.hpp"
 #include "report/text/terminal.hpp"
+#include "tools/completion.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/doctor/doctor.hpp"
 #include "tools/help_formatter.hpp"
 #include "tools/run/bypass_check.hpp"
 #include "tools/run/launch.hpp"
+#include "tools/run/preload.hpp"
 #include "tools/run/replace_caches.hpp"
+#include "tools/run/run_completion.hpp"
 #include "tools/run/run_file.hpp"
 #include "tools/run/run_manifest.hpp"
 #include "tools/run/run_report.hpp"
@@ -60,6 +63,8 @@ struct RunArguments {
     bool help_options = false;
     bool doctor = false;
     bool json = false;
+    bool completes = false;
+    std::string completion;
     std::vector<std::string> command;
 };
 
@@ -104,6 +109,10 @@ void define(CLI::App& app, RunArguments& arguments) {
                  "not run; --json: for scripts. Exit code 1: it would record nothing");
     app.add_flag("--json", arguments.json, "With --doctor")->needs("--doctor")->group("");
     app.add_flag("--help-options", arguments.help_options, "List memlab's options");
+    app.add_option("--completion", arguments.completion,
+                   "Print a script that completes command lines in bash, zsh or fish, or the man "
+                   "page")
+        ->type_name("bash|zsh|fish|man");
     app.set_version_flag("--version", "memlab-run " MEMLAB_VERSION, "Print the version");
     app.footer(
         "Examples:\n"
@@ -122,7 +131,8 @@ void define(CLI::App& app, RunArguments& arguments) {
 /// The index of the command: after "--", or the first argument that is not an option. CLI11 must
 /// not parse the command's arguments.
 int command_begin(int argc, char** argv) {
-    static constexpr std::string_view with_value[] = {"-o", "--output", "--option", "--library"};
+    static constexpr std::string_view with_value[] = {"-o", "--output", "--option", "--library",
+                                                      "--completion"};
     for (int i = 1; i < argc; ++i) {
         const std::string_view argument = argv[i];
         if (argument.empty() || argument[0] != '-' || argument == "-" || argument == "--") {
@@ -155,9 +165,18 @@ std::string absolute_pattern(const std::string& pattern) {
     return prefix + "/" + pattern;
 }
 
-const OptionDef& find_option(const std::string& name) {
-    for (const OptionDef& option : option_table()) {
-        if (name == option.name && name != manifest_variable) {
+/// Those that are set by users.
+std::vector<OptionDef> options_of_users() {
+    std::vector<OptionDef> options;
+    std::copy_if(
+        option_table().begin(), option_table().end(), std::back_inserter(options),
+        [](const OptionDef& option) { return option.name != std::string_view(manifest_variable); });
+    return options;
+}
+
+OptionDef find_option(const std::string& name) {
+    for (const OptionDef& option : options_of_users()) {
+        if (name == option.name) {
             return option;
         }
     }
@@ -180,73 +199,19 @@ std::pair<std::string, std::string> parse_option(const std::string& text) {
 }
 
 void check_option(const std::string& name, const std::string& value) {
-    const OptionDef& option = find_option(name);
+    const OptionDef option = find_option(name);
     Settings scratch;
     if (!option.parse(scratch, value)) {
         throw UsageError(name + " takes " + option.values + ", not \"" + value + "\"");
     }
 }
 
-/// Whether the loader takes it for one entry of LD_PRELOAD.
-bool fits_in_preload(const std::string& path) {
-    return path.find_first_of(" :\t\n") == std::string::npos;
-}
-
-/// `asked`, or libmemlab.so relative to this program: in ../lib, both in the build tree and when
-/// installed.
-std::string find_library(const std::string& asked) {
-    char self[PATH_MAX];
-    std::vector<std::string> candidates;
-    if (!asked.empty()) {
-        candidates.push_back(asked);
-    } else if (realpath("/proc/self/exe", self) != nullptr) {
-        const std::string folder = std::string(self).substr(0, std::string(self).rfind('/'));
-        for (const char* place : {"/../lib/", "/../lib64/", "/../lib/x86_64-linux-gnu/", "/"}) {
-            candidates.push_back(folder + place + "libmemlab.so");
-        }
+std::string library_of(const RunArguments& arguments) {
+    FoundLibrary found = find_library(arguments.library, working_directory());
+    if (!found.problem.empty()) {
+        throw UsageError(found.problem);
     }
-    for (const std::string& candidate : candidates) {
-        char resolved[PATH_MAX];
-        if (realpath(candidate.c_str(), resolved) == nullptr || access(resolved, R_OK) != 0) {
-            continue;
-        }
-        std::string path = resolved;
-        if (fits_in_preload(path)) {
-            return path;
-        }
-        // A link of the user's. One of our own could not be removed: the command's children, which
-        // need it, may outlive us.
-        std::string link = asked;
-        if (!asked.empty() && asked.front() != '/') {
-            link = working_directory() + "/" + asked;
-        }
-        if (!link.empty() && fits_in_preload(link)) {
-            return link;
-        }
-        throw UsageError("LD_PRELOAD cannot carry a path with a blank or a colon: " + path +
-                         "; move it, or make a link to it (ln -s) and give that with --library");
-    }
-    if (!asked.empty()) {
-        throw UsageError("cannot read " + asked + " (" + std::strerror(errno) +
-                         "); give libmemlab.so with --library");
-    }
-    throw UsageError("libmemlab.so is not in ../lib beside memlab-run; give it with --library");
-}
-
-/// LD_PRELOAD with `library` first, and only once.
-std::string preload_with(const std::string& library) {
-    std::string result = library;
-    const char* before = std::getenv("LD_PRELOAD");
-    std::string_view rest = before == nullptr ? "" : before;
-    while (!rest.empty()) {
-        const std::size_t end = std::min(rest.find_first_of(": "), rest.size());
-        const std::string_view entry = rest.substr(0, end);
-        if (!entry.empty() && entry != library) {
-            result += ":" + std::string(entry);
-        }
-        rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    return result;
+    return found.path;
 }
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -296,8 +261,8 @@ Environment make_environment(const RunArguments& arguments, RunDescription& run)
     output = absolute_pattern(output);
     run.folder = run_folder(output);
     environment.emplace_back("MEMLAB_OUTPUT", output);
-    const std::string library = find_library(arguments.library);
-    environment.emplace_back("LD_PRELOAD", preload_with(library));
+    const std::string library = library_of(arguments);
+    environment.emplace_back("LD_PRELOAD", preload_with(library, std::getenv("LD_PRELOAD")));
     // NVTX supports one tool: a profiler that is already set stays, and the report says so.
     if (std::getenv(nvtx_variable) == nullptr) {
         environment.emplace_back(nvtx_variable, library);
@@ -334,23 +299,36 @@ memlab::interpose::Settings effective_settings(const Environment& environment) {
 void print_options() {
     std::cout << "Options of memlab. In the environment: MEMLAB_POOL=off ./app; or here:\n"
                  "memlab-run --option POOL=off ./app\n";
-    for (const OptionDef& option : option_table()) {
-        if (std::strcmp(option.name, manifest_variable) == 0) {
-            continue;
-        }
+    for (const OptionDef& option : options_of_users()) {
         std::cout << "\n  " << option.name << "=" << option.default_value << "\n      takes "
                   << option.values << "\n      "
                   << memlab::report::wrap(option.meaning, 72, "      ") << "\n";
     }
 }
 
+constexpr const char* description =
+    "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, and summed "
+    "up at the end.";
+
+int print_completion(const std::string& kind) {
+    RunArguments unused;
+    CLI::App app(description, "memlab-run");
+    define(app, unused);
+    const std::string text = run_completion(kind, shape_of(app), options_of_users());
+    if (text.empty()) {
+        throw UsageError("--completion takes bash, zsh, fish or man, not " + kind);
+    }
+    std::cout << text << std::flush;
+    if (!std::cout) {
+        throw UsageError("cannot write to standard output; is the disk full?");
+    }
+    return EXIT_SUCCESS;
+}
+
 RunArguments parse(int argc, char** argv) {
     RunArguments arguments;
     const int begin = command_begin(argc, argv);
-    CLI::App app(
-        "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, and "
-        "summed up at the end.",
-        "memlab-run");
+    CLI::App app(description, "memlab-run");
     define(app, arguments);
     try {
         app.parse(begin, argv);
@@ -361,6 +339,7 @@ RunArguments parse(int argc, char** argv) {
         throw UsageError(std::string(error.what()) + "; memlab-run --help shows the usage");
     }
     arguments.replaces = app.count("--replace") != 0;
+    arguments.completes = app.count("--completion") != 0;
     int first = begin;
     if (first < argc && std::string_view(argv[first]) == "--") {
         ++first;
@@ -378,7 +357,7 @@ std::uint64_t wall_ns() {
 int examine(const RunArguments& arguments) {
     RunDescription description;
     DoctorRequest request;
-    request.library = find_library(arguments.library);
+    request.library = library_of(arguments);
     request.variables = make_environment(arguments, description);
     request.command = arguments.command;
     const Diagnosis diagnosis = diagnose(request);
@@ -474,6 +453,9 @@ int main(int argc, char** argv) {
         if (arguments.help_options) {
             print_options();
             return EXIT_SUCCESS;
+        }
+        if (arguments.completes) {
+            return print_completion(arguments.completion);
         }
         if (arguments.doctor) {
             return examine(arguments);
