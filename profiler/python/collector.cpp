@@ -50,6 +50,8 @@ constexpr StateLayout state_layouts[] = {
      .callbacks = 216,
      .bytes = 240},
 };
+// Before, the list of callbacks is made when the module gc is imported.
+constexpr int callbacks_from_minor = 10;
 // It is among the first members of the interpreter's state.
 constexpr std::size_t max_offset = std::size_t{64} << 10;
 
@@ -123,7 +125,8 @@ bool Collector::find(int minor, const void* state, const void* end, const void* 
             is_flag(read<std::int32_t>(gc, layout.enabled)) &&
             is_flag(read<std::int32_t>(gc, layout.collecting)) &&
             is_list(read<std::uintptr_t>(gc, layout.garbage)) &&
-            is_list(read<std::uintptr_t>(gc, layout.callbacks))) {
+            (is_list(read<std::uintptr_t>(gc, layout.callbacks)) ||
+             (minor < callbacks_from_minor && read<std::uintptr_t>(gc, layout.callbacks) == 0))) {
             collecting_.store(reinterpret_cast<const std::int32_t*>(gc + layout.collecting),
                               std::memory_order_release);
             return true;

@@ -62,8 +62,10 @@ class IdentityMaker {
             last_file_ = file;
             last_file_hash_ = hash_text(file);
         }
+        // Where a table of changes ends the last line goes on.
+        const std::uint64_t size = layout_.line_table == LineTable::changes ? lines.size() : 0;
         return hashed_identity(mix(mix(hash_text(function), last_file_hash_) ^ first,
-                                   hash_bytes(lines.data(), table_bytes) ^ factor));
+                                   hash_bytes(lines.data(), table_bytes) ^ factor ^ size));
     }
 
   private:
@@ -99,9 +101,7 @@ SourceLocation read_location(const Interpreter& interpreter, const RawFrame& fra
     location.first_line = read<std::int32_t>(frame.code, layout.code_first_line);
     const auto table =
         get_bytes(interpreter.types, read<const void*>(frame.code, layout.code_line_table));
-    const LineAt at = layout.has_frame_objects
-                          ? line_at_in_pairs(table, location.first_line, frame.offset)
-                          : line_at(table, location.first_line, frame.offset);
+    const LineAt at = line_at(layout.line_table, table, location.first_line, frame.offset);
     location.line = at.line;
     if (table_bytes != nullptr) {
         *table_bytes = at.bytes;

@@ -28,7 +28,9 @@ class FrameWalker {
           last_on_stack_(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {}
 
     [[gnu::always_inline]] void follow(const void* thread, const void* root) {
-        if constexpr (layout_.has_frame_objects) {
+        if constexpr (layout_.without_records()) {
+            follow_frame_objects(nullptr, root);
+        } else if constexpr (layout_.has_frame_objects) {
             follow_frame_objects(root, read<const void*>(thread, layout_.thread_frame_object));
         } else if constexpr (layout_.has_cframes) {
             follow_records(root);
@@ -38,22 +40,28 @@ class FrameWalker {
     }
 
   private:
-    /// 3.10: a frame for each record; both lists begin with the innermost one.
+    /// Each frame is an activation. 3.10: a frame for each record; both lists begin with the
+    /// innermost one. 3.9: without records.
     void follow_frame_objects(const void* record, const void* frame) {
-        for (; record != nullptr && frame != nullptr && !full(); frame = previous_frame(frame)) {
-            const auto* previous = read<const void*>(record, layout_.cframe_previous);
-            if (previous == nullptr || !is_next_on_stack(record)) {
-                return;
+        constexpr bool has_records = !layout_.without_records();
+        for (; (record != nullptr || !has_records) && frame != nullptr && !full();
+             frame = previous_frame(frame)) {
+            const void* previous = nullptr;
+            if constexpr (has_records) {
+                previous = read<const void*>(record, layout_.cframe_previous);
+                if (previous == nullptr || !is_next_on_stack(record)) {
+                    return;
+                }
             }
             const char* const code = code_of(frame);
             if (!is_a(code, interpreter_.types.code)) {
                 discard();
                 return;
             }
-            // A number of instructions of two bytes; -1 before the first.
+            // -1 before the first one.
             const auto number = read<std::int32_t>(frame, layout_.frame_instruction);
             out_.frames()[out_.frame_count++] = {
-                code, number < 0 ? -1 : number * static_cast<std::int32_t>(instruction_size), 0};
+                code, number < 0 ? -1 : number * layout_.frame_instruction_unit, 0};
             out_.all_known = false;
             close(record);
             record = previous;
@@ -263,7 +271,7 @@ class FrameWalker {
     const auto walk = [&]<std::size_t row>(std::integral_constant<std::size_t, row>) {
         FrameWalker<row>(interpreter, limit, cache, out).follow(thread, root);
     };
-    static_assert(std::size(layouts) == 6);
+    static_assert(std::size(layouts) == 7);
     switch (&layout - std::begin(layouts)) {
         case 0:
             walk(std::integral_constant<std::size_t, 0>());
@@ -280,8 +288,11 @@ class FrameWalker {
         case 4:
             walk(std::integral_constant<std::size_t, 4>());
             break;
-        default:
+        case 5:
             walk(std::integral_constant<std::size_t, 5>());
+            break;
+        default:
+            walk(std::integral_constant<std::size_t, 6>());
             break;
     }
 }

@@ -28,7 +28,7 @@ struct RawFrame {
 
 /// The frames run by one activation of the interpreter's evaluation loop.
 struct Activation {
-    std::uint64_t stack_address : 48;  ///< within the loop's frame on the C stack
+    std::uint64_t stack_address : 48;  ///< within the loop's frame on the C stack; 3.9: 0
     std::uint64_t end : 16;            ///< one past its last frame; it begins at the previous end
 };
 

@@ -129,12 +129,17 @@ Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::s
     symbols.get(api.utf8, "PyUnicode_AsUTF8AndSize");
     symbols.get(api.error, "PyErr_Occurred");
     symbols.get(api.clear_error, "PyErr_Clear");
-    symbols.get(api.disable_gc, "PyGC_Disable");
-    symbols.get(api.enable_gc, "PyGC_Enable");
+    if (interpreter->layout->minor >= 10) {
+        symbols.get(api.disable_gc, "PyGC_Disable");
+        symbols.get(api.enable_gc, "PyGC_Enable");
+    }
     symbols.get(api.release, "Py_DecRef");
     if (!symbols.complete() || !matches(*interpreter->layout, interpreter->types, generator)) {
         *why = unusable(version, "is a build that memlab does not support");
         return Search::unusable;
+    }
+    if (interpreter->layout->without_records()) {
+        interpreter->loop = find_loop_code(reinterpret_cast<std::uintptr_t>(loop));
     }
     LoadedModule module;
     if (find_loaded_module(reinterpret_cast<std::uintptr_t>(loop), &module)) {

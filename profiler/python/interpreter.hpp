@@ -10,6 +10,7 @@
 
 #include "profiler/object_symbols.hpp"
 #include "profiler/python/layout.hpp"
+#include "profiler/python/loop_code.hpp"
 #include "profiler/python/objects.hpp"
 
 namespace memlab::profiler::python {
@@ -24,7 +25,7 @@ struct PublicApi {
     const char* (*utf8)(void* text, std::int64_t* size);
     void* (*error)();  ///< borrowed; null when no exception is pending
     void (*clear_error)();
-    int (*disable_gc)();  ///< 1 if it was enabled
+    int (*disable_gc)();  ///< 1 if it was enabled; null in 3.9, as the next one
     int (*enable_gc)();
     void (*release)(void* object);
 };
@@ -44,6 +45,8 @@ struct Interpreter {
     /// favour of Python frames. Empty if the interpreter is embedded in an application's object.
     std::uintptr_t code_start = 0;
     std::uintptr_t code_end = 0;
+
+    LoopCode loop;  ///< only where Layout::without_records()
 
     std::string library;  ///< the shared library that it is in; empty: the main program
 };

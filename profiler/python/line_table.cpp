@@ -54,12 +54,8 @@ class Reader {
     std::size_t at_ = 0;
 };
 
-}  // namespace
-
-LineAt line_at(std::span<const unsigned char> table, int first_line, std::ptrdiff_t offset) {
-    if (offset < 0) {
-        return {.line = first_line, .bytes = 0};
-    }
+LineAt line_in_locations(std::span<const unsigned char> table, int first_line,
+                         std::ptrdiff_t offset) {
     Reader reader(table);
     std::int64_t line = first_line;
     std::ptrdiff_t end = 0;
@@ -81,19 +77,18 @@ LineAt line_at(std::span<const unsigned char> table, int first_line, std::ptrdif
     return {.line = 0, .bytes = table.size()};
 }
 
-LineAt line_at_in_pairs(std::span<const unsigned char> table, int first_line,
-                        std::ptrdiff_t offset) {
+int signed_byte(unsigned char byte) {
+    return byte < 128 ? byte : byte - 256;
+}
+
+LineAt line_in_pairs(std::span<const unsigned char> table, int first_line, std::ptrdiff_t offset) {
     constexpr int no_line = -128;
-    if (offset < 0) {
-        return {.line = first_line, .bytes = 0};
-    }
     // Pairs: a number of bytes of code, and by how many lines theirs is after the last one's.
     std::int64_t line = first_line;
     std::ptrdiff_t end = 0;
     for (std::size_t at = 0; at + 2 <= table.size(); at += 2) {
         end += table[at];
-        const int byte = table[at + 1];
-        const int delta = byte < 128 ? byte : byte - 256;
+        const int delta = signed_byte(table[at + 1]);
         line += delta == no_line ? 0 : delta;
         if (offset < end) {
             const bool known = delta != no_line && line > 0 && line <= INT32_MAX;
@@ -101,6 +96,42 @@ LineAt line_at_in_pairs(std::span<const unsigned char> table, int first_line,
         }
     }
     return {.line = 0, .bytes = table.size()};
+}
+
+LineAt line_in_changes(std::span<const unsigned char> table, int first_line,
+                       std::ptrdiff_t offset) {
+    // Pairs: how many bytes further the line changes, and by how much.
+    std::int64_t line = first_line;
+    std::ptrdiff_t begin = 0;
+    std::size_t at = 0;
+    for (; at + 2 <= table.size(); at += 2) {
+        begin += table[at];
+        if (begin > offset) {
+            at += 2;
+            break;
+        }
+        line += signed_byte(table[at + 1]);
+    }
+    const bool known = line > 0 && line <= INT32_MAX;
+    return {.line = known ? static_cast<int>(line) : 0, .bytes = at};
+}
+
+}  // namespace
+
+LineAt line_at(LineTable format, std::span<const unsigned char> table, int first_line,
+               std::ptrdiff_t offset) {
+    if (offset < 0) {
+        return {.line = first_line, .bytes = 0};
+    }
+    switch (format) {
+        case LineTable::changes:
+            return line_in_changes(table, first_line, offset);
+        case LineTable::pairs:
+            return line_in_pairs(table, first_line, offset);
+        case LineTable::locations:
+            break;
+    }
+    return line_in_locations(table, first_line, offset);
 }
 
 }  // namespace memlab::profiler::python

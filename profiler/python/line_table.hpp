@@ -1,10 +1,12 @@
-// Decodes the location table of a code object (PEP 626): in the format of CPython 3.11 and later
-// (Objects/locations.md), and in that of 3.10 (Objects/lnotab_notes.txt).
+// Decodes the line table of a code object: in the format of CPython 3.11 and later
+// (Objects/locations.md), and in those of 3.10 and 3.9 (their Objects/lnotab_notes.txt).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "profiler/python/layout.hpp"
 
 namespace memlab::profiler::python {
 
@@ -14,11 +16,10 @@ struct LineAt {
 };
 
 /// The line of the instruction `offset` bytes into the code; a negative offset gives `first_line`,
-/// the code object's. Never reads outside `table`: one that ends before `offset` gives no line.
-LineAt line_at(std::span<const unsigned char> table, int first_line, std::ptrdiff_t offset);
-
-/// The same of a table in the format of 3.10.
-LineAt line_at_in_pairs(std::span<const unsigned char> table, int first_line,
-                        std::ptrdiff_t offset);
+/// the code object's. Never reads outside `table`: one that ends before `offset` gives no line;
+/// in
+/// 3.9 the last line goes on, so that the whole table determines it.
+LineAt line_at(LineTable format, std::span<const unsigned char> table, int first_line,
+               std::ptrdiff_t offset);
 
 }  // namespace memlab::profiler::python

@@ -28,9 +28,11 @@ class Reference {
     void* object_;
 };
 
+/// In 3.9 the collector cannot be switched off, and nothing here makes an object that it counts.
 class GcDisabled {
   public:
-    explicit GcDisabled(const PublicApi& api) : api_(api), was_on_(api.disable_gc() != 0) {}
+    explicit GcDisabled(const PublicApi& api)
+        : api_(api), was_on_(api.disable_gc != nullptr && api.disable_gc() != 0) {}
     ~GcDisabled() {
         if (was_on_) {
             api_.enable_gc();

@@ -43,7 +43,7 @@ void PythonStacks::attach(std::uintptr_t address) {
 }
 
 /// Only the main interpreter's. From 3.11 on its state is part of the library's or program's own
-/// data; in 3.10 it is on the heap, where no more of it may be read than the layout says.
+/// data; before it is on the heap, where no more of it may be read than the layout says.
 void PythonStacks::find_collector(const Interpreter& interpreter) {
     if (interpreter.is_initialized() == 0) {
         return;  // it ends: there is no collection any more that would be told
@@ -169,6 +169,15 @@ std::uintptr_t PythonStacks::innermost_activation() const {
                                         : std::uintptr_t{frames.activations[0].stack_address};
 }
 
+/// 3.9: whether the native stack has an activation for each frame, as far as both are known.
+bool PythonStacks::fit(const StackView& native, const Frames& frames) const {
+    const auto activations = static_cast<std::size_t>(std::count_if(
+        native.addresses, native.addresses + native.depth,
+        [this](std::uintptr_t address) { return interpreter_.loop.returns_to(address); }));
+    return (activations <= frames.activation_count || frames.truncated) &&
+           (activations >= frames.activation_count || native.truncated || native.ends_early);
+}
+
 bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedStack& merged) const {
     const std::size_t limit = std::min(depth_, merged.words.size());
     std::size_t depth = 0;
@@ -197,11 +206,17 @@ bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedSt
                    : UINTPTR_MAX;
     };
     std::uintptr_t next = next_activation();
+    const bool without_records = interpreter_.layout->without_records();
+    if (without_records && !fit(native, frames)) {
+        return false;
+    }
     for (std::size_t i = 0; i < native.depth; ++i) {
         const std::uintptr_t end = native.ends[i];
         // A frame with unknown end matches no activation: a coroutine's outermost frame may be
         // anywhere below the activations of the stack that resumed it.
-        if (end > next && end != UINTPTR_MAX) {
+        if (without_records ? activation < frames.activation_count &&
+                                  interpreter_.loop.returns_to(native.addresses[i])
+                            : end > next && end != UINTPTR_MAX) {
             add_activation();
             next = next_activation();
             continue;

@@ -4,10 +4,12 @@
 // many Python functions: calls from Python to Python stay in the loop. Each activation has a record
 // on the C stack. The native frame that contains the record is that activation, whatever the
 // compiler did to the function (splitting, inlining, no symbols); it is replaced by the
-// activation's Python frames. The interpreter's other native frames are dropped if it is an object
-// of its own. Python frames of another interpreter or C stack (greenlets) match no native frame;
-// the stack stays native then. If the native stack ends early (in JIT code), the remaining Python
-// frames are appended: they are its callers.
+// activation's Python frames. In 3.9, without such records, an activation is a native frame in the
+// function's code (loop_code.hpp), and there must be as many as Python frames. The interpreter's
+// other native frames are dropped if it is an object of its own. Python frames of another
+// interpreter or C stack (greenlets) match no native frame; the stack stays native then. If the
+// native stack ends early (in JIT code), the remaining Python frames are appended: they are its
+// callers.
 #pragma once
 
 #include <atomic>
@@ -96,6 +98,7 @@ class PythonStacks {
     enum class State : std::uint8_t { off, searching, on };
 
     void await_search();
+    bool fit(const StackView& native, const Frames& frames) const;
     void find_collector(const Interpreter& interpreter);
     bool collects_here() const;
     void turn_off(std::string_view why);

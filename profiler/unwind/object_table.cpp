@@ -45,7 +45,7 @@ constinit std::atomic<pthread_t> updating{0};
 constinit Object* collected = nullptr;
 constinit std::size_t collected_count = 0;
 constinit unsigned long long known_loads = 0;
-constinit unsigned long long known_unloads = 0;
+constinit unsigned long long unloads_in_table = 0;
 
 bool map_tables() {
     constexpr std::size_t table_size = capacity * sizeof(Slot);
@@ -85,13 +85,13 @@ struct Visit {
 int collect(dl_phdr_info* info, std::size_t /*size*/, void* data) {
     auto& visit = *static_cast<Visit*>(data);
     if (!visit.changed) {
-        if (info->dlpi_adds == known_loads && info->dlpi_subs == known_unloads) {
+        if (info->dlpi_adds == known_loads && info->dlpi_subs == unloads_in_table) {
             return 1;
         }
         visit.changed = true;
         visit.next = _r_debug.r_map;
         known_loads = info->dlpi_adds;
-        known_unloads = info->dlpi_subs;
+        unloads_in_table = info->dlpi_subs;
         collected_count = 0;
     }
     link_map* const map = find_link_map(*info, visit.next);

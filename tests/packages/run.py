@@ -31,7 +31,7 @@ SUITES = [("focal", UBUNTU, "Ubuntu 20.04", "2.31"), ("bullseye", DEBIAN, "Debia
           ("noble", UBUNTU, "Ubuntu 24.04", "2.39"), ("trixie", DEBIAN, "Debian 13", "2.41"),
           ("sid", DEBIAN, "Debian unstable", None)]
 # Whose frames memlab reads (docs/stacks.md).
-PYTHONS_READ = tuple((3, minor) for minor in range(10, 16))
+PYTHONS_READ = tuple((3, minor) for minor in range(9, 16))
 # The first pip that knows manylinux_2_28 (PEP 600).
 PIP_OF_WHEEL = (20, 3)
 # What programs and the package manager write while they work.

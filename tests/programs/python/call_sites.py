@@ -354,6 +354,77 @@ def traced():
         sys.setprofile(None)
 
 
+class Operand:
+    """Allocates in every method that an instruction of the loop calls. Many of them are rare: compilers put their
+    code apart from the rest of the loop's."""
+
+    def __getitem__(self, key): allocate(); return self
+    def __setitem__(self, key, value): allocate()
+    def __delitem__(self, key): allocate()
+    def __setattr__(self, name, value): allocate()
+    def __delattr__(self, name): allocate()
+    def __contains__(self, item): allocate(); return False
+    def __bool__(self): allocate(); return True
+    def __len__(self): allocate(); return 1
+    def __hash__(self): allocate(); return 1
+    def __iter__(self): allocate(); return iter(("a", "b"))
+    def __format__(self, how): allocate(); return "x"
+    def __repr__(self): allocate(); return "x"
+    def __enter__(self): allocate(); return self
+    def __exit__(self, *error): allocate(); return True
+    def __set_name__(self, owner, name): allocate()
+    def __mro_entries__(self, bases): allocate(); return ()
+    def keys(self): allocate(); return ("a", "b")
+
+
+def _allocates(self, *others):
+    allocate()
+    return self
+
+
+for _name in ("matmul add sub mul truediv floordiv mod pow lshift rshift and or xor lt le eq ne gt ge neg pos invert "
+              "imatmul iadd isub imul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor").split():
+    setattr(Operand, f"__{_name}__", _allocates)
+
+
+def operators():
+    x = y = Operand()
+    x @ y; x + y; x - y; x * y; x / y; x // y; x % y; x ** y; x << y; x >> y; x & y; x | y; x ^ y
+    x @= y; x += y; x -= y; x *= y; x /= y; x //= y; x %= y; x **= y; x <<= y; x >>= y; x &= y; x |= y; x ^= y
+    -x; +x; ~x; not x; x and y; x or y
+    x < y; x <= y; x == y; x != y; x > y; x >= y; 1 in x; 1 not in x
+    x[1]; x[1:2]; x[1:2:3]
+    x[1] = y; x[1] += y
+    del x[1]
+    x.a = 1
+    del x.a
+    a, b = x
+    a, *b = x
+    {x}; {x: 1}; [*x]; (*x, 1); {*"ab"}; {**x}; dict(**x); max(*x)
+    {x for _ in (1,)}; {x: x for _ in (1,)}
+    f"{x}"; f"{x!r}"; f"{x:>3}"
+    if x: pass
+    while not x: pass
+    assert x
+    with x: raise ValueError
+    with x as _: pass
+    for _ in x: pass
+    class Owner: member = x
+    class Derived(x): pass
+    try:
+        raise ValueError from Error()
+    except ValueError:
+        pass
+
+    def annotated(value: allocate() = allocate(), *, word=allocate()) -> allocate(): pass
+    def delegating(): yield from x
+    list(delegating())
+
+
+class Error(Exception):
+    def __init__(self): allocate()
+
+
 def with_gil():
     """With the GIL held memlab asks Python as well, and must find the same."""
     def own(depth):
@@ -381,7 +452,7 @@ def with_gil():
 GROUPS = {"plain": plain, "recursion": recursion, "generators": generators,
           "coroutines": coroutines, "callbacks": callbacks, "compiled": compiled,
           "addresses": addresses_used_again, "threads": in_threads, "traced": traced,
-          "gil": with_gil}
+          "operators": operators, "gil": with_gil}
 
 
 def main():

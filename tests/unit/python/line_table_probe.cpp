@@ -4,11 +4,14 @@
 using namespace memlab::profiler::python;
 
 // The first instruction (a byte offset) whose line is not the one of `lines` (one for each
-// instruction), or -1. `pairs`: the table is in the format of 3.10.
+// instruction), or -1. `format`: a LineTable.
 extern "C" __attribute__((visibility("default"))) long memlab_first_wrong_line(
     const unsigned char* table, std::size_t size, int first_line, const int* lines,
-    std::size_t instructions, int pairs) {
-    const auto line_of = pairs != 0 ? line_at_in_pairs : line_at;
+    std::size_t instructions, int format) {
+    const auto line_of = [format](std::span<const unsigned char> bytes, int first,
+                                  std::ptrdiff_t offset) {
+        return line_at(static_cast<LineTable>(format), bytes, first, offset);
+    };
     for (std::size_t i = 0; i < instructions; ++i) {
         const auto offset = static_cast<std::ptrdiff_t>(2 * i);
         const auto at = line_of({table, size}, first_line, offset);

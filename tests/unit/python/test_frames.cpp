@@ -276,22 +276,35 @@ TEST_CASE("3.10: each activation runs one frame of the thread's list") {
     }
 }
 
-TEST_CASE("3.10: a line table of pairs") {
-    // Four bytes of code on the first line, six on none, ten two lines further, two one line
-    // before.
-    const unsigned char table[] = {4, 0, 6, 128, 10, 2, 2, 255};
-    const auto line = [&table](std::ptrdiff_t offset) {
-        return line_at_in_pairs(table, 100, offset).line;
-    };
-    CHECK(line(-1) == 100);
-    CHECK(line(0) == 100);
-    CHECK(line(3) == 100);
-    CHECK(line(4) == 0);
-    CHECK(line(10) == 102);
-    CHECK(line(20) == 101);
-    CHECK(line(22) == 0);
-    CHECK(line_at_in_pairs({table, 3}, 100, 4).line == 0);
-    CHECK(line_at_in_pairs(table, 100, 12).bytes == 6);
+TEST_CASE("3.9: each frame is an activation without a record") {
+    World world(9);
+    const void* code = world.code("f", "a.py", 10);
+    void* outer = world.frame(code, 40, nullptr);
+    void* inner = world.frame(code, -1, outer);
+    world.root(inner);
+    FrameBuffer<256> frames;
+    read_frames(world.interpreter, 100, nothing_known(), frames);
+    REQUIRE(frames.frame_count == 2);
+    REQUIRE(frames.activation_count == 2);
+    CHECK(frames.activations[0].end == 1);
+    CHECK(frames.activations[1].end == 2);
+    CHECK(frames.frames()[0].offset == -1);
+    CHECK(frames.frames()[1].offset == 40);  // in bytes
+    CHECK_FALSE(frames.truncated);
+
+    SECTION("a limit") {
+        read_frames(world.interpreter, 1, nothing_known(), frames);
+        CHECK(frames.frame_count == 1);
+        CHECK(frames.truncated);
+    }
+    SECTION("a frame without a code object is no frame") {
+        Memory nothing(400);
+        put(nothing, object_type, static_cast<const void*>(&other_object));
+        world.root(world.frame(nothing.data(), 3, outer));
+        read_frames(world.interpreter, 100, nothing_known(), frames);
+        CHECK(frames.implausible);
+        CHECK(frames.activation_count == 0);
+    }
 }
 
 TEST_CASE("from 3.13 on an activation ends with the frame that lies on the stack") {

@@ -6,6 +6,7 @@ Runs itself under each INTERPRETER that is there (names or paths); the one it ru
 """
 
 import ctypes
+import dis
 import os
 import shutil
 import subprocess
@@ -42,9 +43,16 @@ def made_up():
     yield "try:\n f()\nexcept* A:\n g()\nfinally:\n h()\nfor i in x:\n  pass\nelse:\n  match i:\n   case [1, *_]: k()\n"
 
 
+def lines_of(code):
+    """As co_lines(), which 3.9 does not have."""
+    starts = list(dis.findlinestarts(code))
+    ends = [offset for offset, _ in starts[1:]] + [len(code.co_code)]
+    return [(begin, end, line) for (begin, line), end in zip(starts, ends)]
+
+
 def check(probe):
     checked, wrong, count = 0, 0, 0
-    pairs = int(sys.version_info < (3, 11))
+    table_format = 0 if sys.version_info < (3, 10) else 1 if sys.version_info < (3, 11) else 2  # LineTable
     texts = [(None, text) for text in made_up()]
     for path, text in texts + [(path, None) for path in sources()]:
         if text is None:
@@ -56,19 +64,19 @@ def check(probe):
             continue
         for code in code_objects(module):
             lines = (ctypes.c_int * (len(code.co_code) // 2))()
-            for begin, end, line in code.co_lines():
+            for begin, end, line in code.co_lines() if table_format else lines_of(code):
                 for offset in range(begin, end, 2):
                     lines[offset // 2] = line or 0
-            table = code.co_linetable
+            table = code.co_linetable if table_format else code.co_lnotab
             at = probe.memlab_first_wrong_line(table, ctypes.c_size_t(len(table)), code.co_firstlineno,
-                                               lines, ctypes.c_size_t(len(lines)), pairs)
+                                               lines, ctypes.c_size_t(len(lines)), table_format)
             if at != -1:
                 wrong += 1
                 print(f"{path}: {code.co_name}: the instruction at {at} is on line {lines[at // 2]}")
             # A damaged table must not be read beyond its end: sanitizers see it if it is.
             for cut in range(0, len(table), max(1, len(table) // 5)):
                 probe.memlab_first_wrong_line(table[:cut], ctypes.c_size_t(cut), code.co_firstlineno, lines,
-                                              ctypes.c_size_t(min(len(lines), 50)), pairs)
+                                              ctypes.c_size_t(min(len(lines), 50)), table_format)
             checked += len(lines)
             count += 1
         if checked > MOST_INSTRUCTIONS:
@@ -80,7 +88,7 @@ def check(probe):
 def main():
     probe = ctypes.CDLL(sys.argv[1])
     probe.memlab_first_wrong_line.restype = ctypes.c_long
-    status = check(probe) if sys.version_info >= (3, 10) else 0
+    status = check(probe) if sys.version_info >= (3, 9) else 0
     for name in sys.argv[2:]:
         path = shutil.which(name)
         candidates = [path] if path else []
