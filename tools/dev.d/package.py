@@ -35,9 +35,10 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON_PACKAGE = pathlib.Path(__file__).resolve().parent / "python_package"
 SUMMARY = "GPU memory profiler and caching allocator for unmodified CUDA programs"
-DESCRIPTION = """Preload libmemlab.so into any CUDA program to serve its GPU memory from a caching pool and to
-record every allocation with its call site; memlab-report shows the peaks, the timeline, the
-fragmentation, what holds the memory and what was never freed."""
+DESCRIPTION = """Preload libmemlab.so into any CUDA program to serve its GPU memory from a
+caching pool and to record every allocation with its call site; memlab-report
+shows the peaks, the timeline, the fragmentation, what holds the memory and
+what was never freed."""
 # The oldest glibc (cmake/glibc-2.28.abi).
 GLIBC = "2.28"
 
