@@ -67,8 +67,13 @@ std::string zsh_options(const CommandShape& command) {
         for (const std::string& name : {option.short_name.empty() ? "" : "-" + option.short_name,
                                         option.long_name.empty() ? "" : "--" + option.long_name}) {
             if (!name.empty()) {
-                out += " \\\n            '*" + name + (option.has_attached_value() ? "=-" : "") +
-                       "[" + zsh_word(first_sentence(option.what)) + "]" + value + "'";
+                out += " \\\n            '*";
+                out += name;
+                out += option.has_attached_value() ? "=-[" : "[";
+                out += zsh_word(first_sentence(option.what));
+                out += "]";
+                out += value;
+                out += "'";
             }
         }
     }

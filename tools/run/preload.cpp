@@ -43,8 +43,12 @@ FoundLibrary find_library(const std::string& asked, const std::string& working_d
         }
         // A link of the user's. One of our own could not be removed: the command's children, which
         // need it, may outlive us.
-        const std::string link =
-            asked.empty() || asked.front() == '/' ? asked : working_directory + "/" + asked;
+        std::string link = asked;
+        if (!asked.empty() && asked.front() != '/') {
+            link = working_directory;
+            link += '/';
+            link += asked;
+        }
         if (!link.empty() && fits_in_preload(link)) {
             return {link, ""};
         }
