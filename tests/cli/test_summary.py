@@ -679,6 +679,9 @@ class Run(ToolTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertIn(f"\nLD_PRELOAD={link}\n", result.stdout)
         self.assertGreater(int(result.stdout.split()[-1]), 0)
+        result = self.call("sh", "-c", 'cd "${1%/*}" && exec "$0" --quiet --library "${1##*/}" -- printenv LD_PRELOAD',
+                           program, link)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, f"{link}\n", ""))
 
     def test_help(self):
         text = self.call(RUN, "--help").stdout
