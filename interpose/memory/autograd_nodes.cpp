@@ -79,7 +79,7 @@ AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
 }
 
 [[gnu::hot]] std::uint32_t AutogradNodes::find(const AutogradNode* node) {
-    if (!usable() || node == nullptr) {
+    if (!proved() || node == nullptr) {
         return 0;
     }
     Kind* const kind = find_kind(node->virtual_table);

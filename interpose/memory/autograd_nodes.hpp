@@ -60,8 +60,7 @@ class AutogradNodes {
     template <class Capture>
     void attached(const AutogradEdge& edge, std::uint64_t next, const Capture& capture) {
         const AutogradNode* const node = edge.node;
-        if (node == nullptr || layout_.load(std::memory_order_relaxed) == Layout::wrong ||
-            !is_newest(edge, next)) {
+        if (node == nullptr || refuted() || !is_newest(edge, next)) {
             return;
         }
         std::uint32_t stack = 0;
@@ -83,8 +82,10 @@ class AutogradNodes {
     /// The stack of the call that made the node, which backward is evaluating; 0: unknown.
     std::uint32_t find(const AutogradNode* node);
 
-    /// Whether any node was seen, and nodes are as they are read here.
-    bool usable() const { return layout_.load(std::memory_order_relaxed) == Layout::right; }
+    /// Whether nodes are as they are read here; both are false until enough of them were seen.
+    bool proved() const { return layout_.load(std::memory_order_relaxed) == Layout::right; }
+    bool refuted() const { return layout_.load(std::memory_order_relaxed) == Layout::wrong; }
+    bool none_seen() const { return votes_.load(std::memory_order_relaxed) == 0; }
 
   private:
     enum class Layout : std::uint8_t { unproved, right, wrong };

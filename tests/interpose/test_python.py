@@ -290,7 +290,7 @@ class PythonFrames(EndToEnd):
         """No line of the forward, said once; the program is none the wiser."""
         interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")
         for variant, reason in (("torch_2_0", "does not tell which node"), ("torch_other", "not as memlab knows them"),
-                                ("torch_bound", "not seen")):
+                                ("torch_bound", "unseen")):
             with self.subTest(variant):
                 report, _ = self.run_backward(interpreter, variant)
                 self.assertEqual([reason in entry["reason"] for entry in report["missed"]], [True], report["missed"])

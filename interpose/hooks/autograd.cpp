@@ -1,0 +1,194 @@
+#include "interpose/hooks/autograd.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+#include "interpose/driver/loaded_objects.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/autograd_nodes.hpp"
+#include "profiler/object_symbols.hpp"
+#include "profiler/unwind/stack_memory.hpp"
+#include "profiler/unwind/unloads.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr const char* set_gradient_edge_name =
+    "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE";
+
+using SetGradientEdge = void(const void* tensor, AutogradEdge* edge);
+using PeekSequenceNumber = std::uint64_t();
+/// Returns a std::shared_ptr<torch::autograd::Node>: one to any type has the same binary interface.
+using GetCurrentNode = std::shared_ptr<const AutogradNode>();
+
+/// What libtorch_cpu.so has of autograd; null or of no bytes where it has not.
+struct Functions {
+    SetGradientEdge* set_gradient_edge = nullptr;
+    PeekSequenceNumber* peek = nullptr;
+    GetCurrentNode* current_node = nullptr;  ///< since PyTorch 2.1
+    profiler::ObjectSymbols::Extent evaluate;
+
+    static Functions search() {
+        Functions found;
+        find_loaded_symbols("libtorch_cpu.so", [&](const profiler::ObjectSymbols& in) {
+            found.set_gradient_edge =
+                reinterpret_cast<SetGradientEdge*>(in.find(set_gradient_edge_name));
+            found.peek =
+                reinterpret_cast<PeekSequenceNumber*>(in.find("_ZN2at15sequence_number4peekEv"));
+            found.current_node = reinterpret_cast<GetCurrentNode*>(
+                in.find("_ZN5torch8autograd16get_current_nodeEv"));
+            found.evaluate = in.extent_of(
+                "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEE"
+                "PNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE");
+            return true;
+        });
+        return found;
+    }
+};
+
+/// The functions, found without the loader's lock; again after libraries were unloaded.
+class FoundFunctions {
+  public:
+    Functions get() {
+        if (profiler::unwind::is_unloading()) [[unlikely]] {
+            return Functions::search();
+        }
+        if (searched_.is_stale()) [[unlikely]] {
+            searched_.refresh([&] { store(Functions::search()); });
+        }
+        return {set_gradient_edge_.load(std::memory_order_relaxed),
+                peek_.load(std::memory_order_relaxed),
+                current_node_.load(std::memory_order_relaxed),
+                {begin_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)}};
+    }
+
+  private:
+    void store(const Functions& found) {
+        set_gradient_edge_.store(found.set_gradient_edge, std::memory_order_relaxed);
+        peek_.store(found.peek, std::memory_order_relaxed);
+        current_node_.store(found.current_node, std::memory_order_relaxed);
+        begin_.store(found.evaluate.begin, std::memory_order_relaxed);
+        bytes_.store(found.evaluate.bytes, std::memory_order_relaxed);
+    }
+
+    profiler::unwind::EpochTracker searched_{profiler::unwind::EpochTracker::never};
+    std::atomic<SetGradientEdge*> set_gradient_edge_{};
+    std::atomic<PeekSequenceNumber*> peek_{};
+    std::atomic<GetCurrentNode*> current_node_{};
+    std::atomic<std::uintptr_t> begin_{};
+    std::atomic<std::uintptr_t> bytes_{};
+};
+
+constinit FoundFunctions functions;
+constinit AutogradNodes nodes;
+
+void report_once(const char* why) noexcept {
+    static constinit std::atomic<bool> reported{false};
+    Session* const session = Session::current();
+    if (session != nullptr && session->recorder() != nullptr &&
+        !reported.exchange(true, std::memory_order_relaxed)) {
+        session->recorder()->report_missed(why, 0);
+    }
+}
+
+/// Whether what memlab reads of an edge and its node is memory at all.
+bool can_be_read(const AutogradEdge* edge) {
+    const auto readable = [](const void* object) {
+        const auto at = reinterpret_cast<std::uintptr_t>(object);
+        return profiler::unwind::is_readable(at) &&
+               profiler::unwind::is_readable(at + sizeof(AutogradNode) - 8);
+    };
+    return readable(edge) && readable(edge->node);
+}
+
+/// The id of the calling thread's stack; 0: none.
+std::uint32_t capture() noexcept {
+    std::uint32_t stack = 0;
+    (void)in_session([&](Session& session) {
+        stack = session.recorder()->capture_call_site();
+        return true;
+    });
+    return stack;
+}
+
+void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
+    Session* const session = Session::current();
+    if (session == nullptr || session->recorder() == nullptr || peek == nullptr ||
+        nodes.refuted() || (!nodes.proved() && !can_be_read(edge))) {
+        return;
+    }
+    nodes.attached(*edge, peek(), capture);
+}
+
+}  // namespace
+
+[[gnu::hot]] Backward::Backward() {
+    const Functions found = functions.get();
+    begin_ = found.evaluate.begin;
+    bytes_ = found.evaluate.bytes;
+    peek_ = found.peek;
+}
+
+[[gnu::hot]] void Backward::allocated(std::uint32_t stack) const {
+    if (peek_ != nullptr) {
+        AutogradNodes::allocated(peek_(), stack);
+    }
+}
+
+/// The stack of the forward call that made the node which this thread evaluates; 0: unknown.
+///
+/// Called from inside the engine's evaluate_function(), around which the engine keeps the node in a
+/// variable of the thread (NodeGuard, torch/csrc/autograd/engine.cpp). So the reference that
+/// get_current_node() returns is never the last one, and the thread-local variable exists already:
+/// nothing is destroyed or registered here, under the lock of PyTorch's allocator.
+[[gnu::hot]] std::uint32_t Backward::forward_stack() noexcept {
+    if (!nodes.proved()) [[unlikely]] {
+        if (nodes.refuted()) {
+            report_once(
+                "the nodes of this PyTorch's backward graph are not as memlab knows them: what "
+                "backward allocates has no line of the forward");
+        } else if (nodes.none_seen()) {
+            report_once(
+                "this PyTorch's operators make their backward graph unseen: what backward "
+                "allocates has no line of the forward");
+        }
+        return 0;
+    }
+    GetCurrentNode* const current_node = functions.get().current_node;
+    if (current_node == nullptr) [[unlikely]] {
+        report_once(
+            "this PyTorch does not tell which node of its graph backward evaluates (2.1 and later "
+            "do): what backward allocates has no line of the forward");
+        return 0;
+    }
+    return nodes.find(current_node().get());
+}
+
+}  // namespace memlab::interpose
+
+/// torch::autograd::impl::set_gradient_edge(at::Tensor const&, torch::autograd::Edge), by which
+/// each operator of the forward ends. The real one takes the edge's node over.
+extern "C" __attribute__((visibility("default"))) void
+memlab_set_gradient_edge(const void* tensor, memlab::interpose::AutogradEdge* edge) asm(
+    "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE");
+
+extern "C" [[gnu::hot]] void memlab_set_gradient_edge(const void* tensor,
+                                                      memlab::interpose::AutogradEdge* edge) {
+    namespace mi = memlab::interpose;
+    const mi::Functions found = mi::functions.get();
+    mi::record(edge, found.peek);
+    mi::SetGradientEdge* real = found.set_gradient_edge;
+    if (real == nullptr) [[unlikely]] {
+        // Linked statically, or under another name: whoever calls this has it from some object.
+        mi::find_loaded_symbols("", [&](const memlab::profiler::ObjectSymbols& in) {
+            real = reinterpret_cast<mi::SetGradientEdge*>(in.find(mi::set_gradient_edge_name));
+            real = real == memlab_set_gradient_edge ? nullptr : real;
+            return real != nullptr;
+        });
+        if (real == nullptr) {
+            std::abort();  // as the loader would end a program whose symbol is nowhere
+        }
+    }
+    real(tensor, edge);
+}
