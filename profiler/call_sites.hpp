@@ -10,7 +10,6 @@
 #include <new>
 #include <span>
 
-#include "profiler/call_origin.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/scratch.hpp"
 #include "profiler/stack_capture.hpp"

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "profiler/call_origin.hpp"
 #include "profiler/python/python_stacks.hpp"
+#include "profiler/stack_capture.hpp"
 #include "profiler/stack_table.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/log_writer.hpp"

@@ -3,8 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace memlab::trace {
+
+/// The function of a Python frame without a file that is no call: in the stack of an allocation of
+/// PyTorch's backward, what follows are the Python frames that ran the operator's forward.
+inline constexpr std::string_view forward_marker = "[forward]";
 
 /// The kinds of definitions, which records refer to by number.
 enum class Definition : std::uint8_t { string, module, python_frame, stack, context, device };

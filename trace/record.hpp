@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -343,10 +342,6 @@ struct ModuleDef {
     }
     bool operator==(const ModuleDef&) const = default;
 };
-
-/// The function of a Python frame without a file that is no call: in the stack of an allocation of
-/// PyTorch's backward, what follows are the Python frames that ran the operator's forward.
-inline constexpr std::string_view forward_marker = "[forward]";
 
 /// A Python frame: a function and the current line in it.
 struct PythonFrameDef {

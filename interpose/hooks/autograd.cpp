@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "interpose/driver/loaded_objects.hpp"
+#include "interpose/hooks/autograd_nodes.hpp"
 #include "interpose/hooks/hook.hpp"
-#include "interpose/memory/autograd_nodes.hpp"
 #include "profiler/object_symbols.hpp"
 #include "profiler/unwind/stack_memory.hpp"
 #include "profiler/unwind/unloads.hpp"

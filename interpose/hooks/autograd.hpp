@@ -1,10 +1,10 @@
 // PyTorch's backward graph, as far as allocations have to do with it: whose line an allocation of
-// backward gets (memory/autograd_nodes.hpp).
+// backward gets (hooks/autograd_nodes.hpp).
 #pragma once
 
 #include <cstdint>
 
-#include "profiler/call_origin.hpp"
+#include "profiler/stack_capture.hpp"
 
 namespace memlab::interpose {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "interpose/memory/memory.hpp"
-#include "profiler/call_origin.hpp"
+#include "profiler/stack_capture.hpp"
 
 namespace memlab::interpose {
 

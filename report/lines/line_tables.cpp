@@ -56,10 +56,15 @@ class StackLines {
 
     const std::vector<LineTable>& functions() const { return functions_; }
 
+    /// Whether a line stands for what backward allocates.
+    bool any_of_backward() const { return any_of_backward_; }
+
   private:
     std::vector<On> look(std::size_t stack) {
         std::set<On> found;
+        bool of_backward = false;
         for (const StackFrame& frame : resolver_.frames(stack)) {
+            of_backward = of_backward || frame.is_forward_marker();
             if (frame.line <= 0 || !ends_as(frame.file, query_.file, "/")) {
                 continue;
             }
@@ -68,6 +73,7 @@ class StackLines {
             if (query_.function.empty() || ends_as(name, query_.function, ".") ||
                 ends_as(name, query_.function, "::")) {
                 found.insert({function(frame, name), frame.line});
+                any_of_backward_ = any_of_backward_ || of_backward;
             }
         }
         return {found.begin(), found.end()};
@@ -86,6 +92,7 @@ class StackLines {
     const LineQuery& query_;
     std::vector<std::optional<std::vector<On>>> known_;  ///< by stack
     std::vector<LineTable> functions_;                   ///< without rows
+    bool any_of_backward_ = false;
     std::map<std::tuple<std::string, std::string, int>, std::size_t> index_;
 };
 
@@ -351,6 +358,10 @@ LineTables line_tables(const Report& report, Resolver& resolver, const std::stri
                    (query.filter.empty() ? "" : " that the filter takes") +
                    "; memlab-report sites lists the functions and files that made some";
         return result;
+    }
+    if (lines.any_of_backward()) {
+        result.notes.push_back(
+            "What backward allocates counts at the line of the forward that made the operation.");
     }
     if (device->at_peak.other_bytes != 0 &&
         std::any_of(columns.begin(), columns.end(),

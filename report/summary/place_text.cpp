@@ -80,8 +80,8 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
                  std::max(remaining / 2, remaining - std::min(remaining, display_width(function))));
     where = shorten_begin(where, where_width, style.ascii);
     function = shorten_begin(function, remaining - where_width, style.ascii);
-    if (function.empty()) {
-        return where + dim(extra);
+    if (function.empty() || where.empty()) {
+        return where + function + dim(extra);
     }
     return where + "  " + function + dim(extra);
 }

@@ -18,7 +18,8 @@ struct PlaceTextOptions {
 /// `file`, relative to `working_directory` if it is below it. Not passed through printable().
 std::string shown_file(const std::string& file, const std::string& working_directory);
 
-/// "train.cpp:42", "libfoo.so+0x1234", "[jit]", "(no stack)": the location without its function.
+/// "train.cpp:42", "libfoo.so+0x1234", "[jit]", "(no stack)": the location without its function;
+/// empty where a name is all there is ("[forward]").
 /// Not passed through printable().
 std::string location_text(const Place& place, const std::string& working_directory);
 

@@ -229,7 +229,7 @@ SIZE_EXCEPTIONS = {
         "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",
         "tools/report/view_options.hpp", "trace/folded_name.hpp", "trace/json/bounded_sum.hpp",
-        "trace/json/python_source.hpp", "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp",
+        "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp",
         "trace/own_thread.hpp",
         "trace/prefetch.hpp"],
     "the face of two sources, one for text and one for JSON": [

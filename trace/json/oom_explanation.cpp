@@ -303,7 +303,7 @@ std::vector<OomHolder::Frame> holder_frames(const trace::Aggregator& from, std::
         if (frame.python != 0) {
             const trace::PythonFrameDef& python = from.python_frames()[frame.python];
             const std::string& file = from.string(python.file);
-            if (file.empty() && from.string(python.function) == trace::forward_marker) {
+            if (is_forward_marker(from.string(python.function), file)) {
                 frames.push_back({.python = std::string(trace::forward_marker), .library = true});
                 continue;
             }

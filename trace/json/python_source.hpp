@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "trace/event.hpp"
+
 namespace memlab::report {
 
 /// True for files of installed packages, the standard library and the interpreter itself. Code
@@ -21,6 +23,11 @@ inline bool is_python_library(std::string_view file) {
     const std::size_t at = file.find(standard);
     return at != std::string_view::npos && at + standard.size() < file.size() &&
            file[at + standard.size()] >= '2' && file[at + standard.size()] <= '9';
+}
+
+/// Whether a frame is no code but trace::forward_marker.
+inline bool is_forward_marker(std::string_view function, std::string_view file) {
+    return file.empty() && function == trace::forward_marker;
 }
 
 }  // namespace memlab::report

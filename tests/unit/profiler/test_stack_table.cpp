@@ -81,6 +81,24 @@ TEST_CASE("a stack has one number, and one of another depth, end or truncation h
     CHECK(collected.modules.empty());
 }
 
+TEST_CASE("the Python frames of a stack can be had again") {
+    Collected collected;
+    StackTable table(collected);
+    const std::vector<std::uint64_t> stack = {0x1000, 7, 0x2000, 9, 8};
+    StackTable::PythonWords python{};
+    python[0] = 0b11010;
+    const std::uint32_t id = table.intern(stack, false, 1, &python);
+    CHECK(table.intern(stack, false, 2, &python) == id);
+    std::vector<std::uint64_t> frames(4);
+    CHECK(table.python_frames(id, frames) == 3);
+    CHECK(frames == std::vector<std::uint64_t>{7, 9, 8, 0});
+    frames.resize(2);
+    CHECK(table.python_frames(id, frames) == 2);
+    CHECK(table.python_frames(table.intern(stack, false, 1), frames) == 0);  // of return addresses
+    CHECK(table.python_frames(0, frames) == 0);
+    CHECK(table.python_frames(99, frames) == 0);
+}
+
 TEST_CASE("threads that define and look up while the table grows agree on every number") {
     Collected collected;
     StackTable table(collected);

@@ -23,3 +23,8 @@ inline memlab::report::StackFrame python_frame(const char* function, const std::
     frame.python = true;
     return frame;
 }
+
+/// What stands before the forward's frames in a stack of backward.
+inline memlab::report::StackFrame forward_marker() {
+    return python_frame("[forward]", "", 0);
+}

@@ -99,3 +99,13 @@ TEST_CASE("only PyTorch's memory has categories, and of two levels the inner one
     cache.allocator = "arena";
     CHECK_FALSE(has_categories(report, cache));
 }
+
+TEST_CASE("the forward's frames in a stack of backward do not make it an activation") {
+    const StackFrame evaluate = torch_frame(
+        "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)");
+    for (const bool named : {true, false}) {
+        const StackFrame last = named ? evaluate : torch_frame("");
+        CHECK(of({last, forward_marker(), module_call, step}, true) == Category::gradients);
+        CHECK(of({last, forward_marker(), module_call, step}) == Category::other);
+    }
+}

@@ -177,3 +177,39 @@ TEST_CASE("backward, which has no Python, is known by its node") {
     stack[0] = python_frame("backward", "/src/own_function.py", 3);
     CHECK(choose_frame(stack) == 0);
 }
+
+TEST_CASE("backward: the forward's line, and the operation of backward that it stands for") {
+    const char* cpu = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so";
+    const char* cuda = "/venv/lib/python3.12/site-packages/torch/lib/libc10_cuda.so";
+    std::vector<StackFrame> stack = {
+        frame_in(cuda, "c10::cuda::CUDACachingAllocator::malloc(unsigned long)"),
+        frame_in(cpu, "at::_ops::mm::call(at::Tensor const&, at::Tensor const&)"),
+        frame_in(cpu,
+                 "torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)"),
+        frame_in(cpu, "torch::autograd::Engine::evaluate_function(torch::autograd::Node*)"),
+        forward_marker(),
+        python_frame("Linear.forward", "/venv/lib/python3.12/site-packages/torch/nn/linear.py", 9),
+        python_frame("Model.forward", "/src/model.py", 42),
+        python_frame("<module>", "/src/train.py", 7),
+    };
+    CHECK(stack[4].is_forward_marker());
+    CHECK_FALSE(stack[5].is_forward_marker());
+    CHECK(choose_frame(stack) == 6);
+    CHECK(backward_node(stack, 6) == "AddmmBackward0");
+    CHECK(backward_frames(stack, 6).marker == 4);
+    CHECK(backward_frames(stack, 6).node == 2);
+    // Not where a frame before the marker was chosen.
+    CHECK(backward_node(stack, 2).empty());
+    CHECK(backward_node({}, no_frame).empty());
+    // Gradients that the engine sums itself.
+    stack.erase(stack.begin() + 2);
+    CHECK(choose_frame(stack) == 5);
+    CHECK(backward_node(stack, 5) == "backward");
+    // The marker is never chosen, and --skip passes over it.
+    CHECK(choose_frame({forward_marker(), frame_in(cpu, "")}) == 1);
+    FrameSkips skips;
+    CHECK(skips.add("*").empty());
+    StackFrame marker = forward_marker();
+    classify(marker, skips);
+    CHECK_FALSE(marker.skipped);
+}

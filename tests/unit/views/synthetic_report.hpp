@@ -25,7 +25,8 @@ class SyntheticReport {
         report.process.executable = "/opt/train";
     }
 
-    /// Adds a call site: functions, innermost first, each on a line of its own in /src/NAME.py.
+    /// Adds a call site: functions, innermost first, each on a line of its own in /src/NAME.py;
+    /// "[forward]" has none.
     Site& site(const std::vector<std::string>& functions, std::uint64_t at_peak_bytes,
                const std::string& kind = "device") {
         Stack stack;
@@ -54,8 +55,10 @@ class SyntheticReport {
                 return i;
             }
         }
-        report.python_frames.push_back({function, "/src/" + function + ".py",
-                                        static_cast<std::uint32_t>(report.python_frames.size())});
+        const bool marker = function == "[forward]";
+        const auto line = static_cast<std::uint32_t>(report.python_frames.size());
+        report.python_frames.push_back(
+            {function, marker ? "" : "/src/" + function + ".py", marker ? 0 : line});
         report.frames.push_back({0, 0, report.python_frames.size() - 1});
         return report.frames.size() - 1;
     }

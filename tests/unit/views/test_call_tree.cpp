@@ -193,3 +193,17 @@ TEST_CASE("the figures of a node are the sums of what passes through it") {
     CHECK(nodes[2]["parent"] == 1);
     CHECK(nodes[2]["depth"] == 2);
 }
+
+TEST_CASE("what backward allocates stands beside the forward's own, below its line") {
+    SyntheticReport made;
+    made.site({"linear", "main"}, 3 * mib);
+    made.site({"[forward]", "linear", "main"}, 2 * mib);
+    TreeOptions down;
+    down.top_down = true;
+    CHECK(text_of(made.report, down).find("[forward]\n") != std::string::npos);
+    const std::string up = text_of(made.report, {});
+    CHECK(up.find("     3.00 MiB   60.0%          1  /src/linear.py:1  linear\n") !=
+          std::string::npos);
+    CHECK(up.find("     2.00 MiB   40.0%          1  [forward]\n") != std::string::npos);
+    CHECK(up.find("<- /src/linear.py:1  linear\n") != std::string::npos);
+}

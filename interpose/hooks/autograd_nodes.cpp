@@ -1,4 +1,4 @@
-#include "interpose/memory/autograd_nodes.hpp"
+#include "interpose/hooks/autograd_nodes.hpp"
 
 #include "profiler/word_mix.hpp"
 
@@ -59,23 +59,42 @@ AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
                                             captures, captures + 1, std::memory_order_relaxed);
 }
 
-[[gnu::hot]] void AutogradNodes::insert(const AutogradNode* node, std::uint64_t sequence,
-                                        std::uint32_t stack) {
-    const std::uint64_t value = sequence << 32 | stack;
-    Entry* oldest = nullptr;
-    std::uint32_t greatest_age = 0;
+AutogradNodes::Entry* AutogradNodes::entry_of(const AutogradNode* node, std::uint64_t sequence) {
     for (Entry& entry : set_of(sequence).entries) {
-        const std::uint64_t there = entry.value.load(std::memory_order_relaxed);
-        const std::uint32_t age = there == 0 ? ~std::uint32_t{0}
-                                             : static_cast<std::uint32_t>(sequence) -
-                                                   static_cast<std::uint32_t>(there >> 32);
-        if (oldest == nullptr || age > greatest_age) {
-            oldest = &entry;
-            greatest_age = age;
+        const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
+        if (value >> 32 == (sequence & 0xffff'ffffU) &&
+            entry.check.load(std::memory_order_relaxed) == make_check(node, value)) {
+            return &entry;
         }
     }
-    oldest->value.store(value, std::memory_order_relaxed);
-    oldest->check.store(make_check(node, value), std::memory_order_relaxed);
+    return nullptr;
+}
+
+void AutogradNodes::forget(const AutogradNode* node, std::uint64_t sequence) {
+    if (Entry* const entry = entry_of(node, sequence)) {
+        entry->value.store(0, std::memory_order_relaxed);
+    }
+}
+
+[[gnu::hot]] void AutogradNodes::insert(const AutogradNode* node, std::uint64_t sequence,
+                                        std::uint32_t stack) {
+    Entry* target = entry_of(node, sequence);
+    std::uint32_t greatest_age = 0;
+    if (target == nullptr) {
+        for (Entry& entry : set_of(sequence).entries) {
+            const std::uint64_t there = entry.value.load(std::memory_order_relaxed);
+            const std::uint32_t age = there == 0 ? ~std::uint32_t{0}
+                                                 : static_cast<std::uint32_t>(sequence) -
+                                                       static_cast<std::uint32_t>(there >> 32);
+            if (target == nullptr || age > greatest_age) {
+                target = &entry;
+                greatest_age = age;
+            }
+        }
+    }
+    const std::uint64_t value = sequence << 32 | stack;
+    target->value.store(value, std::memory_order_relaxed);
+    target->check.store(make_check(node, value), std::memory_order_relaxed);
 }
 
 [[gnu::hot]] std::uint32_t AutogradNodes::find(const AutogradNode* node) {
@@ -86,15 +105,13 @@ AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
     if (kind != nullptr && kind->captures.load(std::memory_order_relaxed) != asked_for) {
         kind->captures.store(asked_for, std::memory_order_relaxed);
     }
-    const std::uint64_t sequence = node->sequence;
-    for (const Entry& entry : set_of(sequence).entries) {
-        const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
-        if (value >> 32 == (sequence & 0xffff'ffffU) &&
-            entry.check.load(std::memory_order_relaxed) == make_check(node, value)) {
-            return static_cast<std::uint32_t>(value);
-        }
-    }
-    return 0;
+    const Entry* const entry = entry_of(node, node->sequence);
+    const std::uint64_t value = entry == nullptr ? 0 : entry->value.load(std::memory_order_relaxed);
+    // Another thread may have replaced it meanwhile.
+    return entry != nullptr &&
+                   entry->check.load(std::memory_order_relaxed) == make_check(node, value)
+               ? static_cast<std::uint32_t>(value)
+               : 0;
 }
 
 }  // namespace memlab::interpose

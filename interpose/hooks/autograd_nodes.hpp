@@ -6,7 +6,8 @@
 // outputs' grad_fn by torch::autograd::impl::set_gradient_edge(). So what the thread allocated in
 // between, while no other node took a number, the operator allocated, and nobody else.
 //
-// A node is known by its address *and* its number, since addresses are reused. The number is read
+// A node is known by its address *and* its number, since addresses are reused; where both are, by
+// threads that begin to count anew, the newest node is the one that is known. The number is read
 // from the node, as every release up to 2.11 lays it out (torch/csrc/autograd/function.h): behind
 // the virtual table's address and the weak pointer to itself of std::enable_shared_from_this.
 // Nothing is believed until the layout has proved right: the weak pointer leads back to the node,
@@ -76,6 +77,8 @@ class AutogradNodes {
         }
         if (stack != 0) {
             insert(node, node->sequence, stack);
+        } else {
+            forget(node, node->sequence);
         }
     }
 
@@ -124,6 +127,8 @@ class AutogradNodes {
     bool is_newest(const AutogradEdge& edge, std::uint64_t next);
     bool is_asked_for(const void* virtual_table);
     Kind* find_kind(const void* virtual_table);
+    Entry* entry_of(const AutogradNode* node, std::uint64_t sequence);
+    void forget(const AutogradNode* node, std::uint64_t sequence);
     void insert(const AutogradNode* node, std::uint64_t sequence, std::uint32_t stack);
     Set& set_of(std::uint64_t sequence) { return sets_[sequence / set_size % sets]; }
 

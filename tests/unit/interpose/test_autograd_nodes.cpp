@@ -1,0 +1,224 @@
+// Which call made a node of PyTorch's graph: only what the operator itself allocated, only of nodes
+// as they are known, and never another node's.
+#include "interpose/hooks/autograd_nodes.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+using memlab::interpose::AutogradEdge;
+using memlab::interpose::AutogradNode;
+using memlab::interpose::AutogradNodes;
+
+namespace {
+
+const int kind_a = 0;
+const int kind_b = 0;
+
+/// A thread's graph.
+class Graph {
+  public:
+    explicit Graph(AutogradNodes& nodes, std::uint64_t next = 0) : nodes_(nodes), next_(next) {}
+
+    /// An operator begins: it makes its node.
+    AutogradNode& begin(const void* kind = &kind_a) {
+        AutogradNode& node = made_.emplace_back();
+        node = {kind, &node, &made_, next_++};
+        return node;
+    }
+    void allocate(std::uint32_t stack) { AutogradNodes::allocated(next_, stack); }
+    void end(const AutogradNode& node, std::uint32_t captured = 0) {
+        nodes_.attached({&node, &made_, 0}, next_, [&] {
+            ++captures;
+            return captured;
+        });
+    }
+    const AutogradNode& operate(std::uint32_t stack, const void* kind = &kind_a) {
+        const AutogradNode& node = begin(kind);
+        allocate(stack);
+        end(node);
+        return node;
+    }
+
+    int captures = 0;
+
+  private:
+    AutogradNodes& nodes_;
+    std::uint64_t next_;
+    std::deque<AutogradNode> made_;
+};
+
+std::unique_ptr<AutogradNodes> proved() {
+    auto nodes = std::make_unique<AutogradNodes>();
+    Graph graph(*nodes, 1000);
+    for (int i = 0; i < 8; ++i) {
+        graph.operate(1);
+    }
+    REQUIRE(nodes->proved());
+    return nodes;
+}
+
+}  // namespace
+
+TEST_CASE("a node has the stack of what its operator allocated first") {
+    const auto nodes = proved();
+    Graph graph(*nodes);
+    const AutogradNode& node = graph.begin();
+    graph.allocate(5);
+    graph.allocate(6);  // a workspace
+    graph.end(node);
+    graph.allocate(7);  // of an operator without a node
+    graph.end(node);    // another output
+    CHECK(nodes->find(&node) == 5);
+    CHECK(nodes->find(nullptr) == 0);
+    CHECK(nodes->find(&graph.operate(8)) == 8);
+    CHECK(nodes->find(&node) == 5);
+}
+
+TEST_CASE("what others allocate is not a node's") {
+    const auto nodes = proved();
+    Graph graph(*nodes);
+    const AutogradNode& failed = graph.begin();
+    graph.allocate(5);  // it raised: no tensor has the node
+    const AutogradNode& outer = graph.begin();
+    const AutogradNode& inner = graph.begin();
+    graph.allocate(6);
+    graph.end(inner);
+    graph.end(outer);  // made before another one: who allocated is unknown
+    CHECK(nodes->find(&failed) == 0);
+    CHECK(nodes->find(&inner) == 6);
+    CHECK(nodes->find(&outer) == 0);
+    // An address that is used again, of which the number is another one.
+    AutogradNode again = inner;
+    const AutogradNode& known = graph.operate(7);
+    again = known;
+    CHECK(nodes->find(&again) == 0);
+    again.sequence = inner.sequence;
+    CHECK(nodes->find(&again) == 0);
+}
+
+TEST_CASE("a thread that counts anew makes nodes of the same numbers at the same addresses") {
+    const auto nodes = proved();
+    const auto attach = [&](AutogradNode& node, std::uint32_t stack) {
+        node = {&kind_a, &node, &node, 0};
+        if (stack != 0) {
+            AutogradNodes::allocated(1, stack);
+        }
+        nodes->attached({&node, &node, 0}, 1, [] { return std::uint32_t{0}; });
+        Graph(*nodes, 500).operate(1);
+    };
+    AutogradNode node{};
+    attach(node, 5);
+    CHECK(nodes->find(&node) == 5);
+    attach(node, 6);
+    CHECK(nodes->find(&node) == 6);
+    attach(node, 0);
+    CHECK(nodes->find(&node) == 0);
+}
+
+TEST_CASE("an operator that allocates nothing is captured while that may be asked for") {
+    const auto nodes = proved();
+    Graph graph(*nodes);
+    const AutogradNode& view = graph.begin(&kind_b);
+    graph.end(view, 9);
+    CHECK(graph.captures == 1);
+    for (int i = 0; i < 3000; ++i) {
+        graph.end(graph.begin(&kind_b), 9);
+    }
+    CHECK(graph.captures == 1024);
+    const AutogradNode& late = graph.begin(&kind_b);
+    graph.end(late, 9);
+    CHECK(graph.captures == 1024);
+    CHECK(nodes->find(&late) == 0);  // backward asks: from now on each is captured
+    const AutogradNode& next = graph.begin(&kind_b);
+    graph.end(next, 10);
+    CHECK(graph.captures == 1025);
+    CHECK(nodes->find(&next) == 10);
+    CHECK(nodes->find(&view) == 9);
+}
+
+TEST_CASE("nodes of another layout are not believed") {
+    AutogradNodes nodes;
+    CHECK(nodes.none_seen());
+    Graph graph(nodes);
+    const auto other = [&](int what) {
+        AutogradNode node = graph.begin();
+        if (what == 0) {
+            node.self = nullptr;
+        } else if (what == 1) {
+            ++node.sequence;
+        } else {
+            node.self_control = nullptr;
+        }
+        graph.allocate(5);
+        graph.end(node);
+        CHECK(nodes.find(&node) == 0);
+    };
+    graph.operate(1);
+    graph.operate(1);
+    for (int i = 0; i < 6; ++i) {
+        CHECK_FALSE(nodes.refuted());
+        other(i % 3);
+    }
+    CHECK(nodes.refuted());
+    CHECK_FALSE(nodes.proved());
+    const AutogradNode& node = graph.operate(5);
+    CHECK(nodes.find(&node) == 0);
+}
+
+TEST_CASE("a few nodes that are not the newest do not speak against the layout") {
+    AutogradNodes nodes;
+    Graph graph(nodes);
+    const AutogradNode& outer = graph.begin();
+    for (int i = 0; i < 6; ++i) {
+        graph.operate(1);
+        CHECK_FALSE(nodes.proved());
+    }
+    graph.end(outer);
+    graph.operate(1);
+    CHECK(nodes.proved());
+}
+
+TEST_CASE("the newest nodes are known, older ones give way") {
+    const auto nodes = proved();
+    Graph graph(*nodes);
+    std::vector<const AutogradNode*> made;
+    constexpr std::size_t more = 5000;
+    for (std::size_t i = 0; i < AutogradNodes::capacity + more; ++i) {
+        made.push_back(&graph.operate(static_cast<std::uint32_t>(i + 1)));
+    }
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+        wrong += nodes->find(made[i]) != (i < more ? 0 : i + 1) ? 1 : 0;
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("threads that make nodes never get each other's") {
+    const auto nodes = proved();
+    constexpr std::size_t threads = 4;
+    std::vector<std::thread> workers;
+    std::atomic<std::uint64_t> wrong{0};
+    std::atomic<std::uint64_t> found{0};
+    for (std::size_t t = 0; t < threads; ++t) {
+        workers.emplace_back([&, t] {
+            Graph graph(*nodes);
+            for (std::uint32_t i = 1; i < 20000; ++i) {
+                const auto stack = static_cast<std::uint32_t>(i * threads + t);
+                const std::uint32_t got = nodes->find(&graph.operate(stack));
+                wrong += got != stack && got != 0 ? 1 : 0;
+                found += got == stack ? 1 : 0;
+            }
+        });
+    }
+    for (std::thread& worker : workers) {
+        worker.join();
+    }
+    CHECK(wrong == 0);
+    CHECK(found > 0);
+}
