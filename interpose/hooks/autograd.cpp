@@ -94,10 +94,10 @@ void report_once(const char* why) noexcept {
 
 /// Whether what memlab reads of an edge and its node is memory at all.
 bool can_be_read(const AutogradEdge* edge) {
-    const auto readable = [](const void* object) {
+    const auto readable = [](const auto* object) {
         const auto at = reinterpret_cast<std::uintptr_t>(object);
         return profiler::unwind::is_readable(at) &&
-               profiler::unwind::is_readable(at + sizeof(AutogradNode) - 8);
+               profiler::unwind::is_readable(at + sizeof *object - 8);
     };
     return readable(edge) && readable(edge->node);
 }

@@ -47,44 +47,47 @@ AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
 }
 
 [[gnu::hot]] bool AutogradNodes::is_asked_for(const void* virtual_table) {
+    constexpr std::uint32_t most = 1 << 20;
     Kind* const kind = find_kind(virtual_table);
     if (kind == nullptr) {
         return false;
     }
-    std::uint32_t captures = kind->captures.load(std::memory_order_relaxed);
-    if (captures == asked_for) {
-        return true;
+    std::uint32_t made = kind->made.load(std::memory_order_relaxed) + 1;
+    std::uint32_t asked = kind->asked.load(std::memory_order_relaxed);
+    if (made >= most) [[unlikely]] {  // newer ones weigh more
+        made /= 2;
+        asked /= 2;
+        kind->asked.store(asked, std::memory_order_relaxed);
     }
-    return captures < trial_captures && kind->captures.compare_exchange_strong(
-                                            captures, captures + 1, std::memory_order_relaxed);
+    kind->made.store(made, std::memory_order_relaxed);
+    return made <= trial || asked >= made / 2;
 }
 
-AutogradNodes::Entry* AutogradNodes::entry_of(const AutogradNode* node, std::uint64_t sequence) {
-    for (Entry& entry : set_of(sequence).entries) {
+AutogradNodes::Entry* AutogradNodes::entry_of(const AutogradNode& node) {
+    for (Entry& entry : set_of(node).entries) {
         const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
-        if (value >> 32 == (sequence & 0xffff'ffffU) &&
-            entry.check.load(std::memory_order_relaxed) == make_check(node, value)) {
+        if (value >> 32 == (node.sequence & 0xffff'ffffU) &&
+            entry.check.load(std::memory_order_relaxed) == make_check(&node, value)) {
             return &entry;
         }
     }
     return nullptr;
 }
 
-void AutogradNodes::forget(const AutogradNode* node, std::uint64_t sequence) {
-    if (Entry* const entry = entry_of(node, sequence)) {
+void AutogradNodes::forget(const AutogradNode& node) {
+    if (Entry* const entry = entry_of(node)) {
         entry->value.store(0, std::memory_order_relaxed);
     }
 }
 
-[[gnu::hot]] void AutogradNodes::insert(const AutogradNode* node, std::uint64_t sequence,
-                                        std::uint32_t stack) {
-    Entry* target = entry_of(node, sequence);
+[[gnu::hot]] void AutogradNodes::insert(const AutogradNode& node, std::uint32_t stack) {
+    Entry* target = entry_of(node);
     std::uint32_t greatest_age = 0;
     if (target == nullptr) {
-        for (Entry& entry : set_of(sequence).entries) {
+        for (Entry& entry : set_of(node).entries) {
             const std::uint64_t there = entry.value.load(std::memory_order_relaxed);
             const std::uint32_t age = there == 0 ? ~std::uint32_t{0}
-                                                 : static_cast<std::uint32_t>(sequence) -
+                                                 : static_cast<std::uint32_t>(node.sequence) -
                                                        static_cast<std::uint32_t>(there >> 32);
             if (target == nullptr || age > greatest_age) {
                 target = &entry;
@@ -92,26 +95,30 @@ void AutogradNodes::forget(const AutogradNode* node, std::uint64_t sequence) {
             }
         }
     }
-    const std::uint64_t value = sequence << 32 | stack;
+    const std::uint64_t value = node.sequence << 32 | stack;
     target->value.store(value, std::memory_order_relaxed);
-    target->check.store(make_check(node, value), std::memory_order_relaxed);
+    target->check.store(make_check(&node, value), std::memory_order_relaxed);
 }
 
 [[gnu::hot]] std::uint32_t AutogradNodes::find(const AutogradNode* node) {
     if (!proved() || node == nullptr) {
         return 0;
     }
-    Kind* const kind = find_kind(node->virtual_table);
-    if (kind != nullptr && kind->captures.load(std::memory_order_relaxed) != asked_for) {
-        kind->captures.store(asked_for, std::memory_order_relaxed);
-    }
-    const Entry* const entry = entry_of(node, node->sequence);
-    const std::uint64_t value = entry == nullptr ? 0 : entry->value.load(std::memory_order_relaxed);
+    const Entry* const entry = entry_of(*node);
+    std::uint64_t value = entry == nullptr ? 0 : entry->value.load(std::memory_order_relaxed);
     // Another thread may have replaced it meanwhile.
-    return entry != nullptr &&
-                   entry->check.load(std::memory_order_relaxed) == make_check(node, value)
-               ? static_cast<std::uint32_t>(value)
-               : 0;
+    if (entry != nullptr &&
+        entry->check.load(std::memory_order_relaxed) != make_check(node, value)) {
+        value = 0;
+    }
+    const auto stack = static_cast<std::uint32_t>(value);
+    if (stack == 0 || (stack & captured) != 0) {
+        if (Kind* const kind = find_kind(node->virtual_table)) {
+            kind->asked.store(kind->asked.load(std::memory_order_relaxed) + 1,
+                              std::memory_order_relaxed);
+        }
+    }
+    return stack & ~captured;
 }
 
 }  // namespace memlab::interpose

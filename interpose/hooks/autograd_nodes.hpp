@@ -27,6 +27,9 @@ struct AutogradNode {
     const AutogradNode* self;
     const void* self_control;  ///< of the weak pointer
     std::uint64_t sequence;
+    std::uint64_t topological;
+    std::uint64_t has_parent;
+    std::uint64_t thread;  ///< by PyTorch's count; only tells nodes of equal numbers apart
 };
 
 /// torch::autograd::Edge: a shared pointer to a node, and a number.
@@ -56,8 +59,8 @@ class AutogradNodes {
     }
 
     /// The calling thread gives a tensor its grad_fn, while the next sequence number is `next`.
-    /// `capture` returns the id of the thread's stack; it is called for kinds of nodes that are
-    /// often asked for, or too new to tell.
+    /// `capture` returns the id of the thread's stack; it is called where the operator allocated
+    /// nothing, for the first nodes of a kind, and while backward allocates for most of a kind.
     template <class Capture>
     void attached(const AutogradEdge& edge, std::uint64_t next, const Capture& capture) {
         const AutogradNode* const node = edge.node;
@@ -74,11 +77,12 @@ class AutogradNodes {
         newest = {next, attached_already};
         if (stack == 0 && is_asked_for(node->virtual_table)) {
             stack = capture();
+            stack |= stack != 0 ? captured : 0;
         }
         if (stack != 0) {
-            insert(node, node->sequence, stack);
+            insert(*node, stack);
         } else {
-            forget(node, node->sequence);
+            forget(*node);
         }
     }
 
@@ -114,23 +118,30 @@ class AutogradNodes {
     struct alignas(64) Set {
         std::array<Entry, set_size> entries;
     };
-    /// A kind of nodes whose forwards allocate nothing.
+    /// In Entry::value: the operator allocated nothing.
+    static constexpr std::uint32_t captured = std::uint32_t{1} << 31;
+    /// A kind of nodes whose operators allocate nothing.
     struct Kind {
         std::atomic<const void*> virtual_table;
-        std::atomic<std::uint32_t> captures;
+        std::atomic<std::uint32_t> made;
+        std::atomic<std::uint32_t> asked;  ///< allocations of backward
     };
     static constexpr std::size_t kinds = 512;
-    /// Captures of a kind that backward did not ask for; then there are no more.
-    static constexpr std::uint32_t trial_captures = 1024;
-    static constexpr std::uint32_t asked_for = ~std::uint32_t{0};
+    /// So many of a kind are captured whether or not backward allocates for it.
+    static constexpr std::uint32_t trial = 16;
 
     bool is_newest(const AutogradEdge& edge, std::uint64_t next);
     bool is_asked_for(const void* virtual_table);
     Kind* find_kind(const void* virtual_table);
-    Entry* entry_of(const AutogradNode* node, std::uint64_t sequence);
-    void forget(const AutogradNode* node, std::uint64_t sequence);
-    void insert(const AutogradNode* node, std::uint64_t sequence, std::uint32_t stack);
-    Set& set_of(std::uint64_t sequence) { return sets_[sequence / set_size % sets]; }
+    Entry* entry_of(const AutogradNode& node);
+    void forget(const AutogradNode& node);
+    void insert(const AutogradNode& node, std::uint32_t stack);
+
+    /// Numbers that follow each other lie together; those of another thread elsewhere.
+    Set& set_of(const AutogradNode& node) {
+        constexpr std::uint64_t stride = 4099;
+        return sets_[(node.sequence / set_size + node.thread * stride) % sets];
+    }
 
     std::atomic<Layout> layout_{Layout::unproved};
     std::atomic<std::uint32_t> votes_{0};

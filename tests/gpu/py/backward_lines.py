@@ -42,8 +42,8 @@ def storage(tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def watch(loss) -> None:
-    """Notes what each node of the graph makes when it goes backward."""
+def watch(loss, follow: bool = True) -> None:
+    """Notes where each node of the graph was made, and what it makes when it goes backward."""
     todo, seen = [loss.grad_fn], set()
     while todo:
         node = todo.pop()
@@ -54,7 +54,12 @@ def watch(loss) -> None:
         stack = stack_of(node)
         if stack is None or node.name() == "torch::autograd::AccumulateGrad":
             continue
+        if isinstance(node, torch.autograd.function.BackwardCFunction):  # Python code, with lines of its own
+            stacks.add(stack)
+            continue
         stacks.add(stack)
+        if not follow:
+            continue
 
         def note(inputs, outputs, stack=stack):
             given = {storage(tensor) for tensor in outputs if tensor is not None}
@@ -84,10 +89,10 @@ class Layers(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = torch.nn.Linear(1031, 1033)
-        self.second = torch.nn.Linear(1033, 1039)
-        self.norm = torch.nn.LayerNorm(1039)
-        self.third = torch.nn.Linear(520, 1049)
+        self.first = torch.nn.Linear(251, 257)
+        self.second = torch.nn.Linear(257, 263)
+        self.norm = torch.nn.LayerNorm(263)
+        self.third = torch.nn.Linear(132, 269)
         self.conv = torch.nn.Conv1d(1, 3, 5)
         self.scale = torch.nn.Parameter(torch.ones(1))
 
@@ -105,15 +110,15 @@ class Layers(torch.nn.Module):
             x = self.middle(x)
         with torch.no_grad():
             torch.ones_like(x)  # nobody's
-        half = x[:, :520]
-        mask = torch.arange(520, device="cuda") % 2
+        half = x[:, :132]
+        mask = torch.arange(132, device="cuda") % 2
         half = half * mask
         if how == "function":
             half = Squared.apply(half)
         half = half + self.scale.expand(half.shape)
         wide = self.third(half)
         both = torch.cat([wide, x], dim=1)
-        parts = both.split(700, dim=1)
+        parts = both.split(350, dim=1)
         last = parts[0] * 2
         last.mul_(0.5)
         soft = torch.softmax(last, dim=1)
@@ -121,20 +126,24 @@ class Layers(torch.nn.Module):
         return self.conv(turned).square().mean() + parts[1].exp().mean()
 
 
-def train(mode: str, device_seed: int) -> list[float]:
-    torch.manual_seed(device_seed)
-    model = Layers().cuda()
+def make(seed: int) -> tuple[torch.nn.Module, list[torch.Tensor]]:
+    torch.manual_seed(seed)
+    return Layers().cuda(), [torch.randn(37, 251).cuda() for _ in range(3)]
+
+
+def train(mode: str, model: torch.nn.Module, inputs: list[torch.Tensor]) -> list[float]:
     forward = torch.compile(model) if mode == "compiled" else model
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     losses = []
-    for _ in range(3):
-        x = torch.randn(37, 1031).cuda().requires_grad_(mode in ("reentrant", "twice"))
+    for x in inputs:
+        x.requires_grad_(mode in ("reentrant", "twice"))
         loss = forward(x) if mode == "compiled" else forward(x, mode)
         if mode != "compiled":
             watch(loss)
         if mode == "twice":
             (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
             loss = loss + gradient.square().sum()
+            watch(loss, follow=False)
         optimizer.zero_grad()
         if mode == "retained":
             loss.backward(retain_graph=True)
@@ -150,9 +159,11 @@ def main() -> None:
     losses: dict[int, list[float]] = {}
     with torch.autograd.set_detect_anomaly(mode != "compiled", check_nan=False):
         if mode == "threads":
+            made_before = [make(number) for number in range(3)]  # threads share the random numbers
+
             def work(number: int) -> None:
                 with torch.autograd.set_detect_anomaly(True, check_nan=False):
-                    losses[number] = train(mode, number)
+                    losses[number] = train(mode, *made_before[number])
 
             threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
             for thread in threads:
@@ -160,7 +171,7 @@ def main() -> None:
             for thread in threads:
                 thread.join()
         else:
-            losses[0] = train(mode, 7)
+            losses[0] = train(mode, *make(7))
     for number in sorted(losses):
         print(number, [repr(loss) for loss in losses[number]])
     torch.cuda.synchronize()

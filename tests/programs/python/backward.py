@@ -25,14 +25,14 @@ for name in ("torch_operator", "torch_function", "torch_twice", "torch_attached"
     getattr(torch, name).restype = u64
 
 expected = {}
-next_size = 2  # 1 and 2 KiB are the forward's
+next_size = 4  # 1 and 2 KiB are the forward's. All fit into one segment: the engine's thread has no context
 
 
 def new_size(function=None):
     """A size for backward, whose stack goes on with the frames of this function; None: with none."""
     global next_size
     next_size += 1
-    size = next_size * KIB
+    size = next_size * KIB // 2
     expected[size] = function
     return size
 
@@ -127,11 +127,30 @@ def memory_of_nodes_is_reused():
 
 
 def kinds_of_which_nothing_was_asked():
-    """Views are followed until it shows whether backward allocates for them."""
+    """Views of which backward allocates for few are no longer followed, others are."""
     torch.torch_operators(OTHER, 0, 2000)
-    node = torch.torch_operator(OTHER, 0, new_size(), 1)
-    backward(node)
-    backward(torch.torch_operator(OTHER, 0, new_size("kinds_of_which_nothing_was_asked"), 1))
+    backward(torch.torch_operator(OTHER, 0, new_size(), 1))
+    for _ in range(20):
+        backward(view(new_size("view")))
+
+
+def threads_that_count_alike():
+    """Each thread's nodes have the numbers that the others' have."""
+    nodes = []
+
+    def run():
+        assert cuda.cuCtxSetCurrent(context) == 0
+        for size in sizes[:4]:
+            nodes.append(dense(size))
+        del sizes[:4]
+
+    sizes = [new_size("dense") for _ in range(20)]
+    for _ in range(5):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    for node in nodes:
+        backward(node)
 
 
 def more_nodes_than_are_known():
@@ -154,6 +173,7 @@ def work():
     python_backward()
     memory_of_nodes_is_reused()
     kinds_of_which_nothing_was_asked()
+    threads_that_count_alike()
     more_nodes_than_are_known()
 
 

@@ -4,7 +4,7 @@
 //
 //   MEMLAB_NO_CURRENT_NODE   does not tell the node that is evaluated, as before 2.1
 //   MEMLAB_OTHER_NODES       nodes of another layout
-#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -42,6 +42,12 @@ EXPORT std::uint64_t get_and_increment() {
 
 namespace torch::autograd {
 
+std::uint64_t current_thread() {
+    static std::atomic<std::uint64_t> last{0};
+    thread_local const std::uint64_t mine = ++last;
+    return mine;
+}
+
 struct Node : std::enable_shared_from_this<Node> {
     Node() = default;
     Node(const Node&) = delete;
@@ -49,9 +55,12 @@ struct Node : std::enable_shared_from_this<Node> {
     virtual ~Node() = default;
     virtual void apply() = 0;
 #ifdef MEMLAB_OTHER_NODES
-    std::uint64_t thread = 0;
+    std::uint64_t first = 0;
 #endif
     const std::uint64_t sequence = at::sequence_number::get_and_increment();
+    std::uint64_t topological = 0;
+    bool has_parent = false;
+    const std::uint64_t thread = current_thread();
 };
 
 struct Edge {
