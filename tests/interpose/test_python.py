@@ -267,14 +267,13 @@ class PythonFrames(EndToEnd):
                     self.assertEqual(report["missed"], [])
                     unnamed = [size for size, function in expected.items() if function == "None"]
                     found_unnamed = [0, 0]
-                    kept_graph = 3  # times
                     for count, size, stack in self.sites_of_backward(report):
                         functions = [function.rsplit(".", 1)[-1] for function, _, _ in stack]
                         if not stack:
                             found_unnamed = [found_unnamed[0] + count, found_unnamed[1] + size]
                             continue
                         wanted = expected.pop(size // count)
-                        self.assertIn(count, (1, kept_graph))
+                        self.assertIn(count, (1, 3, 20))  # a graph that is kept; many of one line
                         if wanted == "own_backward":
                             self.assertEqual(functions, [wanted])
                             continue

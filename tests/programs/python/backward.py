@@ -130,8 +130,9 @@ def kinds_of_which_nothing_was_asked():
     """Views of which backward allocates for few are no longer followed, others are."""
     torch.torch_operators(OTHER, 0, 2000)
     backward(torch.torch_operator(OTHER, 0, new_size(), 1))
+    size = new_size("view")
     for _ in range(20):
-        backward(view(new_size("view")))
+        backward(view(size))
 
 
 def threads_that_count_alike():
@@ -140,11 +141,9 @@ def threads_that_count_alike():
 
     def run():
         assert cuda.cuCtxSetCurrent(context) == 0
-        for size in sizes[:4]:
-            nodes.append(dense(size))
-        del sizes[:4]
+        nodes.extend([dense(size) for _ in range(4)])
 
-    sizes = [new_size("dense") for _ in range(20)]
+    size = new_size("dense")
     for _ in range(5):
         thread = threading.Thread(target=run)
         thread.start()
