@@ -81,18 +81,20 @@ void AutogradNodes::forget(const AutogradNode& node) {
 }
 
 [[gnu::hot]] void AutogradNodes::insert(const AutogradNode& node, std::uint32_t stack) {
-    Entry* target = entry_of(node);
+    const auto number = static_cast<std::uint32_t>(node.sequence);
+    Entry* target = nullptr;
     std::uint32_t greatest_age = 0;
-    if (target == nullptr) {
-        for (Entry& entry : set_of(node).entries) {
-            const std::uint64_t there = entry.value.load(std::memory_order_relaxed);
-            const std::uint32_t age = there == 0 ? ~std::uint32_t{0}
-                                                 : static_cast<std::uint32_t>(node.sequence) -
-                                                       static_cast<std::uint32_t>(there >> 32);
-            if (target == nullptr || age > greatest_age) {
-                target = &entry;
-                greatest_age = age;
-            }
+    for (Entry& entry : set_of(node).entries) {
+        const std::uint64_t there = entry.value.load(std::memory_order_relaxed);
+        const std::uint32_t age =
+            there == 0 ? ~std::uint32_t{0} : number - static_cast<std::uint32_t>(there >> 32);
+        if (age == 0 && entry.check.load(std::memory_order_relaxed) == make_check(&node, there)) {
+            target = &entry;
+            break;
+        }
+        if (target == nullptr || age > greatest_age) {
+            target = &entry;
+            greatest_age = age;
         }
     }
     const std::uint64_t value = node.sequence << 32 | stack;

@@ -43,7 +43,7 @@ struct AutogradEdge {
 /// newest `capacity` nodes of a thread are known, or fewer where several make nodes.
 class AutogradNodes {
   public:
-    static constexpr std::size_t sets = 16384;
+    static constexpr std::size_t sets = 4096;
     static constexpr std::size_t set_size = 4;
     static constexpr std::size_t capacity = sets * set_size;
 
@@ -139,7 +139,7 @@ class AutogradNodes {
 
     /// Numbers that follow each other lie together; those of another thread elsewhere.
     Set& set_of(const AutogradNode& node) {
-        constexpr std::uint64_t stride = 4099;
+        constexpr std::uint64_t stride = 1031;
         return sets_[(node.sequence / set_size + node.thread * stride) % sets];
     }
 
