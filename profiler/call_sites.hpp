@@ -30,9 +30,10 @@ class CallSites {
           stacks_(definitions, max_stacks),
           python_(python, depth, definitions) {}
 
-    /// The id of the caller's stack; 0 when stacks are off. A stack that leads through the function
-    /// of `origin`, with no Python code further in, ends there: trace::forward_marker follows, and
-    /// the Python frames of the call that the function works for.
+    /// The id of the caller's stack; 0 when stacks are off. On a thread that has run the function
+    /// of `origin` without any Python code around it, a stack that leads through the function, with
+    /// no Python code further in, ends there: trace::forward_marker follows, and the Python frames
+    /// of the call that the function works for.
     std::uint32_t capture_call_site(const CallOrigin& origin) {
         if (stack_depth_ == 0) {
             return 0;
@@ -76,8 +77,9 @@ class CallSites {
         if (!python_.found()) {
             return intern(native, epoch);
         }
-        const std::uint32_t of_origin = intern_with_origin(native, epoch, origin);
-        return of_origin != 0 ? of_origin : intern_merged(native, epoch);
+        const std::uint32_t of_origin =
+            serves_origins ? intern_with_origin(native, epoch, origin) : 0;
+        return of_origin != 0 ? of_origin : intern_merged(native, epoch, origin);
     }
 
     [[gnu::noinline]] std::uint32_t capture_deep(const CallOrigin& origin) {
@@ -87,12 +89,12 @@ class CallSites {
             throw std::bad_alloc();
         }
         const std::uint64_t epoch = capture_native(deep->native);
-        if (python_.found()) {
+        if (python_.found() && serves_origins) {
             if (const std::uint32_t id = intern_with_origin(deep->native, epoch, origin)) {
                 return id;
             }
         }
-        return python_.found() ? intern_merged(deep->native, deep->frames, epoch,
+        return python_.found() ? intern_merged(deep->native, deep->frames, epoch, origin,
                                                [&](const StackHash& parts) {
                                                    return merge(deep->native, deep->frames,
                                                                 deep->merged, parts, epoch);
@@ -116,9 +118,10 @@ class CallSites {
     // Not inlined, so that `frames` does not take stack space during the native walk, which would
     // then use colder cache lines.
     [[gnu::hot, gnu::noinline]] std::uint32_t intern_merged(const ShortStack& native,
-                                                            std::uint64_t epoch) {
+                                                            std::uint64_t epoch,
+                                                            const CallOrigin& origin) {
         python::FrameBuffer<ShortStack::max_depth> frames;
-        return intern_merged(native, frames, epoch, [&](const StackHash& parts) {
+        return intern_merged(native, frames, epoch, origin, [&](const StackHash& parts) {
             return merge_short(native, frames, parts, epoch);
         });
     }
@@ -126,9 +129,13 @@ class CallSites {
     template <class Merge>
     [[gnu::always_inline]] std::uint32_t intern_merged(const StackView& native,
                                                        python::Frames& frames, std::uint64_t epoch,
+                                                       const CallOrigin& origin,
                                                        const Merge& merge_parts) {
         if (!python_.read(frames)) {
-            return intern(native, epoch);
+            // A thread that works for others has no Python code of its own, at first.
+            const std::uint32_t of_origin =
+                serves_origins ? 0 : intern_with_origin(native, epoch, origin);
+            return of_origin != 0 ? of_origin : intern(native, epoch);
         }
         const StackHash parts = python::hash_parts(native, frames, epoch);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);
@@ -136,14 +143,15 @@ class CallSites {
     }
 
     /// The id of the stack whose end the origin replaces; 0: it is an ordinary one.
-    [[gnu::always_inline]] std::uint32_t intern_with_origin(const StackView& native,
-                                                            std::uint64_t epoch,
-                                                            const CallOrigin& origin) {
-        if (origin.bytes == 0 || epoch == StackTable::no_epoch) [[unlikely]] {
+    std::uint32_t intern_with_origin(const StackView& native, std::uint64_t epoch,
+                                     const CallOrigin& origin) {
+        if (origin.code == nullptr || epoch == StackTable::no_epoch) {
             return 0;
         }
+        const CallOrigin::Code code = origin.code();
         for (std::size_t i = 0; i < native.depth; ++i) {
-            if (native.addresses[i] - 1 - origin.begin < origin.bytes) [[unlikely]] {
+            if (native.addresses[i] - 1 - code.begin < code.bytes) {
+                serves_origins = true;
                 return intern_with_origin(native, i + 1, epoch, origin);
             }
         }

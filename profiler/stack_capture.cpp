@@ -15,6 +15,8 @@ extern const char etext[] __attribute__((visibility("hidden")));
 
 namespace memlab::profiler {
 
+constinit thread_local bool serves_origins = false;
+
 template <std::size_t capacity>
 [[gnu::hot]] void capture_stack(StackBuffer<capacity>& stack, std::size_t limit) {
     const std::size_t max_depth = std::min(limit, capacity);

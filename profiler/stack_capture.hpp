@@ -21,12 +21,20 @@ extern template void capture_stack(ShortStack& stack, std::size_t limit);
 /// What makes the allocations of a function that does work for another call: PyTorch's engine runs,
 /// on its own thread, what an operator of the forward left to do.
 struct CallOrigin {
-    std::uintptr_t begin = 0;  ///< of the function's code
-    std::uintptr_t bytes = 0;  ///< of the function's code; 0: there is no such function
+    struct Code {
+        std::uintptr_t begin = 0;
+        std::uintptr_t bytes = 0;  ///< 0: there is no such function
+    };
+    /// Where the function lies; null: there is none.
+    Code (*code)() noexcept = nullptr;
 
     /// The id of the stack of the call that the innermost activation of the function on this thread
     /// works for; 0: unknown. Called inside of that activation.
     std::uint32_t (*stack)() noexcept = nullptr;
 };
+
+/// Whether the calling thread was seen to run such a function. Only these threads search their
+/// stacks for one, which no other thread need pay for.
+__attribute__((tls_model("initial-exec"))) extern constinit thread_local bool serves_origins;
 
 }  // namespace memlab::profiler

@@ -27,9 +27,9 @@ struct Functions {
     SetGradientEdge* set_gradient_edge = nullptr;
     PeekSequenceNumber* peek = nullptr;
     GetCurrentNode* current_node = nullptr;  ///< since PyTorch 2.1
-    profiler::ObjectSymbols::Extent evaluate;
+    profiler::CallOrigin::Code evaluate;
 
-    static Functions search() {
+    [[gnu::noinline]] static Functions search() {
         Functions found;
         find_loaded_symbols("libtorch_cpu.so", [&](const profiler::ObjectSymbols& in) {
             found.set_gradient_edge =
@@ -38,9 +38,10 @@ struct Functions {
                 reinterpret_cast<PeekSequenceNumber*>(in.find("_ZN2at15sequence_number4peekEv"));
             found.current_node = reinterpret_cast<GetCurrentNode*>(
                 in.find("_ZN5torch8autograd16get_current_nodeEv"));
-            found.evaluate = in.extent_of(
+            const profiler::ObjectSymbols::Extent evaluate = in.extent_of(
                 "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEE"
                 "PNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE");
+            found.evaluate = {evaluate.begin, evaluate.bytes};
             return true;
         });
         return found;
@@ -50,12 +51,12 @@ struct Functions {
 /// The functions, found without the loader's lock; again after libraries were unloaded.
 class FoundFunctions {
   public:
-    Functions get() {
+    [[gnu::always_inline]] Functions get() {
         if (profiler::unwind::is_unloading()) [[unlikely]] {
             return Functions::search();
         }
         if (searched_.is_stale()) [[unlikely]] {
-            searched_.refresh([&] { store(Functions::search()); });
+            refresh();
         }
         return {set_gradient_edge_.load(std::memory_order_relaxed),
                 peek_.load(std::memory_order_relaxed),
@@ -64,6 +65,10 @@ class FoundFunctions {
     }
 
   private:
+    [[gnu::noinline]] void refresh() {
+        searched_.refresh([this] { store(Functions::search()); });
+    }
+
     void store(const Functions& found) {
         set_gradient_edge_.store(found.set_gradient_edge, std::memory_order_relaxed);
         peek_.store(found.peek, std::memory_order_relaxed);
@@ -121,19 +126,8 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
     nodes.attached(*edge, peek(), capture);
 }
 
-}  // namespace
-
-[[gnu::hot]] Backward::Backward() {
-    const Functions found = functions.get();
-    begin_ = found.evaluate.begin;
-    bytes_ = found.evaluate.bytes;
-    peek_ = found.peek;
-}
-
-[[gnu::hot]] void Backward::allocated(std::uint32_t stack) const {
-    if (peek_ != nullptr) {
-        AutogradNodes::allocated(peek_(), stack);
-    }
+profiler::CallOrigin::Code evaluating_code() noexcept {
+    return functions.get().evaluate;
 }
 
 /// The stack of the forward call that made the node which this thread evaluates; 0: unknown.
@@ -142,7 +136,7 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
 /// variable of the thread (NodeGuard, torch/csrc/autograd/engine.cpp). So the reference that
 /// get_current_node() returns is never the last one, and the thread-local variable exists already:
 /// nothing is destroyed or registered here, under the lock of PyTorch's allocator.
-[[gnu::hot]] std::uint32_t Backward::forward_stack() noexcept {
+[[gnu::hot]] std::uint32_t forward_stack() noexcept {
     if (!nodes.proved()) [[unlikely]] {
         if (nodes.refuted()) {
             report_once(
@@ -163,6 +157,16 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
         return 0;
     }
     return nodes.find(current_node().get());
+}
+
+}  // namespace
+
+constinit const profiler::CallOrigin backwards_origin{evaluating_code, forward_stack};
+
+[[gnu::hot]] void allocated_by_pytorch(std::uint32_t stack) {
+    if (PeekSequenceNumber* const peek = functions.get().peek) {
+        AutogradNodes::allocated(peek(), stack);
+    }
 }
 
 }  // namespace memlab::interpose

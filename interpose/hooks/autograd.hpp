@@ -8,24 +8,11 @@
 
 namespace memlab::interpose {
 
-/// One allocation of PyTorch's. Thread-safe; takes no lock, but that of the loader's list once and
-/// after libraries were unloaded.
-class Backward {
-  public:
-    Backward();
+/// For whom the calling thread allocates, if backward does. Thread-safe; takes no lock, but that of
+/// the loader's list once and after libraries were unloaded.
+extern const profiler::CallOrigin backwards_origin;
 
-    /// For whom the allocation is made, if backward makes it.
-    profiler::CallOrigin origin() const { return {begin_, bytes_, forward_stack}; }
-
-    /// It was recorded with this stack.
-    void allocated(std::uint32_t stack) const;
-
-  private:
-    static std::uint32_t forward_stack() noexcept;
-
-    std::uintptr_t begin_;  ///< of the engine's evaluate_function()
-    std::uintptr_t bytes_;
-    std::uint64_t (*peek_)();  ///< the thread's next sequence number
-};
+/// PyTorch allocated on this thread, which was recorded with this stack. As above.
+void allocated_by_pytorch(std::uint32_t stack);
 
 }  // namespace memlab::interpose

@@ -63,57 +63,33 @@ AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
     return made <= trial || asked >= made / 2;
 }
 
-AutogradNodes::Entry* AutogradNodes::entry_of(const AutogradNode& node) {
-    for (Entry& entry : set_of(node).entries) {
-        const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
-        if (value >> 32 == (node.sequence & 0xffff'ffffU) &&
-            entry.check.load(std::memory_order_relaxed) == make_check(&node, value)) {
-            return &entry;
-        }
-    }
-    return nullptr;
-}
-
-void AutogradNodes::forget(const AutogradNode& node) {
-    if (Entry* const entry = entry_of(node)) {
-        entry->value.store(0, std::memory_order_relaxed);
-    }
+/// `value`: what was read of the entry, which another thread may replace.
+bool AutogradNodes::is_of(const AutogradNode& node, const Entry& entry, std::uint64_t value) {
+    return value != 0 && value >> 32 == (node.sequence & 0xffff'ffffU) &&
+           entry.check.load(std::memory_order_relaxed) == make_check(&node, value);
 }
 
 [[gnu::hot]] void AutogradNodes::insert(const AutogradNode& node, std::uint32_t stack) {
-    const auto number = static_cast<std::uint32_t>(node.sequence);
-    Entry* target = nullptr;
-    std::uint32_t greatest_age = 0;
-    for (Entry& entry : set_of(node).entries) {
-        const std::uint64_t there = entry.value.load(std::memory_order_relaxed);
-        const std::uint32_t age =
-            there == 0 ? ~std::uint32_t{0} : number - static_cast<std::uint32_t>(there >> 32);
-        if (age == 0 && entry.check.load(std::memory_order_relaxed) == make_check(&node, there)) {
-            target = &entry;
-            break;
-        }
-        if (target == nullptr || age > greatest_age) {
-            target = &entry;
-            greatest_age = age;
-        }
-    }
+    Entry& entry = entry_of(node);
     const std::uint64_t value = node.sequence << 32 | stack;
-    target->value.store(value, std::memory_order_relaxed);
-    target->check.store(make_check(&node, value), std::memory_order_relaxed);
+    entry.value.store(value, std::memory_order_relaxed);
+    entry.check.store(make_check(&node, value), std::memory_order_relaxed);
+}
+
+[[gnu::hot]] void AutogradNodes::forget(const AutogradNode& node) {
+    Entry& entry = entry_of(node);
+    if (is_of(node, entry, entry.value.load(std::memory_order_relaxed))) {
+        entry.value.store(0, std::memory_order_relaxed);
+    }
 }
 
 [[gnu::hot]] std::uint32_t AutogradNodes::find(const AutogradNode* node) {
     if (!proved() || node == nullptr) {
         return 0;
     }
-    const Entry* const entry = entry_of(*node);
-    std::uint64_t value = entry == nullptr ? 0 : entry->value.load(std::memory_order_relaxed);
-    // Another thread may have replaced it meanwhile.
-    if (entry != nullptr &&
-        entry->check.load(std::memory_order_relaxed) != make_check(node, value)) {
-        value = 0;
-    }
-    const auto stack = static_cast<std::uint32_t>(value);
+    const Entry& entry = entry_of(*node);
+    const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
+    const auto stack = is_of(*node, entry, value) ? static_cast<std::uint32_t>(value) : 0;
     if (stack == 0 || (stack & captured) != 0) {
         if (Kind* const kind = find_kind(node->virtual_table)) {
             kind->asked.store(kind->asked.load(std::memory_order_relaxed) + 1,

@@ -40,12 +40,10 @@ struct AutogradEdge {
 };
 
 /// Thread-safety: all member functions, from any thread; without a lock or an allocation. The
-/// newest `capacity` nodes of a thread are known, or fewer where several make nodes.
+/// newest `capacity` nodes of a thread are known, fewer where several threads make so many.
 class AutogradNodes {
   public:
-    static constexpr std::size_t sets = 4096;
-    static constexpr std::size_t set_size = 4;
-    static constexpr std::size_t capacity = sets * set_size;
+    static constexpr std::size_t capacity = 16384;
 
     constexpr AutogradNodes() = default;
     AutogradNodes(const AutogradNodes&) = delete;
@@ -115,9 +113,6 @@ class AutogradNodes {
         std::atomic<std::uint64_t> check;  ///< the node's address, mixed with `value`
         std::atomic<std::uint64_t> value;  ///< upper half: of the number; lower: the stack
     };
-    struct alignas(64) Set {
-        std::array<Entry, set_size> entries;
-    };
     /// In Entry::value: the operator allocated nothing.
     static constexpr std::uint32_t captured = std::uint32_t{1} << 31;
     /// A kind of nodes whose operators allocate nothing.
@@ -133,21 +128,21 @@ class AutogradNodes {
     bool is_newest(const AutogradEdge& edge, std::uint64_t next);
     bool is_asked_for(const void* virtual_table);
     Kind* find_kind(const void* virtual_table);
-    Entry* entry_of(const AutogradNode& node);
-    void forget(const AutogradNode& node);
     void insert(const AutogradNode& node, std::uint32_t stack);
+    void forget(const AutogradNode& node);
+    static bool is_of(const AutogradNode& node, const Entry& entry, std::uint64_t value);
 
     /// Numbers that follow each other lie together; those of another thread elsewhere.
-    Set& set_of(const AutogradNode& node) {
-        constexpr std::uint64_t stride = 1031;
-        return sets_[(node.sequence / set_size + node.thread * stride) % sets];
+    Entry& entry_of(const AutogradNode& node) {
+        constexpr std::uint64_t stride = 4099;
+        return entries_[(node.sequence + node.thread * stride) % capacity];
     }
 
     std::atomic<Layout> layout_{Layout::unproved};
     std::atomic<std::uint32_t> votes_{0};
     std::atomic<std::uint32_t> votes_for_{0};
     std::array<Kind, kinds> kinds_{};
-    std::array<Set, sets> sets_{};
+    std::array<Entry, capacity> entries_{};
 };
 
 }  // namespace memlab::interpose

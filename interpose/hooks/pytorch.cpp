@@ -71,10 +71,9 @@ void tell_memory(RealFunction<void(void*, std::int64_t, Size, Size, c10::Device)
     record_on(device, [&](mi::Session& session) {
         const auto address = reinterpret_cast<std::uintptr_t>(pointer);
         if (bytes > 0) {
-            const mi::Backward backward;
-            backward.allocated(mi::record_suballocation(
+            mi::allocated_by_pytorch(mi::record_suballocation(
                 session, device.index, address, static_cast<std::uint64_t>(bytes),
-                static_cast<std::uint64_t>(reserved), backward.origin()));
+                static_cast<std::uint64_t>(reserved), mi::backwards_origin));
         } else if (bytes < 0) {
             mi::record_suballocation_freed(session, device.index, address,
                                            0 - static_cast<std::uint64_t>(bytes));
@@ -90,7 +89,7 @@ void tell_out_of_memory(RealFunction<void(std::int64_t, Size, Size, c10::Device)
                         std::int64_t bytes, Size allocated, Size reserved, c10::Device device) {
     record_on(device, [&](mi::Session& session) {
         mi::record_suballocator_oom(session, device.index, static_cast<std::uint64_t>(bytes),
-                                    mi::Backward().origin());
+                                    mi::backwards_origin);
     });
     if (auto* const function = real.get()) {
         function(bytes, allocated, reserved, device);

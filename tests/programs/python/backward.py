@@ -81,7 +81,8 @@ def a_graph_that_is_kept():
 
 
 def on_the_calling_thread():
-    backward(dense(new_size("dense")), here=True)
+    """Which has Python frames of its own, as where all tensors are the CPU's."""
+    backward(dense(new_size("backward")), here=True)
 
 
 def of_a_thread_that_has_ended():

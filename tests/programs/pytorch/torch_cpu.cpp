@@ -144,9 +144,9 @@ class DeviceThread {
   public:
     void evaluate(const std::shared_ptr<Node>& node) {
         std::unique_lock lock(mutex_);
-        if (!thread_.joinable()) {
-            thread_ = std::thread([this] { run(); });
-            thread_.detach();
+        if (!started_) {
+            started_ = true;
+            std::thread([this] { run(); }).detach();
         }
         node_ = node;
         changed_.notify_all();
@@ -176,7 +176,7 @@ class DeviceThread {
   private:
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::thread thread_;
+    bool started_ = false;
     std::shared_ptr<Node> node_;
 };
 
