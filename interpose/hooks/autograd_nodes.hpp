@@ -8,7 +8,7 @@
 //
 // A node is known by its address *and* its number, since addresses are reused; where both are, by
 // threads that begin to count anew, the newest node is the one that is known. The number is read
-// from the node, as every release up to 2.11 lays it out (torch/csrc/autograd/function.h): behind
+// from the node, as releases from 1.13 to 2.11 lay it out (torch/csrc/autograd/function.h): behind
 // the virtual table's address and the weak pointer to itself of std::enable_shared_from_this.
 // Nothing is believed until the layout has proved right: the weak pointer leads back to the node,
 // and the numbers of new nodes are those that the thread's counter handed out.
