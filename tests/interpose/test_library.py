@@ -26,9 +26,10 @@ SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCall
 
 def tool(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-# What libc10_cuda.so tells libc10.so, of PyTorch since 2.3 and before.
+# What libc10_cuda.so tells libc10.so, of PyTorch since 2.3 and before; and what ends each operator of a forward.
 PYTORCH = {f"_ZN3c1027report{what}{totals}NS_6DeviceE"
-           for what in ("MemoryUsageToProfilerEPvl", "OutOfMemoryToProfilerEl") for totals in ("mm", "ll")}
+           for what in ("MemoryUsageToProfilerEPvl", "OutOfMemoryToProfilerEl") for totals in ("mm", "ll")} | {
+    "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE"}
 
 
 class Library(EndToEnd):
