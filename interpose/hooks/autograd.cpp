@@ -117,9 +117,15 @@ std::uint32_t capture() noexcept {
     return stack;
 }
 
+/// MEMLAB_FORWARD_LINES.
+bool wanted() {
+    const Session* const session = Session::current();
+    return session != nullptr && session->settings().forward_lines;
+}
+
 void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
     Session* const session = Session::current();
-    if (session == nullptr || session->recorder() == nullptr || peek == nullptr ||
+    if (session == nullptr || session->recorder() == nullptr || peek == nullptr || !wanted() ||
         nodes.refuted() || (!nodes.proved() && !can_be_read(edge))) {
         return;
     }
@@ -127,7 +133,7 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
 }
 
 profiler::CallOrigin::Code evaluating_code() noexcept {
-    return functions.get().evaluate;
+    return wanted() ? functions.get().evaluate : profiler::CallOrigin::Code{};
 }
 
 /// The stack of the forward call that made the node which this thread evaluates; 0: unknown.
@@ -164,7 +170,8 @@ profiler::CallOrigin::Code evaluating_code() noexcept {
 constinit const profiler::CallOrigin backwards_origin{evaluating_code, forward_stack};
 
 [[gnu::hot]] void allocated_by_pytorch(std::uint32_t stack) {
-    if (PeekSequenceNumber* const peek = functions.get().peek) {
+    PeekSequenceNumber* const peek = wanted() ? functions.get().peek : nullptr;
+    if (peek != nullptr) {
         AutogradNodes::allocated(peek(), stack);
     }
 }

@@ -299,6 +299,10 @@ constexpr OptionDef options[] = {
      "Python functions and lines in call stacks, for known Python versions; verify compares "
      "them with the interpreter's own stack where that is accessible.",
      python_option},
+    {"MEMLAB_FORWARD_LINES", "on, off", "on",
+     "What PyTorch's backward allocates is recorded with the line of the forward that it belongs "
+     "to. Takes about 1 % of a training step that the host limits.",
+     switch_option<&Settings::forward_lines>},
     {"MEMLAB_AUDIT", "on, off", "off",
      "Compare the driver's own records (CUPTI's) with the recording: memory allocated "
      "without passing memlab is listed in the report. memlab-run --fail-on-bypass sets it.",

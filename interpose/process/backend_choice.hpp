@@ -2,9 +2,9 @@
 //
 // Mapped memory. Segments from cuMemAlloc where an option of segments is set
 // (MEMLAB_MAX_SPLIT_SIZE_MB, MEMLAB_GC_THRESHOLD), and where a library is loaded that gives the
-// program's memory to hardware in ways that were not tried with mapped memory: RDMA, libfabric, UCX,
-// GDRCopy, Mooncake, GPUDirect Storage, NVSHMEM. The last two come with every PyTorch and are loaded
-// even if unused: they do not count beside it.
+// program's memory to hardware in ways that were not tried with mapped memory: RDMA, libfabric,
+// UCX, GDRCopy, Mooncake, GPUDirect Storage, NVSHMEM. The last two come with every PyTorch and are
+// loaded even if unused: they do not count beside it.
 #pragma once
 
 #include "interpose/options/option_table.hpp"

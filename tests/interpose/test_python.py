@@ -296,6 +296,12 @@ class PythonFrames(EndToEnd):
                 self.assertEqual([reason in entry["reason"] for entry in report["missed"]], [True], report["missed"])
                 self.assertNotIn("[forward]", {frame["function"] for frame in report["python_frames"]})
 
+    def test_backward_without_lines_of_the_forward(self) -> None:
+        interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")
+        report, _ = self.run_backward(interpreter, MEMLAB_FORWARD_LINES="off")
+        self.assertEqual(report["missed"], [])
+        self.assertNotIn("[forward]", {frame["function"] for frame in report["python_frames"]})
+
     def test_backward_where_python_is_not_read(self) -> None:
         interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")
         for settings in ({"MEMLAB_PYTHON": "off"}, {"MEMLAB_STACK_DEPTH": "0"}, {"MEMLAB_STACK_DEPTH": "3"}):
