@@ -265,11 +265,6 @@ class PythonFrames(EndToEnd):
                 with self.subTest(python=version, depth=depth):
                     report, expected = self.run_backward(interpreter, MEMLAB_STACK_DEPTH=depth)
                     self.assertEqual(report["missed"], [])
-                    if version == "3.9":
-                        # It does not tell where on the stack its frames lie, and this thread has some: whether
-                        # they run inside of backward is not known.
-                        self.assertNotIn("[forward]", {frame["function"] for frame in report["python_frames"]})
-                        continue
                     unnamed = [size for size, function in expected.items() if function == "None"]
                     found_unnamed = [0, 0]
                     for count, size, stack in self.sites_of_backward(report):
@@ -282,6 +277,11 @@ class PythonFrames(EndToEnd):
                         if wanted in ("own_backward", "backward"):
                             self.assertEqual(functions[0], wanted)
                             self.assertNotIn("[forward]", functions)
+                            continue
+                        if version == "3.9" and "[forward]" not in functions:
+                            # It does not tell where on the stack its frames lie: whether those of a thread that
+                            # has some run inside of backward is not known.
+                            self.assertEqual(functions[0], "backward")
                             continue
                         self.assertEqual(stack[0], ("[forward]", "", 0))
                         self.assertEqual(functions.count("[forward]"), 1)
