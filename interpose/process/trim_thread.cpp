@@ -111,6 +111,7 @@ void TrimThread::trim(bool for_child) {
         const std::uint64_t now = profiler::monotonic_ns();
         const std::vector<Context*> contexts = memory_->contexts().all();
         std::vector<std::int64_t> frees_before;
+        frees_before.reserve(contexts.size());
         for (Context* context : contexts) {
             frees_before.push_back(context->pool().stats().num_device_free);
         }
