@@ -131,6 +131,20 @@ void before_launch(CUstream stream, bool per_thread) {
     }
 }
 
+// What an upload takes of the device, the ledger has at this call and not at the first launch.
+template <class Real>
+CUresult upload(Api api, CUstream stream, bool per_thread, const Real& real) {
+    if (mi::one_stream.tracking()) {
+        mi::one_stream.before_submit(mi::stream_key(stream, per_thread));
+    }
+    const mi::WorkClock::Submission submission(mi::work_clock);
+    return mi::hook(
+        [&](Session& session) {
+            return mi::measured(session, memlab::trace::LedgerKind::graph, api, real);
+        },
+        real);
+}
+
 template <class Real>
 CUresult destroy(Api api, const void* graph, const Real& real) {
     return mi::hook(
@@ -314,6 +328,16 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstre
     before_launch(stream, true);
     const mi::WorkClock::Submission submission(mi::work_clock);
     return mi::call_and_sample(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphUpload(CUgraphExec executable, CUstream stream) {
+    return upload(Api::cuGraphUpload, stream, false,
+                  mi::real_call(&Driver::cuGraphUpload, executable, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec executable, CUstream stream) {
+    return upload(Api::cuGraphUpload_ptsz, stream, true,
+                  mi::real_call(&Driver::cuGraphUpload_ptsz, executable, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {

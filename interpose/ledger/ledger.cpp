@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "profiler/clock.hpp"
 #include "trace/no_cancellation.hpp"
@@ -92,6 +93,8 @@ Ledger::Before Ledger::before(LedgerKind kind, CUdevice device) noexcept {
             used = used_memory(memory_);
         }
         before.used = used ? used->used : 0;
+        // The memory of the graph's nodes counts as the driver's pools'.
+        before.pools = used && kind == LedgerKind::graph ? reserved_by_pools(before.device) : 0;
         // Only a context may be made where nobody could be asked before.
         before.measures = used.has_value() || kind == LedgerKind::context;
     } catch (const std::bad_alloc&) {  // not measured
@@ -126,6 +129,10 @@ void Ledger::record(const Before& before, Api api, std::uint32_t object, CUconte
     entry.context = reinterpret_cast<std::uintptr_t>(context);
     entry.before = before.used;
     entry.after = now.used;
+    if (before.kind == LedgerKind::graph) {
+        const std::uint64_t pools = reserved_by_pools(before.device);
+        entry.after = now.used + before.pools - std::min(pools, now.used + before.pools);
+    }
     entry.uncertain = uncertain;
     entry.skipped = take_skipped(before.device, before.kind);
     memory_.recorder()->record(entry);

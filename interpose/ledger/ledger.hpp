@@ -35,7 +35,8 @@ class Ledger {
         bool measures = false;
         trace::LedgerKind kind = trace::LedgerKind::other;
         CUdevice device = -1;
-        std::uint64_t used = 0;  ///< 0: unknown
+        std::uint64_t used = 0;   ///< 0: unknown
+        std::uint64_t pools = 0;  ///< of graphs: what the driver's pools had reserved
         std::uint64_t changes = 0;
     };
 

@@ -13,7 +13,7 @@ from support import EndToEnd
 
 MIB = 1 << 20
 CONTEXT = 300
-TAKES = {"module": 64, "kernel": 1, "graph": 4, "stream": 2, "event": 2, "limit": 66}
+TAKES = {"module": 64, "kernel": 1, "graph": 4, "upload": 8, "stream": 2, "event": 2, "limit": 66}
 DEVICE = {"SIMCUDA_CONTEXT_MEMORY": f"{CONTEXT}MiB",
           "SIMCUDA_TAKES": ",".join(f"{what}:{size}MiB" for what, size in TAKES.items())}
 
@@ -66,6 +66,16 @@ class Ledger(EndToEnd):
         self.assertEqual(device["moments"]["peak"]["rest_bytes"], 0)
         self.assertEqual(device["not_measured"], 0)
         self.assertTrue(any("2 contexts are on this GPU" in advice for advice in device["advice"]))
+
+    def test_an_upload_has_a_row_and_memory_of_nodes_is_the_pools(self) -> None:
+        device = self.ledger(self.record("uploads"))
+        groups = self.groups(device["moments"]["end"])
+        self.assertEqual(groups["graph"], [("uploads", TAKES["upload"]), ("uploads", TAKES["graph"])])
+        self.assertEqual(sum(size for _, size in groups["driver_pools"]), 6)
+        self.assertEqual(device["moments"]["end"]["rest_bytes"], 0)
+
+    def test_an_uploaded_graph_that_is_destroyed_leaves_no_row(self) -> None:
+        self.assertNotIn("graph", self.groups(self.ledger(self.record("uploads", "given"))["moments"]["end"]))
 
     def test_what_is_given_back_leaves_no_row(self) -> None:
         device = self.ledger(self.record("given"))

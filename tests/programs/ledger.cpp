@@ -8,6 +8,9 @@
 //   ledger many      20000 streams one after the other: more than there is time to measure
 //   ledger forks     children that start NVML, at any moment of the first half second
 //   ledger kernels   a kernel asked for 20000 times, unloaded and loaded again in between
+//   ledger uploads [given]  a graph with a node that allocates 6 MiB, instantiated and uploaded;
+//   given:
+//                    and destroyed
 //   ledger captures  modules loaded while a stream captures in relaxed mode: not measured
 //
 // Recorded: 1 device allocation of 1,000,000 bytes and 1 from the driver's pool of 50,000, both
@@ -49,6 +52,26 @@ constexpr char image[] =
 void launch(CUfunction function) {
     CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
     CHECK(cuCtxSynchronize());
+}
+
+[[gnu::noinline]] int uploads(bool destroyed) {
+    CUgraph graph = nullptr;
+    CHECK(cuGraphCreate(&graph, 0));
+    CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
+    parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    parameters.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    parameters.bytesize = std::size_t{6} << 20;
+    CUgraphNode node = nullptr;
+    CHECK(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &parameters));
+    CUgraphExec executable = nullptr;
+    CHECK(cuGraphInstantiate(&executable, graph, 0));
+    CHECK(cuGraphUpload(executable, nullptr));
+    CHECK(cuCtxSynchronize());
+    if (destroyed) {
+        CHECK(cuGraphExecDestroy(executable));
+    }
+    SAY("uploaded\n");
+    return 0;
 }
 
 int kernels() {
@@ -124,6 +147,9 @@ int main(int argc, char** argv) {
         }
         SAY("made\n");
         return 0;
+    }
+    if (argc >= 2 && std::strcmp(argv[1], "uploads") == 0) {
+        return uploads(argc == 3);
     }
     if (argc == 2 && std::strcmp(argv[1], "kernels") == 0) {
         return kernels();

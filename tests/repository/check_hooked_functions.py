@@ -31,7 +31,7 @@ NO_WORK = re.compile(
     r"cuStream(Query|Synchronize|Get\w+|Is\w+|Destroy|SetAttribute|CopyAttributes|BeginCapture\w*"
     r"|EndCapture|UpdateCaptureDependencies)|cuEventRecord(WithFlags)?|cuGraphInstantiate\w*"
     r"|cuMemAllocAsync|cuMemAllocFromPoolAsync|cuMemFreeAsync")
-COUNTED_ELSEWHERE = {"cuGraphLaunch"}
+COUNTED_ELSEWHERE = {"cuGraphLaunch", "cuGraphUpload"}
 
 
 def check_work(declared, submitting, table_bases, known):

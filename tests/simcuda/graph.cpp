@@ -31,6 +31,7 @@ struct Exec {
     std::vector<Step> steps;  // in the order in which they run
     Context* context = nullptr;
     unsigned long long flags = 0;
+    bool uploaded = false;
     std::map<uint64_t, GraphMemory> memory;  // by address
 };
 
@@ -837,8 +838,18 @@ CUresult sim_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNo
 
 CUresult sim_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
     Stream* stream = nullptr;
-    return find_exec(hGraphExec) == nullptr ? CUDA_ERROR_INVALID_VALUE
-                                            : find_stream(hStream, stream);
+    Exec* exec = find_exec(hGraphExec);
+    if (exec == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    if (!exec->uploaded && !take(*exec->context, Taken::upload)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    exec->uploaded = true;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
@@ -852,6 +863,9 @@ CUresult sim_cuGraphExecDestroy(CUgraphExec hGraphExec) {
     }
     if (exec->context->alive) {
         give_back(*exec->context, Taken::graph);
+        if (exec->uploaded) {
+            give_back(*exec->context, Taken::upload);
+        }
     }
     graphs().execs.erase(exec);
     delete exec;

@@ -21,15 +21,17 @@ struct InjectedFault {
 };
 
 // What the driver takes device memory for on its own.
-enum class Taken { module, kernel, graph, stream, event, limit };
-constexpr const char* taken_names[] = {"module", "kernel", "graph", "stream", "event", "limit"};
+enum class Taken { module, kernel, graph, upload, stream, event, limit };
+constexpr const char* taken_names[] = {"module", "kernel", "graph", "upload",
+                                       "stream", "event",  "limit"};
 
 struct Options {
     int devices = 1;               // SIMCUDA_DEVICES
     uint64_t memory = 8ULL << 30;  // SIMCUDA_MEMORY, bytes of each device
     uint64_t context_memory = 0;   // SIMCUDA_CONTEXT_MEMORY, bytes each context takes
     // SIMCUDA_TAKES=module:64MiB[,...]: bytes that each takes; limit: at the first cuCtxSetLimit. A
-    // kernel's are taken when its function is asked for, or at its first launch.
+    // kernel's are taken when its function is asked for, or at its first launch; upload's at the
+    // first cuGraphUpload of an executable graph.
     uint64_t takes[std::size(taken_names)] = {};
     uint64_t oom_at = 0;                // SIMCUDA_OOM_AT, 0: never
     uint64_t oom_above = UINT64_MAX;    // SIMCUDA_OOM_ABOVE, bytes of one request
