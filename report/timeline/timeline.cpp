@@ -427,7 +427,7 @@ void add_categories(TimelineView& view, const Report& report, const std::string&
 }
 
 std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns,
-                                const Report* named) {
+                                const Report& named) {
     TimeLimit limit(time_ns);
     ObservedAggregator<TimeLimit> sink(limit);
     const auto gap = read_log_ahead(log, static_cast<trace::RecordSink&>(sink)).gap;
@@ -435,14 +435,14 @@ std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns,
         return {};
     }
     std::optional<Report> made = make_report(sink.aggregator(), Moment::running).report;
-    if (made && named != nullptr) {
+    if (made) {
         // Frames and modules are numbered as the log defines them.
-        const std::size_t frames = std::min(made->frames.size(), named->frames.size());
+        const std::size_t frames = std::min(made->frames.size(), named.frames.size());
         for (std::size_t i = 0; i < frames; ++i) {
             Frame& frame = made->frames[i];
-            if (frame.module == named->frames[i].module &&
-                frame.address == named->frames[i].address) {
-                frame.source = named->frames[i].source;
+            if (frame.module == named.frames[i].module &&
+                frame.address == named.frames[i].address) {
+                frame.source = named.frames[i].source;
             }
         }
     }

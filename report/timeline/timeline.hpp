@@ -86,7 +86,6 @@ void add_categories(TimelineView& view, const Report& report, const std::string&
 /// The report derived from an event log up to `time_ns`: its "live" is the live memory at that
 /// time. None if the log cannot be read, or lacks the events before that time. `named`: the report
 /// of the whole log, whose names (memlab-report symbolize) no log has. May throw std::bad_alloc.
-std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns,
-                                const Report* named = nullptr);
+std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns, const Report& named);
 
 }  // namespace memlab::report

@@ -49,6 +49,12 @@ class Texts(ViewTest):
         self.golden("named_timeline_categories", "timeline", "--by", "category", "training.json")
         self.golden("named_histogram", "histogram", "--filter", "func=training", "training.json", COLUMNS="100")
 
+    def test_names_of_any_moment(self):
+        for moment in ("peak", "step 2"):
+            result = self.call(REPORT, "export", "--to", "folded", "--at", moment, "training.json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(";__libc_start_main;", result.stdout, moment)
+
     def test_why(self):
         self.golden("named_oom", "oom", "out_of_memory.json", COLUMNS="100")
         self.golden("named_pool", "pool", "--top", "4", "training.json")

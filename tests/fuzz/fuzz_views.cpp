@@ -57,7 +57,7 @@ void show_timeline(const Shown& shown) {
     std::optional<Report> then;
     std::optional<Resolver> resolver;
     if (!shown.log.empty()) {
-        then = report_at(shown.log, to);
+        then = report_at(shown.log, to, shown.report);
     }
     if (then) {
         moment.report = &*then;

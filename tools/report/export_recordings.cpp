@@ -28,6 +28,15 @@ constexpr std::array<std::pair<std::string_view, Weight>, 4> weights = {{{"peak"
                                                                          {"count", Weight::count},
                                                                          {"live", Weight::live}}};
 
+/// What an exporter needs to have of a recording: the chosen level, the log where there is one.
+std::shared_ptr<const exports::Recording> make_recording(LoadedReport loaded,
+                                                         const ExportArguments& arguments) {
+    report::choose_level(loaded.report, arguments.level);
+    std::string log = report::find_event_log(loaded.file, loaded.report);
+    return std::make_shared<const exports::Recording>(
+        exports::Recording{std::move(loaded.report), std::move(log), std::move(loaded.warning)});
+}
+
 /// Where the log is that a report alone cannot replace.
 std::string give_the_log(const char* lacks) {
     return std::string(": ") + lacks +
@@ -82,19 +91,19 @@ std::shared_ptr<const exports::Recording> prepare_recording(LoadedReport loaded,
                                                             const ExportArguments& arguments,
                                                             const exports::Format& format,
                                                             std::string* problem) {
-    report::choose_level(loaded.report, arguments.level);
-    std::string log = report::find_event_log(loaded.file, loaded.report);
-    if (format.needs_log && log.empty()) {
-        *problem = loaded.file + give_the_log("a report has no single events");
-    } else if (format.of_events && !arguments.filter.empty() && log.empty()) {
-        *problem = loaded.file +
+    const std::string file = loaded.file;
+    auto recording = make_recording(std::move(loaded), arguments);
+    if (format.needs_log && recording->log.empty()) {
+        *problem = file + give_the_log("a report has no single events");
+    } else if (format.of_events && !arguments.filter.empty() && recording->log.empty()) {
+        *problem = file +
                    ": a report has no single events for --filter to choose from; give its event "
                    "log (*.memlog)";
-    } else if (std::string wrong = check_device(loaded.report, arguments.device); !wrong.empty()) {
-        *problem = loaded.file + ": " + wrong;
+    } else if (std::string wrong = check_device(recording->report, arguments.device);
+               !wrong.empty()) {
+        *problem = file + ": " + wrong;
     } else {
-        return std::make_shared<const exports::Recording>(exports::Recording{
-            std::move(loaded.report), std::move(log), std::move(loaded.warning)});
+        return recording;
     }
     return nullptr;
 }
@@ -157,7 +166,8 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
                                   "end, and at no other moment");
             return nullptr;
         }
-        std::optional<report::Report> report = report::report_at(recording->log, time_ns);
+        std::optional<report::Report> report =
+            report::report_at(recording->log, time_ns, recording->report);
         if (!report) {
             problem_ = file + ": cannot be replayed up to " + moment + "; choose another moment";
             return nullptr;
@@ -332,11 +342,8 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
     report::Symbolizer symbolizer;
     for (const RunProcess& process : processes) {
         const report::RunMember& member = run.members[process.member];
-        LoadedReport loaded{member.file, member.warning, read_whole(member)};
-        report::choose_level(loaded.report, arguments.level);
-        std::string log = report::find_event_log(member.file, loaded.report);
-        auto recording = std::make_shared<const exports::Recording>(exports::Recording{
-            std::move(loaded.report), std::move(log), std::move(loaded.warning)});
+        const auto recording =
+            make_recording({member.file, member.warning, read_whole(member)}, arguments);
         if (!arguments.filter.empty() && recording->log.empty()) {
             warnings.add(member.file,
                          "not in the trace: a report has no single events for --filter");

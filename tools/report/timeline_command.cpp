@@ -141,7 +141,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
                             "moments give the event log (*.memlog), which is kept beside it unless "
                             "MEMLAB_KEEP_LOG=0");
             }
-            then = report::report_at(log, *stretch.at_ns, &report);
+            then = report::report_at(log, *stretch.at_ns, report);
             if (!then) {
                 return fail(loaded.file + ": cannot be replayed up to that moment; choose another");
             }
