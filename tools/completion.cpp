@@ -14,6 +14,17 @@ std::string first_sentence(const std::string& text) {
 
 }  // namespace
 
+std::vector<std::string> OptionShape::words() const {
+    std::vector<std::string> words;
+    if (!short_name.empty()) {
+        words.push_back("-" + short_name);
+    }
+    if (!long_name.empty()) {
+        words.push_back("--" + long_name);
+    }
+    return words;
+}
+
 CommandShape shape_of(const CLI::App& app) {
     CommandShape shape;
     shape.description = app.get_description();
@@ -64,17 +75,14 @@ std::string zsh_options(const CommandShape& command) {
                                   : option.has_attached_value()
                                       ? "::value:"
                                       : ":" + zsh_word(option.value) + ":_files";
-        for (const std::string& name : {option.short_name.empty() ? "" : "-" + option.short_name,
-                                        option.long_name.empty() ? "" : "--" + option.long_name}) {
-            if (!name.empty()) {
-                out += " \\\n            '*";
-                out += name;
-                out += option.has_attached_value() ? "=-[" : "[";
-                out += zsh_word(first_sentence(option.what));
-                out += "]";
-                out += value;
-                out += "'";
-            }
+        for (const std::string& word : option.words()) {
+            out += " \\\n            '*";
+            out += word;
+            out += option.has_attached_value() ? "=-[" : "[";
+            out += zsh_word(first_sentence(option.what));
+            out += "]";
+            out += value;
+            out += "'";
         }
     }
     return out;

@@ -17,6 +17,8 @@ struct OptionShape {
 
     /// Whether the value is optional, and part of the option's word.
     bool has_attached_value() const { return value.starts_with("[="); }
+    /// "-o", "--output": those that it has.
+    std::vector<std::string> words() const;
 };
 
 struct CommandShape {

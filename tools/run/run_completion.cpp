@@ -9,10 +9,8 @@ std::string names_with_value(const CommandShape& shape, const std::string& separ
     std::string names;
     for (const OptionShape& option : shape.options) {
         if (!option.value.empty() && !option.has_attached_value()) {
-            for (const std::string& name :
-                 {option.short_name.empty() ? "" : "-" + option.short_name,
-                  option.long_name.empty() ? "" : "--" + option.long_name}) {
-                names += (names.empty() || name.empty() ? "" : separator) + name;
+            for (const std::string& word : option.words()) {
+                names += (names.empty() ? "" : separator) + word;
             }
         }
     }
