@@ -118,11 +118,15 @@ CUresult instantiate(Api api, CUgraph graph, CUgraphExec* executable, const Real
         real);
 }
 
-// A graph is ordered as a whole by the stream of its launch.
-void before_launch(CUstream stream, bool per_thread) {
+// A graph is ordered as a whole by the stream of its launch or upload.
+void before_submit(CUstream stream, bool per_thread) {
     if (mi::one_stream.tracking()) {
         mi::one_stream.before_submit(mi::stream_key(stream, per_thread));
     }
+}
+
+void before_launch(CUstream stream, bool per_thread) {
+    before_submit(stream, per_thread);
     if (Session* session = Session::current()) {
         const mi::InsideMemlab inside;
         if (!inside.nested()) {
@@ -134,9 +138,7 @@ void before_launch(CUstream stream, bool per_thread) {
 // What an upload takes of the device, the ledger has at this call and not at the first launch.
 template <class Real>
 CUresult upload(Api api, CUstream stream, bool per_thread, const Real& real) {
-    if (mi::one_stream.tracking()) {
-        mi::one_stream.before_submit(mi::stream_key(stream, per_thread));
-    }
+    before_submit(stream, per_thread);
     const mi::WorkClock::Submission submission(mi::work_clock);
     return mi::hook(
         [&](Session& session) {
