@@ -148,7 +148,7 @@ class CallSites {
         if (origin.code == nullptr || epoch == StackTable::no_epoch) {
             return 0;
         }
-        const CallOrigin::Code code = origin.code();
+        const ObjectSymbols::Extent code = origin.code();
         for (std::size_t i = 0; i < native.depth; ++i) {
             if (native.addresses[i] - 1 - code.begin < code.bytes) {
                 serves_origins = true;

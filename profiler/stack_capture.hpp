@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "profiler/object_symbols.hpp"
 #include "profiler/unwind/captured_stack.hpp"
 
 namespace memlab::profiler {
@@ -21,12 +22,8 @@ extern template void capture_stack(ShortStack& stack, std::size_t limit);
 /// What makes the allocations of a function that does work for another call: PyTorch's engine runs,
 /// on its own thread, what an operator of the forward left to do.
 struct CallOrigin {
-    struct Code {
-        std::uintptr_t begin = 0;
-        std::uintptr_t bytes = 0;  ///< 0: there is no such function
-    };
-    /// Where the function lies; null: there is none.
-    Code (*code)() noexcept = nullptr;
+    /// Where the function lies: of no bytes if there is none; null, likewise.
+    ObjectSymbols::Extent (*code)() noexcept = nullptr;
 
     /// The id of the stack of the call that the innermost activation of the function on this thread
     /// works for; 0: unknown. Called inside of that activation.

@@ -27,7 +27,7 @@ struct Functions {
     SetGradientEdge* set_gradient_edge = nullptr;
     PeekSequenceNumber* peek = nullptr;
     GetCurrentNode* current_node = nullptr;  ///< since PyTorch 2.1
-    profiler::CallOrigin::Code evaluate;
+    profiler::ObjectSymbols::Extent evaluate;
 
     [[gnu::noinline]] static Functions search() {
         Functions found;
@@ -38,10 +38,9 @@ struct Functions {
                 reinterpret_cast<PeekSequenceNumber*>(in.find("_ZN2at15sequence_number4peekEv"));
             found.current_node = reinterpret_cast<GetCurrentNode*>(
                 in.find("_ZN5torch8autograd16get_current_nodeEv"));
-            const profiler::ObjectSymbols::Extent evaluate = in.extent_of(
+            found.evaluate = in.extent_of(
                 "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEE"
                 "PNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE");
-            found.evaluate = {evaluate.begin, evaluate.bytes};
             return true;
         });
         return found;
@@ -125,15 +124,16 @@ bool wanted() {
 
 void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
     Session* const session = Session::current();
-    if (session == nullptr || session->recorder() == nullptr || peek == nullptr || !wanted() ||
-        nodes.refuted() || (!nodes.proved() && !can_be_read(edge))) {
+    if (session == nullptr || session->recorder() == nullptr ||
+        !session->settings().forward_lines || peek == nullptr || nodes.refuted() ||
+        (!nodes.proved() && !can_be_read(edge))) {
         return;
     }
     nodes.attached(*edge, peek(), capture);
 }
 
-profiler::CallOrigin::Code evaluating_code() noexcept {
-    return wanted() ? functions.get().evaluate : profiler::CallOrigin::Code{};
+profiler::ObjectSymbols::Extent evaluating_code() noexcept {
+    return wanted() ? functions.get().evaluate : profiler::ObjectSymbols::Extent{};
 }
 
 /// The stack of the forward call that made the node which this thread evaluates; 0: unknown.

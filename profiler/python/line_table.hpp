@@ -16,8 +16,7 @@ struct LineAt {
 };
 
 /// The line of the instruction `offset` bytes into the code; a negative offset gives `first_line`,
-/// the code object's. Never reads outside `table`: one that ends before `offset` gives no line;
-/// in
+/// the code object's. Never reads outside `table`: one that ends before `offset` gives no line; in
 /// 3.9 the last line goes on, so that the whole table determines it.
 LineAt line_at(LineTable format, std::span<const unsigned char> table, int first_line,
                std::ptrdiff_t offset);
