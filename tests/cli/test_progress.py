@@ -89,8 +89,11 @@ class Running:
         """For more than a second."""
         size = log.stat().st_size
         deadline = time.monotonic() + 60
-        # The first look at a file is whether it is a log: a look at some bytes.
-        while (self.position(log) or 0) < size // 100 and time.monotonic() < deadline:
+        # The first look at a file is whether it is a log: a look at a buffer of 64 KiB at most, before the
+        # reading that the line is of.
+        middle = max(size // 100, 128 << 10)
+        self.test.assertLess(middle, size // 2)
+        while (self.position(log) or 0) < middle and time.monotonic() < deadline:
             self.test.assertIsNone(self.process.poll(), "it ended before it could be stopped")
             time.sleep(0.001)
         self.process.send_signal(signal.SIGSTOP)
