@@ -14,7 +14,7 @@ namespace {
 
 struct Substitution {
     void* real;
-    void* wrapper;  // null: ambiguous, leave alone
+    void* wrapper;  // null: two hooks of different types share `real`, which is left alone
     Api api;
 };
 
@@ -28,7 +28,6 @@ struct LoadedDriver {
     Driver functions;
     std::array<Substitution, max_substitutions> substitutions;
     std::size_t count = 0;
-    int ambiguous = 0;
     std::array<const void*, max_wrappers> wrappers{};  // their link maps, then nulls
 };
 
@@ -78,7 +77,6 @@ void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) 
         }
         if (known.wrapper != nullptr && hook_entry(known.api).type != entry.type) {
             known.wrapper = nullptr;
-            ++loaded.ambiguous;
         }
         return;
     }
@@ -263,11 +261,6 @@ void keep_driver_loaded() {
     if (loaded_libcuda() == nullptr) {
         dlerror();  // not an error of the program's
     }
-}
-
-int ambiguous_addresses() {
-    const LoadedDriver* loaded = published.load(std::memory_order_acquire);
-    return loaded != nullptr ? loaded->ambiguous : 0;
 }
 
 bool device_has(CUdevice device, CUdevice_attribute attribute) {

@@ -53,10 +53,6 @@ bool is_downstream_wrapper(const void* address);
 /// loader's lock: call where the program takes it anyway, before something is unloaded.
 void keep_driver_loaded();
 
-/// Number of driver addresses shared by two hooked functions of different types; these are not
-/// substituted.
-int ambiguous_addresses();
-
 /// Calls the real function, or returns CUDA_ERROR_NOT_SUPPORTED when the driver lacks it.
 template <class Function, class... Arguments>
 CUresult call_real(Function Driver::*function, Arguments... arguments) {

@@ -33,8 +33,8 @@ class InsideMemlab {
     const InsideMemlab* earlier_object_ = nullptr;
 };
 
-/// Set where a thread enters memlab that had left it without returning; whoever acts on that clears
-/// it.
+/// Set when a thread enters memlab that had left it without returning. The thread's next memory
+/// call cleans up after that and clears it.
 __attribute__((tls_model("initial-exec"))) extern constinit thread_local bool left_by_a_jump;
 
 /// Whether the calling thread is inside memlab, so that its driver calls are memlab's own.

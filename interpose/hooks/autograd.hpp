@@ -1,5 +1,5 @@
-// PyTorch's backward graph, as far as allocations have to do with it: whose line an allocation of
-// backward gets (hooks/autograd_nodes.hpp).
+// PyTorch's backward graph: which line of the forward an allocation made in backward is recorded
+// with (hooks/autograd_nodes.hpp).
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 
 namespace memlab::interpose {
 
-/// For whom the calling thread allocates, if backward does. Thread-safe; takes no lock, but that of
-/// the loader's list once and after libraries were unloaded.
+/// The call of the forward for which the calling thread allocates while it runs backward.
+/// Thread-safe; takes no lock but that of the loader's list, once and after libraries were
+/// unloaded.
 extern const profiler::CallOrigin backwards_origin;
 
-/// PyTorch allocated on this thread, which was recorded with this stack. As above.
+/// Call after an allocation of PyTorch's on this thread was recorded with `stack`. Locks as above.
 void allocated_by_pytorch(std::uint32_t stack);
 
 }  // namespace memlab::interpose

@@ -1,8 +1,8 @@
 // Interposes CUPTI's subscribe functions, so that another profiler can subscribe: memlab, if it is
 // the subscriber, unsubscribes first and then forwards the call unchanged. Profilers that link
 // libcupti bind these symbols, those that open it get them from dlsym. Without this the second
-// subscriber would be refused, and kineto tries only once. One that allows for several subscribers
-// finds a place beside memlab where CUPTI has it (since 13.3).
+// subscriber would be refused, and kineto tries only once. A subscriber that allows for several may
+// subscribe beside memlab where CUPTI supports that (since 13.3).
 //
 // CUPTI's types are not needed (its header conflicts with cuda_abi.hpp): the arguments are
 // forwarded as they are, and only the number of pointers matters.
@@ -56,8 +56,8 @@ void* find_real(std::size_t name, const void* caller) {
     return mi::real_dlsym()(RTLD_NEXT, symbol);
 }
 
-/// Whether a subscriber with these parameters of cuptiSubscribe_v2 does not need memlab's place.
-bool has_place_beside(const void* parameters) {
+/// Whether a subscriber with these parameters of cuptiSubscribe_v2 can subscribe beside memlab.
+bool can_subscribe_beside(const void* parameters) {
     constexpr std::size_t allow_position = 4 * sizeof(void*);  // SubscriberParameters
     std::size_t size = 0;
     if (parameters == nullptr) {
@@ -102,7 +102,7 @@ int cuptiSubscribe(void* subscriber, void* callback, void* user) {
 }
 
 int cuptiSubscribe_v2(void* subscriber, void* callback, void* user, void* parameters) {
-    if (!has_place_beside(parameters)) {
+    if (!can_subscribe_beside(parameters)) {
         yield_subscription();
     }
     return forward_call(&::cuptiSubscribe_v2, 1, __builtin_return_address(0), subscriber, callback,

@@ -135,7 +135,7 @@ void before_launch(CUstream stream, bool per_thread) {
     }
 }
 
-// What an upload takes of the device, the ledger has at this call and not at the first launch.
+// The ledger attributes what an upload takes to this call, not to the first launch.
 template <class Real>
 CUresult upload(Api api, CUstream stream, bool per_thread, const Real& real) {
     before_submit(stream, per_thread);

@@ -34,7 +34,7 @@ template <class Ours, class Plain>
 }
 
 /// Runs `work(session)` where hook() would run `ours`, and returns what it returns; false
-/// otherwise, and out of host memory. For functions of others than CUDA.
+/// otherwise, and out of host memory. For hooked functions of libraries other than CUDA.
 template <class Work>
 [[gnu::always_inline]] inline bool in_session(const Work& work) noexcept {
     const InsideMemlab inside;

@@ -1,5 +1,5 @@
-// For calls that take device memory which nobody asked for by size, or give it back: measured for
-// the ledger. The program gets the driver's own answer, whatever becomes of the measuring.
+// For calls that take or release device memory without a size in their arguments: measured for the
+// ledger. The program gets the driver's own answer even if the measurement fails.
 #pragma once
 
 #include "interpose/hooks/hook.hpp"
@@ -21,7 +21,7 @@ CUresult measured(Session& session, trace::LedgerKind kind, Api api, const Real&
     return result;
 }
 
-/// The same for what is no code.
+/// The same for calls that load no code.
 template <class Real>
 CUresult measured(Session& session, trace::LedgerKind kind, Api api, const Real& real) {
     return measured(session, kind, api, real, [] { return std::uint32_t{0}; });

@@ -53,7 +53,8 @@ class RealFunction {
     memlab::profiler::unwind::FoundUntilUnload<Function*> found_;
 };
 
-/// Does `work`, which the next block makes up for where it is missing: out of host memory.
+/// Runs `work(session)` for a CUDA device. Out of host memory it is skipped; the next block that is
+/// recorded makes up for it, by the reserved bytes that PyTorch passes with each.
 template <class Work>
 void record_on(c10::Device device, const Work& work) noexcept {
     if (device.type == cuda_type) {

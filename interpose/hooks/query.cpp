@@ -203,8 +203,8 @@ void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total)
     *total = visible.total;
 }
 
-/// The driver takes the address of mapped memory for a host pointer; that of cuMemAlloc's it
-/// refuses.
+/// The driver accepts the address of mapped device memory as a host pointer and refuses one of
+/// cuMemAlloc's. Pooled memory is refused either way.
 template <class Real>
 CUresult device_pointer_of(const void* host, const Real& real) {
     return mi::hook_nested(

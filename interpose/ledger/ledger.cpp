@@ -13,8 +13,8 @@ namespace {
 
 using trace::LedgerKind;
 
-/// Of the run's time: 0.2 %. Events and streams are many and small, and get a quarter of that. At
-/// its start, where most is loaded, a run counts as one of two seconds.
+/// The budget is 0.2 % of the run's time; events and streams, which are many and small, get a
+/// quarter of it. Until this time, in which most is loaded, a run counts as one of this length.
 constexpr std::uint64_t least_run_ns = 2'000'000'000;
 constexpr std::uint64_t run_per_measuring = 500;
 constexpr std::uint64_t run_per_measuring_small = 2000;
@@ -57,7 +57,7 @@ bool Ledger::may_measure(LedgerKind kind, std::uint64_t now_ns) const {
            std::max(now_ns - start_ns_, least_run_ns);
 }
 
-/// A context of the device that one can ask in; null: none.
+/// A context of the device in which it can be queried; null: none.
 CUcontext Ledger::any_context(CUdevice device) {
     const std::vector<Context*> registered = memory_.contexts().all(device);
     return registered.empty() ? memory_.contexts().primary_of(device)
@@ -95,7 +95,7 @@ Ledger::Before Ledger::before(LedgerKind kind, CUdevice device) noexcept {
         before.used = used ? used->used : 0;
         // The memory of the graph's nodes counts as the driver's pools'.
         before.pools = used && kind == LedgerKind::graph ? reserved_by_pools(before.device) : 0;
-        // Only a context may be made where nobody could be asked before.
+        // The creation of a context counts even where there was none in which to query.
         before.measures = used.has_value() || kind == LedgerKind::context;
     } catch (const std::bad_alloc&) {  // not measured
     }

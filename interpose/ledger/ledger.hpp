@@ -1,13 +1,13 @@
 // The ledger's measurements: the device's used memory before and after a call that takes memory
-// which nobody asked for by size (contexts, code, graphs, streams), recorded where they differ.
+// without a size in its arguments (contexts, code, graphs, streams), recorded where they differ.
 //
 // The driver's answer takes 5 us on an idle GPU, 95 us beside a running kernel, and blocks other
 // threads' launches meanwhile. So the time spent is limited to a share of the run's time
 // (MEMLAB_LEDGER=auto), and what is beyond is counted as not measured. Contexts are always
 // measured: they take most, and creating one takes a thousand times as long.
 //
-// Nothing is measured while a stream captures, and a device without a context has nobody to ask:
-// then the figure is 0, which means unknown.
+// Nothing is measured while a stream captures. A device on which the process has no context cannot
+// be queried: its figure is then 0, which means unknown.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ namespace memlab::interpose {
 /// throws.
 class Ledger {
   public:
-    /// Of a call that is about to be made.
+    /// What was measured before a call.
     struct Before {
         bool measures = false;
         trace::LedgerKind kind = trace::LedgerKind::other;

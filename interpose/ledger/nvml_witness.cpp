@@ -23,7 +23,7 @@ constexpr std::uint64_t second_ns = 1'000'000'000;
 constexpr std::uint64_t max_stop_wait_ns = second_ns;
 constexpr std::uint64_t max_fork_wait_ns = second_ns / 5;
 
-/// From the one time to the next: the last one repeats.
+/// The pauses before each query; the last one repeats.
 constexpr std::array<std::uint64_t, 4> pauses_ns = {3 * second_ns / 10, second_ns, 10 * second_ns,
                                                     60 * second_ns};
 
@@ -90,7 +90,7 @@ struct NvmlWitness::Nvml {
     trace::Witness judge(const std::vector<NvmlProcess>& list) const {
         trace::Witness witness;
         witness.state = trace::WitnessState::elsewhere;
-        // This process has a context on the GPU: where there is one only, it is this.
+        // This process has a context on the GPU: a list of one process is this one.
         const bool alone = list.size() == 1;
         for (const NvmlProcess& process : list) {
             if (process.used_bytes == nvml_not_available) {

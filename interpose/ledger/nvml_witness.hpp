@@ -1,9 +1,9 @@
-// NVML's figures of the processes on a GPU, at a few moments: the only ones of other processes, and
-// a witness for this one.
+// Samples of what NVML says of the processes on a GPU: the only figures of other processes, and a
+// second source for this one's.
 //
-// NVML is loaded and asked in a thread of memlab's own (nvmlInit takes 9 ms, a query 0.4 ms), a
-// moment after the first context was made, so that no short program ever loads it; then after one,
-// ten and each sixty seconds, and once more at the end. Where it is missing or does not know the
+// NVML is loaded and queried in a thread of memlab's own (nvmlInit takes 9 ms, a query 0.4 ms),
+// 0.3 s after the first context was made, so that no short program ever loads it; then after one
+// second, ten, and every sixty, and once more at the end. Where it is missing or does not know the
 // GPU, that is recorded.
 #pragma once
 

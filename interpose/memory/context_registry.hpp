@@ -37,8 +37,8 @@ class Context {
     /// Bytes held by the pool but not in use: reserved - active.
     std::uint64_t cached_bytes() const;
 
-    /// Bytes held by the pool and allocated to nobody, also those whose frees are not complete:
-    /// reserved - allocated.
+    /// Bytes held by the pool that no live allocation has, those whose frees are not complete
+    /// included: reserved - allocated.
     std::uint64_t unused_bytes() const;
 
   private:

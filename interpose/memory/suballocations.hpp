@@ -14,8 +14,8 @@ namespace memlab::interpose {
 // throw std::bad_alloc.
 
 /// PyTorch's cache handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
-/// `reserved` bytes there. Returns the id of the call site; 0: none. `origin`: for whom backward
-/// allocates.
+/// `reserved` bytes there. Returns the id of the call site; 0: none. `origin`: the call of the
+/// forward for which backward allocates.
 std::uint32_t record_suballocation(Memory& memory, int gpu, std::uint64_t address,
                                    std::uint64_t bytes, std::uint64_t reserved,
                                    const profiler::CallOrigin& origin);

@@ -90,7 +90,8 @@ class Suballocators {
     /// The allocation at `address`, or all mappings in a range, went back to the driver.
     void memory_freed(profiler::Recorder& recorder, std::uint64_t address);
     void memory_unmapped(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
-    /// The block went back to the allocator that `device` is: it is nobody's segment any more.
+    /// The block went back to the allocator that `device` is: if another allocator cut it, that
+    /// segment ends.
     void block_freed(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address);
     /// All blocks of the allocator went back to it at once.
     void all_freed(profiler::Recorder& recorder, std::uint32_t allocator);

@@ -46,7 +46,7 @@ class CuptiSubscription {
     /// first call has an effect.
     void yield_subscription() noexcept;
 
-    /// Whether another subscriber that allows for several has a place beside memlab.
+    /// Whether another subscriber that allows for several can subscribe beside memlab.
     bool shares_with_others() const;
 
     /// Call before a context is destroyed: fetches CUPTI's pending records of it.

@@ -149,7 +149,7 @@ void* PrivateHeap::cut(SizeClass* of, std::size_t index) {
                                               std::memory_order_acquire)) {
             chunk = made;
         } else {
-            munmap(memory, bytes);  // another thread was first: `chunk` is its one
+            munmap(memory, bytes);  // another thread was first: `chunk` is now that thread's
         }
     }
 }

@@ -1,8 +1,11 @@
 // MEMLAB_TRIM_AFTER: a thread that gives cached memory back to the driver, even while the program
-// makes no calls: what has been unused for long, and all that is unused when the program has
-// started a child process, which may need it (a context takes the child longer to make than this
-// takes), or when little of the device's memory is free, whoever has it: another process cannot
-// ask.
+// makes no calls:
+//  - what has been unused for that long;
+//  - all that is unused when the program has started a child process, which may need it (it is back
+//    before the child has made a context);
+//  - all that is unused when little of the device's memory is free, since other processes cannot
+//  ask
+//    for it.
 //
 // Created with the first pool. It waits for no work of the program's; where freeing does (a device
 // without cuMemFreeAsync) it frees only while the device is idle.
