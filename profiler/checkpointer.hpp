@@ -17,7 +17,7 @@ namespace memlab::profiler {
 
 class Checkpointer {
   public:
-    /// All of them of the recorder and outliving this; `mutex` guards the others.
+    /// All arguments belong to the recorder and must outlive this; `mutex` guards the others.
     Checkpointer(std::mutex& mutex, const bool& finished, trace::LogWriter* log,
                  BatchedAggregator& aggregator);
     /// Waits for the thread, which stops after the block at hand.

@@ -324,7 +324,7 @@ class Recorder::Impl final : private StackDefinitions {
             return;
         }
         const bool repaired = definitions_.repair(record);
-        // What telling of it consists of cannot be told of.
+        // Reporting this records a string and a Missed, so a loss of those cannot be reported.
         if constexpr (!std::is_same_v<Record, trace::StringDef> &&
                       !std::is_same_v<Record, trace::Missed>) {
             report_missed_locked(repaired ? "names or frames were not defined before their use (an "

@@ -19,10 +19,10 @@ template <std::size_t capacity>
 extern template void capture_stack(CapturedStack& stack, std::size_t limit);
 extern template void capture_stack(ShortStack& stack, std::size_t limit);
 
-/// What makes the allocations of a function that does work for another call: PyTorch's engine runs,
-/// on its own thread, what an operator of the forward left to do.
+/// A function that works on behalf of an earlier call, and how to find that call: PyTorch's engine
+/// runs, on its own thread, the backward of an operator that the forward called.
 struct CallOrigin {
-    /// Where the function lies: of no bytes if there is none; null, likewise.
+    /// The function's code; of no bytes, or null, where there is none.
     ObjectSymbols::Extent (*code)() noexcept = nullptr;
 
     /// The id of the stack of the call that the innermost activation of the function on this thread
@@ -31,7 +31,7 @@ struct CallOrigin {
 };
 
 /// Whether the calling thread was seen to run such a function. Only these threads search their
-/// stacks for one, which no other thread need pay for.
+/// stacks for one, so that other threads do not pay for it.
 __attribute__((tls_model("initial-exec"))) extern constinit thread_local bool serves_origins;
 
 }  // namespace memlab::profiler

@@ -23,18 +23,18 @@ void Audit::add_known(std::uint64_t address) noexcept {
     guarded([&] {
         ++known_;
         const auto [at, is_new] = open_.try_emplace(address);
-        Ledger& ledger = at->second;
+        Unmatched& unmatched = at->second;
         // A record of a call that bypassed memlab is of another allocation at this address.
-        const auto match = std::find_if(ledger.records.begin(), ledger.records.end(),
+        const auto match = std::find_if(unmatched.records.begin(), unmatched.records.end(),
                                         [this](const Allocation& record) {
                                             return bypass_calls_.count(record.correlation) == 0;
                                         });
-        if (match == ledger.records.end()) {
-            ++ledger.known;
+        if (match == unmatched.records.end()) {
+            ++unmatched.known;
             return;
         }
-        ledger.records.erase(match);
-        if (ledger.records.empty() && ledger.known == 0) {
+        unmatched.records.erase(match);
+        if (unmatched.records.empty() && unmatched.known == 0) {
             open_.erase(at);
         }
     });
@@ -45,10 +45,10 @@ void Audit::add_record(const Allocation& record) noexcept {
         ++records_;
         bytes_ += record.bytes;
         const auto [at, is_new] = open_.try_emplace(record.address);
-        Ledger& ledger = at->second;
-        if (ledger.known == 0 || bypass_calls_.count(record.correlation) != 0) {
-            ledger.records.push_back(record);
-        } else if (--ledger.known == 0 && ledger.records.empty()) {
+        Unmatched& unmatched = at->second;
+        if (unmatched.known == 0 || bypass_calls_.count(record.correlation) != 0) {
+            unmatched.records.push_back(record);
+        } else if (--unmatched.known == 0 && unmatched.records.empty()) {
             open_.erase(at);
         }
     });
@@ -61,8 +61,8 @@ void Audit::add_bypass_call(std::uint32_t correlation, std::uint32_t api,
 
 bool Audit::has_pending() const noexcept {
     const std::lock_guard lock(mutex_);
-    for (const auto& [address, ledger] : open_) {
-        for (const Allocation& record : ledger.records) {
+    for (const auto& [address, unmatched] : open_) {
+        for (const Allocation& record : unmatched.records) {
             if (bypass_calls_.count(record.correlation) == 0) {
                 return true;
             }
@@ -78,8 +78,8 @@ Audit::Result Audit::result() const {
     result.bytes = bytes_;
     result.known = known_;
     result.overflowed = overflowed_;
-    for (const auto& [address, ledger] : open_) {
-        for (const Allocation& record : ledger.records) {
+    for (const auto& [address, unmatched] : open_) {
+        for (const Allocation& record : unmatched.records) {
             if (const auto call = bypass_calls_.find(record.correlation);
                 call != bypass_calls_.end()) {
                 result.bypassed.push_back({record, call->second.api, call->second.stack});

@@ -66,7 +66,7 @@ class Audit {
 
   private:
     /// The unmatched entries of one address.
-    struct Ledger {
+    struct Unmatched {
         std::uint64_t known = 0;
         std::vector<Allocation> records;
     };
@@ -78,7 +78,7 @@ class Audit {
     void guarded(const Body& body) noexcept;
 
     mutable std::mutex mutex_;
-    std::unordered_map<std::uint64_t, Ledger> open_;  ///< by address; never empty ledgers
+    std::unordered_map<std::uint64_t, Unmatched> open_;  ///< by address; never empty entries
     std::unordered_map<std::uint32_t, BypassCall> bypass_calls_;
     std::uint64_t records_ = 0;
     std::uint64_t bytes_ = 0;

@@ -12,7 +12,7 @@
 #include "profiler/cupti/buffers.hpp"
 #include "profiler/cupti/current_call.hpp"
 #include "profiler/cupti/records.hpp"
-#include "profiler/cupti/seat.hpp"
+#include "profiler/cupti/subscriber_handle.hpp"
 
 namespace memlab::profiler::cupti {
 
@@ -45,13 +45,13 @@ class Batch {
 class Subscriber::Impl {
   public:
     Impl(const Library& library, Recorder& recorder, const SubscriberOptions& options)
-        : seat_(*library.functions, library.several_subscribers),
+        : handle_(*library.functions, library.several_subscribers),
           recorder_(recorder),
           options_(options),
           batch_(recorder) {}
 
     std::string subscribe() noexcept;
-    bool shares_cupti() const { return subscribed() && seat_.shared(); }
+    bool shares_cupti() const { return subscribed() && handle_.shared(); }
     bool subscribed() const { return subscribed_.load(std::memory_order_acquire); }
     void flush() noexcept;
     bool unsubscribe() noexcept;
@@ -78,7 +78,7 @@ class Subscriber::Impl {
     std::uint32_t name_id(const char* name) noexcept;
     std::uint64_t to_recording_clock(std::uint64_t time) const { return time + clock_offset_; }
 
-    Seat seat_;
+    SubscriberHandle handle_;
     Recorder& recorder_;
     const SubscriberOptions options_;
     Audit audit_;
@@ -211,7 +211,7 @@ std::string Subscriber::Impl::subscribe() noexcept {
         return {};
     }
     disable_all();
-    const char* const text = seat_.text(result);
+    const char* const text = handle_.text(result);
     try {
         if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
             return "Another tool is CUPTI's subscriber, and there can be one (" +
@@ -226,36 +226,36 @@ std::string Subscriber::Impl::subscribe() noexcept {
 CUptiResult Subscriber::Impl::enable_all() noexcept {
     // First of all: fails here if there is another subscriber, before anything of it is changed.
     if (const CUptiResult refused =
-            seat_.take(reinterpret_cast<CUpti_CallbackFunc>(on_call), this)) {
+            handle_.subscribe(reinterpret_cast<CUpti_CallbackFunc>(on_call), this)) {
         return refused;
     }
-    clock_offset_ = seat_.use_clock(now);
+    clock_offset_ = handle_.use_clock(now);
     for (const RuntimeCall& call : runtime_calls) {
         if (const CUptiResult failed =
-                seat_.enable_callback(CUPTI_CB_DOMAIN_RUNTIME_API, call.id)) {
+                handle_.enable_callback(CUPTI_CB_DOMAIN_RUNTIME_API, call.id)) {
             return failed;
         }
     }
     if (!options_.audit && !options_.work) {
         return CUPTI_SUCCESS;
     }
-    if (const CUptiResult failed = seat_.register_buffers({provide_buffer, consume_buffer})) {
+    if (const CUptiResult failed = handle_.register_buffers({provide_buffer, consume_buffer})) {
         return failed;
     }
     if (options_.audit) {
         for (const CUpti_CallbackId call : driver_calls) {
             if (const CUptiResult failed =
-                    seat_.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, call)) {
+                    handle_.enable_callback(CUPTI_CB_DOMAIN_DRIVER_API, call)) {
                 return failed;
             }
         }
-        if (const CUptiResult failed = seat_.enable(CUPTI_ACTIVITY_KIND_MEMORY2)) {
+        if (const CUptiResult failed = handle_.enable(CUPTI_ACTIVITY_KIND_MEMORY2)) {
             return failed;
         }
     }
     if (options_.work) {
         for (const CUpti_ActivityKind kind : work_kinds) {
-            if (const CUptiResult failed = seat_.enable(kind)) {
+            if (const CUptiResult failed = handle_.enable(kind)) {
                 return failed;
             }
         }
@@ -264,26 +264,26 @@ CUptiResult Subscriber::Impl::enable_all() noexcept {
 }
 
 void Subscriber::Impl::disable_all() noexcept {
-    if (!seat_.taken()) {
+    if (!handle_.subscribed()) {
         return;  // nothing was enabled
     }
     if (options_.audit) {
-        seat_.disable(CUPTI_ACTIVITY_KIND_MEMORY2);
+        handle_.disable(CUPTI_ACTIVITY_KIND_MEMORY2);
     }
     if (options_.work) {
         for (const CUpti_ActivityKind kind : work_kinds) {
-            seat_.disable(kind);
+            handle_.disable(kind);
         }
     }
     if (options_.audit || options_.work) {
-        seat_.flush(true);
+        handle_.flush(true);
     }
-    seat_.leave();
+    handle_.unsubscribe();
 }
 
 void Subscriber::Impl::flush() noexcept {
     if (subscribed() && (options_.audit || options_.work)) {
-        seat_.flush(false);
+        handle_.flush(false);
     }
 }
 
@@ -369,7 +369,7 @@ void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_
                             std::size_t valid) noexcept {
     const std::lock_guard lock(read_mutex_);
     CUpti_Activity* record = nullptr;
-    while (valid != 0 && (record = seat_.next_record(buffer, valid, record)) != nullptr) {
+    while (valid != 0 && (record = handle_.next_record(buffer, valid, record)) != nullptr) {
         trace::Work work;
         switch (record->kind) {
             case CUPTI_ACTIVITY_KIND_MEMORY2:
@@ -405,7 +405,7 @@ void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_
         batch_.add(work);
     }
     batch_.flush();
-    lost_.fetch_add(seat_.dropped_records(context, stream), std::memory_order_relaxed);
+    lost_.fetch_add(handle_.dropped_records(context, stream), std::memory_order_relaxed);
 }
 
 void Subscriber::Impl::add_to_audit(const MemoryRecord& record) noexcept {

@@ -40,7 +40,7 @@ class Subscriber {
     std::string subscribe() noexcept;
 
     bool subscribed() const;
-    /// Whether another subscriber that allows for several has a place beside this one.
+    /// Whether another subscriber that allows for several can subscribe beside this one.
     bool shares_cupti() const;
 
     /// Waits until CUPTI has delivered all completed records. Not from a callback.

@@ -2,12 +2,12 @@
 //
 // The interpreter says that its collector runs (`collecting` of struct _gc_runtime_state), but not
 // on which thread; and that thread need not hold the GIL, since finalizers release it: those of
-// PyTorch's tensors do. What tells the thread is the list of objects to be freed: doubly linked,
-// closed to a ring, its head a variable of the collector, so on the stack of the thread that
+// PyTorch's tensors do. The thread is identified by the list of objects to be freed: a doubly
+// linked ring whose head is a local variable of the collector, so on the stack of the thread that
 // collects. While the mark is set the calling thread's stack is searched for such a head, and only
-// a whole one counts. So a thread that frees beside the collector is never taken for it, and no
-// symbols are needed. An object that was taken from the list last leaves it empty; what its
-// destructor still frees then is not recognized.
+// one whose links are consistent counts. So a thread that frees at the same time is never taken for
+// the collector, and no symbols are needed. The object that is taken from the list last leaves it
+// empty: what its destructor frees is not recognized.
 //
 // The mark is found by the shape of the structure around it, which points into itself, so the
 // offset in the interpreter's state, which differs from version to version, is not needed.

@@ -1,11 +1,11 @@
-#include "profiler/cupti/seat.hpp"
+#include "profiler/cupti/subscriber_handle.hpp"
 
 #include <atomic>
 
 namespace memlab::profiler::cupti {
 namespace {
 
-// The callbacks of a shared seat have other arguments, and no user data either.
+// The callbacks of a shared subscription have other arguments, and no user data either.
 constinit std::atomic<decltype(BufferCallbacks::provide)> provide_buffer{nullptr};
 constinit std::atomic<decltype(BufferCallbacks::consume)> consume_buffer{nullptr};
 
@@ -20,7 +20,7 @@ void consume_shared(std::uint8_t* buffer, std::size_t size, std::size_t valid, v
 
 }  // namespace
 
-CUptiResult Seat::take(CUpti_CallbackFunc callback, void* user) noexcept {
+CUptiResult SubscriberHandle::subscribe(CUpti_CallbackFunc callback, void* user) noexcept {
     if (shared_) {
         SubscriberParameters parameters{};
         parameters.structSize = sizeof(parameters);
@@ -38,8 +38,8 @@ CUptiResult Seat::take(CUpti_CallbackFunc callback, void* user) noexcept {
     return result;
 }
 
-// The clock of a shared CUPTI is not memlab's to choose.
-std::uint64_t Seat::use_clock(std::uint64_t(CUPTIAPI* now)()) noexcept {
+// A shared CUPTI keeps its clock: other subscribers rely on it.
+std::uint64_t SubscriberHandle::use_clock(std::uint64_t(CUPTIAPI* now)()) noexcept {
     if (!shared_ && cupti_.register_clock != nullptr &&
         cupti_.register_clock(now) == CUPTI_SUCCESS) {
         return 0;
@@ -50,7 +50,7 @@ std::uint64_t Seat::use_clock(std::uint64_t(CUPTIAPI* now)()) noexcept {
     return known == CUPTI_SUCCESS ? now() - cupti_ns : 0;
 }
 
-CUptiResult Seat::register_buffers(const BufferCallbacks& callbacks) noexcept {
+CUptiResult SubscriberHandle::register_buffers(const BufferCallbacks& callbacks) noexcept {
     if (!shared_) {
         return cupti_.register_buffers(callbacks.provide, callbacks.consume);
     }
@@ -59,22 +59,22 @@ CUptiResult Seat::register_buffers(const BufferCallbacks& callbacks) noexcept {
     return cupti_.shared.register_buffers(handle_, provide_shared, consume_shared);
 }
 
-CUptiResult Seat::enable(CUpti_ActivityKind kind) noexcept {
+CUptiResult SubscriberHandle::enable(CUpti_ActivityKind kind) noexcept {
     return shared_ ? cupti_.shared.enable(handle_, kind, nullptr) : cupti_.enable(kind);
 }
 
-void Seat::disable(CUpti_ActivityKind kind) noexcept {
+void SubscriberHandle::disable(CUpti_ActivityKind kind) noexcept {
     (void)(shared_ ? cupti_.shared.disable(handle_, kind, nullptr) : cupti_.disable(kind));
 }
 
-CUpti_Activity* Seat::next_record(std::uint8_t* buffer, std::size_t valid,
-                                  CUpti_Activity* record) noexcept {
+CUpti_Activity* SubscriberHandle::next_record(std::uint8_t* buffer, std::size_t valid,
+                                              CUpti_Activity* record) noexcept {
     const CUptiResult found = shared_ ? cupti_.shared.next_record(handle_, buffer, valid, &record)
                                       : cupti_.next_record(buffer, valid, &record);
     return found == CUPTI_SUCCESS ? record : nullptr;
 }
 
-std::size_t Seat::dropped_records(CUcontext context, std::uint32_t stream) noexcept {
+std::size_t SubscriberHandle::dropped_records(CUcontext context, std::uint32_t stream) noexcept {
     std::size_t dropped = 0;
     const CUptiResult known =
         shared_ ? cupti_.shared.dropped_records(handle_, context, stream, &dropped)
@@ -82,7 +82,7 @@ std::size_t Seat::dropped_records(CUcontext context, std::uint32_t stream) noexc
     return known == CUPTI_SUCCESS ? dropped : 0;
 }
 
-const char* Seat::text(CUptiResult result) const noexcept {
+const char* SubscriberHandle::text(CUptiResult result) const noexcept {
     const char* text = nullptr;
     return cupti_.result_string(result, &text) == CUPTI_SUCCESS && text != nullptr
                ? text

@@ -1,6 +1,6 @@
-// A subscriber's place in CUPTI: its handle, and the functions that are called with it. They are
-// those of a CUPTI with several subscribers where it is one, and where it grants memlab such a
-// place.
+// A subscriber's handle to CUPTI, and the functions that are called with it. Where this CUPTI and
+// driver allow for several subscribers these are the newer ones (_v2), and the subscription is
+// shared; else, or if CUPTI refuses that, they are the older ones, and it is exclusive.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,29 @@
 
 namespace memlab::profiler::cupti {
 
-/// Called by CUPTI, on any thread. A shared seat's buffers come without context and stream.
+/// Called by CUPTI, on any thread. Buffers of a shared subscription come without context and
+/// stream.
 struct BufferCallbacks {
     void(CUPTIAPI* provide)(std::uint8_t**, std::size_t*, std::size_t*);
     void(CUPTIAPI* consume)(CUcontext, std::uint32_t, std::uint8_t*, std::size_t, std::size_t);
 };
 
-/// Thread-safety: take() before all others; then all functions, from any thread. No CUPTI is called
-/// with a lock of memlab's held.
-class Seat {
+/// Thread-safety: subscribe() before all others; then all functions, from any thread. No CUPTI is
+/// called with a lock of memlab's held.
+class SubscriberHandle {
   public:
     /// `shared`: this CUPTI and this driver allow for several subscribers (Library).
-    Seat(const Functions& functions, bool shared) : cupti_(functions), shared_(shared) {}
+    SubscriberHandle(const Functions& functions, bool shared)
+        : cupti_(functions), shared_(shared) {}
 
-    CUptiResult take(CUpti_CallbackFunc callback, void* user) noexcept;
-    bool taken() const { return handle_ != nullptr; }
-    /// Whether others may sit beside. Constant once taken.
+    CUptiResult subscribe(CUpti_CallbackFunc callback, void* user) noexcept;
+    bool subscribed() const { return handle_ != nullptr; }
+    /// Whether others may subscribe beside it. Constant once subscribed.
     bool shared() const { return shared_; }
-    void leave() noexcept { cupti_.unsubscribe(handle_); }
+    void unsubscribe() noexcept { cupti_.unsubscribe(handle_); }
 
-    /// Gives records the time that `now` tells. Returns what is to be added to their times: 0, or
-    /// the difference where CUPTI keeps its own clock.
+    /// Makes `now` the clock of CUPTI's records. Returns what is to be added to their times, in
+    /// nanoseconds: 0, or the difference where CUPTI keeps its own clock.
     std::uint64_t use_clock(std::uint64_t(CUPTIAPI* now)()) noexcept;
 
     CUptiResult enable_callback(CUpti_CallbackDomain domain, CUpti_CallbackId function) noexcept {
