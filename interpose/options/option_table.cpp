@@ -301,7 +301,7 @@ constexpr OptionDef options[] = {
      python_option},
     {"MEMLAB_FORWARD_LINES", "on, off", "on",
      "What PyTorch's backward allocates is recorded with the line of the forward that it belongs "
-     "to. Takes about 1 % of a training step that the host limits.",
+     "to. Costs about 1 % of a training step that is bound by the host.",
      switch_option<&Settings::forward_lines>},
     {"MEMLAB_AUDIT", "on, off", "off",
      "Compare the driver's own records (CUPTI's) with the recording: memory allocated "
