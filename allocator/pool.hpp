@@ -61,7 +61,7 @@ struct BlockInfo {
 ///   on_free_completed  -> retire(address)
 ///   on_freed           -> both
 ///   on_alloc_retry     -> release_for_retry(requested, tag)
-///   on_reclaim       -> reclaim(requested, tag)
+///   on_reclaim         -> reclaim(requested, tag)
 ///   on_empty_cache     -> release_cached(false)
 ///   on_tick            -> tick(now_ns)
 ///   on_segment_alloc, on_segment_map -> no call: the backend's result in the next on_alloc
