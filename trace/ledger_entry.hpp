@@ -1,4 +1,4 @@
-// A record of the ledger: what a call took of a device, or gave back, that no allocation tells of.
+// A record of the ledger: device memory that a call took or released without an allocation.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ enum class WitnessState : std::uint8_t {
 /// "seen", "elsewhere", "absent"
 const char* name_of(WitnessState state);
 
-/// What NVML says of the processes on a GPU: a witness beside the driver's figure, and the only one
-/// of other processes.
+/// What NVML says of the processes on a GPU: a second source beside the driver's figure, and the
+/// only one for other processes.
 struct Witness {
     std::uint64_t time_ns = 0;
     std::uint32_t device = 0;

@@ -42,8 +42,6 @@ class LogInput {
     std::uint64_t offset() const { return offset_; }
     int error() const { return error_; }
 
-    /// No more than the first `limit` bytes are read. It must not be below offset().
-    void set_limit(std::uint64_t limit) { limit_ = limit; }
     /// Continues at `offset`, up to `limit`.
     void seek(std::uint64_t offset, std::uint64_t limit) {
         offset_ = offset;

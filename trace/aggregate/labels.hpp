@@ -105,7 +105,7 @@ class LabelStats {
         archive(self.totals_, self.site_labels_, self.rows_, self.site_label_index_,
                 self.of_address_);
     }
-    /// Whether a restored state is one that can be, with `sites` call sites and `strings` strings.
+    /// Whether a restored state is consistent with `sites` call sites and `strings` strings.
     bool valid(std::size_t sites, std::size_t strings) const {
         const auto row_is_valid = [this](std::uint32_t row) { return row < totals_.size(); };
         const auto pair_is_valid = [this](std::uint32_t at) { return at < site_labels_.size(); };

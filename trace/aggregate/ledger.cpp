@@ -27,13 +27,13 @@ std::int64_t process_bytes(const RecordedBytes& recorded, std::uint64_t pools) {
 
 /// What of `used` neither the allocations nor a row explains; below 0 where an allocation is not
 /// resident yet.
-std::int64_t Ledger::level(std::uint64_t used, const RecordedBytes& recorded) const {
-    std::int64_t level = static_cast<std::int64_t>(bounded(used)) -
+std::int64_t Ledger::unattributed(std::uint64_t used, const RecordedBytes& recorded) const {
+    std::int64_t bytes = static_cast<std::int64_t>(bounded(used)) -
                          process_bytes(recorded, sampled_ ? latest_.pools : 0);
     for (const LedgerRow& row : rows_) {
-        level -= static_cast<std::int64_t>(row.bytes);
+        bytes -= static_cast<std::int64_t>(row.bytes);
     }
-    return level;
+    return bytes;
 }
 
 LedgerRow& Ledger::row_of(const LedgerEntry& entry) {
@@ -104,8 +104,8 @@ void Ledger::end_context(const LedgerEntry& entry) {
         }
     }
     if (entry.after == 0) {
-        // It was the last one, and nobody can ask any more: what ran in it has ended.
-        level_ -= static_cast<std::int64_t>(latest_.growth);
+        // The last context: the device cannot be queried any more, and what ran there has ended.
+        unattributed_ -= static_cast<std::int64_t>(latest_.growth);
         latest_.growth = 0;
     }
 }
@@ -128,7 +128,7 @@ void Ledger::on(const LedgerEntry& entry, const RecordedBytes& recorded) {
     std::int64_t taken = static_cast<std::int64_t>(bounded(entry.after)) -
                          static_cast<std::int64_t>(bounded(entry.before));
     if (entry.before == 0) {
-        taken = level(entry.after, recorded) - (sampled_ ? level_ : 0);
+        taken = unattributed(entry.after, recorded) - (sampled_ ? unattributed_ : 0);
     }
     if (taken <= 0) {
         return;
@@ -145,14 +145,14 @@ void Ledger::on(const DeviceSample& sample, const RecordedBytes& recorded) {
     const bool first = !sampled_;
     sampled_ = true;
     latest_.pools = bounded(sample.pools);
-    const std::int64_t now = level(sample.used, recorded);
-    const std::int64_t grown = first ? 0 : now - level_;
+    const std::int64_t now = unattributed(sample.used, recorded);
+    const std::int64_t grown = first ? 0 : now - unattributed_;
     if (grown > 0 && sample.worked) {
         latest_.growth += static_cast<std::uint64_t>(grown);
     }
     latest_.growth =
         std::min(latest_.growth, static_cast<std::uint64_t>(std::max<std::int64_t>(now, 0)));
-    level_ = now;
+    unattributed_ = now;
     latest_.time_ns = sample.time_ns;
     latest_.used = sample.used;
     latest_.recorded = recorded;
@@ -182,10 +182,11 @@ std::optional<LedgerMoment> Ledger::latest() const {
 
 bool Ledger::valid(std::size_t strings, std::size_t stacks) const {
     const auto is_bounded = [](std::uint64_t bytes) { return bytes <= max_bytes; };
-    constexpr std::int64_t max_level = std::int64_t{1} << 62;
+    constexpr std::int64_t max_unattributed = std::int64_t{1} << 62;
     return rows_.size() <= max_rows && (!peak_ || peak_->rows.size() <= rows_.size()) &&
-           latest_.rows.empty() && is_bounded(latest_.pools) && level_ >= -max_level &&
-           level_ <= max_level && latest_.growth <= static_cast<std::uint64_t>(max_level) &&
+           latest_.rows.empty() && is_bounded(latest_.pools) &&
+           unattributed_ >= -max_unattributed && unattributed_ <= max_unattributed &&
+           latest_.growth <= static_cast<std::uint64_t>(max_unattributed) &&
            std::all_of(rows_.begin(), rows_.end(), [&](const LedgerRow& row) {
                return row.api < strings && row.object < strings && row.stack < stacks &&
                       is_bounded(row.bytes);

@@ -1,10 +1,10 @@
 // The ledger of a GPU: what took its memory beside the allocations, as far as it was measured.
 //
-// Each measured call moves its row by the difference that it made. What no row and no allocation
-// explains is the level. The level moves only between measured calls: where it grew while the
-// process submitted work, code was loaded at its first launch, or the driver took memory to run it
-// (`growth`); what remains of it is the rest: other processes, and what was there before the
-// first sample. So all parts together are the driver's own figure at each sample.
+// Each measured call changes its row by the difference that it made. What neither a row nor an
+// allocation explains is unattributed. It changes only between measured calls. Where it grew while
+// the process submitted work, code was loaded at its first launch, or the driver took memory to run
+// it (`growth`); the remainder is the rest: other processes, and what was there before the first
+// sample. So all parts together are the driver's own figure at each sample.
 //
 // Rows and their bytes are kept for the sample at which the GPU had most memory in use, too. The
 // number of rows is bounded; beyond it all further call sites of a kind share one.
@@ -98,7 +98,7 @@ class Ledger {
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.rows_, self.skipped_, self.peak_, self.latest_, self.sampled_, self.kept_,
-                self.level_);
+                self.unattributed_);
         std::size_t witnesses = self.witnesses_.size();
         archive(witnesses);
         if constexpr (Archive::reading) {
@@ -108,11 +108,11 @@ class Ledger {
             archive.record(witness);
         }
     }
-    /// Whether a restored state can be one.
+    /// Whether a restored state is consistent.
     bool valid(std::size_t strings, std::size_t stacks) const;
 
   private:
-    std::int64_t level(std::uint64_t used, const RecordedBytes& recorded) const;
+    std::int64_t unattributed(std::uint64_t used, const RecordedBytes& recorded) const;
     LedgerRow& row_of(const LedgerEntry& entry);
     void give_back(const LedgerEntry& entry, std::uint64_t bytes);
     void end_context(const LedgerEntry& entry);
@@ -124,7 +124,7 @@ class Ledger {
     LedgerMoment latest_;             ///< without rows: they are those of now
     bool sampled_ = false;
     bool kept_ = false;
-    std::int64_t level_ = 0;  ///< at the latest sample
+    std::int64_t unattributed_ = 0;  ///< at the latest sample
 };
 
 }  // namespace memlab::trace

@@ -64,7 +64,7 @@ class Lifetimes {
             archive(self.min_, self.max_);
         }
     }
-    /// Whether a restored state is one that can be.
+    /// Whether a restored state is consistent.
     bool valid() const {
         constexpr std::size_t buckets = 8 * 62;
         return first_ < buckets && counts_.size() <= buckets - first_ &&

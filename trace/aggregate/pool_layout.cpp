@@ -161,7 +161,7 @@ void PoolLayout::count_gaps(Segment& segment) {
     gap_bytes_ += segment.size - segment.active_bytes;
 }
 
-/// False when there can be no such segment beside those that there are.
+/// False when the segment is empty, leaves the address space, or overlaps one restored before.
 bool PoolLayout::restore(Segment&& segment) {
     const std::uint64_t base = segment.base;
     if (segment.size == 0 || range_end(base, segment.size) - base != segment.size ||

@@ -143,7 +143,7 @@ class ScopeStats {
                 self.path_index_, self.entries_, self.newest_, self.open_count_, self.level_,
                 self.stacks_, self.stack_of_thread_, self.ranges_not_followed_, self.unbalanced_);
     }
-    /// Completes a restored state. False when there can be none such, with `sites` call sites. May
+    /// Completes a restored state. False when it is not consistent with `sites` call sites. May
     /// throw std::bad_alloc.
     bool restored(std::size_t sites);
     /// Numbers of what others refer to: owners of allocations, Ended::path, name families.

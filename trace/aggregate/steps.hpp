@@ -240,7 +240,7 @@ class StepStats {
         archive(self.kinds_, self.index_, self.candidates_, self.checked_at_, self.steps_ended_,
                 self.followed_);
     }
-    /// Whether a restored state is one that can be, with `sites` call sites and these numbers of
+    /// Whether a restored state is consistent with `sites` call sites and these numbers of
     /// ScopeStats' paths and of name families.
     bool valid(std::size_t sites, std::size_t paths, std::size_t families) const;
 

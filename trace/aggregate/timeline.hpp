@@ -88,7 +88,7 @@ class Timeline {
             }
         }
     }
-    /// Whether a restored state is one that can be at `now_ns`.
+    /// Whether a restored state is consistent at `now_ns`.
     bool valid(std::uint64_t now_ns) const {
         return buckets_.size() <= max_buckets && start_ns_ <= now_ns &&
                bucket_ns_ >= first_bucket_ns && (bucket_ns_ & (bucket_ns_ - 1)) == 0 &&

@@ -89,7 +89,7 @@ std::unique_ptr<Report> ReportBuilder::without_tables() const {
                               unbalanced.too_many_open, from_.scopes().open_count()};
     // Always there, so that "nothing was found" differs from "nothing was checked".
     Coverage& coverage = out->coverage;
-    coverage.because = "Nobody asked for an audit; MEMLAB_AUDIT=on does.";
+    coverage.because = trace::Coverage::not_wanted;
     if (from_.coverage().has_value()) {
         const trace::Coverage& recorded = *from_.coverage();
         coverage.audited = recorded.audited;
