@@ -1,21 +1,15 @@
 #include "report/symbols/debuginfod.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string_view>
-#include <vector>
 
-extern "C" char** environ;
+#include "report/child_output.hpp"
 
 namespace memlab::report {
 
@@ -49,88 +43,13 @@ bool is_in_path(const char* name) {
     return false;
 }
 
-struct Answer {
-    bool started = false;
-    bool succeeded = false;
-    std::string output;
-    std::string errors;
-};
-
-/// Reads both to their end, so that neither fills up.
-void read_both(int output, int errors, Answer* answer) {
-    std::array<pollfd, 2> ends{pollfd{output, POLLIN, 0}, pollfd{errors, POLLIN, 0}};
-    while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-        if (poll(ends.data(), ends.size(), -1) < 0 && errno != EINTR) {
-            return;
-        }
-        for (pollfd& end : ends) {
-            if (end.fd < 0 || end.revents == 0) {
-                continue;
-            }
-            std::array<char, 4096> buffer;
-            const ssize_t count = read(end.fd, buffer.data(), buffer.size());
-            if (count > 0) {
-                std::string& text = end.fd == output ? answer->output : answer->errors;
-                text.append(buffer.data(), static_cast<std::size_t>(count));
-            } else if (count == 0 || errno != EINTR) {
-                end.fd = -1;
-            }
-        }
-    }
-}
-
-Answer ask(const std::string& build_id) {
-    std::vector<std::string> variables{"DEBUGINFOD_URLS=" + state().urls, "LC_ALL=C"};
-    for (char** variable = environ; *variable != nullptr; ++variable) {
-        const std::string_view text = *variable;
-        // What is recorded here is not memlab's own helper.
-        if (!text.starts_with("DEBUGINFOD_URLS=") && !text.starts_with("DEBUGINFOD_VERBOSE=") &&
-            !text.starts_with("DEBUGINFOD_PROGRESS=") && !text.starts_with("LC_ALL=") &&
-            !text.starts_with("LD_PRELOAD=")) {
-            variables.emplace_back(text);
-        }
-    }
-    std::vector<char*> environment;
-    environment.reserve(variables.size() + 1);
-    for (std::string& variable : variables) {
-        environment.push_back(variable.data());
-    }
-    environment.push_back(nullptr);
-    std::array<std::string, 3> words{program, "debuginfo", build_id};
-    std::array<char*, 4> arguments{words[0].data(), words[1].data(), words[2].data(), nullptr};
-
-    Answer answer;
-    std::array<int, 2> output{};
-    std::array<int, 2> errors{};
-    if (pipe2(output.data(), O_CLOEXEC) != 0) {
-        return answer;
-    }
-    if (pipe2(errors.data(), O_CLOEXEC) != 0) {
-        close(output[0]);
-        close(output[1]);
-        return answer;
-    }
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, errors[1], STDERR_FILENO);
-    pid_t child = 0;
-    answer.started =
-        posix_spawnp(&child, program, &actions, nullptr, arguments.data(), environment.data()) == 0;
-    posix_spawn_file_actions_destroy(&actions);
-    close(output[1]);
-    close(errors[1]);
-    if (answer.started) {
-        read_both(output[0], errors[0], &answer);
-        int status = 0;
-        while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-        }
-        answer.succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    }
-    close(output[0]);
-    close(errors[0]);
-    return answer;
+ChildOutput ask(const std::string& build_id) {
+    return run_child({program, "debuginfo", build_id}, {{"DEBUGINFOD_URLS", state().urls},
+                                                        {"DEBUGINFOD_VERBOSE", ""},
+                                                        {"DEBUGINFOD_PROGRESS", ""},
+                                                        {"LC_ALL", "C"},
+                                                        // memlab's helper is not recorded.
+                                                        {"LD_PRELOAD", ""}});
 }
 
 void turn_off(const std::string& problem) {
@@ -178,15 +97,15 @@ std::string fetch_debuginfo(const std::string& build_id) {
     if (!state().allowed || state().unknown.contains(build_id)) {
         return {};
     }
-    const Answer answer = ask(build_id);
-    if (!answer.started) {
+    const ChildOutput answer = ask(build_id);
+    if (!answer.started()) {
         turn_off("debuginfod-find cannot be started, so there is no answer");
         return {};
     }
-    if (answer.succeeded) {
-        return answer.output.substr(0, answer.output.find('\n'));
+    if (answer.succeeded()) {
+        return answer.out.substr(0, answer.out.find('\n'));
     }
-    const std::string reason = reason_in(answer.errors);
+    const std::string reason = reason_in(answer.err);
     if (reason == std::strerror(ENOENT)) {
         state().unknown.insert(build_id);
     } else {

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "report/child_output.hpp"
 #include "report/text/names.hpp"
-#include "tools/doctor/child_output.hpp"
 #include "tools/doctor/elf_file.hpp"
 #include "tools/doctor/pythons.hpp"
 #include "tools/doctor/small_files.hpp"
@@ -157,7 +157,8 @@ void add_deep_binding(const std::string& program, const std::vector<std::string>
 /// Asks glibc's loader what it would load, memlab included. Runs no code of the program.
 void add_loads(const std::string& program, const std::string& loader, const std::string& library,
                const Variables& variables, Findings* out) {
-    const ChildOutput output = run_child({loader, "--list", program}, variables, loader_patience);
+    const report::ChildOutput output =
+        report::run_child({loader, "--list", program}, variables, loader_patience);
     const std::vector<std::string> libraries = listed_libraries(output.out);
     std::string missing;
     std::istringstream lines(output.out);

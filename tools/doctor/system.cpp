@@ -11,9 +11,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "report/child_output.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
-#include "tools/doctor/child_output.hpp"
 #include "tools/doctor/elf_file.hpp"
 
 namespace memlab::tools {
@@ -77,20 +77,20 @@ std::string first_words(const std::string& text) {
     return text.substr(0, text.find('\n'));
 }
 
-std::string how_it_ended(const ChildOutput& output) {
+std::string how_it_ended(const report::ChildOutput& output) {
     if (output.timed_out) {
         return "did not answer within " + std::to_string(driver_patience.count()) + " s";
     }
-    if (output.wait_status != -1 && WIFSIGNALED(output.wait_status)) {
+    if (output.started() && WIFSIGNALED(output.wait_status)) {
         const char* const name = strsignal(WTERMSIG(output.wait_status));
         return std::string("crashed: ") + (name == nullptr ? "a signal" : name);
     }
     return "ended with code " +
-           std::to_string(output.wait_status == -1 ? -1 : WEXITSTATUS(output.wait_status));
+           std::to_string(output.started() ? WEXITSTATUS(output.wait_status) : -1);
 }
 
 Finding libc_finding(const std::string& library, const std::string& loader, const Probe& probe,
-                     const ChildOutput& output) {
+                     const report::ChildOutput& output) {
     Finding finding{Weight::fine, "libc", "", ""};
     const auto file = ElfFile::open(library);
     const std::string needed = file == nullptr ? "" : version_text(file->highest_needed("GLIBC_"));
@@ -148,7 +148,7 @@ std::string version_of_file(const std::string& path) {
                                                                        : std::string();
 }
 
-Finding driver_finding(const Probe& probe, const ChildOutput& output) {
+Finding driver_finding(const Probe& probe, const report::ChildOutput& output) {
     Finding finding{Weight::fine, "driver", "", ""};
     if (!probe.no_libcuda.empty()) {
         finding.weight = Weight::blocked;
@@ -197,7 +197,8 @@ Findings examine_system(const std::string& library, const std::string& loader,
     for (const char* name : {"LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"}) {
         probing.emplace_back(name, "");
     }
-    const ChildOutput output = run_child({loader, library}, probing, driver_patience);
+    const report::ChildOutput output =
+        report::run_child({loader, library}, probing, driver_patience);
     const Probe probe = parse_probe(output.out);
     found.push_back(libc_finding(library, loader, probe, output));
     utsname system{};

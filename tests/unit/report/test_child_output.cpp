@@ -1,13 +1,12 @@
-// Programs that the doctor runs: what they print, how they end, and that none is waited for for
-// ever.
+// Programs that the tools run: what they print, how they end, and that a wait with a limit ends.
 #include <sys/wait.h>
 
 #include <csignal>
 
+#include "report/child_output.hpp"
 #include "tests/catch.hpp"
-#include "tools/doctor/child_output.hpp"
 
-using namespace memlab::tools;
+using namespace memlab::report;
 using namespace std::chrono_literals;
 
 TEST_CASE("a child's output, errors and end") {
@@ -18,6 +17,13 @@ TEST_CASE("a child's output, errors and end") {
     CHECK(WEXITSTATUS(output.wait_status) == 3);
     CHECK_FALSE(output.succeeded());
     CHECK(run_child({"/bin/sh", "-c", "exit 0"}, {}, 30s).succeeded());
+}
+
+TEST_CASE("a child without a limit, found in PATH, with more output than a pipe holds") {
+    const ChildOutput output = run_child(
+        {"sh", "-c", "i=0; while [ $i -lt 9999 ]; do echo 0123456789; i=$((i+1)); done"}, {});
+    CHECK(output.out.size() == 9999 * 11);
+    CHECK(output.succeeded());
 }
 
 TEST_CASE("a variable with an empty value is removed") {
@@ -38,5 +44,6 @@ TEST_CASE("a child that crashes, and one that is not there") {
     const ChildOutput crashed = run_child({"/bin/sh", "-c", "kill -SEGV $$"}, {}, 30s);
     CHECK(WIFSIGNALED(crashed.wait_status));
     CHECK(WTERMSIG(crashed.wait_status) == SIGSEGV);
-    CHECK(WEXITSTATUS(run_child({"/no/such/program"}, {}, 30s).wait_status) == 127);
+    CHECK_FALSE(run_child({"/no/such/program"}, {}, 30s).started());
+    CHECK_FALSE(run_child({"no-such-program"}, {}).started());
 }
