@@ -94,7 +94,7 @@ const std::vector<MetricInfo>& metrics() {
         {Metric::contexts, "contexts", Unit::count, false, false, false,
          "Contexts on a GPU at its sampled peak (needs\nMEMLAB_LEDGER)"},
         {Metric::modules, "modules", Unit::bytes, false, false, false,
-         "Code on a GPU at its sampled peak"},
+         "Loaded code on a GPU at its sampled peak"},
         {Metric::unexplained, "unexplained", Unit::share, false, false, false,
          "Of a GPU's memory in use at its sampled peak: the\nrest of the ledger, other processes "
          "included"},

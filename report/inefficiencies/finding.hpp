@@ -30,7 +30,6 @@ enum class Pattern : std::uint8_t {
     redundant_allocation,  ///< a few persistent buffers could serve all of them
     temporary_churn,       ///< the same, freed before anything else is allocated
 };
-inline constexpr std::size_t pattern_count = 10;
 
 /// "leak", "late_deallocation", ...: in the order of Pattern.
 const std::vector<std::string>& pattern_names();
