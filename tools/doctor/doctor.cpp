@@ -88,7 +88,7 @@ const char* verdict_text(Weight weight, bool has_command) {
                                : "memlab works here, with the limits marked !.";
         default:
             return has_command ? "memlab would not record this command: see what is marked X."
-                               : "memlab records nothing here: see what is marked X.";
+                               : "memlab would record nothing here: see what is marked X.";
     }
 }
 

@@ -402,8 +402,8 @@ class Check {
 int check_command(int argc, char** argv) {
     CheckArguments arguments;
     CLI::App app(
-        "Holds what programs needed of GPU memory against limits, for CI: the allocated peak, "
-        "leaks, growth per step and more, absolute or against a baseline.",
+        "Compares the GPU memory that programs needed with limits, for CI: the allocated peak, "
+        "leaks, growth per step and more; absolute limits, or relative to a baseline.",
         "memlab-report check");
     define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report check")) {

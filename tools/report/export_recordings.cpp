@@ -224,14 +224,13 @@ class RunStretch {
         std::uint64_t from_ns = 0;
         std::uint64_t until_ns = found.stretch.until_ns;
         for (const auto& [option, text, moment] :
-             {std::tuple("--from ", &arguments_.from, &from_ns),
-              std::tuple("--until ", &arguments_.to, &until_ns)}) {
+             {std::tuple("--from", &arguments_.from, &from_ns),
+              std::tuple("--until", &arguments_.to, &until_ns)}) {
             if (text->empty()) {
                 continue;
             }
-            const auto time = report::parse_moment(*text, report, arguments_.device, problem);
+            const auto time = find_moment(option, *text, report, arguments_.device, problem);
             if (!time) {
-                *problem = option + *problem;
                 return std::nullopt;
             }
             *moment =
@@ -332,7 +331,7 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
                : !any_left_out        ? fail("no process used a GPU")
                                       : fail(
                                             "no process ran between --from and --until; choose "
-                                                   "another stretch");
+                                                   "other times");
     }
     ExportOutput output(arguments.output, true);
     if (!output.problem().empty()) {

@@ -57,8 +57,8 @@ void define(CLI::App& app, LinesArguments& arguments) {
     add_rendering(app, arguments.options);
     app.footer(
         "Columns:\n"
-        "  active, allocated, requested  the most of it that there was when the line\n"
-        "                                allocated, in the whole program\n"
+        "  active, allocated, requested  the highest value of that curve, which is of the\n"
+        "                                whole program, when the line allocated\n"
         "  reserved                      the most that was reserved then\n"
         "  bytes, count                  what the line allocated in all, and how often\n"
         "  live                          what of that was never freed\n"

@@ -20,8 +20,8 @@ using memlab::tools::Command;
 int complete(int argc, char** argv);
 
 const std::vector<Command> commands = {
-    {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
-    {"completion", complete, "For bash, zsh, fish; and the man page"},
+    {"check", memlab::tools::check_command, "Limits for CI: exit code 1 if one is exceeded"},
+    {"completion", complete, "Completion for bash, zsh, fish; the man page"},
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
     {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
     {"histogram", memlab::tools::histogram_command,
@@ -39,9 +39,9 @@ const std::vector<Command> commands = {
     {"recover", memlab::tools::recover_command, "A report of a damaged or cut-off event log"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
     {"sites", memlab::tools::sites_command, "Memory by call site, as a table"},
-    {"symbolize", memlab::tools::symbolize_command, "A report that carries its names with it"},
+    {"symbolize", memlab::tools::symbolize_command, "A report with the names of functions in it"},
     {"timeline", memlab::tools::timeline_command, "Memory over time, and what was live when"},
-    {"tree", memlab::tools::tree_command, "The calls that led to it, up or down"},
+    {"tree", memlab::tools::tree_command, "The calls that led to an allocation, up or down"},
     {"validate", memlab::tools::validate_command, "Whether reports and event logs are sound"},
     {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},
 };

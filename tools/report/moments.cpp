@@ -7,16 +7,23 @@
 
 namespace memlab::tools {
 
+std::optional<std::uint64_t> find_moment(const char* option, const std::string& text,
+                                         const report::Report& report,
+                                         std::optional<std::uint64_t> device,
+                                         std::string* problem) {
+    const auto time = report::parse_moment(text, report, device, problem);
+    if (!time) {
+        *problem = std::string(option) + " " + *problem;
+    }
+    return time;
+}
+
 std::string find_interval(const MomentOptions& options, const char* to_option,
                           const report::Report& report, std::optional<std::uint64_t> device,
                           Interval* interval) {
     std::string problem;
     const auto moment = [&](const char* option, const std::string& text) {
-        const auto time = report::parse_moment(text, report, device, &problem);
-        if (!time) {
-            problem = std::string(option) + " " + problem;
-        }
-        return time.value_or(0);
+        return find_moment(option, text, report, device, &problem).value_or(0);
     };
     const std::uint64_t end_ns = report.process.duration_ns;
     interval->to_ns = end_ns;

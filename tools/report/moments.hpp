@@ -1,4 +1,4 @@
-// Moments and stretches of a recording, from the command line.
+// Moments and intervals of a recording, from the command line.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,14 @@ struct Interval {
     std::optional<std::uint64_t> at_ns;
 };
 
-/// Resolves all of them. `to_option`: what the command calls the end of the stretch. Empty, or one
-/// line on what is wrong.
+/// The time that the value of an option means in this recording (report::parse_moment()); nullopt
+/// with `problem` set to one line that begins with the option's name.
+std::optional<std::uint64_t> find_moment(const char* option, const std::string& text,
+                                         const report::Report& report,
+                                         std::optional<std::uint64_t> device, std::string* problem);
+
+/// Resolves all of `options`. `to_option`: what the command calls the end of the interval. Empty,
+/// or one line on what is wrong.
 std::string find_interval(const MomentOptions& options, const char* to_option,
                           const report::Report& report, std::optional<std::uint64_t> device,
                           Interval* interval);

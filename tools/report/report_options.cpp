@@ -241,8 +241,8 @@ void add_skip(CLI::App& app, report::FrameSkips& skips) {
                 }
             }
         },
-        "A call site is never a line in TEXT, a function, file or binary (a wrapper of your own), "
-        "but that of its caller; or func=TEXT, file=TEXT, module=TEXT. May be repeated")
+        "Name call sites by the caller of TEXT, a function, file or binary (such as an allocator "
+        "of your own); or func=TEXT, file=TEXT, module=TEXT. May be repeated")
         ->type_name("TEXT");
     app.add_flag_callback(
         "--no-default-skip", [&skips] { skips.leave_defaults_out(); },

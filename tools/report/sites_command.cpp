@@ -60,8 +60,8 @@ void define(CLI::App& app, TreeArguments& arguments) {
     add_rendering(app, arguments);
     app.footer(std::string("Orders:") + what_orders_mean +
                "\n"
-               "A call without figures is all of the call above it; where a tree branches, "
-               "branches are indented.\n"
+               "A call without figures has those of the call above it; the tree is indented where "
+               "it branches.\n"
                "\n"
                "Examples:\n"
                "  memlab-report tree memlab.train.4711.json              who held the peak\n"

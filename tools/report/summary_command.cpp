@@ -44,7 +44,7 @@ void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
                "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
                "  memlab-report run/                                a run of several processes\n"
                "\n"
-               "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
+               "NO_COLOR, COLUMNS, LANG and LC_ALL are respected.\n"
                "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
 }
 

@@ -70,7 +70,8 @@ void define(CLI::App& app, TimelineArguments& arguments) {
         "  memlab-report timeline --by category memlab.python3.4711.json\n"
         "  memlab-report timeline --csv memlab.train.4711.memlog > memory.csv\n"
         "\n"
-        "An event log shows scopes, and the finer, the shorter the time that is asked for.\n"
+        "From an event log there are scopes, too, and the shorter the interval, the finer the "
+        "curves.\n"
         "Exit code: 0 good, 2 the file could not be read or the usage is wrong.");
 }
 

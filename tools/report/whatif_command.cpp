@@ -370,8 +370,8 @@ int whatif_command(int argc, char** argv) {
 int replay_command(int argc, char** argv) {
     std::vector<std::string> logs;
     CLI::App app(
-        "Lets memlab's pool do again what a log recorded, from the log alone, and compares every "
-        "block and segment: the strongest check that pool and log are right.",
+        "Repeats the recorded calls on a new pool, from the log alone, and compares every block "
+        "and segment: the strongest check that pool and log are right.",
         "memlab-report replay");
     app.add_option("LOG", logs, "Event logs (*.memlog)")->required()->type_name("");
     app.footer("Exit code: 0 equal, 1 a replay differs, 2 bad input or usage.");

@@ -105,8 +105,8 @@ void define(CLI::App& app, RunArguments& arguments) {
     app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
     app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
     app.add_flag("--doctor", arguments.doctor,
-                 "Say what memlab will and will not do here and, with a command, for it, which is "
-                 "not run; --json: for scripts. Exit code 1: it would record nothing");
+                 "Check what memlab can do on this machine and, with a COMMAND, for that program, "
+                 "without running it; --json: for scripts. Exit code 1: nothing would be recorded");
     app.add_flag("--json", arguments.json, "With --doctor")->needs("--doctor")->group("");
     app.add_flag("--help-options", arguments.help_options, "List memlab's options");
     app.add_option("--completion", arguments.completion,
@@ -122,10 +122,9 @@ void define(CLI::App& app, RunArguments& arguments) {
         "  memlab-run --no-pool --option STACK_DEPTH=16 ./app\n"
         "  memlab-run --doctor -- python3 train.py\n"
         "\n"
-        "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 where "
-        "--fail-on-bypass finds fault with a command that ended well, or --doctor that nothing "
-        "would be recorded; 2 wrong usage, 126 the "
-        "command cannot be executed, 127 it was not found.");
+        "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 if "
+        "--fail-on-bypass fails a command that ended well, or --doctor finds that nothing would "
+        "be recorded; 2 wrong usage, 126 the command cannot be executed, 127 it was not found.");
 }
 
 /// The index of the command: after "--", or the first argument that is not an option. CLI11 must
