@@ -323,12 +323,15 @@ void PoolLayout::keep_mapped(const Segment& of, std::uint64_t from, std::uint64_
     recount(piece);
 }
 
-/// Copies the blocks within the range of `to`.
+/// Copies the blocks that lie wholly within `to`; one that was unmapped in part has no layout any
+/// more.
 void PoolLayout::copy_blocks(const Segment& from, Segment& to) {
     const Blocks& blocks = from.blocks;
     for (auto block = blocks.lower_bound(to.base);
          block != blocks.end() && blocks.key_at(block) < to.end(); block = blocks.next(block)) {
-        to.blocks.insert(blocks.key_at(block), blocks.at(block));
+        if (blocks.at(block) <= to.end() - blocks.key_at(block)) {
+            to.blocks.insert(blocks.key_at(block), blocks.at(block));
+        }
     }
 }
 

@@ -708,6 +708,20 @@ TEST_CASE("the timeline stays bounded over any time, and its peaks exact") {
     CHECK(timeline.buckets().size() <= Timeline::max_buckets);
 }
 
+TEST_CASE("a block whose segment was unmapped in part has no layout any more") {
+    PoolLayout pool;
+    pool.add_segment(8 * mib, 8 * mib, 1, true);
+    const bool small = pool.add_block(9 * mib, 5 * mib).small;
+    CHECK(pool.unmap(12 * mib, 2 * mib) == 2 * mib);
+    CHECK(pool.gap_bytes() == 6 * mib);
+    CHECK(pool.largest_gap() == 4 * mib);
+    CHECK(pool.stats.inactive_split_bytes.all.current == 0);
+    CHECK(pool.stats.active_bytes.all.current == 5 * mib);
+    pool.remove_block(9 * mib, 5 * mib, small);
+    CHECK(pool.gap_bytes() == 6 * mib);
+    CHECK(pool.stats.active_bytes.all.current == 0);
+}
+
 TEST_CASE("mapped segments grow, join, split and shrink with a consistent layout") {
     // Against a bitmap of pages.
     constexpr std::uint64_t pages = 64;
