@@ -154,7 +154,8 @@ CUresult register_host(void* p, size_t bytes, unsigned flags) {
         return refused;
     }
     const auto base = reinterpret_cast<uint64_t>(p);
-    if (p == nullptr || bytes == 0 || is_device_address(base)) {
+    if (p == nullptr || bytes == 0 || bytes > address_space - std::min(base, address_space) ||
+        is_device_address(base)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (find_allocation(base) != nullptr || find_allocation(base + bytes - 1) != nullptr) {

@@ -232,6 +232,9 @@ Physical::~Physical() {
 }
 
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment) {
+    if (bytes > address_space || alignment > address_space) {
+        return 0;
+    }
     bytes = round_up(bytes, page_bytes);
     alignment = std::max(alignment, page_bytes);
     auto& free = memory().free_addresses;

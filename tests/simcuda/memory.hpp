@@ -23,6 +23,8 @@ constexpr uint64_t page_bytes = 2ULL << 20;
 constexpr uint64_t small_limit = 1ULL << 20;
 constexpr uint64_t small_step = 512;
 
+constexpr uint64_t address_space = uint64_t{1} << 47;  // of a process
+
 constexpr uint64_t round_up(uint64_t bytes, uint64_t step) {
     return (bytes + step - 1) / step * step;
 }

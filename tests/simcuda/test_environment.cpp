@@ -1,4 +1,5 @@
-// What the environment does to the simulated driver, seen from programs run under it.
+// What the environment does to the simulated driver, seen from programs run under it; and what no
+// environment has room for.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/simcuda/driver_fixture.hpp"
 
 namespace {
 
@@ -95,4 +97,15 @@ TEST_CASE("statistics", "[simcuda]") {
 
 TEST_CASE("memory is shared between processes", "[simcuda]") {
     CHECK(run("", "ipc").code == 0);
+}
+
+TEST_CASE_METHOD(memlab::simcuda::DriverFixture, "sizes beyond the address space", "[simcuda]") {
+    constexpr std::size_t page = std::size_t{2} << 20;
+    CUdeviceptr range = 0;
+    CHECK(cuMemAddressReserve(&range, ~std::size_t{0} - page + 1, 0, 0, 0) ==
+          CUDA_ERROR_OUT_OF_MEMORY);
+    char word = 0;
+    CHECK(cuMemHostRegister(&word, ~std::size_t{0}, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemHostRegister(&word, 1, 0) == CUDA_SUCCESS);
+    CHECK(cuMemHostUnregister(&word) == CUDA_SUCCESS);
 }
