@@ -187,7 +187,12 @@ void visit_ranges(Visit& visit, Is<CUstream> /*stream*/, Is<CUdeviceptr> at,
 template <class Visit>
 void visit_ranges(Visit& visit, Is<CUstream> /*stream*/, Is<unsigned> count,
                   Is<CUstreamBatchMemOpParams*> operations, Is<unsigned> /*flags*/) {
-    for (unsigned i = 0; operations.value != nullptr && i < count.value; ++i) {
+    // The driver refuses more, and reads none of them.
+    constexpr unsigned max_operations = 256;
+    if (operations.value == nullptr || count.value > max_operations) {
+        return;
+    }
+    for (unsigned i = 0; i < count.value; ++i) {
         const CUstreamBatchMemOpParams& each = operations.value[i];
         switch (each.operation) {
             case CU_STREAM_MEM_OP_WAIT_VALUE_32:

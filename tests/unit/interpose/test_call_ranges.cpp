@@ -44,3 +44,15 @@ TEST_CASE("planes without a pitch and a height do too") {
     copy.srcZ = 1;
     CHECK(of_device(static_cast<const CUDA_MEMCPY3D*>(&copy)) == Range{0x10000 + 30, 60});
 }
+
+TEST_CASE("a batch that the driver refuses for its length is not read") {
+    CUstreamBatchMemOpParams operation{};
+    operation.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operation.writeValue.address = 0x10000;
+    const auto of_batch = [&](unsigned count) {
+        return of_device(CUstream{}, count, &operation, 0U);
+    };
+    CHECK(of_batch(1) == Range{0x10000, 1});
+    CHECK(of_batch(257) == Range{});
+    CHECK(of_batch(~0U) == Range{});
+}
