@@ -1,5 +1,7 @@
 // Contexts: destroying one ends its memory; peer access decides which work a fence must cover. A
 // context enters the registry when memory is first allocated in it.
+#include <algorithm>
+#include <array>
 #include <initializer_list>
 
 #include "interpose/driver/current_context.hpp"
@@ -20,14 +22,17 @@ namespace {
 template <class IsDestroyed, class Real>
 CUresult call_destroying(Session& session, Api api, std::initializer_list<CUcontext> contexts,
                          const Real& real, const IsDestroyed& is_destroyed) {
+    constexpr std::size_t max_contexts = 2;
+    std::array<mi::Context*, max_contexts> registered{};
     session.cupti().before_context_ends();
-    for (const CUcontext each : contexts) {
-        session.contexts().before_destroy(each);
-    }
+    std::transform(contexts.begin(), contexts.end(), registered.begin(),
+                   [&](CUcontext each) { return session.contexts().before_destroy(each); });
+    session.trimmer().leave_ending_contexts();
     const CUresult result = real();
+    std::size_t index = 0;
     for (const CUcontext each : contexts) {
         const bool destroyed = result == CUDA_SUCCESS && is_destroyed(each);
-        session.contexts().after_destroy(each, destroyed);
+        session.contexts().after_destroy(each, registered[index++], destroyed);
         if (destroyed) {
             session.ledger().context_ended(api, each);
         }

@@ -1,6 +1,7 @@
 #include "interpose/memory/context_registry.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <mutex>
 
 #include "interpose/driver/current_context.hpp"
@@ -8,6 +9,7 @@
 #include "interpose/driver/nested_frees.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/memory/memory.hpp"
+#include "profiler/clock.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -105,7 +107,7 @@ void ContextRegistry::check_identity(CUcontext handle) {
     }
     const std::uint64_t id = query_unique_id(handle);
     if (id != 0 && id != known->unique_id()) {
-        after_destroy(handle, true);
+        after_destroy(handle, before_destroy(handle), true);
     }
 }
 
@@ -208,14 +210,35 @@ void ContextRegistry::add_green(CUcontext green, CUdevice device) {
     }
 }
 
-void ContextRegistry::before_destroy(CUcontext handle) {
+Context* ContextRegistry::before_destroy(CUcontext handle) {
     for (Context* context : all()) {
         context->backend().fences().before_peer_destroy(handle);
     }
+    Context* const ending = find(handle);
+    if (ending == nullptr || ending->handle() != handle) {  // a green context has no memory
+        return nullptr;
+    }
+    memory_.live().begin_context_end(ending->id());
+    ending->ending_.fetch_add(1, std::memory_order_acq_rel);
+    ending_.fetch_add(1, std::memory_order_acq_rel);
+    return ending;
 }
 
-void ContextRegistry::after_destroy(CUcontext handle, bool destroyed) {
+void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destroyed) {
     if (handle == nullptr) {
+        return;
+    }
+    // Another thread may have got the handle anew and found out that this context is no more.
+    const bool replaced = ended != nullptr && !is_registered(handle, ended);
+    if (destroyed && !replaced) {
+        drop(handle, ended);
+    }
+    if (ended != nullptr) {
+        memory_.live().finish_context_end(ended->id());
+        ended->ending_.fetch_sub(1, std::memory_order_acq_rel);
+        ending_.fetch_sub(1, std::memory_order_acq_rel);
+    }
+    if (replaced) {
         return;
     }
     for (Context* context : all()) {
@@ -228,19 +251,51 @@ void ContextRegistry::after_destroy(CUcontext handle, bool destroyed) {
                 return access.accessor == handle;
             });
         }
-        drop(handle);
         if (memory_.captures().end_all(handle)) {
             on_capture_ended();
         }
     }
 }
 
-void ContextRegistry::drop(CUcontext handle) {
+bool ContextRegistry::is_registered(CUcontext handle, const Context* context) const {
+    return find(handle) == context;
+}
+
+bool ContextRegistry::has_earlier_owner(std::uint64_t address, std::uint64_t bytes) const {
+    if (memory_.live().is_leaving(address, bytes)) {
+        return true;
+    }
+    if (!any_ending()) {
+        return false;
+    }
+    for (std::uint64_t at = address & ~(SegmentIndex::page - 1); at < address + bytes;
+         at += SegmentIndex::page) {
+        const Context* const owner = memory_.segments().find(at);
+        if (owner != nullptr && owner->ending()) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ContextRegistry::wait_for_earlier_owner(std::uint64_t address, std::uint64_t bytes) const {
+    constexpr std::uint64_t max_wait_ns = 1'000'000'000;
+    constexpr timespec interval{0, 20'000};
+    if (!has_earlier_owner(address, bytes)) {
+        return;
+    }
+    const std::uint64_t until = profiler::monotonic_ns() + max_wait_ns;
+    do {
+        nanosleep(&interval, nullptr);
+    } while (has_earlier_owner(address, bytes) && profiler::monotonic_ns() < until);
+}
+
+void ContextRegistry::drop(CUcontext handle, const Context* expected) {
     Context* context = nullptr;
     {
         const std::unique_lock lock(mutex_);
         const auto it = contexts_.find(handle);
-        if (it == contexts_.end()) {
+        if (it == contexts_.end() || (expected != nullptr && it->second != expected)) {
             return;
         }
         if (it->second->handle() != handle) {  // a green context
@@ -262,15 +317,17 @@ void ContextRegistry::drop(CUcontext handle) {
             context->pool().free(address, make_tag(memory_.api_id(api), 0),
                                  allocator::FenceTiming::deferred);
         });
-    memory_.segments().remove_all(context);
-    memory_.live().remove_context(context->id());
-    memory_.suballocators().remove_context(context->id());
     context->pool().abandon();
-    context->backend().fences().after_context_destroy();
-    context->backend().pages().release_all();
+    // Recorded before anybody else's memory at its addresses is: its own is unmapped last, and
+    // whoever gets memory that the driver has freed waits for what follows.
     if (profiler::Recorder* recorder = memory_.recorder()) {
         recorder->context_lost(context->id());
     }
+    memory_.segments().remove_all(context);
+    memory_.live().remove_context(context->id());
+    memory_.suballocators().remove_context(context->id());
+    context->backend().fences().after_context_destroy();
+    context->backend().pages().release_all();
 }
 
 void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
@@ -393,7 +450,7 @@ void ContextRegistry::order_second_stream() noexcept {
 std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* but) {
     std::uint64_t released = 0;
     for (Context* context : all(device)) {
-        if (context != but) {
+        if (context != but && !context->ending()) {
             released += context->pool().release_cached(true);
         }
     }

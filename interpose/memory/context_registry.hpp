@@ -34,6 +34,10 @@ class Context {
     allocator::Pool& pool() { return pool_; }
     CudaBackend& backend() { return backend_; }
 
+    /// True while a driver call that may destroy the context is under way and until its memory is
+    /// recorded as lost.
+    bool ending() const { return ending_.load(std::memory_order_acquire) != 0; }
+
     /// Bytes held by the pool but not in use: reserved - active.
     std::uint64_t cached_bytes() const;
 
@@ -42,6 +46,9 @@ class Context {
     std::uint64_t unused_bytes() const;
 
   private:
+    friend class ContextRegistry;
+
+    std::atomic<int> ending_{0};  // such calls
     const CUcontext handle_;
     const CUdevice device_;
     const std::uint32_t id_;
@@ -66,15 +73,23 @@ class ContextRegistry {
     /// Allocations in the green context belong to the primary context of its device.
     void add_green(CUcontext green, CUdevice device);
 
-    /// Call before a driver call that may destroy or reset the context: on return no memlab call
-    /// uses the context, and none will start. Null: ignored.
-    void before_destroy(CUcontext handle);
-    /// That call has returned. `destroyed`: drops the context's pool and ends its allocations and
-    /// captures; else the context is used as before.
-    void after_destroy(CUcontext handle, bool destroyed);
+    /// Call before a driver call that may destroy or reset the context: on return no fence of
+    /// another context uses it, and none will. Null: ignored. Returns the registered context, or
+    /// null.
+    Context* before_destroy(CUcontext handle);
+    /// That call has returned; `ended` is what before_destroy() returned. `destroyed`: drops the
+    /// context's pool and ends its allocations and captures; else the context is used as before.
+    void after_destroy(CUcontext handle, Context* ended, bool destroyed);
+
+    /// Call when memory at this address was obtained from the driver, before that is recorded: the
+    /// driver may hand out memory that another thread frees, or whose context it destroys, before
+    /// that is recorded. Waits until it is, one second at most.
+    void wait_for_earlier_owner(std::uint64_t address, std::uint64_t bytes) const;
+    /// False: all that wait_for_earlier_owner() can wait for is a free.
+    bool any_ending() const { return ending_.load(std::memory_order_acquire) != 0; }
 
     /// Call when the program obtains a handle. If a registered handle now denotes another context,
-    /// the earlier one was destroyed unseen and is dropped.
+    /// the earlier one was destroyed, maybe unseen, and is dropped.
     void check_identity(CUcontext handle);
 
     /// The primary context of a device, while it is active; null when it is not.
@@ -134,7 +149,10 @@ class ContextRegistry {
     Context* find(CUcontext handle) const;
     Context* add(CUcontext handle);
     void describe_locked(CUdevice device);
-    void drop(CUcontext handle);
+    bool is_registered(CUcontext handle, const Context* context) const;
+    /// `expected`: only if the handle still denotes that one; null: whichever it denotes.
+    void drop(CUcontext handle, const Context* expected);
+    bool has_earlier_owner(std::uint64_t address, std::uint64_t bytes) const;
     CUcontext primary_if_green(CUcontext handle) const;
 
     /// Peer access of a context to all of a device's memory, in any context of the device.
@@ -150,6 +168,7 @@ class ContextRegistry {
     /// Changes whenever a handle may denote another context than before. Never 0.
     std::atomic<std::uint64_t> generation_{1};
     std::atomic<bool> multiple_{false};
+    std::atomic<int> ending_{0};  // of all contexts
     mutable std::shared_mutex mutex_;
     std::unordered_map<CUcontext, Context*> contexts_;  // green contexts point at their primary
     std::vector<std::unique_ptr<Context>> owned_;

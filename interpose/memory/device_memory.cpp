@@ -83,6 +83,9 @@ std::uint32_t suballocator_id(Memory& memory) {
     }
     if (has_an_address(allocation.kind)) {
         memory.made(address);
+        if (memory.contexts().any_ending()) {
+            memory.contexts().wait_for_earlier_owner(address, allocation.requested);
+        }
     }
     const std::uint32_t api_id = memory.api_id(api);
     const std::uint32_t suballocator =

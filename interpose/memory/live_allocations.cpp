@@ -146,6 +146,32 @@ LiveAllocations::BytesByKind LiveAllocations::bytes_by_kind(std::uint32_t device
     return device < bytes_.size() ? bytes_[device] : BytesByKind{};
 }
 
+void LiveAllocations::begin_context_end(std::uint32_t context) {
+    const std::lock_guard lock(mutex_);
+    try {
+        for (const Entry& entry : entries_) {
+            if (entry.handles == HandleClass::memory && entry.allocation.context == context) {
+                ending_.push_back(
+                    {entry.address, end_address(entry.address, entry.allocation), context});
+            }
+        }
+    } catch (const std::bad_alloc&) {  // only the order of two records is at stake
+    }
+}
+
+void LiveAllocations::finish_context_end(std::uint32_t context) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(ending_, [context](const EndingMemory& each) { return each.context == context; });
+}
+
+bool LiveAllocations::is_leaving(std::uint64_t address, std::uint64_t bytes) const {
+    const auto overlaps = [begin = address, end = address + std::max<std::uint64_t>(bytes, 1)](
+                              const auto& each) { return begin < each.end && each.begin < end; };
+    const std::lock_guard lock(mutex_);
+    return std::any_of(pending_frees_.begin(), pending_frees_.end(), overlaps) ||
+           std::any_of(ending_.begin(), ending_.end(), overlaps);
+}
+
 void LiveAllocations::remove_context(std::uint32_t context) {
     const std::lock_guard lock(mutex_);
     for (std::size_t slot = entries_.size(); slot-- > 0;) {

@@ -2,7 +2,9 @@
 //
 // A free must be recorded before the driver can hand out the address to another thread, and only if
 // it succeeds. So it has two halves around the real call: begin_free marks the entry; an allocation
-// that receives any of its bytes meanwhile waits in add() until finish_free.
+// that receives any of its bytes meanwhile waits in add() until finish_free. The memory of a
+// context that is being destroyed is in the same position; that may take long, so who gets it waits
+// before add(): is_leaving().
 #pragma once
 
 #include <array>
@@ -50,6 +52,13 @@ class LiveAllocations {
         std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>;
     BytesByKind bytes_by_kind(std::uint32_t device) const;
 
+    /// A call that may destroy the context begins, and has returned. Calls may overlap.
+    void begin_context_end(std::uint32_t context);
+    void finish_context_end(std::uint32_t context);
+    /// Whether memory in this range is being freed, or was its context's when such a call began
+    /// that has not returned.
+    bool is_leaving(std::uint64_t address, std::uint64_t bytes) const;
+
     /// The context was destroyed, and its memory with it.
     void remove_context(std::uint32_t context);
 
@@ -90,6 +99,14 @@ class LiveAllocations {
         0;  ///< slot of the most recent begin_free(): usually the next to finish
     std::vector<BytesByKind> bytes_;          ///< by device
     std::vector<PendingFree> pending_frees_;  ///< at most one per thread
+
+    /// Memory of a context whose end may be under way: [begin, end).
+    struct EndingMemory {
+        std::uint64_t begin;
+        std::uint64_t end;
+        std::uint32_t context;
+    };
+    std::vector<EndingMemory> ending_;
 };
 
 }  // namespace memlab::interpose

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t min_interval_ns = 10'000'000;
 constexpr std::uint64_t max_interval_ns = 1'000'000'000;
-constexpr std::uint64_t max_wait_at_exit_ns = 1'000'000'000;
+constexpr std::uint64_t max_wait_for_trim_ns = 1'000'000'000;
 constexpr std::uint64_t max_between_releases_ns = 3'600'000'000'000;
 constexpr std::uint64_t context_bytes = 512ULL << 20;  // what another process needs to begin with
 
@@ -77,7 +77,14 @@ void TrimThread::stop() {
         return;
     }
     stopped_.store(true);
-    if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_wait_at_exit_ns)) {
+    if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_wait_for_trim_ns)) {
+        pthread_mutex_unlock(&mutex_);
+    }
+}
+
+void TrimThread::leave_ending_contexts() noexcept {
+    if (started_.load(std::memory_order_relaxed) &&
+        profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_wait_for_trim_ns)) {
         pthread_mutex_unlock(&mutex_);
     }
 }
@@ -124,10 +131,10 @@ void TrimThread::trim(bool for_child) {
             if (stopped_.load()) {
                 return;
             }
-            if (context.backend().frees_without_waiting()) {
+            if (!context.ending() && context.backend().frees_without_waiting()) {
                 context.pool().tick(now);
             }
-            if (context.pool().stats().num_device_free != frees_before[i]) {
+            if (!context.ending() && context.pool().stats().num_device_free != frees_before[i]) {
                 sample(*memory_, context);
             }
         }
@@ -149,8 +156,8 @@ void TrimThread::release_unused(Pace& pace, std::uint64_t now_ns, const Wanted& 
             return;
         }
         growths += context->pool().stats().num_device_alloc;
-        if (context->unused_bytes() != 0 && context->backend().frees_without_waiting() &&
-            wanted(*context)) {
+        if (!context->ending() && context->unused_bytes() != 0 &&
+            context->backend().frees_without_waiting() && wanted(*context)) {
             released = context->pool().release_cached(false) != 0 || released;
         }
     }

@@ -239,6 +239,10 @@ def _memory() -> list[Case]:
              (Recording(Kind(3, 2, 3 * ((3 << 20) - 12), lost=1)),)),
         Case("a context that ends while others free", ("peers_end", "peers"), 0, None),
         Case("a context that ends before a free is complete", ("peers_end", "pending"), 0, None),
+        *(Case(f"contexts that end beside threads that allocate: {backend}", ("peers_end", "reused"), 0,
+               (Recording(Kind(100, at_least=True, live=0), {"managed": Kind(100, at_least=True, live=0)}),),
+               settings=(("MEMLAB_BACKEND", backend), ("MEMLAB_TRIM_AFTER", "5ms")))
+          for backend in ("vmm", "classic")),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,
              (Recording(Kind(116, 116, _spin_requested()), {"pinned": Kind(1, 1, 64)}),)),

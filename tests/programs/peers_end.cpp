@@ -1,14 +1,17 @@
 // A context is destroyed by one thread while another frees memory that it had used: cuCtxDestroy
 // waits for work of that context, and nobody touches it afterwards. Or the memory was freed before
 // that, and work of another context is still to use it. Then every context ends while one of its
-// streams captures, and memory is freed and had again.
+// streams captures, and memory is freed and had again. Then contexts end with their memory while
+// other threads allocate, who get the same addresses.
 //
-// Recorded: "peers" 40 rounds of 3 allocations, "pending" 6 allocations, "capture" 2 allocations.
+// Recorded: "peers" 40 rounds of 3 allocations, "pending" 6 allocations, "capture" 2 allocations,
+// "reused" any number, nothing live.
 #include <cuda.h>
 
 #include <atomic>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "program.hpp"
 #include "tests/programs/foreign_work.hpp"
@@ -92,6 +95,48 @@ void captures() {
     release(allocate(most));
 }
 
+/// Memory of the kinds whose addresses the driver hands out anew.
+std::vector<CUdeviceptr> allocate_some() {
+    std::vector<CUdeviceptr> some;
+    for (int i = 0; i < 10; ++i) {
+        some.push_back(allocate(5 * mib));
+        CHECK(cuMemAllocManaged(&some.emplace_back(), 3 * mib, CU_MEM_ATTACH_GLOBAL));
+    }
+    return some;
+}
+
+void reused() {
+    const int ends =
+        if_simulated<decltype(simcuda_set_work_time)>("simcuda_set_work_time") != nullptr
+            ? 200
+            : 10;  // a real context takes a while
+    const CUcontext first = use_device();
+    std::atomic<int> left{2};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+        threads.emplace_back([&] {
+            for (int round = 0; round < ends; ++round) {
+                CUcontext context = nullptr;
+                CHECK(program::create_context(&context));
+                allocate_some();
+                CHECK(cuCtxDestroy(context));
+            }
+            --left;
+        });
+        threads.emplace_back([&] {
+            CHECK(cuCtxSetCurrent(first));
+            while (left != 0) {
+                for (const CUdeviceptr each : allocate_some()) {
+                    release(each);
+                }
+            }
+        });
+    }
+    for (std::thread& each : threads) {
+        each.join();
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -101,6 +146,8 @@ int main(int argc, char** argv) {
         pending();
     } else if (argc == 2 && std::strcmp(argv[1], "capture") == 0) {
         captures();
+    } else if (argc == 2 && std::strcmp(argv[1], "reused") == 0) {
+        reused();
     } else {
         return 2;
     }

@@ -70,6 +70,27 @@ TEST_CASE("destroying a context removes its allocations") {
     CHECK(live.find(HandleClass::memory, 2));
 }
 
+TEST_CASE("memory of a context that is being destroyed is leaving until that has returned") {
+    LiveAllocations live;
+    live.add(HandleClass::memory, 0x1000, of(0x400, 1), nothing);
+    live.add(HandleClass::memory, 0x2000, of(0x400, 2), nothing);
+    CHECK_FALSE(live.is_leaving(0x1000, 0x400));
+    live.begin_context_end(1);
+    CHECK(live.is_leaving(0x13ff, 1));
+    CHECK(live.is_leaving(0x0c00, 0x401));
+    CHECK_FALSE(live.is_leaving(0x1400, 0x100));
+    CHECK_FALSE(live.is_leaving(0x2000, 0x400));
+    live.remove_context(1);
+    CHECK(live.is_leaving(0x1000, 0x400));
+    live.finish_context_end(1);
+    CHECK_FALSE(live.is_leaving(0x1000, 0x400));
+
+    REQUIRE(live.begin_free(HandleClass::memory, 0x2000));
+    CHECK(live.is_leaving(0x2000, 1));
+    live.finish_free(HandleClass::memory, 0x2000, true, nothing);
+    CHECK_FALSE(live.is_leaving(0x2000, 1));
+}
+
 TEST_CASE("bytes reused while their free is being recorded: the free is recorded first") {
     // How the driver may split the memory: the same address, one inside, one that only ends inside.
     const std::uint64_t again = GENERATE(0x1000, 0x1200, 0x0c00);
