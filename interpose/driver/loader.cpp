@@ -22,6 +22,10 @@ static void note_unknown(const char* name);
 
 extern "C" {
 
+// RTLD_NEXT depends on the caller, which is the loader where an LD_AUDIT library traces calls
+// through the PLT (sotruss, latrace).
+void* dlvsym(void* handle, const char* name, const char* version) noexcept __attribute__((noplt));
+
 // Jump target of dlsym_stub.S.
 __attribute__((visibility("hidden"))) void* (*memlab_real_dlsym)(void*, const char*) = nullptr;
 

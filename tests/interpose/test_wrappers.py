@@ -1,5 +1,5 @@
 """Wrappers of the driver that somebody else preloads, before or behind memlab: each is called as it
-would be without memlab, in the order of LD_PRELOAD.
+would be without memlab, in the order of LD_PRELOAD. And what traces calls from LD_AUDIT.
 """
 
 from __future__ import annotations
@@ -63,6 +63,21 @@ class Wrappers(EndToEnd):
                 outcome = self.preloaded(order, ["python3", "-c", script])
                 self.assertEqual(outcome.stdout, native.stdout, outcome.describe())
         self.assert_nothing_written()
+
+
+class TracedCalls(EndToEnd):
+    """Programs whose calls the loader tells an audit library of."""
+
+    def test_a_tracer_of_every_call(self) -> None:
+        if Build.sanitizer:
+            self.skipTest("the sanitizer's runtime does not survive it")
+        traced = {"LD_AUDIT": str(self.layout.program("call_tracer.so"))}
+        native = self.without_memlab(self.program("resolve"), traced)
+        under = self.under_memlab(self.program("resolve"), traced)
+        self.assertEqual((native.code, native.stderr), (0, b""), native.describe())
+        self.assertEqual((under.code, under.stdout, under.stderr), (0, native.stdout, b""), under.describe())
+        found, problems = recordings_in(self.layout, self.output)
+        self.assertEqual((len(found), problems), (1, []))
 
 
 class WeakReferences(EndToEnd):
