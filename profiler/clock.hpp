@@ -1,5 +1,8 @@
-// Clock readings through the vDSO: tens of nanoseconds, no system call.
+// Clock readings through the vDSO: tens of nanoseconds, no system call. And a sleep.
 #pragma once
+
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <ctime>
@@ -23,6 +26,13 @@ inline std::uint64_t monotonic_ns() {
 }
 inline std::uint64_t wall_ns() {
     return clock_ns(CLOCK_REALTIME);
+}
+
+/// For less than a second; shorter if a signal is handled. No cancellation point, as nanosleep()
+/// is.
+inline void sleep_ns(std::uint64_t ns) {
+    const timespec duration = to_timespec(ns);
+    syscall(SYS_nanosleep, &duration, nullptr);
 }
 
 }  // namespace memlab::profiler

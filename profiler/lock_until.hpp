@@ -1,33 +1,29 @@
 // Locks a mutex with a timeout. At process exit its holder may be a thread that no longer exists,
 // or the code that the calling signal handler interrupted.
+//
+// By trying again and again, which is rare: glibc 2.28 has no pthread_mutex_clocklock, a change of
+// the wall clock prolongs pthread_mutex_timedlock, and ThreadSanitizer, which a program may be
+// built with, takes the former's unlock for a mistake of the program's.
 #pragma once
 
 #include <pthread.h>
 
 #include <cstdint>
-#include <ctime>
 
 #include "profiler/clock.hpp"
 
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
-#endif
-
 namespace memlab::profiler {
 
-/// Locks `mutex`; false if monotonic_ns() reaches `deadline_ns` first.
+/// Locks `mutex`; false if monotonic_ns() reaches `deadline_ns` first. No cancellation point.
 inline bool lock_until(pthread_mutex_t* mutex, std::uint64_t deadline_ns) {
-    const timespec deadline = to_timespec(deadline_ns);
-    // ThreadSanitizer does not intercept pthread_mutex_clocklock.
-#ifdef __SANITIZE_THREAD__
-    __tsan_mutex_pre_lock(mutex, __tsan_mutex_try_lock);
-#endif
-    const bool locked = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &deadline) == 0;
-#ifdef __SANITIZE_THREAD__
-    __tsan_mutex_post_lock(mutex,
-                           __tsan_mutex_try_lock | (locked ? 0 : __tsan_mutex_try_lock_failed), 0);
-#endif
-    return locked;
+    constexpr std::uint64_t interval_ns = 200'000;
+    while (pthread_mutex_trylock(mutex) != 0) {
+        if (monotonic_ns() >= deadline_ns) {
+            return false;
+        }
+        sleep_ns(interval_ns);
+    }
+    return true;
 }
 
 }  // namespace memlab::profiler

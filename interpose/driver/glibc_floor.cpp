@@ -7,15 +7,10 @@
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <link.h>
-#include <pthread.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
-#include <ctime>
 
 #include "profiler/object_symbols.hpp"
 #include "profiler/unwind/object_table.hpp"
@@ -32,15 +27,12 @@ unsigned long memlab_strtoul(const char* text, char** end, int base) __asm__("__
 int memlab_stat(const char* path, struct stat* status) __asm__("stat");
 int memlab_fstat(int descriptor, struct stat* status) __asm__("fstat");
 int memlab_lstat(const char* path, struct stat* status) __asm__("lstat");
-int memlab_clocklock(pthread_mutex_t* mutex, clockid_t clock,
-                     const timespec* deadline) __asm__("pthread_mutex_clocklock");
 int memlab_find_object(void* address, dl_find_object* result) __asm__("_dl_find_object");
 extern char memlab_single_threaded __asm__("__libc_single_threaded");
 }
 
 namespace {
 
-using Clocklock = int (*)(pthread_mutex_t*, clockid_t, const timespec*);
 using FindObject = int (*)(void*, dl_find_object*);
 
 // A look-up without the loader's lock, done once. 1 stands for "not there": no function has that
@@ -79,12 +71,6 @@ void* newer_find_object() {
 #endif
 }
 
-void* newer_clocklock() {
-    return memlab::profiler::ObjectSymbols::at(
-               reinterpret_cast<std::uintptr_t>(&gnu_get_libc_version))
-        .find("pthread_mutex_clocklock");
-}
-
 constexpr int old_stat_version = 1;  // of struct stat on x86-64
 
 }  // namespace
@@ -111,29 +97,6 @@ int memlab_lstat(const char* path, struct stat* status) {
 // glibc 2.32. "Several threads", which is always right; libstdc++ then counts references
 // atomically.
 char memlab_single_threaded = 0;
-
-// glibc 2.30. Without it the lock is tried once a millisecond, which a change of the wall clock
-// does not prolong.
-int memlab_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* deadline) {
-    static constinit std::atomic<std::uintptr_t> known{0};
-    if (const auto found = find_once(known, newer_clocklock)) {
-        return reinterpret_cast<Clocklock>(found)(mutex, clock, deadline);
-    }
-    for (;;) {
-        const int result = pthread_mutex_trylock(mutex);
-        timespec now{};
-        clock_gettime(clock, &now);
-        if (result != EBUSY) {
-            return result;
-        }
-        if (now.tv_sec > deadline->tv_sec ||
-            (now.tv_sec == deadline->tv_sec && now.tv_nsec >= deadline->tv_nsec)) {
-            return ETIMEDOUT;
-        }
-        constexpr timespec pause{0, 1'000'000};
-        syscall(SYS_nanosleep, &pause, nullptr);  // no cancellation point, as the real one is none
-    }
-}
 
 // glibc 2.35. Also what the exceptions in libmemlab.so are thrown with (libgcc_eh).
 int memlab_find_object(void* address, dl_find_object* result) {

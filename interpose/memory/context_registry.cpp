@@ -1,7 +1,6 @@
 #include "interpose/memory/context_registry.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <mutex>
 
 #include "interpose/driver/current_context.hpp"
@@ -280,13 +279,13 @@ bool ContextRegistry::has_earlier_owner(std::uint64_t address, std::uint64_t byt
 
 void ContextRegistry::wait_for_earlier_owner(std::uint64_t address, std::uint64_t bytes) const {
     constexpr std::uint64_t max_wait_ns = 1'000'000'000;
-    constexpr timespec interval{0, 20'000};
+    constexpr std::uint64_t interval_ns = 20'000;
     if (!has_earlier_owner(address, bytes)) {
         return;
     }
     const std::uint64_t until = profiler::monotonic_ns() + max_wait_ns;
     do {
-        nanosleep(&interval, nullptr);
+        profiler::sleep_ns(interval_ns);
     } while (has_earlier_owner(address, bytes) && profiler::monotonic_ns() < until);
 }
 
