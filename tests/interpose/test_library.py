@@ -18,6 +18,8 @@ KOKKOS = {f"kokkosp_{name}" for name in ("init_library", "request_tool_settings"
                                          "pop_profile_region", "profile_event")}
 # Start child processes without the handlers of pthread_atfork().
 CHILDREN = ("vfork", "posix_spawn", "posix_spawnp")
+# What ThreadSanitizer's runtime asks for.
+SANITIZERS = ("__tsan_default_suppressions",)
 # CUPTI's functions by which another profiler subscribes.
 # For musl's loader, which looks at hidden symbols too.
 HIDDEN = {"__libc_start_main", "stdin"}
@@ -53,13 +55,13 @@ class Library(EndToEnd):
 
     def test_exports_only_what_it_interposes(self) -> None:
         allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
-                                   *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH}
+                                   *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
         self.assertEqual(strangers, set())
 
     def test_exports_all_that_it_interposes(self) -> None:
         wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
-                                  *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH}
+                                  *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))
         self.assertGreater(len(wanted), 50)

@@ -105,6 +105,17 @@ class Surroundings(EndToEnd):
         under = self.unchanged([str(program), "privileged"])
         self.assertEqual((under.code, under.stdout), (7, b"privileged\n"))
 
+    def test_a_program_built_with_thread_sanitizer(self) -> None:
+        """What it finds is the program's: memlab's memory passes between threads without a lock."""
+        program = self.program("peers_end_tsan", "reused")
+        if not Path(program[0]).exists():
+            self.skipTest("it is built with GCC only")
+        native = self.without_memlab(program)
+        if native.code != 0:
+            self.skipTest(f"ThreadSanitizer does not work here: {native.describe()}")
+        under = self.under_memlab(program)
+        self.assertEqual((under.code, under.stdout, under.stderr), (0, native.stdout, b""), under.describe())
+
     def test_memlab_run_of_programs_that_it_cannot_record(self) -> None:
         memlab_run = self.layout.tool("memlab-run")
         if not memlab_run.exists():
