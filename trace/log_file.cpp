@@ -272,6 +272,7 @@ void LogFile::move_to(const Extent& extent) {
     const bool back = extent.prepared > extent.offset || extent.offset % page_size != 0;
     extent_start_ = page_floor(extent.offset);
     size_ = extent.offset;
+    mapped_until_ = 0;
     allocated_ = extent.prepared;
     extent_end_ = extent.end;
     if (mapped_mode_) {
@@ -319,6 +320,7 @@ void LogFile::fall_back_to_write() {
     if (ftruncate(file_.number(), static_cast<off_t>(size_)) == 0) {
         allocated_ = size_;
     }
+    mapped_until_ = size_;
     behind_ = WriteBehind::start(file_, size_);
 }
 
@@ -382,9 +384,19 @@ std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t
         return crc32c(0, window_ + (offset - window_start_), size);
     }
     std::uint32_t sum = 0;
-    if (behind_ != nullptr) {
-        return behind_->checksum(offset, size, &sum) ? std::optional(sum) : std::nullopt;
+    if (behind_ == nullptr) {
+        return add_checksum(offset, size, &sum) ? std::optional(sum) : std::nullopt;
     }
+    const std::size_t before =
+        offset < mapped_until_ ? std::min<std::uint64_t>(size, mapped_until_ - offset) : 0;
+    return add_checksum(offset, before, &sum) &&
+                   behind_->add_checksum(offset + before, size - before, &sum)
+               ? std::optional(sum)
+               : std::nullopt;
+}
+
+/// Of what is in the file.
+bool LogFile::add_checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const {
     const NoCancellation no_cancellation;
     std::array<std::uint8_t, 1024> part;
     while (size > 0) {
@@ -394,14 +406,14 @@ std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t
             continue;
         }
         if (got <= 0) {
-            return {};
+            return false;
         }
         const auto count = static_cast<std::size_t>(got);
-        sum = crc32c(sum, part.data(), count);
+        *sum = crc32c(*sum, part.data(), count);
         offset += count;
         size -= count;
     }
-    return sum;
+    return true;
 }
 
 void LogFile::close() {

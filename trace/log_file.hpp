@@ -119,6 +119,7 @@ class LogFile {
   private:
     bool grow_mapping(std::uint64_t needed, std::uint64_t keep_from);
     bool map(std::uint64_t keep_from);
+    bool add_checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const;
     void unmap();
     void fall_back_to_write();
     bool write_behind(const std::uint8_t* data, std::size_t size, std::size_t spare,
@@ -136,8 +137,9 @@ class LogFile {
     WriteBehind* behind_ = nullptr;  ///< the writer thread, or null
     bool open_ = false;              ///< appends are possible
     bool mapped_mode_ = false;
-    std::uint64_t allocated_ = 0;  ///< up to here the extent is allocated and zero
-    std::uint64_t file_end_ = 0;   ///< up to here the file is allocated
+    std::uint64_t allocated_ = 0;     ///< up to here the extent is allocated and zero
+    std::uint64_t file_end_ = 0;      ///< up to here the file is allocated
+    std::uint64_t mapped_until_ = 0;  ///< up to here behind_ has seen nothing
     std::uint64_t extent_start_ = 0;
     std::uint64_t extent_end_ = std::numeric_limits<std::uint64_t>::max();
     std::uint8_t* window_ = nullptr;

@@ -198,14 +198,14 @@ void WriteBehind::patch(std::uint64_t at_offset, const std::uint8_t* data, std::
     }
 }
 
-bool WriteBehind::checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const {
+bool WriteBehind::add_checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const {
     if (size > capacity) {
         return false;
     }
     // Only the appending thread changes the latest extent, and it is the one that calls.
     const std::size_t begin = stream_offset(offset) % capacity;
     const std::size_t first = std::min(size, capacity - begin);
-    *sum = crc32c(crc32c(0, ring_ + begin, first), ring_, size - first);
+    *sum = crc32c(crc32c(*sum, ring_ + begin, first), ring_, size - first);
     return true;
 }
 

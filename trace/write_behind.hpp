@@ -52,9 +52,9 @@ class WriteBehind {
     /// Overwrites appended bytes, in the buffer or in the file; since the latest move_to().
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
-    /// The CRC-32C of appended bytes, which must be among the last 4 MiB and behind the latest
-    /// move_to(). False where it is not available.
-    bool checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const;
+    /// Goes on with the CRC-32C `sum` over appended bytes, which must be among the last 4 MiB and
+    /// behind the start and the latest move_to(). False where it is not available.
+    bool add_checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const;
 
     /// The state after a failed write: the file was cut back to whole appends, which end at `size`;
     /// `lost_events` appended events were lost. After give_up(), append() accepts up to 1 KiB to

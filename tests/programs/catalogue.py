@@ -168,6 +168,8 @@ def _memory() -> list[Case]:
     return [
         Case("a class of buffers", ("device_buffer",), 0, (Recording(Kind(3, 3, 28 << 20)),)),
         Case("many sizes", ("malloc_free",), 0, (Recording(Kind(101, 51, 35_050_000)),)),
+        *(Case(f"system calls refused with {error}", ("sandboxed", error), 0, (Recording(Kind(20_000, 20_000, 20_000 * 4096)),),
+               not_on_gpu="a real driver needs some of them") for error in ("EPERM", "ENOSYS")),
         Case("memory made synchronous", ("synchronous",), 0, (Recording(Kind(1, 1, 3 << 20), missed=1),)),
         Case("stacks of 56 KiB", ("small_stack",), 0,
              (Recording(Kind(65, 33, lost=32), ooms=1),), may_warn=True),
