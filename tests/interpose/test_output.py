@@ -339,6 +339,25 @@ class Output(EndToEnd):
                 process.communicate(timeout=60)
             self.assertEqual(len(names), threads, settings)
 
+    def test_stacks_of_memlabs_threads_are_its_own(self) -> None:
+        """Where the program's threads get 1 GiB each (ulimit -s), which mlockall would lock: not memlab's."""
+        gib = 1 << 30
+        if Build.sanitizer or resource.getrlimit(resource.RLIMIT_STACK)[1] not in (resource.RLIM_INFINITY, -1):
+            self.skipTest("the limit of the stack cannot be set, or does not tell")
+        with subprocess.Popen(["sh", "-c", 'ulimit -s 1048576; exec "$@"', "sh", *self.program("idle", "300")],
+                              stdout=subprocess.PIPE, cwd=self.cwd,
+                              env=self.layout.environment(memlab=True, output=self.output,
+                                                          settings={"MEMLAB_TRIM_AFTER": "50ms"})) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            threads = len(list(Path(f"/proc/{process.pid}/task").iterdir()))
+            mappings = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8").splitlines()
+            process.communicate(timeout=60)
+        self.assertGreater(threads, 1)
+        sizes = [int(end, 16) - int(begin, 16)
+                 for begin, end in (line.split()[0].split("-") for line in mappings if " rw-p " in line)]
+        self.assertEqual([size for size in sizes if size > gib // 2], [])
+
     def test_stack_depth(self) -> None:
         for depth in (0, 2):
             self.output = self.work / f"depth{depth}"
