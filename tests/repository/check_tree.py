@@ -226,11 +226,10 @@ SIZE_EXCEPTIONS = {
     "assembly, or what the linker must be able to leave out": [
         "interpose/hooks/vfork_stub.S", "report/html/page_asset.S", "tools/no_loader.cpp"],
     "one word of several modules that share no other header": [
-        "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/word_mix.hpp",
+        "profiler/cupti/current_call.hpp", "profiler/lock_until.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",
         "tools/report/view_options.hpp", "trace/folded_name.hpp", "trace/json/bounded_sum.hpp",
         "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp",
-        "trace/own_thread.hpp",
         "trace/prefetch.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
