@@ -19,9 +19,9 @@
 // fences, since fences complete in order only within a list. The device is only ever ordered behind
 // the first kind.
 //
-// Locking: one mutex per pool. The observer and the backend are called with it held, except for
-// calls that may take long, during which other threads use the pool: fence_wait_host, wait_host,
-// segment_free and caller_needs_host_wait.
+// Locking: one mutex per pool (adaptive_mutex.hpp). The observer and the backend are called with it
+// held, except for calls that may take long, during which other threads use the pool:
+// fence_wait_host, wait_host, segment_free and caller_needs_host_wait.
 //
 // Depends on no CUDA, files, clocks or stacks.
 #pragma once

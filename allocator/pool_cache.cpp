@@ -262,7 +262,7 @@ void Pool::Impl::abandon() {
     clear_current(stats_.oversize_segments);
     trimmed_at_ns_ = never_seen;
     grown_since_trim_ = false;
-    retired_.notify_all();
+    notify_retired();
 }
 
 [[gnu::hot]] void Pool::Impl::count_split(bool small) {

@@ -161,7 +161,7 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
     if (!end_wait(lock, block, epoch)) {
         return true;
     }
-    retired_.notify_all();  // this thread may not retire the block: others must stop relying on it
+    notify_retired();  // this thread may not retire the block: others must stop relying on it
     return may_continue;
 }
 
@@ -185,6 +185,24 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
     return true;
 }
 
+/// Waits, without the lock, until some thread no longer waits for a block.
+void Pool::Impl::wait_until_retired(Lock& lock) {
+    std::unique_lock asleep(retired_mutex_);  // before the lock is released: none is missed
+    ++waiting_for_retired_;
+    lock.unlock();
+    retired_.wait(asleep);
+    asleep.unlock();
+    lock.lock();
+    --waiting_for_retired_;
+}
+
+[[gnu::hot]] void Pool::Impl::notify_retired() {
+    if (waiting_for_retired_ != 0) [[unlikely]] {
+        const std::lock_guard asleep(retired_mutex_);
+        retired_.notify_all();
+    }
+}
+
 void Pool::Impl::forget_left_wait() {
     if (waiting_here.pool != this) {
         return;
@@ -192,7 +210,7 @@ void Pool::Impl::forget_left_wait() {
     const Lock lock(mutex_);
     if (epoch_ == waiting_here.epoch) {
         waiting_here.block->waited_for = false;
-        retired_.notify_all();
+        notify_retired();
     }
     waiting_here.pool = nullptr;
 }
@@ -361,7 +379,7 @@ Pool::Impl::HostWait Pool::Impl::wait_for(Lock& lock, Block& block) {
     const FenceState state = wait.status.ok() ? FenceState::complete : backend_.fence_query(fence);
     wait.retired = state != FenceState::pending;
     retire(block, state);
-    retired_.notify_all();
+    notify_retired();
     return wait;
 }
 
@@ -385,7 +403,7 @@ void Pool::Impl::wait_for_all_pending(Lock& lock) {
             }
             retire_completed();
         } else if (others_wait) {
-            retired_.wait(lock);
+            wait_until_retired(lock);
         } else {
             retire_completed();
             return;

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/adaptive_mutex.hpp"
 #include "allocator/block_list.hpp"
 #include "allocator/block_store.hpp"
 #include "allocator/pool.hpp"
@@ -69,7 +70,7 @@ class Pool::Impl {
     std::string validate() const;
 
   private:
-    using Lock = std::unique_lock<std::mutex>;
+    using Lock = std::unique_lock<AdaptiveMutex>;
 
     AllocResult serve(Block& block, std::uint64_t requested, Tag tag);
     AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block);
@@ -105,6 +106,8 @@ class Pool::Impl {
     bool host_may_continue(Lock& lock, Block& block);
     std::uint64_t begin_wait(Lock& lock, Block& block);
     bool end_wait(Lock& lock, Block& block, std::uint64_t epoch);
+    void wait_until_retired(Lock& lock);
+    void notify_retired();
     void complete(Block& block);
     void free_block(Block& block);
     void poll_pending(const SizePolicy::Plan& plan);
@@ -166,9 +169,9 @@ class Pool::Impl {
     NullObserver null_observer_;
     PoolObserver& observer_;
 
-    mutable std::mutex mutex_;
-    std::condition_variable retired_;  ///< signalled when a thread no longer waits for a block
-    BlockStore store_;
+    // In a cache line of its own: threads that wait for the lock keep looking at it.
+    alignas(64) mutable AdaptiveMutex mutex_;
+    alignas(64) BlockStore store_;
     BlockList pending_;  ///< behind all work, in the order in which the fences were recorded
     std::vector<StreamFrees> streams_;  ///< the same per stream; entries are never erased
     BlockList deferred_;                ///< no fence yet, in the order of the frees
@@ -187,6 +190,10 @@ class Pool::Impl {
     std::uint64_t next_id_ = 0;
     std::uint64_t ids_end_ = 0;
     std::uint64_t epoch_ = 0;  ///< number of abandon() calls
+
+    std::condition_variable retired_;  ///< signalled when a thread no longer waits for a block
+    std::mutex retired_mutex_;         ///< held to wait for it and to signal it; taken last
+    unsigned waiting_for_retired_ = 0;
 };
 
 }  // namespace memlab::allocator
