@@ -250,7 +250,9 @@ class BlockStore {
     const SizePolicy policy_;
     Idle idle_;
     std::map<Address, Segment> segments_;
-    BlockIndex index_;
+    Block* spare_ = nullptr;  ///< free list of unused blocks in the slabs, linked by `next`
+    std::size_t spare_count_ = 0;
+    BlockIndex index_;                      // what changes with each block is at its beginning
     std::unique_ptr<SubPools> sub_pools_;   ///< null before reserve() and from clear() on
     const SubPool* sub_pools_or_empty_[2];  ///< large, small
 
@@ -260,8 +262,6 @@ class BlockStore {
         Block blocks[slab_blocks];
     };
     std::vector<std::unique_ptr<Slab>> slabs_;
-    Block* spare_ = nullptr;  ///< free list of unused blocks in the slabs, linked by `next`
-    std::size_t spare_count_ = 0;
     std::map<Address, Segment>::node_type spare_segment_;
 };
 

@@ -44,8 +44,8 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
 }
 
 [[gnu::hot]] AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
-    Lock lock(mutex_);
     const auto plan = policy_.plan(requested);
+    Lock lock(mutex_);
     if (!plan) {
         return refuse({BackendStatus::Kind::out_of_memory, out_of_memory_code},
                       store_.largest_free());
@@ -110,11 +110,11 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
         ids_end_ = next_id_ + id_batch;
     }
     block.use.id = next_id_++;
-    increase(stats_.allocation, small, 1);
-    increase(stats_.allocated_bytes, small, block.size);
-    increase(stats_.active, small, 1);
-    increase(stats_.active_bytes, small, block.size);
-    increase(stats_.requested_bytes, small, requested);
+    counters_.increase(Counter::allocation, small, 1);
+    counters_.increase(Counter::allocated_bytes, small, block.size);
+    counters_.increase(Counter::active, small, 1);
+    counters_.increase(Counter::active_bytes, small, block.size);
+    counters_.increase(Counter::requested_bytes, small, requested);
     if (policy_.oversize(block.size)) {
         increase(stats_.oversize_allocations, 1);
     }
@@ -153,8 +153,8 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
         }
     }
     Address base = 0;
-    const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.of(plan.small).current);
-    const auto active = static_cast<std::uint64_t>(stats_.active_bytes.of(plan.small).current);
+    const auto reserved = counters_.current(Counter::reserved_bytes, plan.small);
+    const auto active = counters_.current(Counter::active_bytes, plan.small);
     std::uint64_t bytes = policy_.segment_for(plan, reserved, reserved - active);
     BackendStatus status = backend_.segment_alloc(bytes, &base);
     if (status.kind == BackendStatus::Kind::out_of_memory && bytes != plan.segment) {
@@ -172,8 +172,8 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
     *fresh = &store_.add_segment(base, bytes, plan.small);
     ++stats_.num_device_alloc;
     grown_since_trim_ = trimmed_at_ns_ != never_seen;
-    increase(stats_.segment, plan.small, 1);
-    increase(stats_.reserved_bytes, plan.small, bytes);
+    counters_.increase(Counter::segment, plan.small, 1);
+    counters_.increase(Counter::reserved_bytes, plan.small, bytes);
     if (policy_.oversize(bytes)) {
         increase(stats_.oversize_segments, 1);
     }
@@ -197,8 +197,8 @@ BackendStatus Pool::Impl::grow_in_place(const BlockStore::Growth& growth, Tag ta
     const bool small = (*fresh)->segment->small;
     ++stats_.num_device_alloc;
     grown_since_trim_ = trimmed_at_ns_ != never_seen;
-    increase(stats_.segment, small, first ? 1 : 0);
-    increase(stats_.reserved_bytes, small, growth.bytes);
+    counters_.increase(Counter::segment, small, first ? 1 : 0);
+    counters_.increase(Counter::reserved_bytes, small, growth.bytes);
     observer_.on_segment_map(growth.begin, growth.bytes, tag);
     return status;
 }
@@ -232,9 +232,9 @@ bool Pool::Impl::may_fit(const SizePolicy::Plan& plan) {
         return true;
     }
     std::uint64_t unused = 0;
-    if (stats_.active.all.current != stats_.allocation.all.current) {
-        unused = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current -
-                                            stats_.allocated_bytes.all.current);
+    if (counters_.current(Counter::active) != counters_.current(Counter::allocation)) {
+        unused = counters_.current(Counter::reserved_bytes) -
+                 counters_.current(Counter::allocated_bytes);
     } else {
         for (const bool small : {false, true}) {
             for_each_unused(small, [&](const Segment& segment) { unused += segment.size; });

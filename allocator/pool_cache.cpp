@@ -32,8 +32,8 @@ void Pool::Impl::prepare_retry(Lock& lock, std::uint64_t requested, Tag tag) {
 void Pool::Impl::detach_segment(const Segment& segment, ReleasedSegments& released) {
     observer_.on_segment_free(segment.base, segment.size);
     ++stats_.num_device_free;
-    decrease(stats_.segment, segment.small, 1);
-    decrease(stats_.reserved_bytes, segment.small, segment.size);
+    counters_.decrease(Counter::segment, segment.small, 1);
+    counters_.decrease(Counter::reserved_bytes, segment.small, segment.size);
     if (policy_.oversize(segment.size)) {
         decrease(stats_.oversize_segments, 1);
     }
@@ -86,8 +86,8 @@ std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes
     observer_.on_segment_unmap(begin, bytes);
     store_.unmap(block, begin, bytes);
     ++stats_.num_device_free;
-    decrease(stats_.segment, segment.small, segment.mapped == 0 ? 1 : 0);
-    decrease(stats_.reserved_bytes, segment.small, bytes);
+    counters_.decrease(Counter::segment, segment.small, segment.mapped == 0 ? 1 : 0);
+    counters_.decrease(Counter::reserved_bytes, segment.small, bytes);
     return backend_.pages_unmap(begin, bytes).ok() ? bytes : 0;
 }
 
@@ -99,8 +99,8 @@ void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t reque
     for (bool reported = false;; reported = true) {
         const BlockStore::Growth growth = store_.best_growth(plan.size, plan.small);
         const std::uint64_t more = growth.hole != nullptr ? growth.bytes : whole;
-        const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current);
-        const auto peak = static_cast<std::uint64_t>(stats_.reserved_bytes.all.peak);
+        const auto reserved = counters_.current(Counter::reserved_bytes);
+        const auto peak = counters_.peak(Counter::reserved_bytes);
         if (more <= peak - reserved) {
             return;
         }
@@ -209,7 +209,7 @@ void Pool::Impl::reclaim(std::uint64_t requested, Tag tag) {
 /// segments that are at least as old as their average. Age is counted in allocations. True when
 /// there were unused segments.
 bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
-    const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current);
+    const auto reserved = counters_.current(Counter::reserved_bytes);
     if (reserved <= garbage_limit_) {
         return false;
     }
@@ -252,12 +252,7 @@ void Pool::Impl::abandon() {
     streams_ = std::vector<StreamFrees>();
     deferred_.clear();
     store_.clear();
-    for (StatByPool* stat :
-         {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
-          &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
-          &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
-        clear_current(*stat);
-    }
+    counters_.clear_current();
     clear_current(stats_.oversize_allocations);
     clear_current(stats_.oversize_segments);
     trimmed_at_ns_ = never_seen;
@@ -267,8 +262,8 @@ void Pool::Impl::abandon() {
 
 [[gnu::hot]] void Pool::Impl::count_split(bool small) {
     const BlockStore::SplitFree now = store_.split_free(small);
-    set_current(stats_.inactive_split, small, now.blocks);
-    set_current(stats_.inactive_split_bytes, small, now.bytes);
+    counters_.set_current(Counter::inactive_split, small, now.blocks);
+    counters_.set_current(Counter::inactive_split_bytes, small, now.bytes);
 }
 
 }  // namespace memlab::allocator

@@ -75,7 +75,11 @@ Pool::Reach Pool::Impl::reach(Address address, std::uint64_t bytes) {
 
 PoolStats Pool::Impl::stats() const {
     const Lock lock(mutex_);
-    PoolStats stats = stats_;
+    PoolStats stats;
+    static_cast<WholePoolStats&>(stats) = stats_;
+    for (std::size_t i = 0; i < counted_stats.size(); ++i) {
+        stats.*counted_stats[i].stat = counters_.stat(static_cast<Counter>(i));
+    }
     stats.largest_free = static_cast<std::int64_t>(store_.largest_free());
     return stats;
 }
@@ -132,10 +136,11 @@ std::string Pool::Impl::validate_frees() const {
 }
 
 std::string Pool::Impl::validate_stats() const {
-    PoolStats counted;
+    StatCounters counters;
+    WholePoolStats counted;
     for (const auto& [base, segment] : store_.segments()) {
-        increase(counted.segment, segment.small, segment.mapped != 0 ? 1 : 0);
-        increase(counted.reserved_bytes, segment.small, segment.mapped);
+        counters.increase(Counter::segment, segment.small, segment.mapped != 0 ? 1 : 0);
+        counters.increase(Counter::reserved_bytes, segment.small, segment.mapped);
         if (!segment.expandable && policy_.oversize(segment.size)) {
             increase(counted.oversize_segments, 1);
         }
@@ -147,41 +152,29 @@ std::string Pool::Impl::validate_stats() const {
         }
         if (block.state == BlockState::free) {
             if (!block.segment->expandable && block.segment->blocks > 1) {
-                increase(counted.inactive_split, small, 1);
-                increase(counted.inactive_split_bytes, small, block.size);
+                counters.increase(Counter::inactive_split, small, 1);
+                counters.increase(Counter::inactive_split_bytes, small, block.size);
             }
             return;
         }
-        increase(counted.active, small, 1);
-        increase(counted.active_bytes, small, block.size);
-        increase(counted.requested_bytes, small, block.use.requested);
+        counters.increase(Counter::active, small, 1);
+        counters.increase(Counter::active_bytes, small, block.size);
+        counters.increase(Counter::requested_bytes, small, block.use.requested);
         if (block.state == BlockState::live) {
-            increase(counted.allocation, small, 1);
-            increase(counted.allocated_bytes, small, block.size);
+            counters.increase(Counter::allocation, small, 1);
+            counters.increase(Counter::allocated_bytes, small, block.size);
             if (policy_.oversize(block.size)) {
                 increase(counted.oversize_allocations, 1);
             }
         }
     });
-    struct Named {
-        const char* name;
-        StatByPool PoolStats::*stat;
-    };
-    constexpr Named all[] = {{"allocation", &PoolStats::allocation},
-                             {"segment", &PoolStats::segment},
-                             {"active", &PoolStats::active},
-                             {"inactive_split", &PoolStats::inactive_split},
-                             {"allocated_bytes", &PoolStats::allocated_bytes},
-                             {"reserved_bytes", &PoolStats::reserved_bytes},
-                             {"active_bytes", &PoolStats::active_bytes},
-                             {"inactive_split_bytes", &PoolStats::inactive_split_bytes},
-                             {"requested_bytes", &PoolStats::requested_bytes}};
-    for (const Named& each : all) {
+    for (std::size_t i = 0; i < counted_stats.size(); ++i) {
+        const StatByPool told = counters_.stat(static_cast<Counter>(i));
+        const StatByPool truth = counters.stat(static_cast<Counter>(i));
         for (Stat StatByPool::*part :
              {&StatByPool::all, &StatByPool::small_pool, &StatByPool::large_pool}) {
-            const Stat& stat = stats_.*each.stat.*part;
-            const Stat& truth = counted.*each.stat.*part;
-            if (std::string problem = compare_stat(each.name, stat, truth); !problem.empty()) {
+            if (std::string problem = compare_stat(counted_stats[i].name, told.*part, truth.*part);
+                !problem.empty()) {
                 return problem;
             }
         }

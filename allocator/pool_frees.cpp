@@ -32,8 +32,8 @@ __attribute__((tls_model("initial-exec"))) constinit thread_local WaitHere waiti
 }
 
 [[gnu::hot]] void Pool::Impl::count_free(const Block& block) {
-    decrease(stats_.allocation, block.segment->small, 1);
-    decrease(stats_.allocated_bytes, block.segment->small, block.size);
+    counters_.decrease(Counter::allocation, block.segment->small, 1);
+    counters_.decrease(Counter::allocated_bytes, block.segment->small, block.size);
     if (policy_.oversize(block.size)) {
         decrease(stats_.oversize_allocations, 1);
     }
@@ -247,9 +247,9 @@ void Pool::Impl::forget_left_wait() {
 /// Makes a retired block reusable. It may be coalesced away.
 [[gnu::hot]] void Pool::Impl::free_block(Block& block) {
     const bool small = block.segment->small;
-    decrease(stats_.active, small, 1);
-    decrease(stats_.active_bytes, small, block.size);
-    decrease(stats_.requested_bytes, small, block.use.requested);
+    counters_.decrease(Counter::active, small, 1);
+    counters_.decrease(Counter::active_bytes, small, block.size);
+    counters_.decrease(Counter::requested_bytes, small, block.use.requested);
     store_.free_block(block);
     count_split(small);
 }

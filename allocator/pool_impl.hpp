@@ -22,7 +22,7 @@
 #include "allocator/block_store.hpp"
 #include "allocator/pool.hpp"
 #include "allocator/size_policy.hpp"
-#include "allocator/stat_counter.hpp"
+#include "allocator/stat_counters.hpp"
 
 namespace memlab::allocator {
 
@@ -172,11 +172,14 @@ class Pool::Impl {
     // In a cache line of its own: threads that wait for the lock keep looking at it.
     alignas(64) mutable AdaptiveMutex mutex_;
     alignas(64) BlockStore store_;
+    std::uint64_t next_id_ = 0;
+    std::uint64_t ids_end_ = 0;
+    std::uint64_t fences_recorded_ = 0;
     BlockList pending_;  ///< behind all work, in the order in which the fences were recorded
     std::vector<StreamFrees> streams_;  ///< the same per stream; entries are never erased
     BlockList deferred_;                ///< no fence yet, in the order of the frees
-    PoolStats stats_;
-    std::uint64_t fences_recorded_ = 0;
+    StatCounters counters_;
+    WholePoolStats stats_;
     std::uint64_t frees_deferred_ = 0;
     std::size_t last_pending_count_ = 0;  ///< size of pending_ after the last poll
     unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
@@ -187,8 +190,6 @@ class Pool::Impl {
     bool grown_since_trim_ = false;
     bool ranges_unavailable_ = false;
     static constexpr std::uint64_t id_batch = 1024;
-    std::uint64_t next_id_ = 0;
-    std::uint64_t ids_end_ = 0;
     std::uint64_t epoch_ = 0;  ///< number of abandon() calls
 
     std::condition_variable retired_;  ///< signalled when a thread no longer waits for a block

@@ -26,21 +26,10 @@ struct StatByPool {
     bool operator==(const StatByPool&) const = default;
 };
 
-/// One difference from PyTorch: an alignment gap (PoolOptions::coarse_alignment) is a free block,
-/// so it counts in inactive_split. Otherwise keys and meaning are those of
-/// https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory_stats.html
-struct PoolStats {
-    StatByPool allocation;            ///< blocks that the application holds
-    StatByPool segment;               ///< segments from the backend; ranges that have memory
-    StatByPool active;                ///< blocks held, or freed but not yet safe to reuse
-    StatByPool inactive_split;        ///< free blocks in segments that are not wholly free
-    StatByPool allocated_bytes;       ///< bytes of `allocation`
-    StatByPool reserved_bytes;        ///< bytes of `segment`
-    StatByPool active_bytes;          ///< bytes of `active`
-    StatByPool inactive_split_bytes;  ///< bytes of `inactive_split`
-    StatByPool requested_bytes;       ///< what the application asked for, of `active`
-    Stat oversize_allocations;        ///< of `allocation`, those of max_split_size or more
-    Stat oversize_segments;           ///< of `segment`, those of max_split_size or more
+/// What is not kept for small and large blocks.
+struct WholePoolStats {
+    Stat oversize_allocations;  ///< of `allocation`, those of max_split_size or more
+    Stat oversize_segments;     ///< of `segment`, those of max_split_size or more
     /// The largest request that a free block could serve now. The three measures of fragmentation,
     /// which are independent:
     ///   1 - active_bytes.all.peak / reserved_bytes.all.peak
@@ -53,6 +42,23 @@ struct PoolStats {
     std::int64_t num_sync_all_streams = 0;  ///< host waits for all pending frees
     std::int64_t num_device_alloc = 0;      ///< segments allocated, and mappings
     std::int64_t num_device_free = 0;       ///< segments freed, and unmappings
+
+    bool operator==(const WholePoolStats&) const = default;
+};
+
+/// One difference from PyTorch: an alignment gap (PoolOptions::coarse_alignment) is a free block,
+/// so it counts in inactive_split. Otherwise keys and meaning are those of
+/// https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory_stats.html
+struct PoolStats : WholePoolStats {
+    StatByPool allocation;            ///< blocks that the application holds
+    StatByPool segment;               ///< segments from the backend; ranges that have memory
+    StatByPool active;                ///< blocks held, or freed but not yet safe to reuse
+    StatByPool inactive_split;        ///< free blocks in segments that are not wholly free
+    StatByPool allocated_bytes;       ///< bytes of `allocation`
+    StatByPool reserved_bytes;        ///< bytes of `segment`
+    StatByPool active_bytes;          ///< bytes of `active`
+    StatByPool inactive_split_bytes;  ///< bytes of `inactive_split`
+    StatByPool requested_bytes;       ///< what the application asked for, of `active`
 
     bool operator==(const PoolStats&) const = default;
 };
