@@ -91,20 +91,24 @@ std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes
     return backend_.pages_unmap(begin, bytes).ok() ? bytes : 0;
 }
 
-/// Keeps the reserved bytes at their high-water mark while there are free whole chunks: before a
-/// growth would exceed it, unmaps the excess, largest free blocks first, but not the blocks that
-/// the growth extends.
+/// Keeps the reserved bytes at a mark while there are free whole chunks: before a growth would
+/// exceed it, unmaps the excess, largest free blocks first, but not the blocks that the growth
+/// extends. The mark is their own peak, or a 24th above that of the active bytes: with less room
+/// than that a program whose sizes vary, and differ from step to step in where they fit, would
+/// unmap and map some chunks in each step, and wait for the device each time.
 void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag) {
     const std::uint64_t whole = (plan.size + page_bytes - 1) / page_bytes * page_bytes;
     for (bool reported = false;; reported = true) {
         const BlockStore::Growth growth = store_.best_growth(plan.size, plan.small);
         const std::uint64_t more = growth.hole != nullptr ? growth.bytes : whole;
         const auto reserved = counters_.current(Counter::reserved_bytes);
-        const auto peak = counters_.peak(Counter::reserved_bytes);
-        if (more <= peak - reserved) {
+        const auto active_peak = counters_.peak(Counter::active_bytes);
+        const auto mark =
+            std::max(counters_.peak(Counter::reserved_bytes), active_peak + active_peak / 24);
+        if (more <= mark - reserved) {
             return;
         }
-        const std::uint64_t excess = more - (peak - reserved);
+        const std::uint64_t excess = more - (mark - reserved);
         const BlockStore::Pages pages = store_.largest_free_pages(growth);
         if (pages.bytes == 0) {
             return;

@@ -120,8 +120,8 @@ class Policy(EndToEnd):
     def test_expandable_ranges_take_no_segments_but_chunks(self) -> None:
         calls = self.driver_calls(MEMLAB_BACKEND="vmm")
         self.assertEqual(calls.get("cuMemAlloc_v2", 0), 0)
-        # 5,050,000 bytes of small blocks, a page at a time; 30,000,000 in one, in chunks of 4 MiB.
-        self.assertEqual(calls["cuMemCreate"], 4 + 8)
+        # 5,050,000 bytes of small blocks, a page at a time; 30,000,000 in one, in chunks of 16 MiB.
+        self.assertEqual(calls["cuMemCreate"], 4 + 2)
         self.assertEqual(calls["cuMemRelease"], calls["cuMemCreate"])
 
     def test_a_device_without_virtual_memory_management_gets_segments(self) -> None:

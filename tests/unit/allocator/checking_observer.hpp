@@ -4,7 +4,8 @@
 //  - frees complete after they were requested, once;
 //  - each allocation takes exactly the range that the policy selects, found by examining every gap;
 //  - the pool grows only when no gap fits; in an expandable range by no more pages than needed, and
-//    not beyond its high-water mark while there are free whole pages elsewhere.
+//    not beyond its peak, or a 24th above that of the active bytes, while there are free whole
+//    pages elsewhere.
 // It also recomputes the statistics. It shares only the options with the pool's code.
 #pragma once
 
