@@ -35,9 +35,9 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
     : policy_(options),
       backend_(backend),
       observer_(observer != nullptr ? *observer : null_observer_),
-      store_(policy_),
       garbage_limit_(garbage_limit(options, backend)),
-      trim_delay_ns_(options.trim_after_ns) {
+      trim_delay_ns_(options.trim_after_ns),
+      store_(policy_) {
     if (options.max_split_size != PoolOptions::no_limit) {
         stats_.max_split_size = static_cast<std::int64_t>(options.max_split_size);
     }

@@ -169,32 +169,33 @@ class Pool::Impl {
     NullObserver null_observer_;
     PoolObserver& observer_;
 
-    // In a cache line of its own: threads that wait for the lock keep looking at it.
+    const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps reserved_bytes below this
+    std::uint64_t trim_delay_ns_;
+    std::uint64_t next_trim_ns_ = 0;  ///< no tick before this frees what earlier ones saw idle
+    std::uint64_t trimmed_at_ns_ = never_seen;  ///< the last tick that freed memory
+
+    // In a cache line with what hardly ever changes: threads that wait for the lock look at it.
     alignas(64) mutable AdaptiveMutex mutex_;
+    unsigned waiting_for_retired_ = 0;
+    std::mutex retired_mutex_;  ///< held to wait for retired_ and to signal it; taken last
+
     alignas(64) BlockStore store_;
     std::uint64_t next_id_ = 0;
     std::uint64_t ids_end_ = 0;
+    static constexpr std::uint64_t id_batch = 1024;
     std::uint64_t fences_recorded_ = 0;
     BlockList pending_;  ///< behind all work, in the order in which the fences were recorded
     std::vector<StreamFrees> streams_;  ///< the same per stream; entries are never erased
     BlockList deferred_;                ///< no fence yet, in the order of the frees
-    StatCounters counters_;
-    WholePoolStats stats_;
     std::uint64_t frees_deferred_ = 0;
     std::size_t last_pending_count_ = 0;  ///< size of pending_ after the last poll
+    std::uint64_t epoch_ = 0;             ///< number of abandon() calls
     unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
-    const std::uint64_t garbage_limit_;   ///< collect_garbage() keeps reserved_bytes below this
-    std::uint64_t trim_delay_ns_;
-    std::uint64_t next_trim_ns_ = 0;  ///< no tick before this frees what earlier ones saw idle
-    std::uint64_t trimmed_at_ns_ = never_seen;  ///< the last tick that freed memory
     bool grown_since_trim_ = false;
     bool ranges_unavailable_ = false;
-    static constexpr std::uint64_t id_batch = 1024;
-    std::uint64_t epoch_ = 0;  ///< number of abandon() calls
-
+    StatCounters counters_;
+    WholePoolStats stats_;
     std::condition_variable retired_;  ///< signalled when a thread no longer waits for a block
-    std::mutex retired_mutex_;         ///< held to wait for it and to signal it; taken last
-    unsigned waiting_for_retired_ = 0;
 };
 
 }  // namespace memlab::allocator
