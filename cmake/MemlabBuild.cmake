@@ -129,6 +129,11 @@ function(memlab_compile_quickly)
     endforeach()
 endfunction()
 
+# memlab_runs_for_each_event(SOURCE...): in a library of memlab_compile_quickly(), what runs for every event of a log.
+function(memlab_runs_for_each_event)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O2>)
+endfunction()
+
 # memlab_link_old_glibc(TARGET...): links to glibc's libraries as they were in 2.28, whatever this machine has, and
 # statically to the C++ runtime, so that the target loads with any glibc since. What only newer ones have is an
 # undefined reference; interpose/driver/glibc_floor.cpp defines what the compiler's own libraries ask for.

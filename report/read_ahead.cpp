@@ -93,13 +93,8 @@ class ChunkWriter final : public trace::GenericSink<ChunkWriter> {
   public:
     explicit ChunkWriter(Ring& ring) : ring_(ring) {}
 
-    void take(const trace::Event& record) {
-        LogChunk& chunk = open();
-        chunk.events.push_back(record);
-        if (chunk.events.size() >= max_events) {
-            close();
-        }
-    }
+    void take(const trace::Event& event) { add(event, false); }
+    void on_freed(const trace::Event& event) override { add(event, true); }
 
     template <typename Record>
     void take(const Record& record) {
@@ -119,15 +114,22 @@ class ChunkWriter final : public trace::GenericSink<ChunkWriter> {
     }
 
   private:
+    void add(const trace::Event& event, bool freed) {
+        LogChunk& chunk = open();
+        chunk.add(event, freed);
+        if (chunk.events.size() >= max_events) {
+            close();
+        }
+    }
     LogChunk& open() {
         if (chunk_ == nullptr) {
             chunk_ = ring_.acquire();
             if (chunk_ == nullptr) {
                 throw Cancelled();
             }
-            chunk_->events.clear();
-            chunk_->others.clear();
+            chunk_->clear();
             chunk_->events.reserve(max_events);
+            chunk_->freed.reserve(max_events);
         }
         return *chunk_;
     }

@@ -20,8 +20,42 @@ namespace memlab::report {
 /// Consecutive records of a log. Events are stored apart from the other records, which are rare.
 struct LogChunk {
     std::vector<trace::Event> events;
+    /// By event: whether it is a free_requested that stands for its free_completed, too.
+    std::vector<std::uint8_t> freed;
     /// In order; each with the number of events of this chunk that precede it.
     std::vector<std::pair<std::size_t, trace::AnyRecord>> others;
+
+    void add(const trace::Event& event, bool is_freed) {
+        events.push_back(event);
+        freed.push_back(is_freed ? 1 : 0);
+    }
+    void clear() {
+        events.clear();
+        freed.clear();
+        others.clear();
+    }
+    template <std::derived_from<trace::RecordSink> Sink>
+    void pass_event(std::size_t i, Sink& sink) const {
+        if (freed[i] != 0) {
+            sink.on_freed(events[i]);
+        } else {
+            sink.on(events[i]);
+        }
+    }
+    /// Passes all to `sink`.
+    template <std::derived_from<trace::RecordSink> Sink>
+    void pass(Sink& sink) const {
+        std::size_t event = 0;
+        for (const auto& [position, other] : others) {
+            for (; event != position; ++event) {
+                pass_event(event, sink);
+            }
+            std::visit([&sink](const auto& record) { sink.on(record); }, other);
+        }
+        for (; event != events.size(); ++event) {
+            pass_event(event, sink);
+        }
+    }
 };
 
 /// Decodes a log in a thread of its own.
@@ -56,7 +90,8 @@ class LogCursor {
     /// As ReadAhead::started().
     bool started() const { return log_.started(); }
 
-    /// Passes the next record to `sink`; false at the end. Exceptions of the sink propagate.
+    /// Passes the next record to `sink`, or a free and its completion; false at the end. Exceptions
+    /// of the sink propagate.
     template <std::derived_from<trace::RecordSink> Sink>
     bool next(Sink& sink) {
         while (chunk_ == nullptr ||
@@ -72,7 +107,7 @@ class LogCursor {
             std::visit([&sink](const auto& record) { sink.on(record); },
                        chunk_->others[other_++].second);
         } else {
-            sink.on(chunk_->events[event_++]);
+            chunk_->pass_event(event_++, sink);
         }
         return true;
     }
@@ -92,16 +127,16 @@ class LogCursor {
 template <std::derived_from<trace::RecordSink> Sink>
 trace::LogReadResult read_log_ahead(const std::string& path, Sink& sink,
                                     trace::LogPart part = trace::LogPart::everything) {
-    if (all_processors_busy()) {
-        return read_input_log(path, sink, nullptr, part);
+    if (!all_processors_busy()) {
+        ReadAhead log(path, part);
+        if (log.started()) {
+            while (const LogChunk* const chunk = log.next()) {
+                chunk->pass(sink);
+            }
+            return log.result();
+        }
     }
-    LogCursor log(path, part);
-    if (!log.started()) {
-        return read_input_log(path, sink, nullptr, part);
-    }
-    while (log.next(sink)) {
-    }
-    return log.result();
+    return read_input_log(path, sink, nullptr, part);
 }
 
 /// A sentence on what stretch of the recording `part` of its log has; empty: all of it.

@@ -18,22 +18,28 @@ std::uint64_t default_size(const RememberedAddress* known, bool has_requested,
     return known != nullptr && !has_requested ? known->size : requested;
 }
 
-void remember(CodecState& state, const Event& event) {
+/// More than any event takes, also one whose numbers are all of the greatest length.
+constexpr std::ptrdiff_t max_decoded_size = 160;
+
+void remember_address(CodecState& state, const Event& event) {
     if (event.address != 0) {
         state.address = event.address;
         state.remembered[CodecState::slot(event.address)] = {event.address, event.requested,
                                                              event.size};
     }
-    state.last[static_cast<std::size_t>(event.type)] = event;
 }
 
 /// Decodes the fields from size on, which do not depend on a remembered address.
-void decode_other_fields(ByteReader& from, std::uint32_t fields, Event& record) {
+[[gnu::always_inline]] inline void decode_other_fields(ByteReader& from, std::uint32_t fields,
+                                                       Event& record) {
     if ((fields & format::has_size) != 0) {
         from.difference(record.size, record.requested);
     }
     if ((fields & format::has_stack) != 0) {
         from.number(record.stack);
+    }
+    if (fields < format::has_thread) [[likely]] {
+        return;
     }
     if ((fields & format::has_thread) != 0) {
         from.number(record.thread);
@@ -68,6 +74,60 @@ void decode_other_fields(ByteReader& from, std::uint32_t fields, Event& record) 
     if ((fields & format::has_correlation) != 0) {
         from.difference(record.correlation, record.correlation);
     }
+}
+
+/// Decodes into `record`, which begins as the last event of its type. `state` is updated on ok.
+void decode(ByteReader& source, Event& record, CodecState& state) {
+    ByteReader from(source.position(), source.end());  // stays in registers
+    std::uint32_t fields = 0;
+    from.number(fields);
+    from.difference(record.time_ns, state.bases.time_ns);
+    record.address = 0;
+    std::uint8_t slot = 0;
+    switch (fields &
+            (format::at_latest_address | format::at_remembered_address | format::at_new_address)) {
+        case 0:
+            break;
+        case format::at_latest_address:
+            record.address = state.address;
+            slot = static_cast<std::uint8_t>(CodecState::slot(record.address));
+            break;
+        case format::at_remembered_address:
+            from.byte(slot);
+            if (slot < state.remembered.size()) {
+                record.address = state.remembered[slot].address;
+            }
+            break;
+        case format::at_new_address:
+            from.difference(record.address, state.address);
+            break;
+        default:
+            from.fail(DecodeStatus::bad);
+    }
+    const RememberedAddress* known = nullptr;
+    if ((fields & (format::at_latest_address | format::at_remembered_address)) != 0) {
+        known = &state.remembered[slot % state.remembered.size()];
+        if (record.address == 0 || known->address != record.address) {
+            from.fail(DecodeStatus::bad);  // an empty slot
+        }
+        record.requested = known->requested;
+    }
+    if ((fields & ~static_cast<std::uint32_t>(format::all_event_fields)) != 0) {
+        from.fail(DecodeStatus::bad);
+    }
+    const bool has_requested = (fields & format::has_requested) != 0;
+    if (has_requested) {
+        from.number(record.requested);
+    }
+    record.size = default_size(known, has_requested, record.requested);
+    decode_other_fields(from, fields, record);
+    if (from.status() == DecodeStatus::ok) {
+        state.bases.time_ns = record.time_ns;
+        remember_address(state, record);
+    } else {
+        source.fail(from.status());
+    }
+    source.resume(from.position(), from.end());
 }
 
 }  // namespace
@@ -150,7 +210,8 @@ void decode_other_fields(ByteReader& from, std::uint32_t fields, Event& record) 
             to = put_difference(to, event.correlation, last.correlation);
         }
     }
-    remember(state, event);
+    remember_address(state, event);
+    state.last[type] = event;
     return to;
 }
 
@@ -161,16 +222,7 @@ void ByteReader::fail(DecodeStatus status) {
     at_ = end_;
 }
 
-bool ByteReader::byte(std::uint8_t& value) {
-    if (at_ == end_) {
-        fail(DecodeStatus::truncated);
-        return false;
-    }
-    value = *at_++;
-    return true;
-}
-
-void ByteReader::number(std::uint64_t& value) {
+void ByteReader::long_number(std::uint64_t& value) {
     std::uint64_t result = 0;
     for (int shift = 0; shift < 64; shift += 7) {
         std::uint8_t part = 0;
@@ -189,26 +241,10 @@ void ByteReader::number(std::uint64_t& value) {
     fail(DecodeStatus::bad);
 }
 
-void ByteReader::number(std::uint32_t& value) {
-    std::uint64_t wide = 0;
-    number(wide);
-    if (wide > std::numeric_limits<std::uint32_t>::max()) {
-        fail(DecodeStatus::bad);
-        return;
-    }
-    value = static_cast<std::uint32_t>(wide);
-}
-
 void ByteReader::number(std::int32_t& value) {
     std::uint32_t bits = 0;
     number(bits);
     value = static_cast<std::int32_t>(bits);
-}
-
-void ByteReader::difference(std::uint64_t& value, std::uint64_t base) {
-    std::uint64_t coded = 0;
-    number(coded);
-    value = base + unzigzag(coded);
 }
 
 void ByteReader::difference(std::uint32_t& value, std::uint32_t base) {
@@ -237,54 +273,18 @@ std::size_t ByteReader::count() {
     return status_ == DecodeStatus::ok ? static_cast<std::size_t>(value) : 0;
 }
 
-DecodeStatus decode_fields(ByteReader& from, EventType type, Event& record, CodecState& state) {
-    record = state.last[static_cast<std::size_t>(type)];
-    record.type = type;
-    std::uint32_t fields = 0;
-    from.number(fields);
-    from.difference(record.time_ns, state.bases.time_ns);
-    record.address = 0;
-    std::uint8_t slot = 0;
-    switch (fields &
-            (format::at_latest_address | format::at_remembered_address | format::at_new_address)) {
-        case 0:
-            break;
-        case format::at_latest_address:
-            record.address = state.address;
-            slot = static_cast<std::uint8_t>(CodecState::slot(record.address));
-            break;
-        case format::at_remembered_address:
-            from.byte(slot);
-            if (slot < state.remembered.size()) {
-                record.address = state.remembered[slot].address;
-            }
-            break;
-        case format::at_new_address:
-            from.difference(record.address, state.address);
-            break;
-        default:
-            from.fail(DecodeStatus::bad);
+DecodeStatus decode_fields(ByteReader& from, EventType type, CodecState& state) {
+    Event& last = state.last[static_cast<std::size_t>(type)];
+    last.type = type;
+    if (from.end() - from.position() >= max_decoded_size) {
+        decode(from, last, state);
+        return from.status();
     }
-    const RememberedAddress* known = nullptr;
-    if ((fields & (format::at_latest_address | format::at_remembered_address)) != 0) {
-        known = &state.remembered[slot % state.remembered.size()];
-        if (record.address == 0 || known->address != record.address) {
-            from.fail(DecodeStatus::bad);  // an empty slot
-        }
-        record.requested = known->requested;
-    }
-    if ((fields & ~static_cast<std::uint32_t>(format::all_event_fields)) != 0) {
-        from.fail(DecodeStatus::bad);
-    }
-    const bool has_requested = (fields & format::has_requested) != 0;
-    if (has_requested) {
-        from.number(record.requested);
-    }
-    record.size = default_size(known, has_requested, record.requested);
-    decode_other_fields(from, fields, record);
+    // It may be truncated, and then is read again with what follows.
+    Event event = last;
+    decode(from, event, state);
     if (from.status() == DecodeStatus::ok) {
-        state.bases.time_ns = record.time_ns;
-        remember(state, record);
+        last = event;
     }
     return from.status();
 }

@@ -9,8 +9,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <string>
 
 #include "trace/log_format.hpp"
@@ -50,10 +53,9 @@ void put_little_endian(std::uint8_t* to, Integer value) {
 
 template <typename Integer>
 Integer little_endian(const std::uint8_t* from) {
+    static_assert(std::endian::native == std::endian::little);
     Integer value = 0;
-    for (std::size_t i = 0; i < sizeof(Integer); ++i) {
-        value = static_cast<Integer>(value | static_cast<Integer>(from[i]) << (8 * i));
-    }
+    std::memcpy(&value, from, sizeof value);
     return value;
 }
 
@@ -69,11 +71,45 @@ class ByteReader {
     ByteReader(const std::uint8_t* begin, const std::uint8_t* end) : at_(begin), end_(end) {}
 
     /// The next byte; false at the end.
-    bool byte(std::uint8_t& value);
-    void number(std::uint64_t& value);
-    void number(std::uint32_t& value);
+    bool byte(std::uint8_t& value) {
+        if (at_ == end_) {
+            fail(DecodeStatus::truncated);
+            return false;
+        }
+        value = *at_++;
+        return true;
+    }
+    [[gnu::always_inline]] void number(std::uint64_t& value) {
+        if (at_ != end_ && *at_ < 0x80) {
+            value = *at_++;
+            return;
+        }
+        if (static_cast<std::size_t>(end_ - at_) >= sizeof(std::uint64_t)) {
+            const auto bytes = little_endian<std::uint64_t>(at_);
+            constexpr std::uint64_t more = 0x8080'8080'8080'8080;
+            if (const std::uint64_t last = ~bytes & more; last != 0) {
+                at_ += (static_cast<std::size_t>(std::countr_zero(last)) + 1) / 8;
+                value = join_groups(bytes & (last ^ (last - 1)));
+                return;
+            }
+        }
+        long_number(value);
+    }
+    [[gnu::always_inline]] void number(std::uint32_t& value) {
+        std::uint64_t wide = 0;
+        number(wide);
+        if (wide > std::numeric_limits<std::uint32_t>::max()) {
+            fail(DecodeStatus::bad);
+            return;
+        }
+        value = static_cast<std::uint32_t>(wide);
+    }
     void number(std::int32_t& value);
-    void difference(std::uint64_t& value, std::uint64_t base);
+    [[gnu::always_inline]] void difference(std::uint64_t& value, std::uint64_t base) {
+        std::uint64_t coded = 0;
+        number(coded);
+        value = base + unzigzag(coded);
+    }
     void difference(std::uint32_t& value, std::uint32_t base);
     void text(std::string& value);
     /// An item count, each item of at least one byte: fails when they cannot fit in the remaining
@@ -96,6 +132,17 @@ class ByteReader {
     }
 
   private:
+    /// The lower seven bits of each of the eight bytes, in one number: without a loop, whose end
+    /// would be mispredicted.
+    [[gnu::always_inline]] static constexpr std::uint64_t join_groups(std::uint64_t bytes) {
+        bytes &= 0x7f7f'7f7f'7f7f'7f7f;
+        bytes = (bytes & 0x007f'007f'007f'007f) | (bytes & 0x7f00'7f00'7f00'7f00) >> 1;
+        bytes = (bytes & 0x0000'3fff'0000'3fff) | (bytes & 0x3fff'0000'3fff'0000) >> 2;
+        return (bytes & 0x0000'0000'0fff'ffff) | (bytes & 0x0fff'ffff'0000'0000) >> 4;
+    }
+    /// A number that is longer than eight bytes, or near the end.
+    void long_number(std::uint64_t& value);
+
     const std::uint8_t* at_;
     const std::uint8_t* end_;
     DecodeStatus status_ = DecodeStatus::ok;
@@ -141,7 +188,8 @@ inline constexpr std::size_t max_event_size = 112;
 /// free_requested and its completed_at_once() in one record.
 std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t* to);
 
-/// Reads the fields of an event, after its tag. `state` is updated on ok only.
-DecodeStatus decode_fields(ByteReader& from, EventType type, Event& event, CodecState& state);
+/// Reads the fields of an event, after its tag: state.last of its type. After `truncated` the state
+/// is as before, after `bad` of no use.
+DecodeStatus decode_fields(ByteReader& from, EventType type, CodecState& state);
 
 }  // namespace memlab::trace

@@ -393,8 +393,8 @@ class Reader {
         if (!freed && (tag < format::event_tag || tag >= format::event_tag + event_type_count)) {
             return Step::bad;
         }
-        Event event;
-        const Step step = check(decode_fields(from, type, event, state_), event);
+        const Event& event = state_.last[static_cast<std::size_t>(type)];
+        const Step step = check(decode_fields(from, type, state_), event);
         if (step != Step::delivered) {
             return step;
         }

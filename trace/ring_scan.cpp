@@ -73,10 +73,9 @@ class OpenBlock {
         if (!freed && (tag < format::event_tag || tag >= format::event_tag + event_type_count)) {
             return false;
         }
-        Event event;
         const auto type =
             freed ? EventType::free_requested : static_cast<EventType>(tag - format::event_tag);
-        return decode_fields(from, type, event, state_) == DecodeStatus::ok;
+        return decode_fields(from, type, state_) == DecodeStatus::ok;
     }
     template <typename Record>
     bool skip_as(ByteReader& from) {

@@ -197,11 +197,11 @@ void ScopeStats::retire(std::uint32_t thread, std::uint32_t stack) {
 
 /// The scope stack that the thread's allocations belong to; `none` if there is none.
 std::uint32_t ScopeStats::find_owner(std::uint32_t thread) const {
-    const auto at = stack_of_thread_.find(thread);
-    if (at != stack_of_thread_.end()) {
-        return at->second;
+    if (stack_of_thread_.size() == 1) {
+        return threads_xor_;  // of this thread, or of the only one that has scopes
     }
-    return stack_of_thread_.size() == 1 ? threads_xor_ : none;
+    const auto at = stack_of_thread_.find(thread);
+    return at != stack_of_thread_.end() ? at->second : none;
 }
 
 void ScopeStats::begin(const ScopeKey& key, std::uint32_t name, const std::string& text,

@@ -1,10 +1,15 @@
 // Reading ahead delivers the same records in the same order as trace::read_log(), for any log.
+#include <algorithm>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
+#include "report/parallel.hpp"
 #include "report/read_ahead.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/aggregate/aggregator.hpp"
 #include "trace/log_writer.hpp"
 #include "trace/record_sink.hpp"
 
@@ -72,6 +77,28 @@ TEST_CASE("reading ahead ends where reading does: cut off, damaged, empty, no lo
     write_file(path, {'n', 'o', 'n', 'e'});
     check_same(path);
     check_same(folder / "missing");
+}
+
+TEST_CASE("where every processor has a log of its own, each is read as a whole") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, PlausibleRecords::make(3, 20000));
+    Recording expected;
+    read_log(path, expected);
+    const std::size_t count = 4 * std::max(std::thread::hardware_concurrency(), 1U);
+    std::vector<Recording> found(count);
+    std::vector<std::uint64_t> events(count);
+    memlab::report::for_each_in_parallel(count, [&](std::size_t i) {
+        read_log_ahead(path, found[i]);
+        memlab::trace::Aggregator figures;
+        read_log_ahead(path, figures);
+        events[i] = figures.event_count();
+    });
+    memlab::trace::Aggregator alone;
+    feed(expected.records, alone);
+    for (std::size_t i = 0; i < count; ++i) {
+        CHECK(difference(found[i].records, expected.records) == nothing);
+        CHECK(events[i] == alone.event_count());
+    }
 }
 
 TEST_CASE("a sink that has seen enough stops the reading") {
