@@ -69,6 +69,9 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
             case EventType::alloc:
                 snapshot_before_peak(event);
                 figures_.on(event);
+                patterns_.allocated.add(
+                    number_, event.device,
+                    figures_.devices()[event.device]->curve(CurveName::allocated).current);
                 allocated(event);
                 break;
             case EventType::segment_alloc:

@@ -1,4 +1,6 @@
-// The first pass over an event log: collects usage patterns of allocations by call site.
+// One pass over an event log: collects usage patterns of allocations by call site. It takes the
+// report of the log, for which the log was read before: which scopes or marks end the program's
+// steps is known at the end only, and what outlives one is found with each free.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "report/inefficiencies/allocated_curve.hpp"
 #include "report/pool_view/layout.hpp"
 #include "trace/json/report.hpp"
 
@@ -52,6 +55,7 @@ struct CollectedPatterns {
     std::vector<AvoidableSpan> avoidable;  ///< at most `max_avoidable`
     std::uint64_t omitted = 0;             ///< spans beyond that
     std::vector<Growth> growth;            ///< by index into Report::devices; time 0: none
+    AllocatedCurve allocated;              ///< by number of the event, as in `avoidable`
     std::uint64_t steps = 0;               ///< finished
     std::string stretch;  ///< a sentence on what of the recording was examined; empty: all
 };

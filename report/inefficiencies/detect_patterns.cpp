@@ -25,7 +25,7 @@ constexpr std::uint64_t min_calls = 100;      ///< to be saved
 constexpr std::uint64_t calls_a_buffer = 10;  ///< allocations that one buffer must replace
 constexpr std::uint64_t spare_part = 8;       ///< kept buffers may take 1/8 more than was held
 constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is at most 1/4 full
-constexpr std::size_t max_estimates = 64;     ///< findings estimated in the second pass
+constexpr std::size_t max_estimates = 64;     ///< findings whose saving is computed
 constexpr std::uint64_t min_steps = 4;        ///< for a finding about steps
 
 std::string were(std::uint64_t count, const char* singular) {
@@ -65,7 +65,7 @@ class PatternDetector {
         growth(device, rows);
     }
 
-    /// Returns the findings; reads the log again when peaks have to be computed.
+    /// Returns the findings; reads a very long log again when peaks have to be computed.
     std::vector<DeviceFindings> finish(const std::string& log) {
         estimate_saved_peaks(log);
         for (DeviceFindings& found : found_) {
@@ -115,7 +115,7 @@ class PatternDetector {
 
     void add(Finding finding) { found_.back().findings.push_back(std::move(finding)); }
 
-    /// Adds a finding whose saving at the peak is computed in the second pass.
+    /// Adds a finding whose saving at the peak is computed behind all others.
     void add_with_estimate(const Device& device, Finding finding, AvoidableSpan::Reason reason) {
         estimates_.push_back({{device.index, reason, finding.sites, 0},
                               found_.size() - 1,
@@ -460,7 +460,7 @@ class PatternDetector {
         for (const Entry& entry : estimates_) {
             list.push_back(entry.estimate);
         }
-        estimate_peaks(log, patterns_.avoidable, list);
+        estimate_peaks(log, patterns_, list);
         for (std::size_t i = 0; i < list.size(); ++i) {
             Saving& saving = finding(estimates_[i]).saving;
             const Device& device = *found_[estimates_[i].device].device;

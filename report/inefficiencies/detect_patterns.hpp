@@ -21,7 +21,7 @@ struct InefficiencyQuery {
 };
 
 /// The findings of each device that the query wants, the largest saving first. `steps`: null if
-/// there are none. `log` is read once more where the peak without an allocation has to be computed.
+/// there are none. `log` is read once more if it has more allocations than `patterns` could keep.
 std::vector<DeviceFindings> detect_patterns(const Report& report, Resolver& resolver,
                                             const InefficiencyQuery& query,
                                             const CollectedPatterns& patterns, const Steps* steps,

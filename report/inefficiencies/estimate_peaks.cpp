@@ -43,7 +43,7 @@ class FindingIndex {
     std::array<std::vector<std::size_t>, 4> of_;
 };
 
-class PeakEstimator final : public trace::GenericSink<PeakEstimator> {
+class PeakEstimator {
   public:
     PeakEstimator(std::vector<SpanBoundary> boundaries, std::vector<PeakEstimate>& findings)
         : boundaries_(std::move(boundaries)), findings_(findings), avoided_(findings.size()) {
@@ -54,28 +54,17 @@ class PeakEstimator final : public trace::GenericSink<PeakEstimator> {
         }
     }
 
-    template <typename Record>
-    void take(const Record& record) {
-        figures_.on(record);
-    }
-    void take(const trace::Event& event) {
-        figures_.on(event);
-        for (; next_ < boundaries_.size() && boundaries_[next_].number <= number_; ++next_) {
+    /// After the allocation that was event `number`. allocated - avoidable rises at allocations
+    /// only: a span ends with its free.
+    void allocated(std::uint64_t number, std::uint32_t device, std::uint64_t now) {
+        if (device >= min_peak_.size()) {
+            return;
+        }
+        for (; next_ < boundaries_.size() && boundaries_[next_].number <= number; ++next_) {
             const SpanBoundary& boundary = boundaries_[next_];
             std::uint64_t& avoided = avoided_[boundary.finding];
             avoided = boundary.begins ? avoided + boundary.bytes : avoided - boundary.bytes;
         }
-        ++number_;
-        // allocated - avoidable rises at allocations only: a span ends with its free.
-        if (event.type == trace::EventType::alloc && event.device < min_peak_.size()) {
-            update_peaks(event.device);
-        }
-    }
-
-  private:
-    void update_peaks(std::uint32_t device) {
-        const std::uint64_t now =
-            figures_.devices()[device]->curve(trace::CurveName::allocated).current;
         if (now <= min_peak_[device]) {
             return;
         }
@@ -90,22 +79,46 @@ class PeakEstimator final : public trace::GenericSink<PeakEstimator> {
         min_peak_[device] = min_peak;
     }
 
+  private:
     std::vector<SpanBoundary> boundaries_;
     std::vector<PeakEstimate>& findings_;
     std::vector<std::uint64_t> avoided_;   ///< by finding: avoidable bytes now
     std::vector<std::uint64_t> min_peak_;  ///< by device: the lowest peak_bytes
     std::size_t next_ = 0;
+};
+
+/// Passes the allocations of a log to an estimator.
+class AllocationReader final : public trace::GenericSink<AllocationReader> {
+  public:
+    explicit AllocationReader(PeakEstimator& estimator) : estimator_(estimator) {}
+
+    template <typename Record>
+    void take(const Record& record) {
+        figures_.on(record);
+    }
+    void take(const trace::Event& event) {
+        figures_.on(event);
+        if (event.type == trace::EventType::alloc) {
+            estimator_.allocated(
+                number_, event.device,
+                figures_.devices()[event.device]->curve(trace::CurveName::allocated).current);
+        }
+        ++number_;
+    }
+
+  private:
+    PeakEstimator& estimator_;
     std::uint64_t number_ = 0;
     trace::Aggregator figures_;
 };
 
 }  // namespace
 
-void estimate_peaks(const std::string& log, const std::vector<AvoidableSpan>& avoidable,
+void estimate_peaks(const std::string& log, const CollectedPatterns& patterns,
                     std::vector<PeakEstimate>& findings) {
     const FindingIndex finding_index(findings);
     std::vector<SpanBoundary> boundaries;
-    for (const AvoidableSpan& each : avoidable) {
+    for (const AvoidableSpan& each : patterns.avoidable) {
         const std::size_t finding = finding_index(each);
         if (finding != none) {
             boundaries.push_back({each.begin, each.bytes, finding, true});
@@ -121,7 +134,15 @@ void estimate_peaks(const std::string& log, const std::vector<AvoidableSpan>& av
         finding.peak_bytes = 0;
     }
     PeakEstimator estimator(std::move(boundaries), findings);
-    read_log_ahead(log, estimator, trace::LogPart::beginning);
+    if (patterns.allocated.complete()) {
+        patterns.allocated.for_each(
+            [&estimator](std::uint64_t number, std::uint32_t device, std::uint64_t allocated) {
+                estimator.allocated(number, device, allocated);
+            });
+    } else {
+        AllocationReader reader(estimator);
+        read_log_ahead(log, reader, trace::LogPart::beginning);
+    }
 }
 
 }  // namespace memlab::report

@@ -1,4 +1,4 @@
-// The second pass over an event log: the allocated peak that would remain without avoidable memory.
+// The allocated peak that would remain without avoidable memory.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,11 @@ struct PeakEstimate {
     std::uint64_t peak_bytes = 0;  ///< result: the remaining allocated peak
 };
 
-/// Reads `log` again and computes the remaining peak of each of `findings` alone: the maximum of
-/// allocated(t) - avoidable(t). A site may be in only one finding of each `reason`.
-void estimate_peaks(const std::string& log, const std::vector<AvoidableSpan>& avoidable,
+/// Computes the remaining peak of each of `findings` alone: the maximum of allocated(t) -
+/// avoidable(t). A site may be in only one finding of each `reason`. Reads `log` again if it has
+/// more allocations than CollectedPatterns::allocated can hold: which spans are avoidable shows at
+/// their end, after the curve has passed them.
+void estimate_peaks(const std::string& log, const CollectedPatterns& patterns,
                     std::vector<PeakEstimate>& findings);
 
 }  // namespace memlab::report

@@ -14,8 +14,8 @@ struct Inefficiencies {
     std::vector<std::string> notes;  ///< whole sentences: what could not be examined
 };
 
-/// `log` is the event log of `report`; it is read once or twice. `problem`: what is missing ("what;
-/// what to do"); then there are no findings. The result points into `report`.
+/// `log` is the event log of `report`; it is read once, a very long one twice. `problem`: what is
+/// missing ("what; what to do"); then there are no findings. The result points into `report`.
 ///
 /// Omits findings that save less than 1 % of the device's peak, except growing leaks, and of those
 /// that save calls, less than 1 % of its allocations or fewer than 100.

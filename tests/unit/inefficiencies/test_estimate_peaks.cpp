@@ -77,7 +77,16 @@ TEST_CASE("random recordings: the peak that is left of every site is that of the
                 findings.push_back({read.report->sites[site].device, reason, {site}, 0});
             }
         }
-        estimate_peaks(path, patterns.avoidable, findings);
+        estimate_peaks(path, patterns, findings);
+        std::vector<PeakEstimate> read_again = findings;
+        CollectedPatterns without_curve = patterns;
+        without_curve.allocated = AllocatedCurve(0);
+        without_curve.allocated.add(0, 0, 0);
+        REQUIRE_FALSE(without_curve.allocated.complete());
+        estimate_peaks(path, without_curve, read_again);
+        for (std::size_t i = 0; i < findings.size(); ++i) {
+            CHECK(read_again[i].peak_bytes == findings[i].peak_bytes);
+        }
         auto curves = curves_of(records);
         for (const PeakEstimate& finding : findings) {
             const std::vector<std::uint64_t>& curve = curves[finding.device];
