@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what `memlab-report timeline --csv` prints as an SVG: the picture in the README.
 
-    memlab-report timeline --csv --from 3.28s --to 3.46s tests/data/h200/pytorch_transformer.memlog |
+    memlab-report timeline --csv --from 3.28s --until 3.46s tests/data/h200/pytorch_transformer.memlog |
         python3 docs/timeline_svg.py "TITLE" > docs/timeline.svg
 """
 

@@ -47,6 +47,9 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
         const trace::LogReadResult read =
             sink ? read_log_ahead(log_path, *sink)
                  : read_log_ahead(log_path, aggregator, trace::LogPart::sums);
+        if (auto* const follower = dynamic_cast<LogFollower*>(sink.get())) {
+            follower->finish(read);
+        }
         // The message begins with the file's name; our caller adds it again.
         std::string message = read.message;
         if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {

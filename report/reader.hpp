@@ -15,6 +15,7 @@
 namespace memlab::trace {
 class Aggregator;
 class RecordSink;
+struct LogReadResult;
 }  // namespace memlab::trace
 
 namespace memlab::report {
@@ -30,6 +31,19 @@ inline constexpr char too_large_to_read[] =
 /// std::bad_alloc.
 using LogSinkFactory = std::function<std::unique_ptr<trace::RecordSink>(
     const std::string& log, trace::Aggregator& aggregator)>;
+
+/// What a sink of a LogSinkFactory may be, too: it is told when the log was read, while the
+/// aggregator is there.
+class LogFollower {
+  public:
+    LogFollower() = default;
+    LogFollower(const LogFollower&) = delete;
+    LogFollower& operator=(const LogFollower&) = delete;
+    virtual ~LogFollower() = default;
+
+    /// May throw std::bad_alloc.
+    virtual void finish(const trace::LogReadResult& read) = 0;
+};
 
 struct ReadResult {
     std::optional<Report> report;

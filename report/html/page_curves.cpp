@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t level_step = 4;
 constexpr std::size_t least_buckets = 256;
 
-struct Level {
+struct Resolution {
     std::uint64_t bucket_ns = 0;
     std::vector<History::Bucket> buckets;
 };
@@ -40,8 +40,8 @@ std::vector<History::Bucket> coarser(const std::vector<History::Bucket>& buckets
     return merged;
 }
 
-std::vector<Level> levels_of(const History::Curves& curves) {
-    std::vector<Level> levels{{curves.bucket_ns, curves.buckets}};
+std::vector<Resolution> levels_of(const History::Curves& curves) {
+    std::vector<Resolution> levels{{curves.bucket_ns, curves.buckets}};
     while (levels.back().buckets.size() >= level_step * least_buckets) {
         levels.push_back({levels.back().bucket_ns * level_step, coarser(levels.back().buckets)});
     }
@@ -64,7 +64,7 @@ void write_values(const char* name, const std::vector<History::Bucket>& buckets,
     json.end_array();
 }
 
-void write_curve(const Device& device, std::size_t curve, const std::vector<Level>& levels,
+void write_curve(const Device& device, std::size_t curve, const std::vector<Resolution>& levels,
                  PageOutput& json) {
     const bool sampled = may_be_unknown(curve);
     json.new_line();
@@ -80,7 +80,7 @@ void write_curve(const Device& device, std::size_t curve, const std::vector<Leve
     json.member("exact", !sampled);
     json.key("levels");
     json.begin_array();
-    for (const Level& level : levels) {
+    for (const Resolution& level : levels) {
         json.begin_object();
         json.limited_member("bucket_ns", level.bucket_ns);
         write_values("min", level.buckets, &History::Bucket::min, curve, json);
@@ -98,7 +98,7 @@ void write_page_curves(const History& history, PageOutput& json) {
     json.key("curves");
     json.begin_array();
     for (const History::Curves& curves : history.curves) {
-        const std::vector<Level> levels = levels_of(curves);
+        const std::vector<Resolution> levels = levels_of(curves);
         for (std::size_t curve = 0; curve < curve_count; ++curve) {
             if (curves.buckets.back().last[curve] != TimelineRow::unknown) {
                 write_curve(*curves.device, curve, levels, json);

@@ -1,6 +1,8 @@
 #include "report/pool_view/layout.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "report/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -12,101 +14,18 @@ namespace {
 
 using trace::EventType;
 
-/// The blocks of a device's pools, by address.
-std::vector<BlockLayout> snapshot_blocks(const trace::Aggregator& figures, std::uint32_t device) {
-    std::vector<BlockLayout> blocks;
-    figures.live().for_each([&](std::uint32_t, const trace::Live& live) {
-        const trace::Site& site = figures.sites()[live.site];
-        if (live.origin == trace::Origin::pool && site.device == device) {
-            blocks.push_back(
-                {live.address, live.size, live.time_ns, site.stack, live.site, live.pending});
-        }
-    });
-    std::sort(blocks.begin(), blocks.end(),
-              [](const BlockLayout& a, const BlockLayout& b) { return a.address < b.address; });
-    return blocks;
+BlockLayout layout_of(const trace::Live& live, const trace::Site& site, bool pending) {
+    return {live.address, live.size, live.time_ns, site.stack, live.site, pending};
 }
 
-/// Takes the snapshots of each device.
-class SnapshotTaker final : public trace::GenericSink<SnapshotTaker> {
-  public:
-    SnapshotTaker(const std::vector<const Device*>& devices, std::size_t ooms) {
-        for (const Device* device : devices) {
-            followed_.push_back({{device, {}}, false, ooms});
-        }
-    }
-
-    template <typename Record>
-    void take(const Record& record) {
-        figures_.on(record);
-    }
-    void take(const trace::Event& event) {
-        figures_.on(event);
-        Followed* const followed = find(event.device);
-        if (followed == nullptr) {
-            return;
-        }
-        if (!followed->peak_seen && event.type == EventType::alloc &&
-            figures_.devices()[event.device]->curve(trace::CurveName::allocated).current ==
-                followed->pool.device->curve(Curve::allocated).peak_bytes) {
-            followed->peak_seen = true;
-            add_snapshot(*followed, PoolSnapshot::What::peak, event.time_ns, 0);
-        }
-    }
-    void take(const trace::OomEvent& oom) {
-        figures_.on(oom);
-        Followed* const followed = find(oom.device);
-        if (followed != nullptr && followed->ooms_left != 0) {
-            --followed->ooms_left;
-            add_snapshot(*followed, PoolSnapshot::What::oom, oom.time_ns, oom.requested);
-        }
-    }
-
-    std::vector<DevicePool> finish() {
-        std::vector<DevicePool> pools;
-        for (Followed& followed : followed_) {
-            add_snapshot(followed, PoolSnapshot::What::end, figures_.duration_ns(), 0);
-            pools.push_back(std::move(followed.pool));
-        }
-        return pools;
-    }
-
-  private:
-    struct Followed {
-        DevicePool pool;
-        bool peak_seen = false;
-        std::size_t ooms_left = 0;
-    };
-
-    Followed* find(std::uint32_t device) {
-        const auto found = std::find_if(
-            followed_.begin(), followed_.end(),
-            [device](const Followed& each) { return each.pool.device->index == device; });
-        return found == followed_.end() ? nullptr : &*found;
-    }
-
-    void add_snapshot(Followed& followed, PoolSnapshot::What what, std::uint64_t time_ns,
-                      std::uint64_t requested) const {
-        const auto device = static_cast<std::uint32_t>(followed.pool.device->index);
-        followed.pool.moments.push_back(
-            {what, time_ns, requested, snapshot_segments(figures_, device)});
-    }
-
-    trace::Aggregator figures_;
-    std::vector<Followed> followed_;
-};
-
-}  // namespace
-
-std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
-                                             std::uint32_t device) {
+/// Puts blocks into their segments, both of one device.
+std::vector<SegmentLayout> lay_out(std::vector<BlockLayout> blocks,
+                                   const std::vector<trace::PoolLayout::Range>& ranges) {
+    std::sort(blocks.begin(), blocks.end(),
+              [](const BlockLayout& a, const BlockLayout& b) { return a.address < b.address; });
     std::vector<SegmentLayout> segments;
-    if (device >= figures.devices().size() || figures.devices()[device] == nullptr) {
-        return segments;
-    }
-    const std::vector<BlockLayout> blocks = snapshot_blocks(figures, device);
     auto block = blocks.begin();
-    for (const auto& [address, size] : figures.devices()[device]->pool.segments()) {
+    for (const auto& [address, size] : ranges) {
         SegmentLayout& segment = segments.emplace_back();
         segment.address = address;
         segment.size = size;
@@ -120,6 +39,208 @@ std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
         }
     }
     return segments;
+}
+
+}  // namespace
+
+std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
+                                             std::uint32_t device) {
+    if (device >= figures.devices().size() || figures.devices()[device] == nullptr) {
+        return {};
+    }
+    std::vector<BlockLayout> blocks;
+    figures.live().for_each([&](std::uint32_t, const trace::Live& live) {
+        const trace::Site& site = figures.sites()[live.site];
+        if (live.origin == trace::Origin::pool && site.device == device) {
+            blocks.push_back(layout_of(live, site, live.pending));
+        }
+    });
+    return lay_out(std::move(blocks), figures.devices()[device]->pool.segments());
+}
+
+struct PoolCollector::OfDevice {
+    /// The latest of the peaks, and what has changed since.
+    struct Peak {
+        bool seen = false;
+        std::uint64_t bytes = 0;
+        std::uint64_t time_ns = 0;
+        std::uint64_t serial = 0;  ///< of the allocation that made it
+        std::uint64_t number = 0;  ///< no other of any device has it
+        std::size_t ooms_before = 0;
+        std::vector<BlockLayout> ended;  ///< as they were then
+        /// As they were then, if they have changed.
+        std::optional<std::vector<trace::PoolLayout::Range>> segments;
+        /// If there was a checkpoint since, which replaced everything.
+        std::optional<std::vector<SegmentLayout>> finished;
+    };
+    Peak peak;
+    std::vector<PoolSnapshot> others;  ///< by time
+};
+
+class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>,
+                                  public LogFollower,
+                                  private trace::LiveObserver {
+  public:
+    Sink(PoolCollector& to, trace::Aggregator& figures) : to_(to), figures_(figures) {
+        figures.set_observer(this);
+    }
+    ~Sink() override { figures_.set_observer(nullptr); }
+
+    template <typename Record>
+    void take(const Record& record) {
+        figures_.on(record);
+    }
+    void on_freed(const trace::Event& event) override { figures_.on_freed(event); }
+    void take(const trace::Event& event) {
+        figures_.on(event);
+        if (event.type != EventType::alloc) {
+            return;
+        }
+        const trace::Curve& curve =
+            figures_.devices()[event.device]->curve(trace::CurveName::allocated);
+        if (curve.current == curve.peak) {
+            reached_peak(event, curve.peak);
+        }
+    }
+    void take(const trace::OomEvent& oom) {
+        figures_.on(oom);
+        OfDevice& device = of_device(oom.device);
+        if (device.others.size() < to_.ooms_) {
+            device.others.push_back({PoolSnapshot::What::oom, oom.time_ns, oom.requested,
+                                     snapshot_segments(figures_, oom.device)});
+        }
+    }
+
+    void finish(const trace::LogReadResult& read) override {
+        to_.stretch_ = describe_stretch(read, trace::LogPart::everything);
+        finish_peaks();
+        to_.devices_.resize(std::max(to_.devices_.size(), figures_.devices().size()));
+        for (std::uint32_t i = 0; i < to_.devices_.size(); ++i) {
+            to_.devices_[i].others.push_back({PoolSnapshot::What::end, figures_.duration_ns(), 0,
+                                              snapshot_segments(figures_, i)});
+        }
+    }
+
+  private:
+    OfDevice& of_device(std::uint32_t device) {
+        if (device >= to_.devices_.size()) {
+            to_.devices_.resize(std::size_t{device} + 1);
+        }
+        return to_.devices_[device];
+    }
+
+    void reached_peak(const trace::Event& event, std::uint64_t bytes) {
+        OfDevice& device = of_device(event.device);
+        OfDevice::Peak& peak = device.peak;
+        if (peak.seen && peak.bytes == bytes) {
+            return;
+        }
+        const std::uint32_t slot = figures_.live().find(event.address, trace::address_space(event));
+        if (slot == trace::LiveTable::none) {
+            return;
+        }
+        peak.seen = true;
+        peak.bytes = bytes;
+        peak.time_ns = event.time_ns;
+        peak.serial = figures_.live()[slot].serial;
+        peak.number = ++peaks_;
+        peak.ooms_before = device.others.size();
+        peak.ended.clear();
+        peak.segments.reset();
+        peak.finished.reset();
+    }
+
+    /// The peak at which the block was in use or not yet safe to reuse; null: none.
+    OfDevice::Peak* peak_with(const trace::Live& live) {
+        const std::uint32_t device = figures_.sites()[live.site].device;
+        if (live.origin != trace::Origin::pool || device >= to_.devices_.size()) {
+            return nullptr;
+        }
+        OfDevice::Peak& peak = to_.devices_[device].peak;
+        return peak.seen && !peak.finished && live.serial <= peak.serial ? &peak : nullptr;
+    }
+    bool was_noted(std::uint32_t slot, const OfDevice::Peak& peak) const {
+        return slot < noted_.size() && noted_[slot] == peak.number;
+    }
+
+    void on_freed(std::uint32_t slot, const trace::Live& live) override {
+        if (OfDevice::Peak* const peak = peak_with(live)) {
+            if (slot >= noted_.size()) {
+                noted_.resize(std::max<std::size_t>(slot + std::size_t{1}, 2 * noted_.size()));
+            }
+            noted_[slot] = peak->number;
+            peak->ended.push_back(layout_of(live, figures_.sites()[live.site], false));
+        }
+    }
+    void on_ended(std::uint32_t slot, const trace::Live& live) override {
+        OfDevice::Peak* const peak = peak_with(live);
+        if (peak != nullptr && !was_noted(slot, *peak)) {
+            peak->ended.push_back(layout_of(live, figures_.sites()[live.site], true));
+        }
+    }
+    void on_segments_change(std::uint32_t device) override {
+        if (device < to_.devices_.size()) {
+            OfDevice::Peak& peak = to_.devices_[device].peak;
+            if (peak.seen && !peak.finished && !peak.segments) {
+                peak.segments = figures_.devices()[device]->pool.segments();
+            }
+        }
+    }
+    void on_restore() override { finish_peaks(); }
+
+    /// Undoes what has changed since each peak.
+    void finish_peaks() {
+        for (OfDevice& device : to_.devices_) {
+            OfDevice::Peak& peak = device.peak;
+            if (!peak.seen || peak.finished) {
+                continue;
+            }
+            const auto index = static_cast<std::uint32_t>(&device - to_.devices_.data());
+            std::vector<BlockLayout> blocks = std::move(peak.ended);
+            figures_.live().for_each([&](std::uint32_t slot, const trace::Live& live) {
+                if (figures_.sites()[live.site].device == index && peak_with(live) == &peak &&
+                    !was_noted(slot, peak)) {
+                    blocks.push_back(layout_of(live, figures_.sites()[live.site], live.pending));
+                }
+            });
+            peak.finished = lay_out(
+                std::move(blocks),
+                peak.segments ? *peak.segments : figures_.devices()[index]->pool.segments());
+        }
+    }
+
+    PoolCollector& to_;
+    trace::Aggregator& figures_;
+    std::uint64_t peaks_ = 0;
+    std::vector<std::uint64_t> noted_;  ///< by slot of the live table: Peak::number
+};
+
+PoolCollector::PoolCollector(std::size_t ooms) : ooms_(ooms) {}
+PoolCollector::~PoolCollector() = default;
+
+LogSinkFactory PoolCollector::sink_factory() {
+    return
+        [this](const std::string& log, trace::Aggregator& figures) { return follow(log, figures); };
+}
+
+std::unique_ptr<trace::RecordSink> PoolCollector::follow(const std::string& log,
+                                                         trace::Aggregator& figures) {
+    log_ = log;
+    devices_.clear();
+    return std::make_unique<Sink>(*this, figures);
+}
+
+std::vector<PoolSnapshot> PoolCollector::moments(std::uint64_t device, std::uint64_t peak) const {
+    if (device >= devices_.size()) {
+        return {};
+    }
+    const OfDevice& of = devices_[device];
+    std::vector<PoolSnapshot> moments = of.others;
+    if (of.peak.seen && of.peak.bytes == peak) {
+        moments.insert(moments.begin() + static_cast<std::ptrdiff_t>(of.peak.ooms_before),
+                       {PoolSnapshot::What::peak, of.peak.time_ns, 0, *of.peak.finished});
+    }
+    return moments;
 }
 
 std::uint64_t SegmentLayout::active_bytes() const {
@@ -175,18 +296,23 @@ std::uint64_t PoolSnapshot::largest_free() const {
 }
 
 PoolSnapshots snapshot_pools(const std::vector<const Device*>& devices, const std::string& log,
-                             std::size_t ooms) {
+                             PoolCollector& collected) {
     PoolSnapshots pools;
-    if (log.empty()) {
-        for (const Device* device : devices) {
-            pools.devices.push_back({device, {}});
-        }
-        return pools;
+    if (!log.empty() && collected.log() != log) {
+        trace::Aggregator figures;
+        const std::unique_ptr<trace::RecordSink> sink = collected.follow(log, figures);
+        dynamic_cast<LogFollower&>(*sink).finish(read_log_ahead(log, *sink));
     }
-    SnapshotTaker taker(devices, ooms);
-    const trace::LogReadResult read = read_log_ahead(log, taker);
-    pools.devices = taker.finish();
-    pools.stretch = describe_stretch(read, trace::LogPart::everything);
+    for (const Device* device : devices) {
+        DevicePool& pool = pools.devices.emplace_back(DevicePool{device, {}});
+        if (!log.empty()) {
+            pool.moments =
+                collected.moments(device->index, device->curve(Curve::allocated).peak_bytes);
+        }
+    }
+    if (!log.empty()) {
+        pools.stretch = collected.stretch();
+    }
     return pools;
 }
 

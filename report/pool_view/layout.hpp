@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "report/reader.hpp"
 #include "trace/json/report.hpp"
 
 namespace memlab::trace {
@@ -21,6 +23,8 @@ struct BlockLayout {
     std::size_t stack = 0;      ///< index into Report::stacks; 0: none
     std::size_t site = 0;       ///< index into Report::sites
     bool pending = false;       ///< freed, but GPU work may still use it
+
+    bool operator==(const BlockLayout&) const = default;
 };
 
 struct SegmentLayout {
@@ -32,6 +36,7 @@ struct SegmentLayout {
     std::uint64_t free_bytes() const { return size - active_bytes(); }
     /// The largest free range.
     std::uint64_t largest_free() const;
+    bool operator==(const SegmentLayout&) const = default;
 };
 
 /// A pool at one time.
@@ -65,10 +70,39 @@ struct PoolSnapshots {
 std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
                                              std::uint32_t device);
 
-/// Snapshots of the pools of `devices`: when the allocated curve first reached its peak, at the
-/// first `ooms` failures and at the end. `devices` must be of the report of `log`, which is read
-/// once; an empty `log` gives no snapshots, and there are none of what a log with a ring has lost.
+/// Takes snapshots while a log is aggregated: of each device's pool when its allocated curve first
+/// reached its peak, at the first `ooms` failures and at the end. There are none of what a log with
+/// a ring has lost. Which peak is the highest is known only at the end: since the latest one it
+/// notes what ends, and undoes that then. Memory: O(blocks at the peak). Thread-safety: none.
+class PoolCollector {
+  public:
+    explicit PoolCollector(std::size_t ooms);
+    ~PoolCollector();
+
+    /// For read_report().
+    LogSinkFactory sink_factory();
+    /// The sink that `log` is read into; forgets other logs. This and `figures` must outlive it.
+    std::unique_ptr<trace::RecordSink> follow(const std::string& log, trace::Aggregator& figures);
+
+    /// The log that was read last; empty: none.
+    const std::string& log() const { return log_; }
+    /// Of a device, whose peak was `peak` bytes, by time.
+    std::vector<PoolSnapshot> moments(std::uint64_t device, std::uint64_t peak) const;
+    const std::string& stretch() const { return stretch_; }
+
+  private:
+    class Sink;
+    struct OfDevice;
+
+    const std::size_t ooms_;
+    std::string log_;
+    std::string stretch_;
+    std::vector<OfDevice> devices_;
+};
+
+/// The snapshots of `devices`, which must be of the report of `log`. What `collected` has is used
+/// if it is of this log, else the log is read. An empty `log` gives no snapshots.
 PoolSnapshots snapshot_pools(const std::vector<const Device*>& devices, const std::string& log,
-                             std::size_t ooms);
+                             PoolCollector& collected);
 
 }  // namespace memlab::report

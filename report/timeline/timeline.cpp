@@ -35,7 +35,8 @@ std::optional<std::uint64_t> record_time(const Record& record) {
 template <typename Observer>
 class ObservedAggregator final : public trace::GenericSink<ObservedAggregator<Observer>> {
   public:
-    explicit ObservedAggregator(Observer& observer) : observer_(observer) {}
+    ObservedAggregator(Observer& observer, trace::Aggregator& aggregator)
+        : observer_(observer), aggregator_(aggregator) {}
 
     template <typename Record>
     void take(const Record& record) {
@@ -52,11 +53,9 @@ class ObservedAggregator final : public trace::GenericSink<ObservedAggregator<Ob
         observer_.after(aggregator_, record);
     }
 
-    const trace::Aggregator& aggregator() const { return aggregator_; }
-
   private:
     Observer& observer_;
-    trace::Aggregator aggregator_;
+    trace::Aggregator& aggregator_;
 };
 
 TimelineRow make_row(std::uint64_t begin_ns, const trace::Timeline::Bucket& bucket) {
@@ -74,10 +73,16 @@ TimelineRow make_row(std::uint64_t begin_ns, const trace::Timeline::Bucket& buck
     return row;
 }
 
+}  // namespace
+
 /// Collects the curves, marks, scopes and failures in a time range of a log.
 class RangeCollector {
   public:
-    explicit RangeCollector(TimelineView& view) : view_(view) {}
+    RangeCollector(std::uint64_t from_ns, std::uint64_t to_ns) {
+        view_.from_ns = from_ns;
+        view_.to_ns = to_ns;
+        view_.from_log = true;
+    }
 
     bool before(const trace::Aggregator& state, std::uint64_t time_ns) {
         if (!entered_ && time_ns >= view_.from_ns) {
@@ -131,7 +136,7 @@ class RangeCollector {
     }
 
     /// After the last record.
-    void finish(const trace::Aggregator& state) {
+    void finish(const trace::Aggregator& state, const trace::LogReadResult& read) {
         if (!entered_) {
             enter(state);
         }
@@ -142,9 +147,17 @@ class RangeCollector {
                              return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns
                                                              : a.depth < b.depth;
                          });
-        for (DeviceTimeline& device : view_.devices) {
-            fill(device);
+        if (read.gap && read.gap->to_ns > view_.from_ns && read.gap->from_ns < view_.to_ns) {
+            view_.stretch = describe_stretch(read, trace::LogPart::everything);
         }
+    }
+
+    /// What was collected, of these devices.
+    TimelineView view(std::vector<DeviceTimeline> devices) const {
+        TimelineView view = view_;
+        view.devices = std::move(devices);
+        std::for_each(view.devices.begin(), view.devices.end(), [this](auto& each) { fill(each); });
+        return view;
     }
 
   private:
@@ -210,7 +223,7 @@ class RangeCollector {
         sampled.timeline.record(now, values);
     }
 
-    void fill(DeviceTimeline& device) {
+    void fill(DeviceTimeline& device) const {
         const auto at = sampled_.find(static_cast<std::uint32_t>(device.device->index));
         if (at == sampled_.end()) {
             return;
@@ -232,10 +245,30 @@ class RangeCollector {
         }
     }
 
-    TimelineView& view_;
+    TimelineView view_;  ///< without devices
     bool entered_ = false;
     std::map<std::uint32_t, Sampled> sampled_;
     ScopeTracker open_;
+};
+
+namespace {
+
+/// Lets a collector observe a log while it is aggregated.
+class CollectorSink final : public trace::GenericSink<CollectorSink>, public LogFollower {
+  public:
+    CollectorSink(RangeCollector& range, trace::Aggregator& figures)
+        : range_(range), figures_(figures), observed_(range, figures) {}
+
+    template <typename Record>
+    void take(const Record& record) {
+        observed_.take(record);
+    }
+    void finish(const trace::LogReadResult& read) override { range_.finish(figures_, read); }
+
+  private:
+    RangeCollector& range_;
+    trace::Aggregator& figures_;
+    ObservedAggregator<RangeCollector> observed_;
 };
 
 /// Ignores all records after a time.
@@ -244,8 +277,7 @@ class TimeLimit {
     explicit TimeLimit(std::uint64_t time_ns) : time_ns_(time_ns) {}
 
     bool before(const trace::Aggregator& /*state*/, std::uint64_t time_ns) {
-        over_ = over_ || time_ns > time_ns_;
-        return !over_;
+        return before_gap(time_ns);
     }
     bool before_gap(std::uint64_t time_ns) {
         over_ = over_ || time_ns > time_ns_;
@@ -379,31 +411,45 @@ std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& r
     return std::nullopt;
 }
 
+TimelineCollector::TimelineCollector() = default;
+TimelineCollector::~TimelineCollector() = default;
+
+LogSinkFactory TimelineCollector::sink_factory() {
+    return [this](const std::string& log, trace::Aggregator& figures) {
+        log_ = log;
+        range_ = std::make_unique<RangeCollector>(0, ~std::uint64_t{0});
+        return std::make_unique<CollectorSink>(*range_, figures);
+    };
+}
+
 TimelineView read_timeline(const Report& report, const std::string& log, std::uint64_t from_ns,
-                           std::uint64_t to_ns, std::optional<std::uint64_t> device) {
-    TimelineView view;
-    view.from_ns = from_ns;
-    view.to_ns = to_ns;
-    view.from_log = !log.empty();
+                           std::uint64_t to_ns, std::optional<std::uint64_t> device,
+                           const TimelineCollector* collected) {
+    std::vector<DeviceTimeline> devices;
     for (const Device& each : report.devices) {
         if (each.used() && (!device || is_on(each.index, *device))) {
-            view.devices.emplace_back().device = &each;
+            devices.emplace_back().device = &each;
         }
     }
-    if (!view.from_log) {
+    TimelineView view;
+    if (log.empty()) {
+        view.from_ns = from_ns;
+        view.to_ns = to_ns;
+        view.devices = std::move(devices);
         for (DeviceTimeline& each : view.devices) {
             read_report_rows(each, view);
         }
         read_report_marks(report, view);
+    } else if (collected != nullptr && collected->log() == log && from_ns == 0 &&
+               to_ns == report.process.duration_ns) {
+        view = collected->range().view(std::move(devices));
+        view.to_ns = to_ns;
     } else {
-        RangeCollector collector(view);
-        ObservedAggregator<RangeCollector> sink(collector);
-        const trace::LogReadResult read =
-            read_log_ahead(log, static_cast<trace::RecordSink&>(sink));
-        collector.finish(sink.aggregator());
-        if (read.gap && read.gap->to_ns > from_ns && read.gap->from_ns < to_ns) {
-            view.stretch = describe_stretch(read, trace::LogPart::everything);
-        }
+        RangeCollector range(from_ns, to_ns);
+        trace::Aggregator figures;
+        CollectorSink sink(range, figures);
+        sink.finish(read_log_ahead(log, sink));
+        view = range.view(std::move(devices));
     }
     if (device) {
         std::erase_if(view.ooms,
@@ -429,12 +475,13 @@ void add_categories(TimelineView& view, const Report& report, const std::string&
 std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns,
                                 const Report& named) {
     TimeLimit limit(time_ns);
-    ObservedAggregator<TimeLimit> sink(limit);
-    const auto gap = read_log_ahead(log, static_cast<trace::RecordSink&>(sink)).gap;
+    trace::Aggregator figures;
+    ObservedAggregator<TimeLimit> sink(limit, figures);
+    const auto gap = read_log_ahead(log, sink).gap;
     if (gap && time_ns > gap->from_ns && time_ns < gap->to_ns) {
         return {};
     }
-    std::optional<Report> made = make_report(sink.aggregator(), Moment::running).report;
+    std::optional<Report> made = make_report(figures, Moment::running).report;
     if (made) {
         // Frames and modules are numbered as the log defines them.
         const std::size_t frames = std::min(made->frames.size(), named.frames.size());

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "report/reader.hpp"
 #include "report/timeline/categories.hpp"
 #include "report/timeline/scope_tracker.hpp"
 #include "trace/json/report.hpp"
@@ -74,10 +75,32 @@ std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& r
                                           std::optional<std::uint64_t> device,
                                           std::string* problem);
 
+class RangeCollector;
+
+/// Collects the timeline of the whole recording while its log is aggregated into a report.
+/// Thread-safety: none.
+class TimelineCollector {
+  public:
+    TimelineCollector();
+    ~TimelineCollector();
+
+    /// For read_report().
+    LogSinkFactory sink_factory();
+    /// The log that was read last; empty: none.
+    const std::string& log() const { return log_; }
+    const RangeCollector& range() const { return *range_; }
+
+  private:
+    std::string log_;
+    std::unique_ptr<RangeCollector> range_;
+};
+
 /// Reads a time range from the event log `log`, or from the report only if `log` is empty. `report`
-/// is the report of the log; the result points into it. May throw std::bad_alloc.
+/// is the report of the log; the result points into it. `collected`, if there is one, is used for
+/// the whole recording if it is of this log. May throw std::bad_alloc.
 TimelineView read_timeline(const Report& report, const std::string& log, std::uint64_t from_ns,
-                           std::uint64_t to_ns, std::optional<std::uint64_t> device);
+                           std::uint64_t to_ns, std::optional<std::uint64_t> device,
+                           const TimelineCollector* collected = nullptr);
 
 /// Adds the categories of each device that has any, from the event log. May throw std::bad_alloc.
 void add_categories(TimelineView& view, const Report& report, const std::string& log,

@@ -45,7 +45,7 @@ class Texts(ViewTest):
 
     def test_when(self):
         self.golden("named_timeline", "timeline", "--at", "step 2", "--top", "4", "training.json")
-        self.golden("named_timeline_part", "timeline", "--ascii", "--from", "500ms", "--to", "530ms", "training.json")
+        self.golden("named_timeline_part", "timeline", "--ascii", "--from", "500ms", "--until", "530ms", "training.json")
         self.golden("named_timeline_categories", "timeline", "--by", "category", "training.json")
         self.golden("named_histogram", "histogram", "--filter", "func=training", "training.json", COLUMNS="100")
 

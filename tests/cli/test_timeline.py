@@ -137,7 +137,7 @@ class Stretches(TimelineTest):
         whole = self.read(log)
         times = [whole["to_ns"] * part // 7 for part in range(1, 7)]
         edges = ["0ns"] + ["%dns" % time for time in times] + ["end"]
-        parts = [self.read("--from", a, "--to", b, log)["devices"][0] for a, b in zip(edges, edges[1:])]
+        parts = [self.read("--from", a, "--until", b, log)["devices"][0] for a, b in zip(edges, edges[1:])]
         for curve in ("requested", "allocated", "active", "reserved"):
             self.assertEqual(max(part["curves"][curve]["highest"] for part in parts),
                              whole["devices"][0]["curves"][curve]["highest"])
@@ -147,7 +147,7 @@ class Stretches(TimelineTest):
 
     def test_a_short_stretch_shows_single_events(self):
         log = self.log("steps")
-        found = self.read("--from", "110ms", "--to", "125ms", log)
+        found = self.read("--from", "110ms", "--until", "125ms", log)
         rows = [(row["begin_ns"], row["allocated"]) for row in found["devices"][0]["rows"]]
         tensor, step = 4000256, 8 << 20
         self.assertEqual(rows[0], (110000000, [tensor] * 3))
@@ -159,14 +159,14 @@ class Stretches(TimelineTest):
 
     def test_moments_have_names(self):
         log = self.log("cache")
-        found = self.read("--from", "x = tensor", "--to", "del x", log)
+        found = self.read("--from", "x = tensor", "--until", "del x", log)
         self.assertEqual((found["from_ns"], found["to_ns"]), (200000000, 400000000))
         self.assertEqual([mark["name"] for mark in found["marks"]], ["x = tensor", "del x"])
         self.assertEqual(self.read("--from", "peak", log)["from_ns"], 100000000)
-        self.assertEqual(self.read("--from", "0.25s", "--to", "300000us", log)["to_ns"], 300000000)
+        self.assertEqual(self.read("--from", "0.25s", "--until", "300000us", log)["to_ns"], 300000000)
         self.refused("--from", "12", log, says="--from takes a time with its unit .* not 12")
-        self.refused("--from", "2s", log, says="--from must be before --to and before the end")
-        self.refused("--to", "nobody", log, says="--to takes a time")
+        self.refused("--from", "2s", log, says="--from must be before --until and before the end")
+        self.refused("--until", "nobody", log, says="--until takes a time")
 
     def test_csv(self):
         for path in (self.log("steps"), DATA + "/h100/pytorch_without_its_cache.json"):
@@ -183,7 +183,7 @@ class Stretches(TimelineTest):
         self.refused("--csv", "--json", path, says="--csv excludes --json")
         self.refused("--csv", "--at", "peak", path, says="--at excludes --csv")
         with open(os.path.join(SOURCE, "docs", "over-time.md"), encoding="utf-8") as page:
-            self.assertIn("memlab-report timeline FILE [--from MOMENT] [--to MOMENT] [--by category] "
+            self.assertIn("memlab-report timeline FILE [--from MOMENT] [--until MOMENT] [--by category] "
                       "[[--at MOMENT] [--json] | --csv]\n",
                           page.read())
 
@@ -295,7 +295,7 @@ class Categories(TimelineTest):
 
     def test_they_add_up_to_the_curve(self):
         path, largest = self.forward()
-        for stretch in ((), ("--from", "430ms", "--to", "peak"), ("--from", "0.2s", "--to", "0.5s")):
+        for stretch in ((), ("--from", "430ms", "--until", "peak"), ("--from", "0.2s", "--until", "0.5s")):
             device = self.read("--by", "category", path, *stretch)["devices"][0]
             curve = device["curves"]["allocated"]
             shown = device["by_category"]

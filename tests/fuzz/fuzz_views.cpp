@@ -92,7 +92,8 @@ void show_pools(const Shown& shown) {
             devices.push_back(&device);
         }
     }
-    const PoolSnapshots pools = snapshot_pools(devices, shown.log, 3);
+    PoolCollector collected(3);
+    const PoolSnapshots pools = snapshot_pools(devices, shown.log, collected);
     for (const DevicePool& pool : pools.devices) {
         for (const PoolSnapshot& moment : pool.moments) {
             require(moment.active_bytes() <= moment.reserved_bytes());

@@ -86,7 +86,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
                    "Begin there (csv, perfetto, pytorch); for flamegraph and folded: compare what "
                    "was held then with what was held at --until")
         ->type_name("MOMENT");
-    app.add_option("--until", arguments.to, "End there (default: the end)")->type_name("MOMENT");
+    app.add_option("--until", arguments.until, "End there (default: the end)")->type_name("MOMENT");
     add_device(app, arguments);
     add_filter(app, arguments);
     add_skip(app, arguments.skips);

@@ -112,8 +112,7 @@ bool ExportInputs::take(const std::string& file,
                         std::shared_ptr<const exports::Recording> recording,
                         const exports::Format& format) {
     Interval interval;
-    problem_ =
-        find_interval(arguments_, "--until", recording->report, arguments_.device, &interval);
+    problem_ = find_interval(arguments_, recording->report, arguments_.device, &interval);
     if (!problem_.empty()) {
         problem_ = file + ": " + problem_;
         return false;
@@ -142,7 +141,8 @@ bool ExportInputs::compare_moments(const std::string& file, const Recording& rec
                                    const Interval& interval) {
     add(at(file, recording, arguments_.from.empty() ? "0s" : arguments_.from, interval.from_ns));
     if (after_ != nullptr) {
-        add(at(file, recording, arguments_.to.empty() ? "end" : arguments_.to, interval.to_ns));
+        add(at(file, recording, arguments_.until.empty() ? "end" : arguments_.until,
+               interval.to_ns));
     }
     return after_ != nullptr;
 }
@@ -225,7 +225,7 @@ class RunStretch {
         std::uint64_t until_ns = found.stretch.until_ns;
         for (const auto& [option, text, moment] :
              {std::tuple("--from", &arguments_.from, &from_ns),
-              std::tuple("--until", &arguments_.to, &until_ns)}) {
+              std::tuple("--until", &arguments_.until, &until_ns)}) {
             if (text->empty()) {
                 continue;
             }

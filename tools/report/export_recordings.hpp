@@ -18,7 +18,6 @@
 
 namespace memlab::tools {
 
-/// `to` of the moments is --until, since --to is the format.
 struct ExportArguments : ReportOptions, MomentOptions {
     std::string format;
     std::string output;

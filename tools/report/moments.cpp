@@ -18,9 +18,8 @@ std::optional<std::uint64_t> find_moment(const char* option, const std::string& 
     return time;
 }
 
-std::string find_interval(const MomentOptions& options, const char* to_option,
-                          const report::Report& report, std::optional<std::uint64_t> device,
-                          Interval* interval) {
+std::string find_interval(const MomentOptions& options, const report::Report& report,
+                          std::optional<std::uint64_t> device, Interval* interval) {
     std::string problem;
     const auto moment = [&](const char* option, const std::string& text) {
         return find_moment(option, text, report, device, &problem).value_or(0);
@@ -30,8 +29,8 @@ std::string find_interval(const MomentOptions& options, const char* to_option,
     if (!options.from.empty()) {
         interval->from_ns = moment("--from", options.from);
     }
-    if (!options.to.empty()) {
-        interval->to_ns = moment(to_option, options.to);
+    if (!options.until.empty()) {
+        interval->to_ns = moment("--until", options.until);
     }
     if (!options.at.empty()) {
         interval->at_ns = moment("--at", options.at);
@@ -45,8 +44,8 @@ std::string find_interval(const MomentOptions& options, const char* to_option,
     }
     interval->to_ns = std::min(interval->to_ns, end_ns);
     if (interval->from_ns >= interval->to_ns && end_ns != 0) {
-        return std::string("--from must be before ") + to_option +
-               " and before the end of the recording, " + report::format_duration(end_ns);
+        return "--from must be before --until and before the end of the recording, " +
+               report::format_duration(end_ns);
     }
     return "";
 }

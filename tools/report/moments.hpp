@@ -9,13 +9,14 @@
 
 namespace memlab::tools {
 
-/// As given: times, peak, end, names of marks (report::parse_moment()); empty: not given.
+/// As given by --from, --until and --at: times, peak, end, names of marks (report::parse_moment());
+/// empty: not given.
 struct MomentOptions {
     std::string from;
-    std::string to;
+    std::string until;
     std::string at;
 
-    bool has_stretch() const { return !from.empty() || !to.empty(); }
+    bool has_stretch() const { return !from.empty() || !until.empty(); }
 };
 
 /// The moments of a recording.
@@ -31,10 +32,8 @@ std::optional<std::uint64_t> find_moment(const char* option, const std::string& 
                                          const report::Report& report,
                                          std::optional<std::uint64_t> device, std::string* problem);
 
-/// Resolves all of `options`. `to_option`: what the command calls the end of the interval. Empty,
-/// or one line on what is wrong.
-std::string find_interval(const MomentOptions& options, const char* to_option,
-                          const report::Report& report, std::optional<std::uint64_t> device,
-                          Interval* interval);
+/// Resolves all of them. Empty, or one line on what is wrong.
+std::string find_interval(const MomentOptions& options, const report::Report& report,
+                          std::optional<std::uint64_t> device, Interval* interval);
 
 }  // namespace memlab::tools

@@ -57,7 +57,8 @@ int pool_command(int argc, char** argv) {
     }
     const PoolViewOptions view{make_style(options.style), options.top, all_figures,
                                working_directory()};
-    return show_reports(options, "memlab-pool", [&](const OpenReport& open) {
+    PoolCollector collected(max_ooms);
+    const auto show = [&](const OpenReport& open) {
         std::vector<const Device*> devices;
         for (const Device& device : open.report.devices) {
             if (device.used() && (!options.device || is_on(device.index, *options.device))) {
@@ -65,10 +66,11 @@ int pool_command(int argc, char** argv) {
             }
         }
         const PoolSnapshots pools =
-            snapshot_pools(devices, find_event_log(open.file, open.report), max_ooms);
+            snapshot_pools(devices, find_event_log(open.file, open.report), collected);
         return options.json ? pools_json(pools, open.resolver)
                             : render_pools(pools, open.resolver, view);
-    });
+    };
+    return show_reports(options, "memlab-pool", show, collected.sink_factory());
 }
 
 }  // namespace memlab::tools

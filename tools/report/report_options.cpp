@@ -294,10 +294,11 @@ int show_reports(const ReportOptions& options, std::string_view format,
 }
 
 std::optional<LoadedReport> load_report(const std::string& given, std::string* problem,
-                                        const std::string& several_hint) {
+                                        const std::string& several_hint,
+                                        const LogSinkFactory& make_sink) {
     const std::string path = meant_by(given);
     if (!is_folder(path)) {
-        ReadResult read = read_report(path);
+        ReadResult read = read_report(path, make_sink);
         if (!read.report) {
             *problem = path + ": " + read.error;
             return std::nullopt;

@@ -96,10 +96,12 @@ struct LoadedReport {
 };
 
 /// On errors returns nothing and sets `problem` ("FILE: what; what to do"). `several_hint`: what to
-/// do about the folder of a run with several processes.
+/// do about the folder of a run with several processes. An event log that was named is read through
+/// `make_sink`, if given.
 std::optional<LoadedReport> load_report(
     const std::string& path, std::string* problem,
-    const std::string& several_hint = "name the report of one of them");
+    const std::string& several_hint = "name the report of one of them",
+    const report::LogSinkFactory& make_sink = {});
 
 /// Reads two reports, in parallel if a thread can be created. Nothing if one cannot be read.
 std::optional<std::pair<LoadedReport, LoadedReport>> load_two_reports(

@@ -33,7 +33,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
     app.add_option("--from", arguments.from,
                    "Begin there: 1.5s, 200ms, 3us, peak, or a mark's name")
         ->type_name("MOMENT");
-    app.add_option("--to", arguments.to, "End there (default: the end)")->type_name("MOMENT");
+    app.add_option("--until", arguments.until, "End there (default: the end)")->type_name("MOMENT");
     CLI::Option* at = app.add_option("--at", arguments.at,
                                      "List what was live then, by place; from a report peak and "
                                      "end, from an event log any moment")
@@ -65,7 +65,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
         "\n"
         "Examples:\n"
         "  memlab-report timeline memlab.train.4711.memlog\n"
-        "  memlab-report timeline --from 1.2s --to 1.25s memlab.train.4711.memlog\n"
+        "  memlab-report timeline --from 1.2s --until 1.25s memlab.train.4711.memlog\n"
         "  memlab-report timeline --at 'epoch 2' memlab.train.4711.memlog\n"
         "  memlab-report timeline --by category memlab.python3.4711.json\n"
         "  memlab-report timeline --csv memlab.train.4711.memlog > memory.csv\n"
@@ -95,15 +95,15 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
     return tables;
 }
 
-int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
+int show(const TimelineArguments& arguments, const LoadedReport& loaded,
+         const report::TimelineCollector& collected) {
     const report::Report& report = loaded.report;
     const std::string log = report::find_event_log(loaded.file, report);
     if (const std::string problem = check_device(report, arguments.device); !problem.empty()) {
         return fail(loaded.file + ": " + problem);
     }
     Interval stretch;
-    if (const std::string problem =
-            find_interval(arguments, "--to", report, arguments.device, &stretch);
+    if (const std::string problem = find_interval(arguments, report, arguments.device, &stretch);
         !problem.empty()) {
         return fail(problem);
     }
@@ -112,8 +112,8 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
                     ": a report does not know categories over time; give the event log (*.memlog), "
                     "which is kept beside it unless MEMLAB_KEEP_LOG=0");
     }
-    report::TimelineView view =
-        report::read_timeline(report, log, stretch.from_ns, stretch.to_ns, arguments.device);
+    report::TimelineView view = report::read_timeline(report, log, stretch.from_ns, stretch.to_ns,
+                                                      arguments.device, &collected);
     report::Symbolizer symbolizer;
     if (!arguments.by.empty()) {
         report::Resolver of_whole(report, arguments.no_symbols ? nullptr : &symbolizer);
@@ -183,12 +183,16 @@ int timeline_command(int argc, char** argv) {
     }
     std::string problem;
     try {
-        std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
+        // A stretch may begin or end at the peak or at a mark: the log is read again for it.
+        report::TimelineCollector collected;
+        std::optional<LoadedReport> loaded = load_report(
+            arguments.files.front(), &problem, "name the report of one of them",
+            arguments.has_stretch() ? report::LogSinkFactory() : collected.sink_factory());
         if (!loaded) {
             return fail(problem);
         }
         report::choose_level(loaded->report, arguments.level);
-        return show(arguments, *loaded);
+        return show(arguments, *loaded, collected);
     } catch (const std::bad_alloc&) {
         return fail(arguments.files.front() +
                     ": needs more memory than there is; read it on a larger machine");

@@ -33,6 +33,23 @@
 
 namespace memlab::trace {
 
+/// Is told of changes that a later look at the aggregator does not show, right before each.
+class LiveObserver {
+  public:
+    LiveObserver() = default;
+    LiveObserver(const LiveObserver&) = delete;
+    LiveObserver& operator=(const LiveObserver&) = delete;
+    virtual ~LiveObserver() = default;
+
+    /// The program freed the allocation in this slot of the live table.
+    virtual void on_freed(std::uint32_t slot, const Live& live) = 0;
+    /// It leaves the table; it was freed before.
+    virtual void on_ended(std::uint32_t slot, const Live& live) = 0;
+    virtual void on_segments_change(std::uint32_t device) = 0;
+    /// A checkpoint replaces everything.
+    virtual void on_restore() = 0;
+};
+
 /// Thread-safety: none; the recorder's lock serializes, also for the accessors. Accessors may be
 /// used at any time during a recording; references are valid until the next on(). Records after End
 /// are ignored, as by a log.
@@ -73,6 +90,9 @@ class Aggregator final : public RecordSink {
     /// A checkpoint replaces everything so far.
     void on(const Checkpoint& record) override;
     void on(const AggregateState& record) override;
+
+    /// Is told of what ends, for a view of an earlier moment; null: nobody. It must outlive this.
+    void set_observer(LiveObserver* observer) { observer_ = observer; }
 
     /// Passes a checkpoint to `to`: a Checkpoint, all definitions, and AggregateState records. An
     /// aggregator that gets them, and the later records, is equal to this one. May throw
@@ -215,7 +235,7 @@ class Aggregator final : public RecordSink {
     std::vector<SiteLabel> holder_labels(const Composition& holders) const;
 
     /// `freeing`: the event that freed it; null: it ended for another reason.
-    void apply_free_requested(Live& live, const Event* freeing);
+    void apply_free_requested(std::uint32_t at, const Event* freeing);
     void apply_collected(const Live& live);
     void apply_free_completed(std::uint32_t at);
     void overwrite(std::uint32_t at);
@@ -275,6 +295,7 @@ class Aggregator final : public RecordSink {
     bool has_end_ = false;
     End end_;
     std::unique_ptr<Restoring> restoring_;
+    LiveObserver* observer_ = nullptr;
 };
 
 }  // namespace memlab::trace

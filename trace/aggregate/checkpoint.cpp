@@ -131,6 +131,9 @@ void Aggregator::reset() {
 
 void Aggregator::on(const Checkpoint& record) {
     guarded([&] {
+        if (observer_ != nullptr) {
+            observer_->on_restore();
+        }
         reset();
         restoring_ = std::make_unique<Restoring>();
         restoring_->version = record.version;

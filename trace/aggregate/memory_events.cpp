@@ -281,7 +281,7 @@ void Aggregator::free(const Event& event) {
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     const bool counts = counts_as_device_memory(site.kind);
-    apply_free_requested(live, &event);
+    apply_free_requested(at, &event);
     if (live.origin == Origin::driver || event.origin == Origin::driver) {
         apply_free_completed(at);
     }
@@ -297,7 +297,7 @@ void Aggregator::complete(const Event& event) {
     }
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        apply_free_requested(live_[at], &event);
+        apply_free_requested(at, &event);
     }
     apply_free_completed(at);
     commit<Timeline::Change::fall>(device);
@@ -314,14 +314,18 @@ void Aggregator::free_immediately(const Event& event) {
     if (live_[at].pending) {
         ++integrity_.unmatched_frees;
     } else {
-        apply_free_requested(live_[at], &event);
+        apply_free_requested(at, &event);
     }
     apply_free_completed(at);
     commit<Timeline::Change::fall>(device);
 }
 
 /// The application freed it. Changes the curves; the caller commits.
-void Aggregator::apply_free_requested(Live& live, const Event* freeing) {
+void Aggregator::apply_free_requested(std::uint32_t at, const Event* freeing) {
+    Live& live = live_[at];
+    if (observer_ != nullptr) {
+        observer_->on_freed(at, live);
+    }
     Site& site = sites_[live.site];
     site.lifetimes.add(now_ - live.time_ns);
     DeviceTotals& device = *devices_[site.device];
@@ -368,6 +372,9 @@ void Aggregator::apply_free_requested(Live& live, const Event* freeing) {
 /// The memory is safe to reuse. The caller commits.
 void Aggregator::apply_free_completed(std::uint32_t at) {
     const Live& live = live_[at];
+    if (observer_ != nullptr) {
+        observer_->on_ended(at, live);
+    }
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     if (counts_as_device_memory(site.kind)) {
@@ -390,7 +397,7 @@ void Aggregator::overwrite(std::uint32_t at) {
     ++integrity_.overwritten_allocations;
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        apply_free_requested(live_[at], nullptr);
+        apply_free_requested(at, nullptr);
     }
     apply_free_completed(at);
     commit(device);
@@ -409,6 +416,9 @@ void Aggregator::segment(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
     PoolLayout& pool = device.pool;
     Curve& reserved = device.curve(CurveName::reserved);
+    if (observer_ != nullptr) {
+        observer_->on_segments_change(event.device);
+    }
     if (event.type == EventType::segment_alloc || event.type == EventType::segment_map) {
         end_blocks_in(device, event.address, event.size);
         for (const std::uint64_t base : pool.segments_in(event.address, event.size)) {
@@ -450,42 +460,6 @@ void Aggregator::segment(const Event& event) {
     commit(device);
 }
 
-void Aggregator::on(const ContextLost& record) {
-    guarded([&] {
-        if (!definitions_.valid(record)) {
-            return;
-        }
-        advance(record.time_ns);
-        ContextTotals& context = contexts_[record.context - 1];
-        if (!context.lost) {
-            context.lost = true;
-            context.lost_time_ns = now_;
-        }
-        std::vector<std::uint32_t> lost = live_.find_by_context(record.context);
-        // By address, so that the figures do not depend on the order of a table.
-        std::sort(lost.begin(), lost.end(), [this](std::uint32_t a, std::uint32_t b) {
-            const Live& first = live_[a];
-            const Live& second = live_[b];
-            return first.space != second.space ? first.space < second.space
-                                               : first.address < second.address;
-        });
-        for (const std::uint32_t at : lost) {
-            if (!live_[at].pending) {
-                apply_free_requested(live_[at], nullptr);
-            }
-            apply_free_completed(at);
-        }
-        for (const auto& device : devices_) {
-            if (device == nullptr) {
-                continue;
-            }
-            for (const std::uint64_t base : device->pool.context_segments(record.context)) {
-                end_blocks_in(*device, base, device->pool.segment_size(base));
-                device->curve(CurveName::reserved).current -= device->pool.remove_segment(base);
-            }
-            commit(*device);
-        }
-    });
-}
+template void Aggregator::commit<Timeline::Change::any>(DeviceTotals& device);
 
 }  // namespace memlab::trace

@@ -334,4 +334,45 @@ void Aggregator::on(const DeviceSample& record) {
     });
 }
 
+void Aggregator::on(const ContextLost& record) {
+    guarded([&] {
+        if (!definitions_.valid(record)) {
+            return;
+        }
+        advance(record.time_ns);
+        ContextTotals& context = contexts_[record.context - 1];
+        if (!context.lost) {
+            context.lost = true;
+            context.lost_time_ns = now_;
+        }
+        std::vector<std::uint32_t> lost = live_.find_by_context(record.context);
+        // By address, so that the figures do not depend on the order of a table.
+        std::sort(lost.begin(), lost.end(), [this](std::uint32_t a, std::uint32_t b) {
+            const Live& first = live_[a];
+            const Live& second = live_[b];
+            return first.space != second.space ? first.space < second.space
+                                               : first.address < second.address;
+        });
+        for (const std::uint32_t at : lost) {
+            if (!live_[at].pending) {
+                apply_free_requested(at, nullptr);
+            }
+            apply_free_completed(at);
+        }
+        for (const auto& device : devices_) {
+            if (device == nullptr) {
+                continue;
+            }
+            if (observer_ != nullptr) {
+                observer_->on_segments_change(device->info.index);
+            }
+            for (const std::uint64_t base : device->pool.context_segments(record.context)) {
+                end_blocks_in(*device, base, device->pool.segment_size(base));
+                device->curve(CurveName::reserved).current -= device->pool.remove_segment(base);
+            }
+            commit(*device);
+        }
+    });
+}
+
 }  // namespace memlab::trace

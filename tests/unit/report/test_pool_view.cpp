@@ -1,13 +1,17 @@
 // Snapshots of the pool's layout, from recordings with known blocks.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "report/pool_view/layout.hpp"
 #include "report/pool_view/render.hpp"
+#include "report/read_ahead.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/report/pool_recording.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/aggregate/aggregator.hpp"
 #include "trace/log_writer.hpp"
 
 using namespace memlab::test;
@@ -24,7 +28,8 @@ class Pool : public PoolRecording {
     /// Reads the report and takes the snapshots.
     void look(std::vector<PoolSnapshot>& moments) {
         const Device& device = read().devices.at(0);
-        moments = snapshot_pools({&device}, log(), 2).devices.front().moments;
+        PoolCollector collected(2);
+        moments = snapshot_pools({&device}, log(), collected).devices.front().moments;
     }
 };
 
@@ -42,6 +47,34 @@ std::string text_of(const PoolSnapshot& moment) {
     }
     return text;
 }
+
+/// The segments right after the allocation that first takes a device to its peak, which is known.
+class PeakTaker final : public memlab::trace::GenericSink<PeakTaker> {
+  public:
+    explicit PeakTaker(const Device& device)
+        : device_(static_cast<std::uint32_t>(device.index)),
+          peak_(device.curve(memlab::report::Curve::allocated).peak_bytes) {}
+
+    template <typename Record>
+    void take(const Record& record) {
+        figures_.on(record);
+    }
+    void take(const memlab::trace::Event& event) {
+        figures_.on(event);
+        using memlab::trace::CurveName;
+        if (!taken && event.type == EventType::alloc && event.device == device_ &&
+            figures_.devices()[device_]->curve(CurveName::allocated).current == peak_) {
+            taken = snapshot_segments(figures_, device_);
+        }
+    }
+
+    std::optional<std::vector<SegmentLayout>> taken;
+
+  private:
+    const std::uint32_t device_;
+    const std::uint64_t peak_;
+    memlab::trace::Aggregator figures_;
+};
 
 }  // namespace
 
@@ -104,14 +137,24 @@ TEST_CASE("random recordings: what is laid out holds together and is the aggrega
         REQUIRE(created.writer);
         feed(PlausibleRecords::make(seed, 3000), *created.writer);
         created.writer->close();
-        const ReadResult read = read_report(path);
+        PoolCollector collected(3);
+        const ReadResult read = read_report(path, collected.sink_factory());
         REQUIRE(read.report);
         std::vector<const Device*> devices;
         for (const Device& device : read.report->devices) {
             devices.push_back(&device);
         }
-        for (const DevicePool& pool : snapshot_pools(devices, path, 3).devices) {
+        for (const DevicePool& pool : snapshot_pools(devices, path, collected).devices) {
             const Device& device = *pool.device;
+            PeakTaker at_peak(device);
+            read_log_ahead(path, at_peak);
+            const auto peak = std::find_if(
+                pool.moments.begin(), pool.moments.end(),
+                [](const auto& moment) { return moment.what == PoolSnapshot::What::peak; });
+            REQUIRE((peak != pool.moments.end()) == at_peak.taken.has_value());
+            if (at_peak.taken) {
+                CHECK(peak->segments == *at_peak.taken);
+            }
             for (const PoolSnapshot& moment : pool.moments) {
                 std::uint64_t end = 0;
                 for (const SegmentLayout& segment : moment.segments) {
