@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <mutex>
@@ -35,6 +36,7 @@ std::chrono::nanoseconds thread_time() {
 template <class Work>
 void run_threads(int count, const Work& work) {
     std::vector<std::thread> threads;
+    threads.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) {
         threads.emplace_back(work, i);
     }
