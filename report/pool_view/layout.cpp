@@ -223,11 +223,17 @@ LogSinkFactory PoolCollector::sink_factory() {
         [this](const std::string& log, trace::Aggregator& figures) { return follow(log, figures); };
 }
 
-std::unique_ptr<trace::RecordSink> PoolCollector::follow(const std::string& log,
-                                                         trace::Aggregator& figures) {
+std::unique_ptr<PoolCollector::Sink> PoolCollector::follow(const std::string& log,
+                                                           trace::Aggregator& figures) {
     log_ = log;
     devices_.clear();
     return std::make_unique<Sink>(*this, figures);
+}
+
+void PoolCollector::read(const std::string& log) {
+    trace::Aggregator figures;
+    const std::unique_ptr<Sink> sink = follow(log, figures);
+    sink->finish(read_log_ahead(log, *sink));
 }
 
 std::vector<PoolSnapshot> PoolCollector::moments(std::uint64_t device, std::uint64_t peak) const {
@@ -299,9 +305,7 @@ PoolSnapshots snapshot_pools(const std::vector<const Device*>& devices, const st
                              PoolCollector& collected) {
     PoolSnapshots pools;
     if (!log.empty() && collected.log() != log) {
-        trace::Aggregator figures;
-        const std::unique_ptr<trace::RecordSink> sink = collected.follow(log, figures);
-        dynamic_cast<LogFollower&>(*sink).finish(read_log_ahead(log, *sink));
+        collected.read(log);
     }
     for (const Device* device : devices) {
         DevicePool& pool = pools.devices.emplace_back(DevicePool{device, {}});

@@ -81,8 +81,8 @@ class PoolCollector {
 
     /// For read_report().
     LogSinkFactory sink_factory();
-    /// The sink that `log` is read into; forgets other logs. This and `figures` must outlive it.
-    std::unique_ptr<trace::RecordSink> follow(const std::string& log, trace::Aggregator& figures);
+    /// Reads `log` for this alone. May throw std::bad_alloc.
+    void read(const std::string& log);
 
     /// The log that was read last; empty: none.
     const std::string& log() const { return log_; }
@@ -93,6 +93,9 @@ class PoolCollector {
   private:
     class Sink;
     struct OfDevice;
+
+    /// The sink that `log` is read into; forgets other logs. This and `figures` must outlive it.
+    std::unique_ptr<Sink> follow(const std::string& log, trace::Aggregator& figures);
 
     const std::size_t ooms_;
     std::string log_;
