@@ -228,7 +228,7 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
         return;
     }
     // Another thread may have got the handle anew and found out that this context is no more.
-    const bool replaced = ended != nullptr && !is_registered(handle, ended);
+    const bool replaced = ended != nullptr && find(handle) != ended;
     if (destroyed && !replaced) {
         drop(handle, ended);
     }
@@ -254,10 +254,6 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
             on_capture_ended();
         }
     }
-}
-
-bool ContextRegistry::is_registered(CUcontext handle, const Context* context) const {
-    return find(handle) == context;
 }
 
 bool ContextRegistry::has_earlier_owner(std::uint64_t address, std::uint64_t bytes) const {

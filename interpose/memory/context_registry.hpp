@@ -149,7 +149,6 @@ class ContextRegistry {
     Context* find(CUcontext handle) const;
     Context* add(CUcontext handle);
     void describe_locked(CUdevice device);
-    bool is_registered(CUcontext handle, const Context* context) const;
     /// `expected`: only if the handle still denotes that one; null: whichever it denotes.
     void drop(CUcontext handle, const Context* expected);
     bool has_earlier_owner(std::uint64_t address, std::uint64_t bytes) const;

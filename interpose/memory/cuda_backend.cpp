@@ -45,6 +45,13 @@ CudaBackend::CudaBackend(Memory& memory, Context& context, CUcontext handle)
       fences_(memory.captures(), handle, memory.started_late()),
       pages_(context.device()) {}
 
+/// Not while this context may be ending: it could be waiting for itself.
+void CudaBackend::wait_for_earlier_owner(allocator::Address base, std::uint64_t bytes) const {
+    if (!context_.ending()) {
+        memory_.contexts().wait_for_earlier_owner(base, bytes);
+    }
+}
+
 BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
     const trace::NoCancellation no_cancellation;
     const Memory::Changing changing(memory_);
@@ -58,9 +65,7 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
         memory_.report_growth();
         *address = pointer;
         memory_.made(pointer);
-        if (!context_.ending()) {
-            memory_.contexts().wait_for_earlier_owner(pointer, bytes);
-        }
+        wait_for_earlier_owner(pointer, bytes);
         if (!memory_.segments().add(pointer, bytes, &context_)) {
             call_real(&Driver::cuMemFree_v2, pointer);
             return {BackendStatus::Kind::error, allocator::out_of_memory_code};
@@ -120,8 +125,8 @@ BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_
 BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
     const CUresult result = pages_.reserve(bytes, base);
-    if (result == CUDA_SUCCESS && !context_.ending()) {
-        memory_.contexts().wait_for_earlier_owner(*base, bytes);
+    if (result == CUDA_SUCCESS) {
+        wait_for_earlier_owner(*base, bytes);
     }
     if (result == CUDA_SUCCESS && !memory_.segments().add(*base, bytes, &context_)) {
         pages_.release(*base, bytes);

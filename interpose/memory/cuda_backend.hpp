@@ -54,6 +54,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     bool frees_without_waiting();
 
   private:
+    void wait_for_earlier_owner(allocator::Address base, std::uint64_t bytes) const;
     bool frees_in_order();
     CUstream release_stream();
 

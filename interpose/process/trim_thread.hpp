@@ -3,9 +3,7 @@
 //  - what has been unused for that long;
 //  - all that is unused when the program has started a child process, which may need it (it is back
 //    before the child has made a context);
-//  - all that is unused when little of the device's memory is free, since other processes cannot
-//  ask
-//    for it.
+//  - all that is unused when little of the device's memory is free: other processes cannot ask.
 //
 // Created with the first pool. It waits for no work of the program's; where freeing does (a device
 // without cuMemFreeAsync) it frees only while the device is idle.
