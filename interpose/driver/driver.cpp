@@ -289,7 +289,7 @@ std::string device_uuid(CUdevice device) {
 
 // Freeing address 0 has no effect and returns the context's state.
 [[gnu::hot]] CUresult broken_context() {
-    if (!sticky_error_seen.load(std::memory_order_relaxed)) {
+    if (!broken_context_possible.load(std::memory_order_relaxed)) {
         return CUDA_SUCCESS;
     }
     const CUresult answer = call_real(&Driver::cuMemFree_v2, CUdeviceptr{0});

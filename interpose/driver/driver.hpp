@@ -65,7 +65,7 @@ CUresult call_real(Function Driver::*function, Arguments... arguments) {
     }
     const CUresult result = (real->*function)(arguments...);
     if (result != CUDA_SUCCESS && is_sticky(result)) {
-        sticky_error_seen.store(true, std::memory_order_relaxed);
+        broken_context_possible.store(true, std::memory_order_relaxed);
     }
     return result;
 }
@@ -83,7 +83,8 @@ std::string device_uuid(CUdevice device);
 inline constinit std::atomic<bool> profiler_attached{false};
 
 /// What plain CUDA would return for an allocation or free in the current context: the sticky error
-/// if the context is broken, else CUDA_SUCCESS. One load until the first sticky error.
+/// if the context is broken, CUDA_ERROR_CONTEXT_IS_DESTROYED if another thread destroyed it, else
+/// CUDA_SUCCESS. One load until broken_context_possible.
 CUresult broken_context();
 
 }  // namespace memlab::interpose

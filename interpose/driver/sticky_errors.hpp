@@ -31,8 +31,9 @@ constexpr bool is_sticky(CUresult result) {
     }
 }
 
-/// Set by the first sticky error of any driver call (call_real), never cleared: a reset may have
-/// repaired the device, so from then on broken_context() queries it.
-inline constinit std::atomic<bool> sticky_error_seen{false};
+/// Set by the first sticky error of any driver call (call_real), and before a context is destroyed,
+/// which may be current in other threads. Never cleared: from then on broken_context() asks the
+/// driver.
+inline constinit std::atomic<bool> broken_context_possible{false};
 
 }  // namespace memlab::interpose

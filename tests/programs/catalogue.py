@@ -207,6 +207,8 @@ def _memory() -> list[Case]:
         Case("two contexts", ("contexts", "two"), 0, (Recording(Kind(7, 4, 1_200_000, lost=3)),)),
         Case("primary context reset", ("contexts", "reset"), 0,
              (Recording(Kind(3, 1, 1_300_000, lost=2)),)),
+        Case("a context that another thread destroyed", ("contexts", "elsewhere"), 0,
+             (Recording(Kind(3, 2, 1_900_000, lost=1)),)),
         Case("relaxed capture", ("captures", "relaxed"), 0, (Recording(Kind(5, 5, 450_000)),)),
         Case("global capture", ("captures", "global"), 0, (Recording(Kind(3, 3, 270_000)),)),
         Case("thread-local capture", ("captures", "thread_local"), 0,
