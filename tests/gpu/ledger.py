@@ -8,12 +8,14 @@ from typing import Any
 MIB = 1 << 20
 EXPLAINED = 0.99
 
-# The module that must be installed, name, script of py/, arguments.
+# The module that must be installed, name, script of py/ or program of tests/programs, arguments.
 RUNS: list[tuple[str, str, str, list[str]]] = [
     ("torch", "ledger: PyTorch training", "train.py", []),
     ("torch", "ledger: PyTorch, CUDA graphs", "graph_work.py", []),
     ("cupy", "ledger: CuPy", "cupy_work.py", []),
     ("ctypes", "ledger: cuBLAS", "cublas_work.py", []),
+    ("ctypes", "ledger: a graph's memory, uploaded", "ledger", ["uploads"]),
+    ("ctypes", "ledger: a graph of 20,000 nodes, uploaded", "ledger", ["uploads", "nodes"]),
 ]
 
 

@@ -693,7 +693,11 @@ class Suite(SeveralGpus):
             if importlib.util.find_spec(module) is None:
                 self.skip(name, f"{module} is not installed")
                 continue
-            verdict, found, outcomes = self.framework_pair(name, script, arguments, timeout=150)
+            if script.endswith(".py"):
+                verdict, found, outcomes = self.framework_pair(name, script, arguments, timeout=150)
+            else:  # too short for the ledger to begin by itself
+                verdict, found, outcomes = self.pair(name, [str(self.layout.program(script)), *arguments],
+                                                     settings={"MEMLAB_LEDGER": "on"}, native_settings={})
             if outcomes[0].code == 77:
                 self.skip(name, "cuBLAS is not installed")
                 continue

@@ -87,7 +87,8 @@ class SeveralGpus:
             if self.can_run(name):
                 self.share_memory(name, [importer, "on:1"], settings)
         for backend, settings in BACKENDS:
-            self.on_all_gpus(f"PyTorch, tensors shared between GPUs{backend}", "torch", "shared_tensors.py", [], settings)
+            self.on_all_gpus(f"PyTorch, tensors shared between GPUs{backend}", "torch", "shared_tensors.py", [], settings,
+                             used=2)
 
     def frameworks_on_all(self) -> None:
         """One process that uses all GPUs."""
@@ -101,15 +102,17 @@ class SeveralGpus:
                     ("CuPy, all GPUs, without its cache", "cupy", "cupy_devices.py", ["uncached"], {})):
                 self.on_all_gpus(f"{name}{backend}", module, script, arguments, settings | more)
 
-    def on_all_gpus(self, name: str, module: str, script: str, arguments: list[str], settings: dict[str, str]) -> None:
+    def on_all_gpus(self, name: str, module: str, script: str, arguments: list[str], settings: dict[str, str],
+                    used: int | None = None) -> None:
+        """`used`: on how many of the GPUs, if not on all."""
         if not self.can_run(name, module):
             return
         verdict, found, outcomes = self.framework_pair(name, script, arguments, settings=settings | NO_MULTICAST,
                                                        native_settings=settings | NO_MULTICAST, timeout=150)
         gpus = {device["uuid"] for one in found if one.report for device in one.report["devices"]
                 if device["curves"]["allocated"]["peak_bytes"] > 0}
-        if len(gpus) != gpu_count():
-            verdict.problems.append(f"memory was recorded on {len(gpus)} of {gpu_count()} GPUs")
+        if len(gpus) != (used or gpu_count()):
+            verdict.problems.append(f"memory was recorded on {len(gpus)} of {used or gpu_count()} GPUs")
         self.add(verdict, *outcomes)
 
     def train(self, work: Path, ways: list[str], preloaded: list[str] | None, settings: dict[str, str],
@@ -184,8 +187,10 @@ class SeveralGpus:
                                    f"reserved {row['reserved_peak_bytes'] / MIB:.0f}; NVML {nvml['used_bytes'] / MIB:.0f}, "
                                    f"cuMemGetInfo {nvml['cuda_used_bytes'] / MIB:.0f} used at the end\n")
             peaks = [row["allocated_peak_bytes"] for row in rows]
-            if sorted(peaks) != peaks:
-                problems.append(f"the later ranks keep more, but the peaks are {peaks}")
+            # In the pipeline the ranks between the first and the last have two neighbours, and NCCL's memory for both.
+            for alike in ([peaks[0], peaks[-1]], peaks[1:-1]):
+                if sorted(alike) != alike:
+                    problems.append(f"the later ranks keep more, but the peaks are {peaks}")
             return problems
         except (OSError, ValueError, KeyError, IndexError) as error:
             return [f"{error!r}: " + "\n".join(outcome.describe() for outcome in answers[:2])]

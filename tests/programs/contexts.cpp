@@ -1,7 +1,8 @@
 // Two contexts of one device. One is destroyed with its memory in it, the other is emptied first.
 // Then the program goes on with the primary context. With the argument "reset" it uses the primary
-// context only, and resets it with memory in it. With "elsewhere" another thread destroys the context
-// that is current here: then no allocation and no free succeeds, not even of another context's memory.
+// context only, and resets it with memory in it. With "elsewhere" another thread destroys the
+// context that is current here: then no allocation and no free succeeds, not even of another
+// context's memory.
 //
 // Recorded ("two"): 7 device allocations: 3 × 100,000 bytes in the first context, lost with it;
 // 3 × 200,000 in the second, freed; 1 × 300,000 in the primary context, freed. Nothing live.

@@ -54,9 +54,23 @@ void launch(CUfunction function) {
     CHECK(cuCtxSynchronize());
 }
 
-[[gnu::noinline]] int uploads(bool destroyed) {
+/// @param nodes how many launches of a kernel the graph has beside the memory of its allocation
+/// node.
+[[gnu::noinline]] int uploads(bool destroyed, int nodes) {
     CUgraph graph = nullptr;
     CHECK(cuGraphCreate(&graph, 0));
+    CUfunction function = nullptr;
+    if (nodes > 0) {
+        CHECK(cuModuleGetFunction(&function, load_module(), "launched"));
+    }
+    for (int i = 0; i < nodes; ++i) {
+        CUDA_KERNEL_NODE_PARAMS launch{};
+        launch.func = function;
+        launch.gridDimX = launch.gridDimY = launch.gridDimZ = 1;
+        launch.blockDimX = launch.blockDimY = launch.blockDimZ = 1;
+        CUgraphNode kernel = nullptr;
+        CHECK(cuGraphAddKernelNode(&kernel, graph, nullptr, 0, &launch));
+    }
     CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
     parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     parameters.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -149,7 +163,8 @@ int main(int argc, char** argv) {
         return 0;
     }
     if (argc >= 2 && std::strcmp(argv[1], "uploads") == 0) {
-        return uploads(argc == 3);
+        return uploads(argc == 3 && std::strcmp(argv[2], "given") == 0,
+                       argc == 3 && std::strcmp(argv[2], "nodes") == 0 ? 20000 : 0);
     }
     if (argc == 2 && std::strcmp(argv[1], "kernels") == 0) {
         return kernels();
