@@ -40,7 +40,7 @@ class Definitions {
         Record::fields(record, checker);
         return checker.valid;
     }
-    bool valid(const Event& event) const {
+    [[gnu::hot]] bool valid(const Event& event) const {
         return (is_annotation(event.type) || knows(Definition::device, event.device)) &&
                event.context <= count(Definition::context) &&
                event.api <= count(Definition::string) && event.name <= count(Definition::string) &&

@@ -52,7 +52,7 @@ SegmentRange find_range(Memory& memory, std::uint64_t address) {
 }
 
 /// The recorder, once the allocator is described; null: nothing is to be recorded.
-profiler::Recorder* recorder_for(Memory& memory, std::uint32_t device) {
+[[gnu::hot]] profiler::Recorder* recorder_for(Memory& memory, std::uint32_t device) {
     profiler::Recorder* const recorder = memory.recorder();
     const auto describe = [&](trace::DeviceInfo& info) {
         const int gpu = Suballocators::gpu_of(device);
@@ -92,7 +92,7 @@ struct CallIds {
 };
 
 // A process has one recording.
-const CallIds& pytorchs_calls(profiler::Recorder& recorder) {
+[[gnu::hot]] const CallIds& pytorchs_calls(profiler::Recorder& recorder) {
     static const CallIds ids(recorder, "CUDACachingAllocator::malloc",
                              "CUDACachingAllocator::free");
     return ids;

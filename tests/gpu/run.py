@@ -613,6 +613,36 @@ class Suite(SeveralGpus):
             self.show(name, found[0].report_path)
             self.keep_named(name, found[0])
 
+    def flight_recorder(self) -> None:
+        """A log that is a ring has every figure of the whole run, at each mark, after SIGKILL too."""
+        for mode, code in (("many", 0), ("many_killed", -9)):
+            name = f"flight recorder: {mode.replace('_', ', ')}"
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec("torch") is None:
+                self.skip(name, "torch is not installed")
+                continue
+            work, statistics, start = self.folder(name), self.work / f"{mode}.json", time.monotonic()
+            outcome = run([sys.executable, str(HERE / "py" / "pytorch_tensors.py"), mode, str(statistics)],
+                          self.inheriting_layout.environment(memlab=True, output=work / "out", inherit=True,
+                                                             settings={"MEMLAB_LOG_LIMIT": "2MiB"}), work, 120)
+            verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+            if outcome.code != code or outcome.stderr:
+                verdict.problems.append(outcome.describe())
+            logs = list((work / "out").glob("*.memlog"))
+            whole = run([str(self.layout.tool("log_to_report")), *map(str, logs)], self.layout.environment(memlab=False), work, 60)
+            timeline = run([str(self.layout.tool("memlab-report")), "timeline", *map(str, logs)],
+                           self.layout.environment(memlab=False), work, 60)
+            if whole.code != 0 or b"MEMLAB_LOG_LIMIT" not in timeline.stdout + timeline.stderr:
+                verdict.problems += [whole.describe(), timeline.describe()]
+            else:
+                verdict.problems += tensors.judge_tensors([Found(name, report=json.loads(whole.stdout))], statistics)
+            if sum(log.stat().st_size for log in logs) > 2 << 20:
+                verdict.problems.append(f"the log has {logs[0].stat().st_size} bytes")
+            if code == 0 and [path.read_bytes() for path in (work / "out").glob("*.json")] != [whole.stdout]:
+                verdict.problems.append("the report that was written at the end is not the log's")
+            self.add(verdict, outcome)
+
     def backward(self) -> None:
         """The lines of the forward in what backward allocates, against PyTorch's anomaly detection."""
         for mode in tensors.BACKWARD:
@@ -1132,7 +1162,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.tensors, suite.backward, suite.validation, suite.categories, suite.ledgers, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.cupti, suite.python, suite.tensors, suite.flight_recorder, suite.backward, suite.validation, suite.categories, suite.ledgers, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
                  suite.broken_ranks, suite.stray_context, suite.frameworks_on_all,
                  suite.benchmarks):

@@ -5,7 +5,8 @@ PyTorch with its own cache, in one of several ways of using it. At each mark the
 same number of blocks at the end. Prints losses and sums exactly (repr).
 
 MODE: training, graphs, mempool, streams, threads, out_of_memory, compiled, generate; with PYTORCH_ALLOC_CONF=
-expandable_segments:True or backend:cudaMallocAsync any of them.
+expandable_segments:True or backend:cudaMallocAsync any of them. many, and many_killed, which ends by SIGKILL: 400,000
+tensors, for a log that is a ring by then.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
+import signal
 import sys
 import threading
 
@@ -184,6 +187,19 @@ def generate() -> None:
         mark(f"generated {number}")
 
 
+def many() -> None:
+    sizes = random.Random(9)
+    window: list[torch.Tensor | None] = [None] * 64
+    for number in range(400_000):
+        window[sizes.randrange(len(window))] = torch.empty(sizes.randrange(1, 1 << 20), dtype=torch.uint8, device="cuda")
+        if number % 10_000 == 0:
+            mark(f"tensor {number}")
+
+
+def many_killed() -> None:
+    many()
+
+
 def main() -> None:
     mode, path = sys.argv[1:]
     torch.manual_seed(77)
@@ -194,6 +210,8 @@ def main() -> None:
     mark("end")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(marks, file)
+    if mode == "many_killed":
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 main()
