@@ -12,11 +12,13 @@
 
 #include "interpose/hooks/hook.hpp"
 #include "interpose/hooks/nvtx_memory.hpp"
+#include "interpose/hooks/nvtx_payload.hpp"
 #include "interpose/memory/suballocations.hpp"
 #include "interpose/process/annotations.hpp"
 
 namespace mi = memlab::interpose;
 namespace nvtx_memory = memlab::interpose::nvtx_memory;
+namespace nvtx_payload = memlab::interpose::nvtx_payload;
 using memlab::profiler::AnnotationName;
 using memlab::profiler::AnnotationNames;
 
@@ -192,6 +194,25 @@ nvtxResourceHandle_t create_resource(nvtxDomainHandle_t domain,
             make_name(domain_id(domain), attributes->messageType, attributes->message));
     }
     return nullptr;
+}
+
+// ---- payloads: what is in them is ignored, a message too. nvtxDomainIsEnabled answers yes, as
+// under any tool.
+
+void mark_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
+    domain_mark_ex(domain, nullptr);
+}
+int push_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
+    return domain_push_ex(domain, nullptr);
+}
+int pop_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
+    return domain_pop(domain);
+}
+nvtxRangeId_t range_start_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
+    return domain_range_start_ex(domain, nullptr);
+}
+void range_end_payload(nvtxDomainHandle_t domain, nvtxRangeId_t id, const void*, std::size_t) {
+    domain_range_end(domain, id);
 }
 
 // ---- memory
@@ -405,14 +426,11 @@ MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_t
     return 1;
 }
 
-/// The same for NVTX's extensions; only the memory extension is supported. 0: the extension is
-/// inactive.
+/// The same for NVTX's extensions; those of memory and of payloads are supported. 0: the extension
+/// is inactive.
 MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtx_memory::Module* module) {
-    // Drafts of the header have other functions in the slots, under the same module and version:
-    // theirs is segment 0.
-    if (module == nullptr || module->moduleId != nvtx_memory::module_id ||
-        module->compatId != nvtx_memory::compat_id || module->segmentsCount == 0 ||
-        module->segments == nullptr || module->segments[0].segmentId != 1 || !mi::is_preloaded()) {
+    if (module == nullptr || module->segmentsCount == 0 || module->segments == nullptr ||
+        !mi::is_preloaded()) {
         return 0;
     }
     const nvtx_memory::Segment& slots = module->segments[0];
@@ -421,6 +439,22 @@ MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtx_memory::Module* module) 
             slots.functionSlots[index] = reinterpret_cast<std::intptr_t>(function);
         }
     };
+    if (module->moduleId == nvtx_payload::module_id &&
+        module->compatId >= nvtx_payload::first_compat_id &&
+        module->compatId <= nvtx_payload::last_compat_id) {
+        set(nvtx_payload::mark, mark_payload);
+        set(nvtx_payload::range_push, push_payload);
+        set(nvtx_payload::range_pop, pop_payload);
+        set(nvtx_payload::range_start, range_start_payload);
+        set(nvtx_payload::range_end, range_end_payload);
+        return 1;
+    }
+    // Drafts of the memory extension have other functions in the slots, under the same module and
+    // version: theirs is segment 0.
+    if (module->moduleId != nvtx_memory::module_id || module->compatId != nvtx_memory::compat_id ||
+        slots.segmentId != 1) {
+        return 0;
+    }
     set(nvtx_memory::heap_register, register_heap);
     set(nvtx_memory::heap_unregister, end_heap);
     set(nvtx_memory::heap_reset, end_heap);

@@ -117,7 +117,11 @@ class Scopes(EndToEnd):
         self.assertEqual(rows["x" * 255]["entries"], 1)
         self.assertEqual(rows["ä" * 127]["entries"], 1)
         self.assertLess(len(report["scopes"]), 20)
-        self.assertEqual(report["unbalanced_scopes"]["ends_without_begin"], 3)
+        payload = rows["PAYLOAD:ended with a payload"]
+        self.assertEqual((payload["entries"], payload["escaped"]["bytes"]), (1, 4 << 10))
+        self.assertEqual((rows["PAYLOAD:"]["entries"], rows["[PAYLOAD:]"]["entries"]), (1, 1))
+        self.assertEqual({kind: count for kind, count in report["unbalanced_scopes"].items() if count},
+                         {"ends_without_begin": 3})
         marks = [mark["name"] for mark in report["marks"]]
         self.assertEqual(marks[:2], ["a mark", "LIB:a mark of the library"])
         self.assertIn("�� invalid �", marks)

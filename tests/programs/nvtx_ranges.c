@@ -4,11 +4,13 @@
  * Recorded where memlab is the tool: the scopes "forward" (1 MiB escapes), "LIB:call" in it from a
  * domain (512 KiB escape both), "wide \u00e4\u20ac", a registered "registered", attributes without
  * a message "", ranges "first" and "second" that overlap (each with one of two allocations of 256
- * KiB and both with a third), marks, names for a heap and a region. */
+ * KiB and both with a third), marks, names for a heap and a region, and in a domain "ended with a
+ * payload" (4 KiB escape), a scope, a range and a mark without a name. */
 #define _GNU_SOURCE /* syscall(), pthread_setname_np() */
 #include <cuda.h>
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
+#include <nvtx3/nvToolsExtPayload.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +120,28 @@ static void names_of_memory(CUdeviceptr heap, CUdeviceptr block) {
     nvtxMemHeapReset(NULL, NULL);
 }
 
+/* As NCCL does it. */
+static void payloads(void) {
+    const nvtxDomainHandle_t domain = nvtxDomainCreateA("PAYLOAD");
+    nvtxEventAttributes_t event = attributes();
+    nvtxPayloadData_t payload;
+    const int number = 7;
+    nvtxRangeId_t range;
+    payload.schemaId = NVTX_PAYLOAD_ENTRY_TYPE_INT;
+    payload.size = sizeof(number);
+    payload.payload = &number;
+    event.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    event.message.ascii = "ended with a payload";
+    nvtxDomainRangePushEx(domain, &event);
+    (void)allocate(4 << 10);
+    printf("pop %d\n", nvtxRangePopPayload(domain, &payload, 1));
+    printf("push %d\n", nvtxRangePushPayload(domain, &payload, 1));
+    range = nvtxRangeStartPayload(domain, &payload, 1);
+    nvtxRangeEndPayload(domain, range, &payload, 1);
+    (void)nvtxRangePopPayload(domain, &payload, 1);
+    nvtxMarkPayload(domain, &payload, 1);
+}
+
 int main(void) {
     CUdevice device;
     CUcontext context;
@@ -173,6 +197,7 @@ int main(void) {
     event.message.ascii = "a mark of the library";
     nvtxDomainMarkEx(library, &event);
     nvtxNameOsThreadA(1, "nobody");
+    payloads();
     names_of_memory(forward, call);
     hostile_names();
     nvtxDomainDestroy(library);
