@@ -180,9 +180,9 @@ void SummaryPage::waterfall(const Device& device) {
     if (fall->device_used) {
         levels.push_back({*fall->device_used, "device used, as sampled", ""});
     }
-    levels.push_back({fall->reserved, "reserved",
-                      device.ledger ? "beside it, at the sampled peak (memlab-report ledger):"
-                                    : "CUDA contexts, kernels, other processes (the rest)"});
+    levels.push_back(
+        {fall->reserved, "reserved",
+         device.ledger ? "beside it" : "CUDA contexts, kernels, other processes (the rest)"});
     if (device.is_gpu()) {
         levels.push_back({fall->active, "active", "cached for reuse"});
         levels.push_back({fall->allocated, "allocated", "freed, but the GPU may still use it"});
@@ -228,19 +228,32 @@ void SummaryPage::remainder(const Device& device) {
     constexpr std::size_t max_rows = 5;
     std::size_t shown = 0;
     std::uint64_t others = ledger->rest;
+    std::uint64_t all = ledger->rest;
+    std::vector<const LedgerGroup*> groups;
     for (const LedgerGroup& group : ledger->groups) {
         if (group.kind == "allocations" || group.kind == "driver_pools") {
             continue;
         }
+        all += group.bytes;
         if (shown++ < max_rows) {
-            line("        " + right(format_bytes(group.bytes), 14) + "  " + dim(group.title));
+            groups.push_back(&group);
         } else {
             others += group.bytes;
         }
     }
-    line(
-        "        " + right(format_bytes(others), 14) + "  " +
-        dim(shown > max_rows ? "others, and the rest" : "the rest: other processes, not measured"));
+    const auto row = [&](std::uint64_t bytes, const std::string& what) {
+        paragraph("        " + right(format_bytes(bytes), 14) + "  ", what, 0, style().dim());
+    };
+    // Another moment: its rows add up to another sum.
+    paragraph(
+        "      " + right(format_bytes(all), 14) + "  ",
+        "at the sampled peak, " + format_duration(ledger->time_ns) + " (memlab-report ledger):", 0,
+        style().dim());
+    for (const LedgerGroup* group : groups) {
+        row(group->bytes, group->title);
+    }
+    row(others,
+        shown > max_rows ? "others, and the rest" : "the rest: other processes, not measured");
 }
 
 void SummaryPage::categories(const DeviceSummary& summary) {

@@ -55,7 +55,11 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
         const std::size_t full_width =
             display_width(where) + 2 + display_width(function) + display_width(through);
         if (full_width <= width || !place.file.empty()) {
-            extra = shorten_end(through, width / 3, style.ascii);
+            // No shorter than what the file without its folders and the function leave.
+            const std::size_t others =
+                display_width(base_name(where)) + 2 + display_width(function);
+            const std::size_t left = width - std::min(width, others);
+            extra = shorten_end(through, std::max(width / 3, left), style.ascii);
         }
     }
     const std::size_t remaining = width - std::min(width, display_width(extra) + 2);

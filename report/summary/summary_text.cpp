@@ -202,17 +202,17 @@ void SummaryPage::scopes() {
         return all[a].peak_growth_bytes > all[b].peak_growth_bytes;
     });
     heading("Scopes", "by peak growth: what one entry adds at its peak");
-    const std::size_t name_width = remaining_width(2 + 4 * 12 + 10 + 2);
-    line(dim("  " + right("growth", 12) + right("peak", 12) + right("allocated", 12) +
-             right("left behind", 12) + right("entries", 10) + "  scope"));
+    const std::size_t name_width = remaining_width(1 + 4 * 12 + 9 + 2);
+    line(dim(" " + right("growth", 12) + right("peak", 12) + right("allocated", 12) +
+             right("left behind", 12) + right("entries", 9) + "  scope"));
     for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
         const Scope& scope = all[order[i]];
         const std::string name = (scope.kind == "range" ? "[range] " : "") +
                                  clean(scope_path(*summary_.report, order[i]));
-        line("  " + right(format_bytes(scope.peak_growth_bytes), 12) +
+        line(" " + right(format_bytes(scope.peak_growth_bytes), 12) +
              right(format_bytes(scope.peak_bytes), 12) +
              right(format_bytes(scope.allocated_bytes), 12) +
-             right(format_bytes(scope.escaped.bytes), 12) + right(format_count(scope.entries), 10) +
+             right(format_bytes(scope.escaped.bytes), 12) + right(format_count(scope.entries), 9) +
              "  " + shorten_begin(name, name_width, style().ascii));
     }
     if (order.size() > options_.top) {

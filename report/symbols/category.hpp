@@ -30,8 +30,8 @@ inline constexpr std::size_t category_count = 8;
 /// no name (lacks_names()).
 inline constexpr const char* no_categories = "Only memory of PyTorch's has categories.";
 inline constexpr const char* no_names_for_categories =
-    "PyTorch's functions have no names here: gradients, inputs and workspaces are not told. Read "
-    "the recording where PyTorch is installed, or run memlab-report symbolize there.";
+    "PyTorch's functions have no names here: workspaces, inputs and some gradients are in other "
+    "rows. Read the recording where PyTorch is installed, or run memlab-report symbolize there.";
 
 /// "parameters", "gradients", "optimizer state", ...
 const char* category_name(Category category);

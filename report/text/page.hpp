@@ -34,10 +34,12 @@ class Page {
     }
 
     /// Wraps `text` after `first`; further lines are indented by the width of `first` plus
-    /// `hanging`.
-    void paragraph(const std::string& first, const std::string& text, std::size_t hanging = 0) {
+    /// `hanging`. The text is in `color`, if any.
+    void paragraph(const std::string& first, const std::string& text, std::size_t hanging = 0,
+                   std::string_view color = {}) {
         const std::string indent(display_width(first) + hanging, ' ');
-        line(first + wrap(text, width_ - indent.size(), indent));
+        const std::string wrapped = wrap(text, width_ - indent.size(), indent);
+        line(first + (color.empty() ? wrapped : paint(color, wrapped)));
     }
 
     /// A dim line indented to `column`, which explains the previous line; cut to fit. None if

@@ -64,14 +64,22 @@ class SiteSums {
             const auto [entry, is_new] = known_.try_emplace(std::move(key), sites_.size());
             if (is_new) {
                 sites_.emplace_back();
+                shown_.emplace_back();
             }
             SiteDiff& diff = sites_[entry->second];
-            diff.place = side.resolver.place(site.stack);
-            diff.calls.assign(chain.begin() + 1,
-                              options_.by_place ? chain.begin() + 1 : chain.end());
-            diff.kind = site.kind;
-            diff.api = site.api;
-            (diff.*figures).add(site_stats(site));
+            const SiteStats stats = site_stats(site);
+            (diff.*figures).add(stats);
+            // Calls of several lines of a function are one: the line of the largest is shown.
+            Shown& shown = shown_[entry->second];
+            const std::uint64_t value = sort_value(stats, options_.order);
+            if (is_new || value > (shown.side == figures ? shown.value : 0)) {
+                shown = {figures, value};
+                diff.place = side.resolver.place(site.stack);
+                diff.calls.assign(chain.begin() + 1,
+                                  options_.by_place ? chain.begin() + 1 : chain.end());
+                diff.kind = site.kind;
+                diff.api = site.api;
+            }
         }
     }
 
@@ -92,6 +100,12 @@ class SiteSums {
     }
 
   private:
+    /// Of the call site whose place stands for a row: of the later side, if that has any.
+    struct Shown {
+        SiteStats SiteDiff::*side = nullptr;
+        std::uint64_t value = 0;
+    };
+
     std::uint64_t size(const SiteDiff& site) const {
         return Change{sort_value(site.before, options_.order),
                       sort_value(site.after, options_.order)}
@@ -101,6 +115,7 @@ class SiteSums {
     const DiffOptions& options_;
     std::map<std::string, std::size_t> known_;  ///< by key: index into sites_
     std::vector<SiteDiff> sites_;
+    std::vector<Shown> shown_;  ///< of each of sites_
 };
 
 class DeviceDiffer {
@@ -181,7 +196,7 @@ class DeviceDiffer {
         for (const Row& row : rows) {
             const Change change{before->bytes_of(row.kind), after->bytes_of(row.kind)};
             if (change.before != 0 || change.after != 0) {
-                out.totals.push_back({row.name, row.member, "beside allocations", true, change});
+                out.totals.push_back({row.name, row.member, "in the ledger", true, change});
             }
         }
         out.totals.push_back(

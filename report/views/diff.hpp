@@ -36,7 +36,7 @@ std::string format_count_change(const Change& change);
 std::string format_change_percent(const Change& change);
 
 struct SiteDiff {
-    Place place;               ///< of the later report, if it still exists there
+    Place place;  ///< of the later report, if it still has any there; of its largest call site
     std::vector<Place> calls;  ///< its callers as of CallChains, innermost first
     std::string kind;
     std::string api;

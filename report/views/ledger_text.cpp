@@ -53,11 +53,12 @@ class LedgerText {
                      : " in use at the last sample, " + format_duration(age) + " before the end"));
         page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + "  what"));
         for (const LedgerGroup& group : ledger->groups) {
-            row(group.bytes, ledger->used, page_.bold(group.title));
+            page_.paragraph(figures(group.bytes, ledger->used), group.title, 0,
+                            page_.style().bold());
             lines(group);
         }
-        row(ledger->rest, ledger->used,
-            page_.bold("the rest") + page_.dim("  other processes, and what was not measured"));
+        page_.line(figures(ledger->rest, ledger->used) + page_.bold("the rest") +
+                   page_.dim("  other processes, and what was not measured"));
         beside(*ledger);
         witness(*device.ledger);
         if (device.ledger->not_measured != 0) {
@@ -70,9 +71,8 @@ class LedgerText {
         return true;
     }
 
-    void row(std::uint64_t bytes, std::uint64_t used, const std::string& what) {
-        page_.line("  " + right(format_bytes(bytes), 12) + right(format_percent(bytes, used), 8) +
-                   "  " + what);
+    static std::string figures(std::uint64_t bytes, std::uint64_t used) {
+        return "  " + right(format_bytes(bytes), 12) + right(format_percent(bytes, used), 8) + "  ";
     }
 
     void lines(const LedgerGroup& group) {

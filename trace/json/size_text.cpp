@@ -1,5 +1,7 @@
 #include "trace/json/size_text.hpp"
 
+#include <string_view>
+
 namespace memlab::report {
 
 namespace {
@@ -42,7 +44,9 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 std::string count_text(std::uint64_t count, const char* singular) {
-    return grouped(count) + " " + singular + (count == 1 ? "" : "s");
+    const std::string_view word = singular;
+    const char* const ending = count == 1 ? "" : word.ends_with('s') ? "es" : "s";
+    return grouped(count) + " " + singular + ending;
 }
 
 }  // namespace memlab::report

@@ -13,7 +13,7 @@ std::string size_text(std::uint64_t bytes);
 /// "1,234,567".
 std::string grouped(std::uint64_t number);
 
-/// "1,234 allocations", "1 allocation".
+/// "1,234 allocations", "1 allocation", "2 processes".
 std::string count_text(std::uint64_t count, const char* singular);
 
 }  // namespace memlab::report

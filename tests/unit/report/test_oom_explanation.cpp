@@ -68,6 +68,8 @@ TEST_CASE("sizes in words") {
     CHECK(report::size_text(std::numeric_limits<std::uint64_t>::max()) == "16777216.00 TiB");
     CHECK(report::count_text(1, "time") == "1 time");
     CHECK(report::count_text(1234567, "time") == "1,234,567 times");
+    CHECK(report::count_text(1, "process") == "1 process");
+    CHECK(report::count_text(2, "process") == "2 processes");
 }
 
 TEST_CASE("a shortage names what is missing and what this program holds") {
