@@ -60,6 +60,16 @@ std::vector<std::uint64_t> allocated_curve(const Report& report, std::uint64_t s
     return curve;
 }
 
+/// Of an even number the middle of the middle two; 0 of none.
+std::uint64_t median_of(const std::vector<std::uint64_t>& sorted) {
+    if (sorted.empty()) {
+        return 0;
+    }
+    const std::size_t half = sorted.size() / 2;
+    return sorted.size() % 2 != 0 ? sorted[half]
+                                  : sorted[half - 1] + (sorted[half] - sorted[half - 1]) / 2;
+}
+
 /// Why a process stands out among the others.
 std::string outlier_text(const Report& report, std::uint64_t peak, std::uint64_t median) {
     if (!succeeded(report.process)) {
@@ -127,7 +137,7 @@ PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* sym
     }
     std::vector<std::uint64_t> sorted = peaks;
     std::sort(sorted.begin(), sorted.end());
-    const std::uint64_t median = sorted.empty() ? 0 : sorted[sorted.size() / 2];
+    const std::uint64_t median = median_of(sorted);
     page.rank_curve_ns = longest_ns / values_of_a_curve + 1;
     std::vector<std::size_t> order;  // in which they are taken in full
     for (std::size_t i = 0; i < members.size(); ++i) {

@@ -298,22 +298,16 @@ class RanksText {
         }
         page_.line(page_.dim("  " + right("difference", 12) + right("most", 12) + right("rank", 6) +
                              right("least", 12) + right("rank", 6) + "  where"));
-        const std::size_t width = page_.width() > 72 ? page_.width() - 52 : 20;
+        const PlaceTextOptions text{page_.style(), directory_};
         for (std::size_t i = 0; i < ranks_.places.size() && i < top_; ++i) {
             const PlaceSpread& spread = ranks_.places[i];
-            std::string where = page_.clean(location_text(spread.place, directory_));
-            if (!spread.place.function.empty()) {
-                where += "  " + page_.clean(spread.place.function);
-            }
-            if (spread.kind != "device") {
-                where += "  [" + page_.clean(spread.kind) + "]";
-            }
+            const std::string where =
+                describe_place(spread.place, spread.kind, {}, page_.remaining_width(52), text);
             page_.line("  " + right(format_bytes(spread.difference()), 12) +
                        right(format_bytes(spread.peaks[spread.max_rank]), 12) +
                        right(std::to_string(ranks_.ranks[spread.max_rank].rank), 6) +
                        right(format_bytes(spread.peaks[spread.min_rank]), 12) +
-                       right(std::to_string(ranks_.ranks[spread.min_rank].rank), 6) + "  " +
-                       shorten_end(where, width, page_.style().ascii));
+                       right(std::to_string(ranks_.ranks[spread.min_rank].rank), 6) + "  " + where);
         }
         if (ranks_.places.size() > top_) {
             page_.line(page_.dim("  " + format_plural(ranks_.places.size() - top_, "place") +
