@@ -12,7 +12,7 @@ import unittest
 from test_summary import BIN, REPORT, SOURCE
 from test_views import ViewTest, recorded
 
-LOGS = sorted(glob.glob(os.path.join(SOURCE, "tests/data/h[12]00/*.memlog")))
+LOGS = sorted(glob.glob(os.path.join(SOURCE, "tests/data/h*/**/*.memlog"), recursive=True))
 
 
 class Histogram(ViewTest):
@@ -46,7 +46,7 @@ class Histogram(ViewTest):
         self.golden("histogram", "histogram", recorded("h100/pytorch_without_its_cache.memlog"))
         self.golden("histogram_wide", "histogram", "--by", "size", "--ascii", "--filter", "kind=pinned",
                     recorded("h100/jax_platform_allocator.json"), COLUMNS="120")
-        self.golden("histogram_framework", "histogram", "--by", "lifetime", recorded("h100/pytorch_tensors.json"))
+        self.golden("histogram_framework", "histogram", "--by", "lifetime", recorded("h200/pytorch_tensors.memlog"))
 
     def test_every_allocation_of_every_recording_is_counted(self):
         for log in LOGS:
@@ -54,7 +54,7 @@ class Histogram(ViewTest):
                 self.assertEqual(device["size_unknown"]["count"], 0, log)
         self.check("--filter", "kind=vmm", recorded("h100/jax_platform_allocator.memlog"))
         self.check("--device", "1", self.log("two_gpus"))
-        self.check("--level", "driver", recorded("h100/pytorch_tensors.memlog"))
+        self.check("--level", "driver", recorded("h200/pytorch_tensors.memlog"))
 
     def test_sizes_and_lifetimes_are_those_of_the_log(self):
         device, = self.devices(self.log("leak"))

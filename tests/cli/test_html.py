@@ -15,7 +15,7 @@ import unittest
 from test_summary import REPORT, SOURCE, SYNTH, ToolTest, line_of
 
 DATA = os.path.join(SOURCE, "tests", "data")
-LOGS = sorted(glob.glob(DATA + "/h100/*.memlog") + glob.glob(DATA + "/h200/*.memlog"))
+LOGS = sorted(glob.glob(DATA + "/h*/**/*.memlog", recursive=True))
 EMPTY = '<!doctype html>\n<script id="memlab-data" type="application/octet-stream">MEMLAB_DATA</script>\n'
 NOT_IN_CURVES = ("managed", "pinned", "ipc_import")
 
@@ -185,7 +185,12 @@ class Figures(HtmlTest):
                         self.assertEqual(level["last"][-1], curve["at_end_bytes"])
 
     def test_moments_are_those_of_the_timeline(self):
-        log = os.path.join(DATA, "h100", "sample_cache_lines.memlog")
+        for name in ("h100/sample_cache_lines", "h200/pytorch_tensors", "h200/sample_result_cache",
+                     "h200/run_of_four_ranks/memlab.python3.12.988"):
+            with self.subTest(name):
+                self.check_moments(os.path.join(DATA, name + ".memlog"))
+
+    def check_moments(self, log):
         recording, = self.data(log)["recordings"]
         holders = Holders(recording)
         moments = recording["moments"]
@@ -217,7 +222,7 @@ class Figures(HtmlTest):
                 self.assertEqual(got, {kind: size for kind, size in expected.items() if size})
 
     def test_the_tree_is_that_of_the_frames_not_skipped(self):
-        path = os.path.join(DATA, "h100", "pytorch_out_of_memory_named.json")
+        path = os.path.join(DATA, "h200", "pytorch_out_of_memory_named.json")
         recording, = json.loads(self.report("html", "--json", path))["recordings"]
         tree = json.loads(self.report("tree", "--json", "--top", "100000", "--min", "0", "--sort", "bytes", path))
         expected = collections.Counter()
@@ -244,12 +249,13 @@ class Figures(HtmlTest):
         self.assertEqual(named(got), named(expected))
 
     def test_documents_are_those_of_the_commands(self):
-        log = os.path.join(DATA, "h100", "sample_oom_recovery.memlog")
-        documents = self.data(log)["recordings"][0]["documents"]
-        for name, command in (("summary", "summary"), ("leaks", "leaks"), ("ledger", "ledger"), ("oom", "oom"),
-                              ("inefficiencies", "inefficiencies")):
-            top = () if name == "ledger" else ("--top", "50")
-            self.assertEqual(documents[name], self.document(command, *top, log), name)
+        for recording in ("h100/sample_oom_recovery", "h200/pytorch_ledger", "h200/sample_result_cache", "h200/sample_leak",
+                          "h200/pytorch_out_of_memory", "h200/sample_checkpointing_kernels"):
+            log = os.path.join(DATA, recording + ".memlog")
+            documents = self.data(log)["recordings"][0]["documents"]
+            for name in ("summary", "leaks", "ledger", "oom", "inefficiencies"):
+                top = () if name == "ledger" else ("--top", "50")
+                self.assertEqual(documents[name], self.document(name, *top, log), f"{recording} {name}")
 
     def test_a_report_alone(self):
         path = self.without_log(os.path.join(DATA, "h100", "sample_cache_lines.json"))
@@ -320,6 +326,18 @@ class Several(HtmlTest):
             self.assertLessEqual(len(rank["curve"]), 128)
         largest = max(ranks, key=lambda rank: rank["peak_bytes"])
         self.assertEqual(largest["recording"], 0)
+
+    def test_a_run_of_real_ranks(self):
+        run = os.path.join(DATA, "h200", "run_of_four_ranks")
+        data = self.data(run)
+        merged = json.loads(self.report("merge", "--json", "--no-symbols", run))
+        ranks = {rank["rank"]: rank for rank in data["run"]["ranks"] if rank["rank"] is not None}
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        for row in merged["ranks"]:
+            self.assertEqual(ranks[row["rank"]]["peak_bytes"], row["allocated_peak_bytes"])
+        # Their peaks are 32 MiB apart: the first and the last are 48 MiB of 886 from the median.
+        self.assertEqual([ranks[number]["outlier"] for number in range(4)],
+                         ["5% below the median peak", None, None, "5% above the median peak"])
 
     def test_a_run_of_one_process_is_its_recording(self):
         run = self.path("run")

@@ -7,7 +7,7 @@ import unittest
 
 from test_summary import SOURCE, ToolTest
 
-RECORDINGS = os.path.join(SOURCE, "tests", "data", "h100")
+RECORDINGS = os.path.join(SOURCE, "tests", "data", "h200")
 # The reports in which memlab-report symbolize kept the names of PyTorch's functions.
 TRAINING = os.path.join(RECORDINGS, "pytorch_tensors_named.json")
 FAILURE = os.path.join(RECORDINGS, "pytorch_out_of_memory_named.json")
@@ -53,8 +53,8 @@ class Tensors(ToolTest):
         """The cache asks the driver, gives back what it has and asks once more before the tensor's allocation fails."""
         text = self.report("oom", FAILURE)
         self.assertIn("Out of memory 1 of 1", text)
-        self.assertIn("PyTorch's cache holds 67.88 GiB: 67.87 GiB allocated", text)
-        self.assertIn("    > out_of_memory  /opt/memlab/pack/tests/gpu/py/pytorch_tensors.py:149", text)
+        self.assertIn("PyTorch's cache holds 119.84 GiB: 119.83 GiB allocated", text)
+        self.assertIn("    > out_of_memory  /opt/a/pack/tests/gpu/py/pytorch_tensors.py:149", text)
         self.assertIn("c10::impl::wrap_kernel_functor_unboxed_<…>::call", text)
         self.assertLess(max(map(len, text.splitlines())), 200)
         self.assertIn("WrapFunctionIntoFunctor_", self.report("oom", "--templates", FAILURE))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every view of memlab-report as a reader sees it, where functions have names; and the examples of docs/.
 
-The recordings are of GPUs (tests/data), with the names that memlab-report symbolize put into their reports, and of
-memlab-synth where those have no ranks or no ledger. test_views.py says how the texts of tests/cli/golden are made anew.
+The recordings are of GPUs (tests/data), where there are some with the names that memlab-report symbolize put into
+their reports. test_views.py says how the texts of tests/cli/golden are made anew.
 """
 
 import glob
@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import unittest
 
-from test_summary import REPORT, SOURCE, SYNTH
+from test_summary import REPORT, SOURCE
 from test_views import ViewTest, recorded
 
 
@@ -24,15 +24,16 @@ class Texts(ViewTest):
     def setUp(self):
         super().setUp()
         # The names are in the report, the events in the log: one recording.
-        for name, recording in (("training", "pytorch_tensors"), ("out_of_memory", "pytorch_out_of_memory")):
-            with open(recorded(f"h100/{recording}_named.json"), encoding="utf-8") as file:
+        for name, recording in (("training", "pytorch_tensors"), ("out_of_memory", "pytorch_out_of_memory"),
+                                ("checkpoint", "pytorch_checkpoint")):
+            with open(recorded(f"h200/{recording}_named.json"), encoding="utf-8") as file:
                 report = json.load(file)
             # No machine has more names than the report, not even one with the libraries that ran.
             for module in report["modules"]:
                 module.update(path="/recorded" + module["path"], build_id="")
             with open(self.path(name + ".json"), "w", encoding="utf-8") as file:
                 json.dump(report, file)
-            shutil.copy(recorded(f"h100/{recording}.memlog"), self.path(name + ".memlog"))
+            shutil.copy(recorded(f"h200/{recording}.memlog"), self.path(name + ".memlog"))
 
     def test_who_holds_it(self):
         self.golden("named_summary", "training.json")
@@ -45,7 +46,7 @@ class Texts(ViewTest):
 
     def test_when(self):
         self.golden("named_timeline", "timeline", "--at", "step 2", "--top", "4", "training.json")
-        self.golden("named_timeline_part", "timeline", "--ascii", "--from", "500ms", "--until", "530ms", "training.json")
+        self.golden("named_timeline_part", "timeline", "--ascii", "--from", "900ms", "--until", "930ms", "training.json")
         self.golden("named_timeline_categories", "timeline", "--by", "category", "training.json")
         self.golden("named_histogram", "histogram", "--filter", "func=training", "training.json", COLUMNS="100")
 
@@ -60,7 +61,30 @@ class Texts(ViewTest):
         self.golden("named_pool", "pool", "--top", "4", "training.json")
         self.golden("named_lines", "lines", "pytorch_tensors.py:training", "training.json")
         self.golden("named_inefficiencies", "inefficiencies", "--top", "2", "training.json", COLUMNS="100")
-        self.golden("ledger", "ledger", self.log("ledger"))
+
+    def test_lines_of_the_forward_in_what_backward_allocates(self):
+        self.golden("named_forward_sites", "sites", "--level", "framework", "--top", "6", "checkpoint.json",
+                    COLUMNS="100")
+        self.golden("named_forward_tree", "tree", "--level", "framework", "--filter", "func=Layers.forward", "--min", "10",
+                    "checkpoint.json", COLUMNS="100")
+        self.golden("named_forward_lines", "lines", "backward_lines.py", "--level", "framework", "checkpoint.json")
+
+    def test_metrics(self):
+        lines = self.report("export", "--to", "openmetrics", "training.json").splitlines(keepends=True)
+        self.same_as_golden("export_openmetrics", "".join(lines[:40]), max(map(len, lines)))
+
+    def test_beside_allocations(self):
+        """Python's frames have their names in the log."""
+        ledger = recorded("h200/pytorch_ledger.memlog")
+        self.golden("ledger", "ledger", "--no-symbols", ledger)
+        self.golden("ledger_end", "ledger", "--no-symbols", "--at", "end", ledger)
+
+    def test_a_limit(self):
+        """The first of eight failures."""
+        text = self.report("oom", "--no-symbols", recorded("h200/sample_result_cache.json"))
+        first, _, others = text.partition("\nOut of memory 2 of 8")
+        self.same_as_golden("oom_limit", first)
+        self.assertEqual(others.count("\nOut of memory "), 6)
 
     def test_what_if(self):
         self.golden("whatif", "whatif", "--policy", "pool", "--policy", "pytorch", "--policy", "async",
@@ -72,10 +96,10 @@ class Texts(ViewTest):
         self.same_as_golden("named_check", result.stdout)
 
     def test_runs(self):
-        os.mkdir(self.path("run"))
-        self.call(SYNTH, "--ranks", "3", "--events", "2000", "--sites", "20", "--seed", "1", "-o", self.path("run"))
-        self.golden("run", "run/")
-        self.golden("run_merge", "merge", "run/")
+        run = recorded("h200/run_of_four_ranks/")
+        self.golden("run", "--no-symbols", run)
+        self.golden("run_merge", "merge", "--no-symbols", run)
+        self.golden("run_scopes", "leaks", "--growth", "--no-symbols", run + "memlab.python3.12.988.memlog")
 
 
 class Examples(ViewTest):

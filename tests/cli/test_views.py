@@ -75,6 +75,10 @@ class Summary(ViewTest):
         self.golden("summary_narrow", recorded("h100/pytorch_without_its_cache.json"))
         self.golden("summary_wide", "summary", recorded("h100/jax_platform_allocator.json"),
                     COLUMNS="120")
+        self.golden("summary_scopes", recorded("h200/sample_leak.memlog"))
+        self.golden("summary_kernels", recorded("h200/sample_checkpointing_kernels.json"))
+        self.golden("summary_limit", recorded("h200/sample_result_cache.json"))
+        self.golden("summary_driver_pool", recorded("h200/jax_driver_pool.memlog"), COLUMNS="100")
 
     def test_the_waterfall_adds_up(self):
         for name in ("jax_platform_allocator", "program_every_kind", "sample_oom_recovery"):
@@ -530,6 +534,7 @@ class Leaks(ViewTest):
         self.golden("leaks_framework", "leaks", recorded("h100/pytorch_own_cache.json"),
                     COLUMNS="120")
         self.golden("leaks_none", "leaks", recorded("h100/cupy_without_its_cache.json"))
+        self.golden("leaks_growth", "leaks", "--growth", recorded("h200/sample_leak.memlog"))
 
     def test_a_suppression_file(self):
         path = self.path("known.supp")
