@@ -1,8 +1,9 @@
 // Chromium for the tests: pages from file://, everything that the console says is kept.
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Browser, type BrowserContextOptions, type Page, chromium } from "playwright-core";
 import type { PageData } from "../../src/data";
 import { builtPage, withData } from "../sample";
@@ -22,6 +23,16 @@ export function write(data: PageData | string): string {
   const file = join(folder, `page${pages++}.html`);
   writeFileSync(file, typeof data === "string" ? data : withData(builtPage(), data));
   return pathToFileURL(file).href;
+}
+
+// What MEMLAB_REPORT, a memlab-report, prints of a recording in tests/data.
+export function reported<T>(recording: string, ...command: string[]): T {
+  const path = fileURLToPath(new URL(`../../../../../tests/data/${recording}`, import.meta.url));
+  const text = execFileSync(process.env["MEMLAB_REPORT"]!, [...command, "--json", "--no-symbols", path], {
+    encoding: "utf8",
+    maxBuffer: 256 * 1024 * 1024,
+  });
+  return JSON.parse(text) as T;
 }
 
 export interface Opened {

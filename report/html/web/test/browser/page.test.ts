@@ -4,18 +4,24 @@ import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bytes } from "../../src/model/format";
+import type { PageData } from "../../src/data";
 import { RecordingModel } from "../../src/model/recording";
 import { builtPage, compare, run, single, withData } from "../sample";
-import { launch, open, write } from "./browser";
+import { launch, open, reported, write } from "./browser";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const small = single();
+// Of GPUs: steps and scopes; tensors with marks, beside a ledger; ranks.
+const recordings = process.env["MEMLAB_REPORT"]
+  ? ["h200/sample_leak.memlog", "h200/pytorch_tensors.memlog", "h200/run_of_four_ranks"]
+  : [];
 const pages = {
   small: write(small),
   hostile: write(single({ hostile: true, steps: 6 })),
   compare: write(compare()),
   run: write(run(64)),
   large: write(single({ steps: 400, sites: 3000, moments: 2048, layers: 24 })),
+  ...Object.fromEntries(recordings.map((path) => [path, write(reported<PageData>(path, "html"))])),
 };
 let browser: Browser;
 beforeAll(async () => {
@@ -177,6 +183,20 @@ test("figures are those of the data", async () => {
   await page.click('button:text-is("End")');
   await expect.poll(() => heading(page)).toContain(bytes(totals.at(-1)!));
   await page.context().close();
+});
+
+test.runIf(recordings.length > 0)("figures of a real recording are those of the summary", async () => {
+  interface Summary {
+    reports: { devices: { label: string; curves: { allocated: { peak_bytes: number; at_end_bytes: number } } }[] }[];
+  }
+  for (const recording of recordings.slice(0, 2)) {
+    const { allocated } = reported<Summary>(recording).reports[0]!.devices[0]!.curves;
+    const { page } = await open(browser, pages[recording as keyof typeof pages]);
+    expect(await heading(page)).toContain(bytes(allocated.peak_bytes));
+    await page.click('button:text-is("End")');
+    await expect.poll(() => heading(page)).toContain(bytes(allocated.at_end_bytes));
+    await page.context().close();
+  }
 });
 
 test("a drag selects a range, and everything follows", async () => {
