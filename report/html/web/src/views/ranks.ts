@@ -150,13 +150,11 @@ export class RanksView implements View {
           )
         : null;
     });
+    // Of an even number the middle of the middle two, as where "differs" says how far a peak is from it.
     const peaks = this.ranks.map((rank) => rank.peak_bytes).sort((a, b) => a - b);
-    replace(
-      this.facts,
-      figure("median peak", bytes(peaks[peaks.length >> 1] ?? 0)),
-      figure("largest peak", bytes(this.largest)),
-      ...kinds,
-    );
+    const low = peaks[(peaks.length - 1) >> 1] ?? 0;
+    const median = low + Math.floor(((peaks[peaks.length >> 1] ?? 0) - low) / 2);
+    replace(this.facts, figure("median peak", bytes(median)), figure("largest peak", bytes(this.largest)), ...kinds);
     replace(this.notes, ...(merge?.notes ?? []).map((note) => h("p", { class: "note" }, note)));
     this.table.set(this.ranks);
     this.redraw();

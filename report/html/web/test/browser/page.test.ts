@@ -199,6 +199,18 @@ test.runIf(recordings.length > 0)("figures of a real recording are those of the 
   }
 });
 
+test.runIf(recordings.length > 0)("the median peak of four ranks is between the second and the third", async () => {
+  interface Merge {
+    ranks: { allocated_peak_bytes: number }[];
+  }
+  const peaks = reported<Merge>("h200/run_of_four_ranks", "merge")
+    .ranks.map((rank) => rank.allocated_peak_bytes)
+    .sort((a, b) => a - b);
+  const { page } = await open(browser, pages["h200/run_of_four_ranks" as keyof typeof pages]);
+  expect(await page.locator('dt:text-is("median peak") + dd').textContent()).toBe(bytes((peaks[1]! + peaks[2]!) / 2));
+  await page.context().close();
+});
+
 test("a drag selects a range, and everything follows", async () => {
   const { page, said } = await open(browser, pages.small);
   const box = (await page.locator(".u-over").boundingBox())!;
