@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "report/device_allocations.hpp"
 #include "report/runs/stack_peaks.hpp"
 #include "report/runs/tree.hpp"
 #include "report/text/names.hpp"
@@ -52,9 +53,7 @@ RankRow make_row(const Report& report) {
             reserved += pool_reserved;
             active += pool_reserved * (1 - *device.fragmentation.at_peak);
         }
-        for (const auto& [kind, totals] : device.kinds) {
-            add_to(row.allocations, is_in_curves(kind) ? totals.count : 0);
-        }
+        add_to(row.allocations, device_memory_allocation_count(device));
     }
     if (reserved > 0) {
         row.fragmentation = 1 - active / reserved;

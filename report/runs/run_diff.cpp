@@ -148,7 +148,7 @@ class RunComparer {
                                total(&ProcessStats::reserved_peak)});
         out_.totals.push_back({"still held", "allocated_at_end_bytes", "at the end", true,
                                total(&ProcessStats::at_end)});
-        out_.totals.push_back({"allocations", "allocations", "of all kinds", false,
+        out_.totals.push_back({"allocations", "allocations", "device memory", false,
                                total(&ProcessStats::allocations)});
     }
 
