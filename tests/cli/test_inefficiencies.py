@@ -27,6 +27,14 @@ class Inefficiencies(ToolTest):
         self.assertNotIn("fragmentation source", first)
         self.assertIn("[2 others; --top shows more]", first)
 
+    def test_collectives_are_no_steps(self):
+        """Of a rank of four: what lives from one all-reduce to the next is no finding."""
+        log = os.path.join(RECORDINGS, "h200", "run_of_four_ranks", "memlab.python3.12.988.memlog")
+        (report,) = json.loads(self.report("inefficiencies", "--json", "--no-symbols", log))["reports"]
+        self.assertIsNone(report["steps"])
+        patterns = {finding["pattern"] for device in report["devices"] for finding in device["findings"]}
+        self.assertFalse(patterns & {"over_long_life", "leak"}, patterns)
+
     def large_run(self):
         path = self.path("run.memlog")
         self.assertEqual(self.call(SYNTH, "--events", "60000", "--sites", "40", "--seed", "3",

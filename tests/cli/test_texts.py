@@ -99,7 +99,6 @@ class Texts(ViewTest):
         run = recorded("h200/run_of_four_ranks/")
         self.golden("run", "--no-symbols", run)
         self.golden("run_merge", "merge", "--no-symbols", run)
-        self.golden("run_scopes", "leaks", "--growth", "--no-symbols", run + "memlab.python3.12.988.memlog")
 
 
 class Examples(ViewTest):

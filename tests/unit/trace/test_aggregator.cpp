@@ -581,6 +581,32 @@ TEST_CASE("marks and scopes that repeat delimit steps") {
     CHECK(aggregator.mark_count() == 30);  // scopes are no marks
 }
 
+TEST_CASE("NCCL's calls are no steps") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "NCCL:ncclAllReduce"});
+    aggregator.on(StringDef{.id = 2, .text = "step"});
+    const auto scope = [&](EventType type, std::uint32_t name) {
+        aggregator.on(Event{.type = type, .name = name});
+    };
+    for (int i = 0; i < 30; ++i) {
+        scope(EventType::scope_begin, 1);
+        scope(EventType::scope_end, 0);
+    }
+    CHECK(aggregator.steps().empty());
+    for (int i = 0; i < 10; ++i) {
+        scope(EventType::scope_begin, 2);
+        scope(EventType::scope_begin, 1);
+        scope(EventType::scope_end, 0);
+        scope(EventType::scope_end, 0);
+    }
+    const std::vector<StepTotals> steps = aggregator.steps();
+    REQUIRE(steps.size() == 1);
+    CHECK(aggregator.scopes().path_text(steps[0].path) == "step");
+    CHECK(steps[0].steps == 10);
+    CHECK(aggregator.scopes().totals(0).size() == 3);
+}
+
 TEST_CASE("the outermost loop is the step, whatever loops within it, once it has a verdict") {
     for (const std::uint64_t rounds : {3, 30}) {
         CAPTURE(rounds);
