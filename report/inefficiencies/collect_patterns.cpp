@@ -119,6 +119,13 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         return *slot == trace::LiveTable::none ? nullptr : &figures_.live()[*slot];
     }
 
+    /// Device memory that the program decides on. The segments of a framework's cache are the
+    /// cache's to free; what it handed out of them has findings of its own.
+    bool is_the_programs(const trace::Live& live) const {
+        return !live.pending && !live.is_segment && live.site < patterns_.sites.size() &&
+               trace::counts_as_device_memory(figures_.sites()[live.site].kind);
+    }
+
     void allocated(const trace::Event& event) {
         std::uint32_t slot = 0;
         const trace::Live* const live = find(event, &slot);
@@ -146,8 +153,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     void freed(const trace::Event& event) {
         std::uint32_t slot = 0;
         const trace::Live* const live = find(event, &slot);
-        if (live == nullptr || live->pending || live->site >= patterns_.sites.size() ||
-            !trace::counts_as_device_memory(figures_.sites()[live->site].kind)) {
+        if (live == nullptr || !is_the_programs(*live)) {
             return;
         }
         SitePatterns& site = patterns_.sites[live->site];
@@ -249,8 +255,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     /// Blocks live at the end are avoidable from the end of their step on.
     void collect_leaks() {
         figures_.live().for_each([&](std::uint32_t slot, const trace::Live& live) {
-            if (live.pending || live.site >= patterns_.sites.size() ||
-                !trace::counts_as_device_memory(figures_.sites()[live.site].kind)) {
+            if (!is_the_programs(live)) {
                 return;
             }
             const trace::Lifetimes& others = figures_.sites()[live.site].lifetimes;
