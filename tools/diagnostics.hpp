@@ -2,14 +2,13 @@
 // summary, a report) is not a diagnostic and is printed as is.
 #pragma once
 
-#include <spdlog/logger.h>
+#include <string>
 
 namespace memlab::tools {
 
-/// The program's logger, outside of spdlog's registry. Lines are prefixed with the name given to
-/// set_program_name(). Thread-safe. Untrusted text (paths, messages of others) must be passed
-/// through report::printable(), and as an argument, never as the format.
-spdlog::logger& diagnostics();
+/// Prints `line` behind the name given to set_program_name(). Thread-safe. Untrusted text (paths,
+/// messages of others) must be passed through report::printable().
+void print_diagnostic(const std::string& line);
 
 /// Call once, at the start of main.
 void set_program_name(const char* name);

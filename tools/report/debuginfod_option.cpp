@@ -30,7 +30,7 @@ void add_symbols(CLI::App& app, bool& no_symbols, const std::string& meaning) {
 
 void note_debuginfod() {
     if (const std::string note = report::debuginfod_note(); !note.empty()) {
-        diagnostics().warn("{}", note);
+        print_diagnostic(note);
     }
 }
 

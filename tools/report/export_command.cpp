@@ -177,8 +177,8 @@ int export_recordings(const ExportArguments& arguments, const Format& format,
     warnings.emplace_back(warnings.back().first, result.warning);
     for (const auto& [file, warning] : warnings) {
         if (!warning.empty()) {
-            diagnostics().warn("{}: {}", report::printable(file, false),
-                               report::printable(warning, false));
+            print_diagnostic(report::printable(file, false) + ": " +
+                             report::printable(warning, false));
         }
     }
     return EXIT_SUCCESS;

@@ -280,10 +280,10 @@ class Warnings {
 
     void print() const {
         for (const Warning& each : warnings_) {
-            diagnostics().warn(
-                "{}{}: {}", report::printable(each.file, false),
-                each.others == 0 ? "" : " and " + report::format_plural(each.others, "other"),
-                report::printable(each.what, false));
+            const std::string others =
+                each.others == 0 ? "" : " and " + report::format_plural(each.others, "other");
+            print_diagnostic(report::printable(each.file, false) + others + ": " +
+                             report::printable(each.what, false));
         }
     }
 

@@ -116,7 +116,7 @@ class Reports {
         // Flush the output so far before the error, in case both go to one file.
         std::cout.flush();
         errors_.emplace_back(file, error);
-        diagnostics().error("{}: {}", printable(file, false), printable(error, false));
+        print_diagnostic(printable(file, false) + ": " + printable(error, false));
     }
 
     const ReportOptions& options_;

@@ -99,7 +99,7 @@ std::string closest(const std::string& word, const std::vector<std::string>& nam
 
 int fail(const std::string& what) {
     std::cout.flush();
-    diagnostics().error("{}", report::printable(what, false));
+    print_diagnostic(report::printable(what, false));
     return exit_bad_input;
 }
 

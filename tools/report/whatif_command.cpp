@@ -332,8 +332,8 @@ int replay_one(const std::string& log, const std::string& prefix) {
         return fail(log + ": " + result.error);
     }
     if (!result.warning.empty()) {
-        diagnostics().warn("{}: {}", report::printable(log, false),
-                           report::printable(result.warning, false));
+        print_diagnostic(report::printable(log, false) + ": " +
+                         report::printable(result.warning, false));
     }
     if (!result.divergence.empty()) {
         std::cout << prefix << "differs: " << report::printable(result.divergence, false) << "\n";

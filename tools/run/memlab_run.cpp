@@ -231,7 +231,7 @@ Environment make_environment(const RunArguments& arguments, RunDescription& run)
             throw UsageError(replacement.problem);
         }
         for (const std::string& remark : replacement.remarks) {
-            memlab::tools::diagnostics().warn("{}", memlab::report::printable(remark, false));
+            memlab::tools::print_diagnostic(memlab::report::printable(remark, false));
         }
         run.replaced = replacement.variables;
         for (auto& variable : replacement.variables) {
@@ -366,16 +366,14 @@ int examine(const RunArguments& arguments) {
 
 int explain_start_error(const std::string& command, int error) {
     if (error == ENOENT) {
-        memlab::tools::diagnostics().error(
-            "{}: {}", command,
-            command.find('/') == std::string::npos
-                ? "not found in PATH; check the name"
-                : "not found (or its interpreter is not); check the path");
+        memlab::tools::print_diagnostic(
+            command + (command.find('/') == std::string::npos
+                           ? ": not found in PATH; check the name"
+                           : ": not found (or its interpreter is not); check the path"));
         return exit_not_found;
     }
-    memlab::tools::diagnostics().error(
-        "{}: cannot be executed ({}); check that it is a program and that you may run it", command,
-        std::strerror(error));
+    memlab::tools::print_diagnostic(command + ": cannot be executed (" + std::strerror(error) +
+                                    "); check that it is a program and that you may run it");
     return exit_not_executable;
 }
 
@@ -394,8 +392,8 @@ int run(const RunArguments& arguments) {
     if (manifest.error().empty()) {
         environment.emplace_back(manifest_variable, manifest.path());
     } else {
-        memlab::tools::diagnostics().warn(
-            "{}; reports are written all the same, but not listed here", manifest.error());
+        memlab::tools::print_diagnostic(manifest.error() +
+                                        "; reports are written all the same, but not listed here");
     }
     description.start_wall_ns = wall_ns();
     const LaunchResult result = launch(arguments.command, environment);
@@ -421,7 +419,7 @@ int run(const RunArguments& arguments) {
             const std::string error =
                 write_run_file(description, render_run_file(description, result, processes));
             if (!error.empty()) {
-                memlab::tools::diagnostics().error("{}", memlab::report::printable(error, false));
+                memlab::tools::print_diagnostic(memlab::report::printable(error, false));
             }
         }
     }
@@ -435,7 +433,7 @@ int run(const RunArguments& arguments) {
             : bypass_problem(files);
     manifest.remove();
     if (!bypass.empty()) {
-        memlab::tools::diagnostics().error("{}", bypass);
+        memlab::tools::print_diagnostic(bypass);
         if (WIFEXITED(result.wait_status) && WEXITSTATUS(result.wait_status) == 0) {
             return exit_bypassed;
         }
@@ -464,7 +462,7 @@ int main(int argc, char** argv) {
         }
         return run(arguments);
     } catch (const UsageError& error) {
-        memlab::tools::diagnostics().error("{}", error.what());
+        memlab::tools::print_diagnostic(error.what());
         return exit_usage;
     }
 }

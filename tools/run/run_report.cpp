@@ -81,9 +81,9 @@ class RunReport {
         }
         if (!any) {
             if (options_.switched_off.empty()) {
-                tools::diagnostics().info("no process of this run used CUDA; nothing was recorded");
+                tools::print_diagnostic("no process of this run used CUDA; nothing was recorded");
             } else {
-                tools::diagnostics().info("{} is set: nothing was recorded", options_.switched_off);
+                tools::print_diagnostic(options_.switched_off + " is set: nothing was recorded");
             }
             return;
         }
@@ -92,15 +92,17 @@ class RunReport {
         });
         for (std::size_t i = 0; i < recorded_.size(); ++i) {
             if (i == max_summaries) {
-                tools::diagnostics().info("{} more reports beside these", recorded_.size() - i);
+                tools::print_diagnostic(std::to_string(recorded_.size() - i) +
+                                        " more reports beside these");
                 break;
             }
             print_one(recorded_[i]);
         }
         print_running();
         if (processes_.size() > 1 && !options_.folder.empty()) {
-            tools::diagnostics().info("{} processes; the run as a whole: memlab-report {}",
-                                      processes_.size(), shown(options_.folder));
+            tools::print_diagnostic(std::to_string(processes_.size()) +
+                                    " processes; the run as a whole: memlab-report " +
+                                    shown(options_.folder));
         }
     }
 
@@ -113,9 +115,7 @@ class RunReport {
         return most;
     }
 
-    static void error(const std::string& text) {
-        tools::diagnostics().error("{}", printable(text, false));
-    }
+    static void error(const std::string& text) { tools::print_diagnostic(printable(text, false)); }
 
     /// Adds the signal that ended the process to the report that it wrote before
     /// (MEMLAB_REPORT_ON).
@@ -169,11 +169,11 @@ class RunReport {
         if (count == 0) {
             return;
         }
-        tools::diagnostics().info(
-            "{} still running and {} {} of GPU memory through memlab; {} at its end:",
-            count == 1 ? "1 process is" : std::to_string(count) + " processes are",
-            count == 1 ? "holds" : "hold", format_bytes(held),
-            count == 1 ? "it reports" : "each reports");
+        const bool one = count == 1;
+        tools::print_diagnostic((one ? "1 process is" : std::to_string(count) + " processes are") +
+                                " still running and " + (one ? "holds " : "hold ") +
+                                format_bytes(held) + " of GPU memory through memlab; " +
+                                (one ? "it reports" : "each reports") + " at its end:");
         for (const RunProcess& process : processes_) {
             if (!process.running) {
                 continue;
