@@ -33,7 +33,11 @@ endif()
 # Several sources of a target are compiled as one: their headers are read once, not for each. Names
 # in unnamed namespaces must differ within a target. clang-tidy's build is without (tools/dev lint).
 option(CMAKE_UNITY_BUILD "Compile the sources of a target in batches" ON)
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Free memory only above 1 GiB, which no source here reaches by much: 8 % less time, and the same code.
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>)
+endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC takes what a batch includes for headers.
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
@@ -129,9 +133,15 @@ function(memlab_compile_quickly)
     endforeach()
 endfunction()
 
-# memlab_runs_for_each_event(SOURCE...): in a library of memlab_compile_quickly(), what runs for every event of a log.
-function(memlab_runs_for_each_event)
-    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O2>)
+# memlab_runs_for_each_event(TARGET SOURCE...): adds to a library of memlab_compile_quickly() what runs for every event
+# of a log. Objects of a library of their own: a source with options of its own is in no batch.
+function(memlab_runs_for_each_event target)
+    set(objects ${target}_events)
+    add_library(${objects} OBJECT ${ARGN})
+    target_include_directories(${objects} PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+    target_compile_options(${objects} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_OPTIONS>
+                                              $<$<CONFIG:RelWithDebInfo>:-O2>)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
 endfunction()
 
 # memlab_link_old_glibc(TARGET...): links to glibc's libraries as they were in 2.28, whatever this machine has, and

@@ -25,6 +25,10 @@
 #include "trace/record_codec.hpp"
 #include "trace/ring_scan.hpp"
 
+// Not in libmemlab.so: its stack frames may be large.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wframe-larger-than="
+
 namespace memlab::trace {
 namespace {
 
@@ -476,3 +480,5 @@ LogReadResult read_log(const void* data, std::uint64_t size, RecordSink& sink, L
 }
 
 }  // namespace memlab::trace
+
+#pragma GCC diagnostic pop

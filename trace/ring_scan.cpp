@@ -9,6 +9,10 @@
 #include "trace/log_format.hpp"
 #include "trace/record_codec.hpp"
 
+// Not in libmemlab.so: its stack frames may be large.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wframe-larger-than="
+
 namespace memlab::trace {
 namespace {
 
@@ -217,3 +221,5 @@ RingContents scan_ring(const LogInput& input, const LogRing& ring) {
 }
 
 }  // namespace memlab::trace
+
+#pragma GCC diagnostic pop

@@ -168,7 +168,7 @@ void clear_weak_references(const link_map& object, const dl_phdr_info& info) {
     protect_again(object, info.dlpi_phdr, info.dlpi_phnum);
 }
 
-int visit(dl_phdr_info* info, std::size_t /*size*/, void* /*unused*/) {
+int clear_in_object(dl_phdr_info* info, std::size_t /*size*/, void* /*unused*/) {
     const auto* const object = static_cast<const link_map*>(containing_object(info->dlpi_phdr));
     if (object != nullptr && object->l_addr == info->dlpi_addr && object->l_ld != nullptr) {
         clear_weak_references(*object, *info);
@@ -182,7 +182,7 @@ __attribute__((constructor)) void clear_weak_references_at_start() {
     loaded_at_start = find_loaded_object(&loads, [](const char* file) {
         return std::strncmp(file, "libcuda.so", std::strlen("libcuda.so")) == 0;
     });
-    dl_iterate_phdr(visit, nullptr);
+    dl_iterate_phdr(clear_in_object, nullptr);
     if (!loaded_at_start) {
         return;
     }

@@ -38,7 +38,7 @@ def database(build):
         source = pathlib.Path(entry["directory"], entry["file"]).resolve()
         inside = ROOT in source.parents and (build not in source.parents or source.parent.name == "Unity")
         if inside and source.suffix in (".cpp", ".cxx") and source not in commands:
-            arguments = [a for a in shlex.split(entry["command"]) if a not in GCC_ONLY]
+            arguments = [a for a in shlex.split(entry["command"]) if a not in GCC_ONLY and not a.startswith("--param=")]
             while arguments and not arguments[0].endswith(("++", "cc", "g++-12", "g++-13")):
                 arguments.pop(0)  # a compiler launcher
             commands[source] = (entry["directory"], arguments)
