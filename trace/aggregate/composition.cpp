@@ -1,5 +1,6 @@
 // The aggregator's figures that are computed on request: who held the memory, totals by kind.
 #include <algorithm>
+#include <tuple>
 
 #include "trace/aggregate/aggregator.hpp"
 
@@ -62,8 +63,10 @@ std::vector<StepTotals> Aggregator::steps() const {
 }
 
 std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
+    // An allocation and what was handed out of it may begin at one address and be as large.
     const auto larger = [](const LiveTotals& a, const LiveTotals& b) {
-        return a.size != b.size ? a.size > b.size : a.address < b.address;
+        return std::make_tuple(b.size, a.address, a.site) <
+               std::make_tuple(a.size, b.address, b.site);
     };
     std::vector<LiveTotals> largest;  // a heap with the smallest at the front
     largest.reserve(limit + 1);
