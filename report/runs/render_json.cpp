@@ -140,11 +140,6 @@ json place_json(const PlaceSpread& spread) {
             {"stack", std::move(frames)}};
 }
 
-/// Replaces invalid UTF-8, which file names and symbols may contain.
-std::string to_text(const json& document) {
-    return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
 
 std::string render_run_json(const RunView& view) {
@@ -169,7 +164,7 @@ std::string render_run_json(const RunView& view) {
     }
     out["notes"] = view.collection.notes;
     out["errors"] = errors_json(view.collection.errors);
-    return to_text(out);
+    return json_text(out) + "\n";
 }
 
 std::string render_ranks_json(const RunView& view, const RankComparison& ranks) {
@@ -202,7 +197,7 @@ std::string render_ranks_json(const RunView& view, const RankComparison& ranks) 
     }
     out["notes"] = std::move(notes);
     out["errors"] = errors_json(view.collection.errors);
-    return to_text(out);
+    return json_text(out) + "\n";
 }
 
 }  // namespace memlab::report

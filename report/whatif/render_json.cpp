@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/whatif/render.hpp"
 
@@ -126,7 +127,7 @@ std::string render_json(const std::string& log, const Recording& recording,
     for (const Table& table : tables) {
         out["devices"].push_back(table_json(table, describe_stack));
     }
-    return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+    return report::json_text(out) + "\n";
 }
 
 }  // namespace memlab::whatif
