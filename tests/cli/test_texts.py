@@ -79,6 +79,14 @@ class Texts(ViewTest):
         self.golden("ledger", "ledger", "--no-symbols", ledger)
         self.golden("ledger_end", "ledger", "--no-symbols", "--at", "end", ledger)
 
+    def test_scopes(self):
+        """NVTX's ranges of real training steps; they are the steps."""
+        scopes = recorded("h200/pytorch_scopes.memlog")
+        self.golden("scopes_summary", "--no-symbols", "--top", "3", scopes)
+        self.golden("scopes_lines", "lines", "nvtx_scopes.py:main", "--every", "6", "--step", "step", "--no-symbols", scopes)
+        steps = json.loads(self.report("--json", "--no-symbols", scopes))["reports"][0]["steps"]
+        self.assertIn(("step", 12), {(each["name"], each["steps"]) for each in steps})
+
     def test_a_limit(self):
         """The first of eight failures."""
         text = self.report("oom", "--no-symbols", recorded("h200/sample_result_cache.json"))
