@@ -40,7 +40,13 @@ class StackLines {
     };
 
     StackLines(const Report& report, Resolver& resolver, const LineQuery& query)
-        : resolver_(resolver), query_(query), known_(report.stacks.size()) {}
+        : resolver_(resolver), query_(query), known_(report.stacks.size()) {
+        if (query.line) {
+            for (std::size_t stack = 0; stack < known_.size(); ++stack) {
+                find_functions_of_line(stack);
+            }
+        }
+    }
 
     const std::vector<On>& of(std::size_t stack) {
         static const std::vector<On> none;
@@ -60,30 +66,55 @@ class StackLines {
     bool any_of_backward() const { return any_of_backward_; }
 
   private:
+    /// File, name and first line.
+    using FunctionKey = std::tuple<std::string, std::string, int>;
+
+    static FunctionKey key_of(const StackFrame& frame) {
+        return {frame.file, frame.python ? frame.function : short_function_name(frame.function),
+                frame.first_line};
+    }
+
+    bool is_in_file(const StackFrame& frame) const {
+        return frame.line > 0 && ends_as(frame.file, query_.file, "/");
+    }
+
+    void find_functions_of_line(std::size_t stack) {
+        for (const StackFrame& frame : resolver_.frames(stack)) {
+            if (is_in_file(frame) && frame.line == *query_.line) {
+                of_line_.insert(key_of(frame));
+            }
+        }
+    }
+
+    bool is_wanted(const FunctionKey& function) const {
+        const std::string& name = std::get<1>(function);
+        return (query_.function.empty() || ends_as(name, query_.function, ".") ||
+                ends_as(name, query_.function, "::")) &&
+               (!query_.line || of_line_.contains(function));
+    }
+
     std::vector<On> look(std::size_t stack) {
         std::set<On> found;
         bool of_backward = false;
         for (const StackFrame& frame : resolver_.frames(stack)) {
             of_backward = of_backward || frame.is_forward_marker();
-            if (frame.line <= 0 || !ends_as(frame.file, query_.file, "/")) {
+            if (!is_in_file(frame)) {
                 continue;
             }
-            const std::string name =
-                frame.python ? frame.function : short_function_name(frame.function);
-            if (query_.function.empty() || ends_as(name, query_.function, ".") ||
-                ends_as(name, query_.function, "::")) {
-                found.insert({function(frame, name), frame.line});
+            const FunctionKey key = key_of(frame);
+            if (is_wanted(key)) {
+                found.insert({function(frame, key), frame.line});
                 any_of_backward_ = any_of_backward_ || of_backward;
             }
         }
         return {found.begin(), found.end()};
     }
 
-    std::size_t function(const StackFrame& frame, const std::string& name) {
-        const auto [entry, is_new] =
-            index_.try_emplace(std::tuple(frame.file, name, frame.first_line), functions_.size());
+    std::size_t function(const StackFrame& frame, const FunctionKey& key) {
+        const auto [entry, is_new] = index_.try_emplace(key, functions_.size());
         if (is_new) {
-            functions_.push_back({name, frame.file, frame.first_line, frame.python, {}});
+            functions_.push_back(
+                {std::get<1>(key), frame.file, frame.first_line, frame.python, {}});
         }
         return entry->second;
     }
@@ -93,7 +124,8 @@ class StackLines {
     std::vector<std::optional<std::vector<On>>> known_;  ///< by stack
     std::vector<LineTable> functions_;                   ///< without rows
     bool any_of_backward_ = false;
-    std::map<std::tuple<std::string, std::string, int>, std::size_t> index_;
+    std::map<FunctionKey, std::size_t> index_;
+    std::set<FunctionKey> of_line_;  ///< of LineQuery::line
 };
 
 /// The sites that the filter takes, by device, stack and kind.
@@ -283,6 +315,9 @@ StepEnds step_ends(const Report& report, const LineQuery& query) {
 }
 
 std::string in_this(const LineQuery& query) {
+    if (query.line) {
+        return "line " + std::to_string(*query.line) + " of " + query.file;
+    }
     return query.function.empty() ? query.file : query.function + " of " + query.file;
 }
 

@@ -25,6 +25,7 @@ namespace memlab::report {
 struct LineQuery {
     std::string file;                     ///< path, or the end of one: "model.py"
     std::string function;                 ///< or the end of its name ("forward"); empty: all
+    std::optional<int> line;              ///< only functions of which this line allocated
     std::optional<std::uint64_t> device;  ///< none: the one with the highest peak
     std::vector<std::string> columns;     ///< empty: the defaults
     std::uint64_t every = 0;              ///< steps per table; 0: one table for the whole run

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import unittest
 
 from test_summary import REPORT, SOURCE, ToolTest, line_of
@@ -69,11 +70,21 @@ class Lines(ToolTest):
         self.assertEqual(shown("--context", "99"), ["x1 = 1", "99 lines without allocations"] + [f"x{n} = {n}" for n in range(101, 401)])
         self.assertEqual(shown("--context", "999"), [f"x{n} = {n}" for n in range(1, 401)])
 
+    def test_a_place_as_the_tables_name_it(self):
+        log = self.log("leak")
+        whole = self.report("lines", "memlab_synth.cpp", log)
+        self.assertEqual(len(re.findall("^## ", whole, re.M)), 2)
+        one = self.report("lines", f"memlab_synth.cpp:{line_of('load_batch')}", log)
+        self.assertEqual(one, self.report("lines", "memlab_synth.cpp:load_batch", log))
+        self.assertEqual(len(re.findall("^## ", one, re.M)), 1)
+
     def test_every_problem_is_one_line(self):
         log = self.log("leak")
         for arguments, said in (
+                (["memlab_synth.cpp:1", log], "no allocation was made in line 1 of memlab_synth.cpp"),
+                (["memlab_synth.cpp:0", log], "no allocation was made in 0 of memlab_synth.cpp"),
                 (["nothing.py", log], "no allocation was made in nothing.py"),
-                (["memlab_synth.cpp:", log], "SOURCE is a file, or a file and a function"),
+                (["memlab_synth.cpp:", log], "SOURCE is a file, or a file and a function (model.py:Net.forward) or a line"),
                 (["memlab_synth.cpp", log, "--column", "wrong"], "--column: takes active, "),
                 (["memlab_synth.cpp", log, "--every", "2"], "has no "),
                 (["memlab_synth.cpp", log, "--every", "0"], "--every: takes a number from 1 on"),

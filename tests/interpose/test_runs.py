@@ -346,7 +346,7 @@ class Runs(EndToEnd):
         self.assertEqual(place["difference_bytes"], 7 * MIB)
         self.assertEqual([peak // MIB for peak in place["peak_bytes"]], [1, 2, 1, 8])
         self.assertEqual(place["function"], "main")  # program::allocate is passed over
-        text = self.report("merge", str(self.folder)).stdout.decode("utf-8")
+        text = self.report("merge", "--width", "80", str(self.folder)).stdout.decode("utf-8")
         for wanted in (r"(?m)^4 ranks of 4$", r"(?m)^ +3 +\d+  GPU-\w+ +8\.00 MiB", r"allocated +2\.67   rank 3 peaks "
                        r"at 8\.00 MiB, the mean is 3\.00 MiB", r"7\.00 MiB +8\.00 MiB +3 +1\.00 MiB +0  .*tree.cpp"):
             self.assertRegex(text, wanted)

@@ -1,6 +1,7 @@
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +28,8 @@ struct LinesArguments {
 
 void define(CLI::App& app, LinesArguments& arguments) {
     app.add_option("SOURCE", arguments.source,
-                   "A source file, or the end of its path, and a function: model.py:Net.forward")
+                   "A source file, or the end of its path, and a function, or a line of one: "
+                   "model.py:Net.forward, model.py:32")
         ->required()
         ->type_name("");
     add_files(app, arguments.options);
@@ -77,8 +79,8 @@ void define(CLI::App& app, LinesArguments& arguments) {
         "wrong.");
 }
 
-/// Splits "model.py:Net.forward" into file and function, at the first single colon: "C::D" is part
-/// of a function's name.
+/// Splits "model.py:Net.forward" into file and function, "model.py:32" into file and line, at the
+/// first single colon: "C::D" is part of a function's name.
 bool split(const std::string& source, LineQuery& query) {
     std::size_t colon = source.find(':');
     while (colon != std::string::npos && source.compare(colon, 2, "::") == 0) {
@@ -87,6 +89,14 @@ bool split(const std::string& source, LineQuery& query) {
     query.file = source.substr(0, colon);
     if (colon != std::string::npos) {
         query.function = source.substr(colon + 1);
+        const char* const end = query.function.data() + query.function.size();
+        int line = 0;
+        const auto [after, error] = std::from_chars(query.function.data(), end, line);
+        if (error == std::errc{} && after == end && line > 0) {
+            query.line = line;
+            query.function.clear();
+            return !query.file.empty();
+        }
     }
     return !query.file.empty() && (colon == std::string::npos || !query.function.empty());
 }
@@ -104,8 +114,10 @@ int lines_command(int argc, char** argv) {
         return *code;
     }
     if (!split(arguments.source, arguments.query)) {
-        return fail("SOURCE is a file, or a file and a function (model.py:Net.forward), not " +
-                    arguments.source);
+        return fail(
+            "SOURCE is a file, or a file and a function (model.py:Net.forward) or a line "
+            "(model.py:32), not " +
+            arguments.source);
     }
     if (!arguments.query.step.empty() && arguments.every == 0) {
         return fail("--step names what ends a step of --every; say how many with --every N");
