@@ -31,7 +31,7 @@ constexpr bool is_sticky(CUresult result) {
     }
 }
 
-/// Set by the first sticky error of any driver call (call_real), and before a context is destroyed,
+/// Set by the first sticky error of any driver call (call_real), and once a context was destroyed,
 /// which may be current in other threads. Never cleared: from then on broken_context() asks the
 /// driver.
 inline constinit std::atomic<bool> broken_context_possible{false};

@@ -28,7 +28,6 @@ CUresult call_destroying(Session& session, Api api, std::initializer_list<CUcont
     std::transform(contexts.begin(), contexts.end(), registered.begin(),
                    [&](CUcontext each) { return session.contexts().before_destroy(each); });
     session.trimmer().leave_ending_contexts();
-    mi::broken_context_possible.store(true, std::memory_order_relaxed);
     const CUresult result = real();
     std::size_t index = 0;
     for (const CUcontext each : contexts) {

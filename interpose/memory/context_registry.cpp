@@ -227,6 +227,10 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
     if (handle == nullptr) {
         return;
     }
+    // A free that runs before this runs beside the call that destroys: it may as well precede it.
+    if (destroyed) {
+        broken_context_possible.store(true, std::memory_order_relaxed);
+    }
     // Another thread may have got the handle anew and found out that this context is no more.
     const bool replaced = ended != nullptr && find(handle) != ended;
     if (destroyed && !replaced) {
