@@ -8,20 +8,15 @@
 
 namespace memlab::report {
 
-/// Over all kinds of memory, the host's too.
-inline std::uint64_t allocation_count(const Device& device) {
-    std::uint64_t sum = 0;
-    for (const auto& [kind, totals] : device.kinds) {
-        add_to(sum, totals.count);
-    }
-    return sum;
-}
+enum class Counted : std::uint8_t {
+    all_kinds,      ///< of memory, the host's too
+    device_memory,  ///< the kinds that the curves include
+};
 
-/// Of device memory: the kinds that the curves include.
-inline std::uint64_t device_memory_allocation_count(const Device& device) {
+inline std::uint64_t allocation_count(const Device& device, Counted counted) {
     std::uint64_t sum = 0;
     for (const auto& [kind, totals] : device.kinds) {
-        add_to(sum, is_in_curves(kind) ? totals.count : 0);
+        add_to(sum, counted == Counted::all_kinds || is_in_curves(kind) ? totals.count : 0);
     }
     return sum;
 }

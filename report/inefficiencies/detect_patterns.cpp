@@ -46,7 +46,7 @@ class PatternDetector {
         : report_(report), resolver_(resolver), query_(query), patterns_(patterns), steps_(steps) {}
 
     void examine(const Device& device) {
-        found_.push_back({&device, allocation_count(device), {}, {}, {}});
+        found_.push_back({&device, allocation_count(device, Counted::all_kinds), {}, {}, {}});
         const std::vector<SiteRow> rows = rows_of(device);
         std::vector<std::size_t> sites;
         for (const SiteRow& row : rows) {

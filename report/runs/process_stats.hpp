@@ -30,7 +30,7 @@ inline ProcessStats process_stats(const Report& report,
         add_to(sums.allocated_peak, device.curve(Curve::allocated).peak_bytes);
         add_to(sums.reserved_peak, device.curve(Curve::reserved).peak_bytes);
         add_to(sums.at_end, device.curve(Curve::allocated).at_end_bytes);
-        add_to(sums.allocations, device_memory_allocation_count(device));
+        add_to(sums.allocations, allocation_count(device, Counted::device_memory));
     }
     return sums;
 }

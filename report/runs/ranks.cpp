@@ -53,7 +53,7 @@ RankRow make_row(const Report& report) {
             reserved += pool_reserved;
             active += pool_reserved * (1 - *device.fragmentation.at_peak);
         }
-        add_to(row.allocations, device_memory_allocation_count(device));
+        add_to(row.allocations, allocation_count(device, Counted::device_memory));
     }
     if (reserved > 0) {
         row.fragmentation = 1 - active / reserved;

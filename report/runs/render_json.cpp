@@ -28,7 +28,7 @@ json devices_json(const Report& report) {
                         {"allocated_peak_bytes", device.curve(Curve::allocated).peak_bytes},
                         {"reserved_peak_bytes", device.curve(Curve::reserved).peak_bytes},
                         {"allocated_at_end_bytes", device.curve(Curve::allocated).at_end_bytes},
-                        {"allocations", device_memory_allocation_count(device)}});
+                        {"allocations", allocation_count(device, Counted::device_memory)}});
     }
     return list;
 }

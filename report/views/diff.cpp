@@ -164,7 +164,7 @@ class DeviceDiffer {
              "allocations",
              "of all kinds",
              false,
-             {allocation_count(a), allocation_count(b)}},
+             {allocation_count(a, Counted::all_kinds), allocation_count(b, Counted::all_kinds)}},
         };
         add_ledger(out, a, b);
         if (a.is_gpu() && b.is_gpu()) {  // an allocator does not tell what was asked for
