@@ -88,17 +88,17 @@ bool split(const std::string& source, LineQuery& query) {
     }
     query.file = source.substr(0, colon);
     if (colon != std::string::npos) {
-        query.function = source.substr(colon + 1);
-        const char* const end = query.function.data() + query.function.size();
+        const std::string within = source.substr(colon + 1);
+        const char* const end = within.data() + within.size();
         int line = 0;
-        const auto [after, error] = std::from_chars(query.function.data(), end, line);
+        const auto [after, error] = std::from_chars(within.data(), end, line);
         if (error == std::errc{} && after == end && line > 0) {
             query.line = line;
-            query.function.clear();
-            return !query.file.empty();
+        } else {
+            query.function = within;
         }
     }
-    return !query.file.empty() && (colon == std::string::npos || !query.function.empty());
+    return !query.file.empty() && (colon == std::string::npos || colon + 1 != source.size());
 }
 
 }  // namespace
