@@ -86,6 +86,15 @@ class Suite(SeveralGpus):
     def wanted(self, name: str) -> bool:
         return not self.only or any(text in name.lower() for text in self.only)
 
+    def can_run_with(self, module: str, name: str) -> bool:
+        """Asked for, and the module that it needs is installed; else that is said."""
+        if not self.wanted(name):
+            return False
+        if importlib.util.find_spec(module) is None:
+            self.skip(name, f"{module} is not installed")
+            return False
+        return True
+
     def folder(self, name: str) -> Path:
         folder = self.work / file_name(name)
         folder.mkdir(parents=True)
@@ -430,10 +439,7 @@ class Suite(SeveralGpus):
         for name, settings, at_least in (
                 ("unwinder: PyTorch, own cache", {}, 10),
                 ("unwinder: PyTorch, without its cache", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, 1000)):
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec("torch") is None:
-                self.skip(name, "torch is not installed")
+            if not self.can_run_with("torch", name):
                 continue
             work, start = self.folder(name), time.monotonic()
             settings |= {"LD_PRELOAD": str(self.packed / "lib" / "libmemlab_verified.so"),
@@ -453,10 +459,7 @@ class Suite(SeveralGpus):
         """All work that CUPTI saw run was seen submitted by memlab."""
         for module, program, script, arguments, settings in PROGRAMS:
             name = f"work clock: {program}"
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec(module) is None:
-                self.skip(name, f"{module} is not installed")
+            if not self.can_run_with(module, name):
                 continue
             work, start = self.folder(name), time.monotonic()
             sees = "calls,work" if program == "pytorch_cuda_graphs" else "work"
@@ -565,10 +568,7 @@ class Suite(SeveralGpus):
                 ("numba", "numba", "numba_work.py", [], {}, 2)]
         losses = {}
         for module, name, script, arguments, settings, at_least in runs:
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec(module) is None:
-                self.skip(name, f"{module} is not installed")
+            if not self.can_run_with(module, name):
                 continue
             verdict, found, outcomes = self.framework_pair(name, script, arguments, settings=settings,
                                                            native_settings=settings, timeout=150)
@@ -594,10 +594,7 @@ class Suite(SeveralGpus):
 
     def tensors(self) -> None:
         for name, mode, settings in tensors.RUNS:
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec("torch") is None:
-                self.skip(name, "torch is not installed")
+            if not self.can_run_with("torch", name):
                 continue
             statistics = self.work / "torch-statistics.json"
             verdict, found, outcomes = self.framework_pair(name, "pytorch_tensors.py", [mode, str(statistics)],
@@ -617,10 +614,7 @@ class Suite(SeveralGpus):
         """A log that is a ring has every figure of the whole run, at each mark, after SIGKILL too."""
         for mode, code in (("many", 0), ("many_killed", -9)):
             name = f"flight recorder: {mode.replace('_', ', ')}"
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec("torch") is None:
-                self.skip(name, "torch is not installed")
+            if not self.can_run_with("torch", name):
                 continue
             work, statistics, start = self.folder(name), self.work / f"{mode}.json", time.monotonic()
             outcome = run([sys.executable, str(HERE / "py" / "pytorch_tensors.py"), mode, str(statistics)],
@@ -647,10 +641,7 @@ class Suite(SeveralGpus):
         """The lines of the forward in what backward allocates, against PyTorch's anomaly detection."""
         for mode in tensors.BACKWARD:
             name = f"backward: {mode}"
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec("torch") is None:
-                self.skip(name, "torch is not installed")
+            if not self.can_run_with("torch", name):
                 continue
             expected, snapshot = (self.work / f"backward-{mode}.{ending}" for ending in ("json", "pickle"))
             settings = {"MEMLAB_STACK_DEPTH": "128"}
@@ -678,10 +669,7 @@ class Suite(SeveralGpus):
         peaks: dict[str, int] = {}
         for way in ("grad", "no_grad"):
             name = f"sample: validation {way}"
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec("torch") is None:
-                self.skip(name, "torch is not installed")
+            if not self.can_run_with("torch", name):
                 continue
             verdict, found, outcomes = self.framework_pair(name, "../../../samples/validation.py", [way])
             report = next((one.report_path for one in found if one.report_path and one.report and one.report["sites"]), None)
@@ -696,11 +684,8 @@ class Suite(SeveralGpus):
     def categories(self) -> None:
         for model in tensors.MODELS:
             name = f"categories: {model}"
-            if not self.wanted(name):
-                continue
             module = "transformers" if model == "gpt2" else "torch"
-            if importlib.util.find_spec(module) is None:
-                self.skip(name, f"{module} is not installed")
+            if not self.can_run_with(module, name):
                 continue
             expected = self.work / f"categories-{model}.json"
             verdict, found, outcomes = self.framework_pair(name, "pytorch_categories.py", [model, str(expected)],
@@ -718,10 +703,7 @@ class Suite(SeveralGpus):
     def ledgers(self) -> None:
         """What has no row in the ledger, of each kind of program."""
         for module, name, script, arguments in ledger.RUNS:
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec(module) is None:
-                self.skip(name, f"{module} is not installed")
+            if not self.can_run_with(module, name):
                 continue
             if script.endswith(".py"):
                 verdict, found, outcomes = self.framework_pair(name, script, arguments, timeout=150)
@@ -914,10 +896,7 @@ class Suite(SeveralGpus):
                 ("cupy", "CUPTI: CuPy, audit and kernels", "cupy_work.py", ["uncached"], {}, ""),
                 ("jax", "CUPTI: JAX, audit and kernels", "jax_work.py", [], platform, "")]
         for module, name, script, arguments, settings, because in runs:
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec(module) is None:
-                self.skip(name, f"{module} is not installed")
+            if not self.can_run_with(module, name):
                 continue
             verdict, found, outcomes = self.framework_pair(name, script, arguments, settings=settings | everything,
                                                            native_settings=settings)
@@ -954,10 +933,7 @@ class Suite(SeveralGpus):
         """A child that uses its parent's CUDA fails as it does without memlab; who cannot know why is told."""
         for module, told in (("torch", 0), ("numba", 1), ("cupy", 1)):  # PyTorch looks for the fork itself
             name = f"fork: {module}"
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec(module) is None:
-                self.skip(name, f"{module} is not installed")
+            if not self.can_run_with(module, name):
                 continue
             work, layout = self.folder(name), self.inheriting_layout
             command = [sys.executable, str(HERE / "py" / "fork_work.py"), module]
@@ -975,10 +951,7 @@ class Suite(SeveralGpus):
     def ranks(self) -> None:
         """torchrun with two ranks on one GPU: a run folder, its tree, and the ranks side by side."""
         name = "ranks: torchrun"
-        if not self.wanted(name):
-            return
-        if importlib.util.find_spec("torch") is None:
-            self.skip(name, "torch is not installed")
+        if not self.can_run_with("torch", name):
             return
         work, start, layout = self.folder(name), time.monotonic(), self.inheriting_layout
         environment = layout.environment(memlab=False, inherit=True)
@@ -1010,10 +983,7 @@ class Suite(SeveralGpus):
         small = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".10"}  # of a GPU that others may use too
         for module in ("torch", "jax", "cupy", "numba"):
             name = f"framework: {module}"
-            if not self.wanted(name):
-                continue
-            if importlib.util.find_spec(module) is None:
-                self.skip(name, f"{module} is not installed")
+            if not self.can_run_with(module, name):
                 continue
             verdict, sums, outcomes = Verdict(name), set(), []
             without = {"cupy": ["uncached"]}.get(module, [])

@@ -5,7 +5,6 @@ NVLink multicast stays off in all of them: a program that uses it can put GPUs t
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import os
@@ -32,11 +31,8 @@ class SeveralGpus:
             return False
         if gpu_count() < 2:
             self.skip(name, "needs 2 GPUs")
-        elif module and importlib.util.find_spec(module) is None:
-            self.skip(name, f"{module} is not installed")
-        else:
-            return True
-        return False
+            return False
+        return not module or self.can_run_with(module, name)
 
     def peer_memory(self) -> None:
         """Memory that a peer's work still uses is not handed out, where plain CUDA would; two_gpus.cpp."""
