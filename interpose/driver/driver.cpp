@@ -24,14 +24,11 @@ constexpr std::size_t max_substitutions = 2 * static_cast<std::size_t>(Api::coun
 // Limit for libraries that wrap the driver; further ones are bypassed.
 constexpr std::size_t max_wrappers = 8;
 
-struct LoadedDriver {
-    Driver functions;
+struct LoadedDriver : Driver {
     std::array<Substitution, max_substitutions> substitutions;
     std::size_t count = 0;
     std::array<const void*, max_wrappers> wrappers{};  // their link maps, then nulls
 };
-
-std::atomic<const LoadedDriver*> published{nullptr};
 
 struct HookEntry {
     const char* symbol;
@@ -148,11 +145,11 @@ const LoadedDriver* load() {
     }
     auto* loaded = new LoadedDriver;
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(library.find(#symbol));
+    loaded->symbol = reinterpret_cast<decltype(&::symbol)>(library.find(#symbol));
 #include "interpose/driver/hooked_functions.inc"
 #undef MEMLAB_HOOK
 #define MEMLAB_USE(symbol) \
-    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(library.find(#symbol));
+    loaded->symbol = reinterpret_cast<decltype(&::symbol)>(library.find(#symbol));
 #include "interpose/driver/used_functions.inc"
 #undef MEMLAB_USE
 
@@ -170,12 +167,11 @@ const LoadedDriver* load() {
         CUresult result = CUDA_ERROR_NOT_FOUND;
         const cuuint64_t flags = entry.per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                                   : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
-        if (loaded->functions.cuGetProcAddress_v2 != nullptr) {
+        if (loaded->cuGetProcAddress_v2 != nullptr) {
             CUdriverProcAddressQueryResult status{};
-            result = loaded->functions.cuGetProcAddress_v2(entry.base, &real, entry.version, flags,
-                                                           &status);
-        } else if (loaded->functions.cuGetProcAddress != nullptr) {
-            result = loaded->functions.cuGetProcAddress(entry.base, &real, entry.version, flags);
+            result = loaded->cuGetProcAddress_v2(entry.base, &real, entry.version, flags, &status);
+        } else if (loaded->cuGetProcAddress != nullptr) {
+            result = loaded->cuGetProcAddress(entry.base, &real, entry.version, flags);
         }
         if (result != CUDA_SUCCESS || real == nullptr) {
             continue;
@@ -191,7 +187,7 @@ const LoadedDriver* load() {
     const void* const object = containing_object(library.find("cuInit"));
     const bool linked = driver_is_wrapped();
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    route_to_wrapper(*loaded, object, linked, #symbol, loaded->functions.symbol);
+    route_to_wrapper(*loaded, object, linked, #symbol, loaded->symbol);
 #include "interpose/driver/hooked_functions.inc"
 #undef MEMLAB_HOOK
     std::sort(loaded->substitutions.begin(),
@@ -201,22 +197,8 @@ const LoadedDriver* load() {
     return loaded;
 }
 
-// Several threads may build the table concurrently; the first to finish publishes it. A lock here
-// could deadlock with the loader's, which a thread inside dlopen holds.
 const LoadedDriver* loaded_driver() {
-    const LoadedDriver* current = published.load(std::memory_order_acquire);
-    if (current != nullptr) {
-        return current;
-    }
-    const LoadedDriver* mine = load();
-    if (mine == nullptr) {
-        return nullptr;
-    }
-    if (published.compare_exchange_strong(current, mine, std::memory_order_acq_rel)) {
-        return mine;
-    }
-    delete mine;
-    return current;
+    return static_cast<const LoadedDriver*>(driver());
 }
 
 }  // namespace
@@ -225,9 +207,21 @@ const char* function_name(Api api) {
     return api == Api::none ? "" : hook_entry(api).symbol;
 }
 
-[[gnu::hot]] const Driver* driver() {
-    const LoadedDriver* loaded = loaded_driver();
-    return loaded != nullptr ? &loaded->functions : nullptr;
+constinit std::atomic<const Driver*> found_driver{nullptr};
+
+// Several threads may build the table concurrently; the first to finish publishes it. A lock here
+// could deadlock with the loader's, which a thread inside dlopen holds.
+const Driver* find_driver() {
+    const LoadedDriver* const mine = load();
+    if (mine == nullptr) {
+        return nullptr;
+    }
+    const Driver* first = nullptr;
+    if (found_driver.compare_exchange_strong(first, mine, std::memory_order_acq_rel)) {
+        return mine;
+    }
+    delete mine;
+    return first;
 }
 
 void* substitute(void* address) {
@@ -255,7 +249,7 @@ bool is_downstream_wrapper(const void* address) {
 
 void keep_driver_loaded() {
     static std::atomic_flag kept = ATOMIC_FLAG_INIT;
-    if (published.load(std::memory_order_acquire) == nullptr || kept.test_and_set()) {
+    if (found_driver.load(std::memory_order_acquire) == nullptr || kept.test_and_set()) {
         return;
     }
     if (loaded_libcuda() == nullptr) {
@@ -285,6 +279,12 @@ std::string device_uuid(CUdevice device) {
         text += digits[byte & 15];
     }
     return text;
+}
+
+void note_error(CUresult error) {
+    if (is_sticky(error)) {
+        broken_context_possible.store(true, std::memory_order_relaxed);
+    }
 }
 
 // Freeing address 0 has no effect and returns the context's state.

@@ -37,9 +37,16 @@ struct Driver {
 #undef MEMLAB_USE
 };
 
+/// What driver() has found; null before.
+extern constinit std::atomic<const Driver*> found_driver;
+const Driver* find_driver();
+
 /// The driver, or null while no libcuda is loaded. Thread-safe and lock-free: it may run inside a
 /// dlopen while another thread does the same.
-const Driver* driver();
+[[gnu::always_inline]] inline const Driver* driver() {
+    const Driver* const found = found_driver.load(std::memory_order_acquire);
+    return found != nullptr ? found : find_driver();
+}
 
 /// memlab's wrapper for a function of the real driver, or `address` itself if there is none.
 /// Thread-safe.
@@ -53,9 +60,13 @@ bool is_downstream_wrapper(const void* address);
 /// loader's lock: call where the program takes it anyway, before something is unloaded.
 void keep_driver_loaded();
 
-/// Calls the real function, or returns CUDA_ERROR_NOT_SUPPORTED when the driver lacks it.
+/// Remembers that a call of the driver returned a sticky error.
+void note_error(CUresult error);
+
+/// call_real(), compiled into its caller: for what runs at every launch.
 template <class Function, class... Arguments>
-CUresult call_real(Function Driver::*function, Arguments... arguments) {
+[[gnu::always_inline]] inline CUresult call_real_inlined(Function Driver::*function,
+                                                         Arguments... arguments) {
     const Driver* real = driver();
     if (real == nullptr) {
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -64,10 +75,16 @@ CUresult call_real(Function Driver::*function, Arguments... arguments) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     const CUresult result = (real->*function)(arguments...);
-    if (result != CUDA_SUCCESS && is_sticky(result)) {
-        broken_context_possible.store(true, std::memory_order_relaxed);
+    if (result != CUDA_SUCCESS) [[unlikely]] {
+        note_error(result);
     }
     return result;
+}
+
+/// Calls the real function, or returns CUDA_ERROR_NOT_SUPPORTED when the driver lacks it.
+template <class Function, class... Arguments>
+CUresult call_real(Function Driver::*function, Arguments... arguments) {
+    return call_real_inlined(function, arguments...);
 }
 
 /// Whether the device has the feature that the attribute tells of; false when the driver does not

@@ -7,8 +7,6 @@ namespace memlab::interpose {
 
 namespace {
 
-constexpr StreamKey legacy_stream = 1;
-constexpr StreamKey first_handle = 16;
 constexpr StreamKey thread_bit = StreamKey{1} << 63;
 
 // A number of its own: the kernel reuses thread ids while the ended thread's stream may still have
@@ -26,15 +24,11 @@ StreamKey thread_stream() {
 
 constinit OneStream one_stream;
 
-[[gnu::hot]] StreamKey stream_key(CUstream stream, bool per_thread) {
+[[gnu::hot]] StreamKey default_stream_key(CUstream stream, bool per_thread) {
     if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread)) {
         return thread_stream();
     }
-    if (stream == CU_STREAM_LEGACY || stream == nullptr) {
-        return legacy_stream;
-    }
-    const StreamKey handle = reinterpret_cast<std::uintptr_t>(stream);
-    return handle < first_handle ? no_stream : handle;
+    return stream == CU_STREAM_LEGACY || stream == nullptr ? legacy_stream : no_stream;
 }
 
 CUstream to_stream(StreamKey key) {

@@ -53,8 +53,20 @@ namespace memlab::interpose {
 /// Identifies a stream for the lifetime of the process. Never equals one of OneStream's states.
 using StreamKey = std::uint64_t;
 
+inline constexpr StreamKey legacy_stream = 1;
+inline constexpr StreamKey first_handle = 16;  ///< lower ones are names of default streams
+
+/// Of a stream argument below first_handle.
+StreamKey default_stream_key(CUstream stream, bool per_thread);
+
 /// The key of a stream argument; `per_thread`: null means the calling thread's default stream.
-StreamKey stream_key(CUstream stream, bool per_thread);
+inline StreamKey stream_key(CUstream stream, bool per_thread) {
+    const StreamKey handle = reinterpret_cast<std::uintptr_t>(stream);
+    if (stream == nullptr && !per_thread) {
+        return legacy_stream;
+    }
+    return handle >= first_handle ? handle : default_stream_key(stream, per_thread);
+}
 
 /// The stream that a key identifies, for the calling thread; the key must not be no_stream.
 CUstream to_stream(StreamKey key);

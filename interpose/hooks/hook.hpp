@@ -12,6 +12,12 @@
 /// An exported function of libmemlab.so; all other symbols are hidden.
 #define MEMLAB_EXPORT extern "C" __attribute__((visibility("default")))
 
+/// Exports an instantiation of a template, which has no name of its own to export, as `symbol`: the
+/// assembler gives the code another name, so a call of it takes no detour. In a function's body.
+#define MEMLAB_EXPORT_AS(symbol, function)                                                 \
+    __asm__ volatile(".globl " #symbol "\n\t.type " #symbol ", @function\n\t.set " #symbol \
+                     ", %c0" ::"i"(function))
+
 namespace memlab::interpose {
 
 /// Runs `ours(session)` when memlab is active in this process and not already on this thread's

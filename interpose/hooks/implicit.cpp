@@ -1,8 +1,7 @@
 // Hooks of the driver functions that take device memory implicitly (implicit_functions.inc): the
 // call, and once more after the pools have released what they do not use, measured for the ledger.
 //
-// The wrappers are instantiated from the types in <cuda.h>; the exported symbols jump to them
-// (stubs.S) through the table below.
+// The wrappers are instantiated from the types in <cuda.h>.
 #include <string_view>
 
 #include "interpose/driver/current_context.hpp"
@@ -133,13 +132,14 @@ struct Implicit<Function, api, kind, unloads> {
     }
 };
 
-}  // namespace
-
-extern "C" __attribute__((visibility("hidden"))) void* const memlab_implicit_wrappers[] = {
-#define MEMLAB_HOOK(symbol, base, version, per_thread)            \
-    reinterpret_cast<void*>(                                      \
-        &Implicit<&Driver::symbol, Api::symbol, kind_of(#symbol), \
-                  std::string_view(#symbol).find("Unload") != std::string_view::npos>::call),
+[[gnu::used]] void export_implicit_functions() {
+#define MEMLAB_HOOK(symbol, base, version, per_thread)             \
+    MEMLAB_EXPORT_AS(                                              \
+        symbol,                                                    \
+        (&Implicit<&Driver::symbol, Api::symbol, kind_of(#symbol), \
+                   std::string_view(#symbol).find("Unload") != std::string_view::npos>::call));
 #include "interpose/driver/implicit_functions.inc"
 #undef MEMLAB_HOOK
-};
+}
+
+}  // namespace

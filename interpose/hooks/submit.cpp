@@ -5,10 +5,12 @@
 // device. So in processes with more than one context the call's device addresses are looked up
 // first, and the fences of that memory then cover the context in which the call runs.
 //
-// The wrappers are instantiated from the types in <cuda.h>. A template has no exported name, so the
-// exported symbols are jumps (stubs.S) through the table below.
+// The wrappers are instantiated from the types in <cuda.h>. Every launch of a kernel runs one,
+// mostly after the program's own code has evicted it and what it reads: so its usual way is short
+// and does not lead through other functions.
 #include <algorithm>
 #include <array>
+#include <span>
 #include <type_traits>
 
 #include "interpose/driver/current_context.hpp"
@@ -106,32 +108,34 @@ constexpr unsigned max_attributes = 24;  // there are 17 kinds; copied to the pr
 // before its predecessor in the stream has ended. It could then write a reused block that the
 // predecessor still uses; so while frees rely on the stream's order the permission is removed. The
 // kernel's own wait for its predecessor then returns at once.
-class LaunchInOrder {
+class OrderedLaunch {
   public:
-    explicit LaunchInOrder(const CUlaunchConfig* config) : config_(config) {
-        if (config == nullptr || config->attrs == nullptr || config->numAttrs > max_attributes ||
-            !mi::one_stream.tracking()) {
-            return;
+    static bool is_needed(const CUlaunchConfig* config) {
+        if (!mi::one_stream.tracking() || config == nullptr || config->attrs == nullptr ||
+            config->numAttrs > max_attributes) {
+            return false;
         }
-        const CUlaunchAttribute* const begin = config->attrs;
-        const CUlaunchAttribute* const end = begin + config->numAttrs;
-        if (std::none_of(begin, end, permits_overlap)) {
-            return;
-        }
-        const auto copied = std::copy(begin, end, attributes_.begin());
-        for (auto attribute = attributes_.begin(); attribute != copied; ++attribute) {
-            if (permits_overlap(*attribute)) {
-                attribute->value.programmaticStreamSerializationAllowed = 0;
+        for (unsigned i = 0; i < config->numAttrs; ++i) {
+            if (permits_overlap(config->attrs[i])) {
+                return true;
             }
         }
-        ordered_ = *config;
-        ordered_.attrs = attributes_.data();
-        config_ = &ordered_;
+        return false;
     }
-    LaunchInOrder(const LaunchInOrder&) = delete;
-    LaunchInOrder& operator=(const LaunchInOrder&) = delete;
 
-    const CUlaunchConfig* config() const { return config_; }
+    explicit OrderedLaunch(const CUlaunchConfig& config) : config_(config) {
+        std::copy_n(config.attrs, config.numAttrs, attributes_.begin());
+        for (CUlaunchAttribute& attribute : std::span(attributes_).first(config.numAttrs)) {
+            if (permits_overlap(attribute)) {
+                attribute.value.programmaticStreamSerializationAllowed = 0;
+            }
+        }
+        config_.attrs = attributes_.data();
+    }
+    OrderedLaunch(const OrderedLaunch&) = delete;
+    OrderedLaunch& operator=(const OrderedLaunch&) = delete;
+
+    const CUlaunchConfig* config() const { return &config_; }
 
   private:
     static bool permits_overlap(const CUlaunchAttribute& attribute) {
@@ -139,19 +143,29 @@ class LaunchInOrder {
                attribute.value.programmaticStreamSerializationAllowed != 0;
     }
 
-    const CUlaunchConfig* config_;
-    CUlaunchConfig ordered_;
+    CUlaunchConfig config_;
     std::array<CUlaunchAttribute, max_attributes> attributes_;
 };
 
 template <class Function, class... Rest>
-CUresult call_in_order(Function Driver::*function, const CUlaunchConfig* config, Rest... rest) {
-    const LaunchInOrder launch(config);
+[[gnu::noinline]] CUresult launch_in_order(Function Driver::*function, const CUlaunchConfig& config,
+                                           Rest... rest) {
+    const OrderedLaunch launch(config);
     return mi::call_real(function, launch.config(), rest...);
 }
+
+template <class Function, class... Rest>
+[[gnu::always_inline]] inline CUresult call_in_order(Function Driver::*function,
+                                                     const CUlaunchConfig* config, Rest... rest) {
+    if (OrderedLaunch::is_needed(config)) [[unlikely]] {
+        return launch_in_order(function, *config, rest...);
+    }
+    return mi::call_real_inlined(function, config, rest...);
+}
 template <class Function, class... Arguments>
-CUresult call_in_order(Function Driver::*function, Arguments... arguments) {
-    return mi::call_real(function, arguments...);
+[[gnu::always_inline]] inline CUresult call_in_order(Function Driver::*function,
+                                                     Arguments... arguments) {
+    return mi::call_real_inlined(function, arguments...);
 }
 
 // The stream of a call's work, derived from the types of its arguments. A call without a stream is
@@ -219,9 +233,11 @@ struct Submit<Function, per_thread> {
         }
         const mi::WorkClock::Submission submission(mi::work_clock);
         const CUresult result = call_in_order(Function, arguments...);
-        return result == CUDA_ERROR_OUT_OF_MEMORY && memory_came_back()
-                   ? call_in_order(Function, arguments...)
-                   : result;
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? submit_again(arguments...) : result;
+    }
+    [[gnu::noinline, gnu::cold]] static CUresult submit_again(Arguments... arguments) {
+        return memory_came_back() ? call_in_order(Function, arguments...)
+                                  : CUDA_ERROR_OUT_OF_MEMORY;
     }
     static CUresult CUDAAPI with_memory(Arguments... arguments) { return submit(arguments...); }
     [[gnu::hot]] static CUresult CUDAAPI without_memory(Arguments... arguments) {
@@ -230,11 +246,11 @@ struct Submit<Function, per_thread> {
     static constexpr auto* call = may_name_memory ? &with_memory : &without_memory;
 };
 
-}  // namespace
-
-extern "C" __attribute__((visibility("hidden"))) void* const memlab_submit_wrappers[] = {
+[[gnu::used]] void export_submitting_functions() {
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    reinterpret_cast<void*>(Submit<&Driver::symbol, per_thread != 0>::call),
+    MEMLAB_EXPORT_AS(symbol, (Submit<&Driver::symbol, per_thread != 0>::call));
 #include "interpose/driver/submitting_functions.inc"
 #undef MEMLAB_HOOK
-};
+}
+
+}  // namespace
