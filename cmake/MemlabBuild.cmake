@@ -118,7 +118,8 @@ function(memlab_executable name)
     target_link_libraries(${name} PRIVATE memlab_build_flags)
 endfunction()
 
-# memlab_leave_out_unused(TARGET...): a library that several programs contain, each a part of it.
+# memlab_leave_out_unused(TARGET...): a library that several programs contain, each a part of it, or whose functions the
+# linker orders.
 function(memlab_leave_out_unused)
     foreach(target ${ARGN})
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections -fdata-sections>)

@@ -143,8 +143,8 @@ class CallSites {
     }
 
     /// The id of the stack whose end the origin replaces; 0: it is an ordinary one.
-    std::uint32_t intern_with_origin(const StackView& native, std::uint64_t epoch,
-                                     const CallOrigin& origin) {
+    [[gnu::hot]] std::uint32_t intern_with_origin(const StackView& native, std::uint64_t epoch,
+                                                  const CallOrigin& origin) {
         if (origin.code == nullptr || epoch == StackTable::no_epoch) {
             return 0;
         }
@@ -159,9 +159,10 @@ class CallSites {
     }
 
     /// `kept`: the innermost frames, down to the origin's function.
-    [[gnu::noinline]] std::uint32_t intern_with_origin(const StackView& native, std::size_t kept,
-                                                       std::uint64_t epoch,
-                                                       const CallOrigin& origin) {
+    [[gnu::hot, gnu::noinline]] std::uint32_t intern_with_origin(const StackView& native,
+                                                                 std::size_t kept,
+                                                                 std::uint64_t epoch,
+                                                                 const CallOrigin& origin) {
         if (python_.innermost_activation() < native.ends[kept - 1]) {
             return 0;  // Python code runs inside, and says more
         }

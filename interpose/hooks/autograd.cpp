@@ -132,7 +132,7 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
     nodes.attached(*edge, peek(), capture);
 }
 
-profiler::ObjectSymbols::Extent evaluating_code() noexcept {
+[[gnu::hot]] profiler::ObjectSymbols::Extent evaluating_code() noexcept {
     return wanted() ? functions.get().evaluate : profiler::ObjectSymbols::Extent{};
 }
 

@@ -28,7 +28,7 @@ constinit thread_local AutogradNodes::Newest AutogradNodes::newest;
     return is;
 }
 
-AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
+[[gnu::hot]] AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
     constexpr std::size_t most_tries = 16;
     const std::uint64_t hash =
         profiler::mix(reinterpret_cast<std::uintptr_t>(virtual_table), profiler::mix_factor);
@@ -64,7 +64,8 @@ AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
 }
 
 /// `value`: what was read of the entry, which another thread may replace.
-bool AutogradNodes::is_of(const AutogradNode& node, const Entry& entry, std::uint64_t value) {
+[[gnu::hot]] bool AutogradNodes::is_of(const AutogradNode& node, const Entry& entry,
+                                       std::uint64_t value) {
     return value != 0 && value >> 32 == (node.sequence & 0xffff'ffffU) &&
            entry.check.load(std::memory_order_relaxed) == make_check(&node, value);
 }

@@ -159,7 +159,7 @@ void PythonStacks::await_search() {
     return true;
 }
 
-std::uintptr_t PythonStacks::innermost_activation() const {
+[[gnu::hot]] std::uintptr_t PythonStacks::innermost_activation() const {
     FrameBuffer<1> frames;
     read_frames(interpreter_, 1, frame_interner_->cache(), frames);
     if (frames.implausible) {
