@@ -350,9 +350,17 @@ void copy_bytes(uint64_t to, uint64_t from, uint64_t bytes) {
 
 void fill_bytes(uint64_t to, uint64_t bytes, const void* pattern, uint64_t pattern_bytes) {
     constexpr uint64_t most = 1ULL << 20;
+    if (bytes == 0) {
+        return;
+    }
+    // The pattern once, then what is there already, again and again behind itself.
     std::vector<char> buffer(std::min(most, bytes));
-    for (uint64_t i = 0; i < buffer.size(); ++i) {
-        buffer[i] = static_cast<const char*>(pattern)[i % pattern_bytes];
+    uint64_t filled = std::min<uint64_t>(pattern_bytes, buffer.size());
+    std::memcpy(buffer.data(), pattern, filled);
+    while (filled < buffer.size()) {
+        const uint64_t more = std::min<uint64_t>(filled, buffer.size() - filled);
+        std::memcpy(buffer.data() + filled, buffer.data(), more);
+        filled += more;
     }
     for (uint64_t done = 0; done < bytes; done += buffer.size()) {
         copy_bytes(to + done, reinterpret_cast<uint64_t>(buffer.data()),
