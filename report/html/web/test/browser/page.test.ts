@@ -1,114 +1,22 @@
-// The built page in Chromium: every view of every kind of recording, without a word on the console, without a request.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+// What one does with the built page in Chromium: select, filter, copy, print, and what it says of damaged recordings.
+import { expect, test } from "vitest";
 import { bytes } from "../../src/model/format";
-import type { PageData } from "../../src/data";
 import { RecordingModel } from "../../src/model/recording";
-import { builtPage, compare, run, single, withData } from "../sample";
-import { launch, open, reported, write } from "./browser";
+import { builtPage, single, withData } from "../sample";
+import { heading, inaccessible, large, oneBrowser, open, views, write } from "./browser";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const small = single();
-// Of GPUs: steps and scopes; tensors with marks, beside a ledger; ranks.
-const recordings = process.env["MEMLAB_REPORT"]
-  ? ["h200/sample_leak.memlog", "h200/pytorch_tensors.memlog", "h200/run_of_four_ranks"]
-  : [];
-const pages = {
-  small: write(small),
-  hostile: write(single({ hostile: true, steps: 6 })),
-  compare: write(compare()),
-  run: write(run(64)),
-  large: write(single({ steps: 400, sites: 3000, moments: 2048, layers: 24 })),
-  ...Object.fromEntries(recordings.map((path) => [path, write(reported<PageData>(path, "html"))])),
-};
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(async () => {
-  await browser.close();
-});
-
-const views = (page: Page) => page.locator("[role=tab]").evaluateAll((tabs) => tabs.map((tab) => tab.id.slice(4)));
-const heading = (page: Page) => page.locator(".view .heading").first().textContent();
-
-describe.each(Object.entries(pages))("the %s page", (name, url) => {
-  test("shows every view quietly, asks for nothing, and is accessible", async () => {
-    for (const colorScheme of ["light", "dark"] as const) {
-      const { page, said, requests } = await open(browser, url, { colorScheme });
-      for (const view of await views(page)) {
-        await page.click(`#tab-${view}`);
-        for (const shape of view === "holders" || view === "changes" ? ["Table", "Icicle", "Flame"] : [""]) {
-          if (shape) await page.click(`.choice >> text="${shape}"`);
-          await page.waitForTimeout(30);
-          expect((await page.locator(".panel").textContent())!.length).toBeGreaterThan(20);
-          if (name === "large" && view !== "holders") continue; // the same elements as on the small page
-          await page.evaluate(axe);
-          const found = await page.evaluate(() =>
-            (
-              globalThis as unknown as {
-                axe: {
-                  run: (
-                    options: object,
-                  ) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>;
-                };
-              }
-            ).axe.run({ resultTypes: ["violations"] }),
-          );
-          expect(
-            found.violations.map(
-              (one) =>
-                `${view} ${shape}: ${one.id} ${one.nodes[0]?.html.slice(0, 200)} ${one.nodes[0]?.failureSummary}`,
-            ),
-          ).toEqual([]);
-        }
-        if (view === "holders" || view === "changes") await page.click('.choice >> text="Table"');
-      }
-      expect(await page.evaluate(() => "hacked" in window)).toBe(false);
-      expect(said).toEqual([]);
-      expect(requests.filter((one) => !one.startsWith("data:"))).toEqual([url]);
-      await page.context().close();
-    }
-  });
-
-  test("fits a phone", async () => {
-    const { page, said } = await open(browser, url, {
-      viewport: { width: 400, height: 820 },
-      hasTouch: true,
-      isMobile: true,
-    });
-    for (const view of await views(page)) {
-      await page.locator(`#tab-${view}`).click();
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-      expect(`${view} ${wide}`).toBe(`${view} 400`);
-    }
-    expect(said).toEqual([]);
-    await page.context().close();
-  });
-});
+const pages = { small: write(small), large: write(large()) };
+const browser = oneBrowser();
 
 test("dialogs and details are accessible", async () => {
-  const { page } = await open(browser, pages.small);
-  const check = async () => {
-    await page.evaluate(axe);
-    return page.evaluate(async () =>
-      (
-        await (
-          globalThis as unknown as {
-            axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-          }
-        ).axe.run()
-      ).violations.map((one) => `${one.id} ${one.nodes[0]?.html.slice(0, 200)}`),
-    );
-  };
+  const { page } = await open(browser(), pages.small);
   await page.click(".rows .row >> nth=1");
   expect(await page.locator(".details .stack").count()).toBeGreaterThan(0);
-  expect(await check()).toEqual([]);
+  expect(await inaccessible(page)).toEqual([]);
   for (const title of ["Keys", "About"]) {
     await page.click(`button:text-is("${title}")`);
-    expect(await check()).toEqual([]);
+    expect(await inaccessible(page)).toEqual([]);
     await page.keyboard.press("Escape");
   }
   await page.context().close();
@@ -159,7 +67,7 @@ test("a recording with next to nothing in it is shown", async () => {
       },
     },
   ]) {
-    const { page, said } = await open(browser, write(data));
+    const { page, said } = await open(browser(), write(data));
     for (const view of await views(page)) {
       await page.click(`#tab-${view}`);
       expect(await page.locator("[role=alert]").count()).toBe(0);
@@ -175,7 +83,7 @@ test("figures are those of the data", async () => {
   const model = new RecordingModel(small.recordings[0]!);
   const totals = model.totals(0);
   const peak = Math.max(...totals);
-  const { page } = await open(browser, pages.small);
+  const { page } = await open(browser(), pages.small);
   expect(await heading(page)).toContain(bytes(peak));
   const failure = model.marks.find((mark) => mark.kind === "oom")!;
   await page.click("text=Out of memory >> nth=0");
@@ -185,34 +93,8 @@ test("figures are those of the data", async () => {
   await page.context().close();
 });
 
-test.runIf(recordings.length > 0)("figures of a real recording are those of the summary", async () => {
-  interface Summary {
-    reports: { devices: { label: string; curves: { allocated: { peak_bytes: number; at_end_bytes: number } } }[] }[];
-  }
-  for (const recording of recordings.slice(0, 2)) {
-    const { allocated } = reported<Summary>(recording).reports[0]!.devices[0]!.curves;
-    const { page } = await open(browser, pages[recording as keyof typeof pages]);
-    expect(await heading(page)).toContain(bytes(allocated.peak_bytes));
-    await page.click('button:text-is("End")');
-    await expect.poll(() => heading(page)).toContain(bytes(allocated.at_end_bytes));
-    await page.context().close();
-  }
-});
-
-test.runIf(recordings.length > 0)("the median peak of four ranks is between the second and the third", async () => {
-  interface Merge {
-    ranks: { allocated_peak_bytes: number }[];
-  }
-  const peaks = reported<Merge>("h200/run_of_four_ranks", "merge")
-    .ranks.map((rank) => rank.allocated_peak_bytes)
-    .sort((a, b) => a - b);
-  const { page } = await open(browser, pages["h200/run_of_four_ranks" as keyof typeof pages]);
-  expect(await page.locator('dt:text-is("median peak") + dd').textContent()).toBe(bytes((peaks[1]! + peaks[2]!) / 2));
-  await page.context().close();
-});
-
 test("a drag selects a range, and everything follows", async () => {
-  const { page, said } = await open(browser, pages.small);
+  const { page, said } = await open(browser(), pages.small);
   const box = (await page.locator(".u-over").boundingBox())!;
   await page.mouse.move(box.x + box.width * 0.4, box.y + 60);
   await page.mouse.down();
@@ -224,7 +106,7 @@ test("a drag selects a range, and everything follows", async () => {
   expect(await heading(page)).toContain("Within the range");
   await expect.poll(() => page.url()).toMatch(/view=changes&from=\d+&to=\d+/);
   // The same view from its address.
-  const again = await open(browser, page.url());
+  const again = await open(browser(), page.url());
   expect(await heading(again.page)).toBe(await heading(page));
   // A press is a moment, Escape the peak again.
   await page.mouse.click(box.x + box.width * 0.2, box.y + 60);
@@ -242,7 +124,7 @@ test("a drag selects a range, and everything follows", async () => {
 });
 
 test("keyboard alone: moments, views, tables, graphs", async () => {
-  const { page } = await open(browser, pages.small);
+  const { page } = await open(browser(), pages.small);
   // A control that is pressed keeps the focus.
   for (const label of ["End", "active", "Peak"]) {
     await page.locator(`button:text-is("${label}")`).focus();
@@ -280,7 +162,7 @@ test("keyboard alone: moments, views, tables, graphs", async () => {
 });
 
 test("filter, search and skip", async () => {
-  const { page } = await open(browser, `${pages.small}#filter=file%3Dmodel.py`);
+  const { page } = await open(browser(), `${pages.small}#filter=file%3Dmodel.py`);
   expect(await page.locator(".note").first().textContent()).toContain("Filtered");
   expect(await page.locator("[role=grid] .rows").textContent()).not.toContain("remember_loss");
   await page.goto(`${pages.small}#shape=icicle&search=matmul`);
@@ -295,7 +177,7 @@ test("filter, search and skip", async () => {
 });
 
 test("copies Markdown", async () => {
-  const { page } = await open(browser, pages.small, { permissions: ["clipboard-read", "clipboard-write"] });
+  const { page } = await open(browser(), pages.small, { permissions: ["clipboard-read", "clipboard-write"] });
   for (const view of await views(page)) {
     await page.click(`#tab-${view}`);
     await page.click("text=Copy as Markdown");
@@ -307,7 +189,7 @@ test("copies Markdown", async () => {
 });
 
 test("about has the licenses of what is bundled", async () => {
-  const { page } = await open(browser, pages.small);
+  const { page } = await open(browser(), pages.small);
   await page.click("text=About");
   expect(await page.locator("dialog").textContent()).toContain("uplot");
   expect(await page.locator("dialog pre").first().textContent()).toMatch(/MIT|Permission is hereby granted/);
@@ -315,7 +197,7 @@ test("about has the licenses of what is bundled", async () => {
 });
 
 test("paper has rows, not a window on them", async () => {
-  const { page } = await open(browser, pages.large);
+  const { page } = await open(browser(), pages.large);
   await page.emulateMedia({ media: "print" });
   await page.evaluate(() => window.dispatchEvent(new Event("beforeprint")));
   expect(await page.locator("[role=grid] .rows .row").count()).toBe(60);
@@ -336,7 +218,7 @@ test("documents of another shape cost their views, not the page", async () => {
   };
   for (const documents of [odd, { ...odd, summary: null }, { leaks: null, oom: [1] }]) {
     const { page } = await open(
-      browser,
+      browser(),
       write({ ...small, recordings: [{ ...full, documents: documents as object }] }),
     );
     expect(await page.locator(".failed").count()).toBe(0);
@@ -353,14 +235,14 @@ test("a damaged or missing recording is said in one sentence", async () => {
     [builtPage().replace("MEMLAB_DATA", "H4sIAAAAAAAAA0vMSQ"), "cannot be read"],
     [withData(builtPage(), { ...small, version: 9 as 1 }), "version 9"],
   ] as const) {
-    const { page } = await open(browser, write(html));
+    const { page } = await open(browser(), write(html));
     expect(await page.locator("[role=alert]").textContent()).toContain(text);
     await page.context().close();
   }
 });
 
 test("the policy lets nothing else run or load", async () => {
-  const { page, said, requests } = await open(browser, pages.small);
+  const { page, said, requests } = await open(browser(), pages.small);
   await page.evaluate(() => {
     const script = document.createElement("script");
     script.textContent = "window.hacked = 1";
@@ -378,7 +260,7 @@ test("the policy lets nothing else run or load", async () => {
 test("a large page is ready after less than a second of the browser's work", async () => {
   const times: number[] = [];
   for (let i = 0; i < 3; ++i) {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+    const context = await browser().newContext({ viewport: { width: 1280, height: 900 } });
     const page = await context.newPage();
     const session = await context.newCDPSession(page);
     // Processor time of the page's thread: what else the machine does is not in it.
