@@ -24,6 +24,15 @@ OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "
 OPTIONAL_OF_DEVICE = {"work", "curves_at_peak", "kernels_at_peak", "ledger"}
 
 
+def shortened(value):
+    """With the first few of what lists have many of: one is as another, and validating is slow."""
+    if isinstance(value, dict):
+        return {name: shortened(member) for name, member in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+        return [shortened(element) for element in value[:5]]
+    return value
+
+
 def broken_variants(report):
     """Yields (description, report) with one defect each."""
     for name in report.keys() - OPTIONAL:
@@ -80,9 +89,10 @@ def main():
         for error in validator.iter_errors(report):
             failures += 1
             print(f"{name}: {'/'.join(map(str, error.absolute_path))}: {error.message[:200]}")
-    plausible = reports["plausible1.json"]
-    for device in plausible["devices"]:
-        del device["timeline"]["rows"][20:]
+    plausible = shortened(reports["plausible1.json"])
+    if not validator.is_valid(plausible):
+        failures += 1
+        print("the schema refuses the report that is to be broken")
     variants = 0
     for what, variant in broken_variants(plausible):
         variants += 1
