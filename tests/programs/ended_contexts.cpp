@@ -5,13 +5,16 @@
 //   ended_contexts created N    made and destroyed
 //   ended_contexts reset N      the primary context, reset
 //   ended_contexts beside N     as created, while another thread works in a context of its own,
-//                               makes and destroys streams, and asks about memory that may be gone
+//                               makes and destroys streams, and asks about memory that may be gone;
+//                               as often for each context that ends, however fast the driver is
 //
 // Prints by how many bytes the heap grew for each context, after the first hundred.
 #include <cuda.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -24,8 +27,10 @@ using namespace program;
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
+constexpr std::size_t most_written = mib / 16;
 
 std::atomic<bool> over{false};
+std::atomic<int> contexts_made{0};
 std::mutex working;  // held by the thread beside while it has something of its own
 std::atomic<CUdeviceptr> somewhere{0};
 
@@ -37,7 +42,12 @@ long long heap_bytes() {
 
 void work_beside(CUcontext context) {
     CHECK(cuCtxSetCurrent(context));
-    while (!over) {
+    for (int turns = 0; !over;) {
+        if (turns >= 10 * contexts_made) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            continue;
+        }
+        ++turns;
         const std::lock_guard lock(working);
         CUstream stream = nullptr;
         CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -52,14 +62,15 @@ void work_beside(CUcontext context) {
     }
 }
 
-// The current context's. Half of the frees are in a stream's order, and complete when asked for.
+// The current context's. Work needs no more than a part of a block to be the block's work. Half of
+// the frees are in a stream's order, and complete when asked for.
 void use_memory() {
     CUstream stream = nullptr;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (std::size_t bytes = 512; bytes <= 8 * mib; bytes *= 4) {
         const CUdeviceptr kept = allocate(bytes);
         const CUdeviceptr freed = allocate(bytes);
-        CHECK(cuMemsetD8Async(freed, 1, bytes, stream));
+        CHECK(cuMemsetD8Async(freed, 1, std::min(bytes, most_written), stream));
         if (bytes < mib) {
             CHECK(cuMemFreeAsync(freed, stream));
         } else {
@@ -104,6 +115,7 @@ int main(int argc, char** argv) {
         if (i == first) {
             before = heap_bytes();
         }
+        ++contexts_made;
         reset ? use_primary() : use_created();
     }
     SAY("%lld\n", (heap_bytes() - before) / count);
