@@ -109,8 +109,10 @@ class PythonFrames(EndToEnd):
                 # (in 3.9 and 3.10 each frame is an activation of its own)
                 self.assertGreaterEqual(len(stack), MOST_ACTIVATIONS if self.version in ("3.9", "3.10")
                                         else DEPTH // 2 + 1)
-            same = [known for known in expected
-                    if (known[:len(stack)] if truncated else known) == stack]
+            if truncated:
+                same = [known for known in expected if known[:len(stack)] == stack]
+            else:
+                same = [stack] if stack in expected else []
             self.assertEqual(tuple(totals), tuple(map(sum, zip(*(expected.pop(known)
                                                                  for known in same)))),
                              f"\n{stack[:8]} of {len(stack)}")
