@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 BIN = pathlib.Path(os.environ["MEMLAB_BIN"])
 REPORT = BIN / "memlab-report"
@@ -40,13 +41,13 @@ def on_screen(written):
 class Running:
     """memlab-report on a terminal of its own, or with standard output or error elsewhere."""
 
-    def __init__(self, test, *arguments, stdout=None, stderr=None, **environment):
+    def __init__(self, test, *arguments, stdout=None, stderr=None, cwd=None, **environment):
         self.test = test
         keep = {key: value for key, value in os.environ.items() if not key.startswith("MEMLAB_")}
         keep.update({"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
         self.leader, follower = pty.openpty()
         subprocess.run(["stty", "cols", "80", "rows", "40"], stdin=follower, check=True)
-        self.process = subprocess.Popen([REPORT, *arguments], stdin=follower,
+        self.process = subprocess.Popen([REPORT, *arguments], stdin=follower, cwd=cwd,
                                         stdout=follower if stdout is None else stdout,
                                         stderr=follower if stderr is None else stderr, env=keep)
         os.close(follower)
@@ -126,12 +127,18 @@ class ProgressTest(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def test_shown_after_a_second_and_wiped(self):
-        for command in (["summary", "--no-symbols"], ["whatif", "--policy", "lower-bound"], ["validate"],
-                        ["export", "--to", "csv", "-o", os.path.join(self.folder.name, "out.csv")]):
+        def written_by(command):
+            running = Running(self, *command, self.log)
+            running.stop_in_the_middle(self.log)
+            return running.rest()
+
+        commands = (["summary", "--no-symbols"], ["whatif", "--policy", "lower-bound"], ["validate"],
+                    ["export", "--to", "csv", "-o", os.path.join(self.folder.name, "out.csv")])
+        with ThreadPoolExecutor(len(commands)) as pool:
+            screens = [pool.submit(written_by, command) for command in commands]
+        for command, screen in zip(commands, screens):
             with self.subTest(command=command[0]):
-                running = Running(self, *command, self.log)
-                running.stop_in_the_middle(self.log)
-                written = running.rest()
+                written = screen.result()
                 lines = re.findall(r"Reading train\.memlog █*░* +(\d+)%", written)
                 self.assertTrue(lines, written[:500])
                 if command[0] != "export":  # reads it once more
@@ -183,9 +190,9 @@ class ProgressTest(unittest.TestCase):
         self.assertGreater(len(lines), 9_000_000)
         self.assertEqual(lines.count(b"Reading") + lines.count(b"\x1b"), 0)
 
-    def interrupted(self, *arguments):
+    def interrupted(self, *arguments, cwd=None):
         """What is on the terminal when Ctrl-C came while the line was shown."""
-        running = Running(self, *arguments, self.log)
+        running = Running(self, *arguments, self.log, cwd=cwd)
         running.stop_in_the_middle(self.log)
         while b"Reading" not in running.written and running.read_some():
             pass
@@ -198,22 +205,25 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual(on_screen(written), "")
 
     def test_ctrl_c_leaves_no_half_file(self):
-        folder = pathlib.Path(self.folder.name)
-        there = folder / "there"
-        there.write_text("what was there before", encoding="utf-8")
-        for to in ("csv", "perfetto", "folded"):
-            with self.subTest(to=to):
-                self.assertEqual(on_screen(self.interrupted("export", "--no-symbols", "--to", to, "-o", there)), "")
-                self.assertEqual([path.name for path in folder.iterdir()], ["there"])
-                self.assertEqual(there.read_text(encoding="utf-8"), "what was there before")
+        """Each in a folder of its own, all at once: mostly they are stopped."""
         check = ("check", "--no-symbols", "--peak-allocated", "1TiB")
-        for command in (("recover", "--force", "-o", there), ("symbolize", "--force", "-o", there),
-                        ("merge", "--no-symbols", "-o", there, self.small), (*check, "--update", "--baseline", there),
-                        (*check, "--markdown", there), (*check, "--junit", there), (*check, "--sarif", there)):
+        there = "there"
+        commands = [*(("export", "--no-symbols", "--to", to, "-o", there) for to in ("csv", "perfetto", "folded")),
+                    ("recover", "--force", "-o", there), ("symbolize", "--force", "-o", there),
+                    ("merge", "--no-symbols", "-o", there, self.small), (*check, "--update", "--baseline", there),
+                    (*check, "--markdown", there), (*check, "--junit", there), (*check, "--sarif", there)]
+        folders = [pathlib.Path(self.folder.name) / str(number) for number in range(len(commands))]
+        for folder in folders:
+            folder.mkdir()
+            (folder / there).write_text("what was there before", encoding="utf-8")
+        with ThreadPoolExecutor(len(commands)) as pool:
+            screens = [pool.submit(self.interrupted, *command, cwd=folder)
+                       for command, folder in zip(commands, folders)]
+        for command, folder, screen in zip(commands, folders, screens):
             with self.subTest(command=command):
-                self.assertEqual(on_screen(self.interrupted(*command)), "")
-                self.assertEqual([path.name for path in folder.iterdir()], ["there"])
-                self.assertEqual(there.read_text(encoding="utf-8"), "what was there before")
+                self.assertEqual(on_screen(screen.result()), "")
+                self.assertEqual([path.name for path in folder.iterdir()], [there])
+                self.assertEqual((folder / there).read_text(encoding="utf-8"), "what was there before")
 
     def test_an_error_stands_on_a_line_of_its_own(self):
         bad = pathlib.Path(self.folder.name).resolve() / "bad.memlog"
