@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/catch.hpp"
 #include "tests/simcuda/driver_fixture.hpp"
@@ -108,4 +110,35 @@ TEST_CASE_METHOD(memlab::simcuda::DriverFixture, "sizes beyond the address space
     CHECK(cuMemHostRegister(&word, ~std::size_t{0}, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemHostRegister(&word, 1, 0) == CUDA_SUCCESS);
     CHECK(cuMemHostUnregister(&word) == CUDA_SUCCESS);
+}
+
+// Of every size of pattern, some larger than the buffer that it is written from, none a power of
+// two.
+TEST_CASE_METHOD(memlab::simcuda::DriverFixture,
+                 "memory is filled with a pattern, to the last byte", "[simcuda]") {
+    for (const std::size_t count :
+         {std::size_t{1}, std::size_t{3}, std::size_t{4099}, std::size_t{700'001}}) {
+        const std::size_t bytes = count * 4;
+        const CUdeviceptr there = memory(bytes + 4);
+        REQUIRE(cuMemsetD32(there, 0xffffffff, count + 1) == CUDA_SUCCESS);
+        std::vector<unsigned char> read(bytes + 4);
+        const auto holds = [&](std::uint32_t pattern, std::size_t width) {
+            REQUIRE(cuMemcpyDtoH(read.data(), there, read.size()) == CUDA_SUCCESS);
+            const std::size_t filled = count * width;
+            for (std::size_t i = 0; i < read.size(); ++i) {
+                const auto expected = static_cast<unsigned char>(pattern >> (i % width * 8));
+                if (i < filled ? read[i] != expected : i >= bytes && read[i] != 0xff) {
+                    return false;
+                }
+            }
+            return true;
+        };
+        REQUIRE(cuMemsetD8(there, 0x12, count) == CUDA_SUCCESS);
+        CHECK(holds(0x12, 1));
+        REQUIRE(cuMemsetD16(there, 0x1234, count) == CUDA_SUCCESS);
+        CHECK(holds(0x1234, 2));
+        REQUIRE(cuMemsetD32(there, 0x12345678, count) == CUDA_SUCCESS);
+        CHECK(holds(0x12345678, 4));
+        CHECK(cuMemFree(there) == CUDA_SUCCESS);
+    }
 }
