@@ -4,6 +4,7 @@ in which every byte is accounted for.
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import unittest
@@ -48,6 +49,7 @@ class Programs(EndToEnd):
             name for _, name in symbols("--defined-only", driver)}
 
 
+@functools.cache
 def symbols(which: str, library: Path) -> list[tuple[str, str]]:
     lines = subprocess.run(["nm", "-D", which, str(library)], capture_output=True, text=True, check=False).stdout
     return [(line.split()[-2], line.split()[-1].split("@")[0]) for line in lines.splitlines()]
