@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "report/device_label.hpp"
-#include "report/runs/ranks.hpp"
+#include "report/runs/process_rank.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::check {

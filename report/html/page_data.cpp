@@ -11,7 +11,7 @@
 #include "report/html/page_code.hpp"
 #include "report/html/page_output.hpp"
 #include "report/html/page_sources.hpp"
-#include "report/runs/ranks.hpp"
+#include "report/runs/process_rank.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/category.hpp"
 #include "report/text/names.hpp"

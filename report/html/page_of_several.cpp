@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "report/html/page_data.hpp"
+#include "report/runs/process_rank.hpp"
 #include "report/runs/process_stats.hpp"
 #include "report/runs/ranks.hpp"
 #include "report/summary/summary.hpp"

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "report/runs/process_rank.hpp"
 #include "report/runs/process_stats.hpp"
-#include "report/runs/ranks.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report {

@@ -1,40 +1,21 @@
 #include "report/runs/ranks.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include "report/device_allocations.hpp"
+#include "report/runs/process_rank.hpp"
 #include "report/runs/stack_peaks.hpp"
 #include "report/runs/tree.hpp"
 #include "report/text/names.hpp"
 #include "trace/json/bounded_sum.hpp"
-#include "trace/json/rank_variables.hpp"
 
 namespace memlab::report {
 
 namespace {
 
 constexpr std::size_t max_places = 256;
-
-template <class Names>
-std::optional<std::uint64_t> find_number(const Process& process, const Names& names) {
-    for (const char* name : names) {
-        const auto found = process.ranks.find(name);
-        if (found == process.ranks.end()) {
-            continue;
-        }
-        std::uint64_t number = 0;
-        const char* begin = found->second.data();
-        const char* end = begin + found->second.size();
-        const auto [stop, error] = std::from_chars(begin, end, number);
-        if (error == std::errc() && stop == end) {
-            return number;
-        }
-    }
-    return std::nullopt;
-}
 
 RankRow make_row(const Report& report) {
     RankRow row;
@@ -59,7 +40,7 @@ RankRow make_row(const Report& report) {
         row.fragmentation = 1 - active / reserved;
     }
     row.ooms = report.oom_count;
-    row.local_rank = find_number(report.process, local_rank_variables);
+    row.local_rank = find_local_rank(report.process);
     return row;
 }
 
@@ -242,7 +223,7 @@ class RanksComparer {
             const Process& process = run_.members[i].report.process;
             if (const auto rank = find_rank(process)) {
                 add(*rank, i);
-                const auto size = find_number(process, world_size_variables);
+                const auto size = find_world_size(process);
                 if (size && (!out_.world_size || *size > *out_.world_size)) {
                     out_.world_size = size;
                 }
@@ -315,10 +296,6 @@ class RanksComparer {
 };
 
 }  // namespace
-
-std::optional<std::uint64_t> find_rank(const Process& process) {
-    return find_number(process, rank_variables);
-}
 
 RankComparison compare_ranks(const RunCollection& run,
                              const std::function<Resolver&(std::size_t)>& resolver) {

@@ -63,7 +63,4 @@ struct RankComparison {
 RankComparison compare_ranks(const RunCollection& run,
                              const std::function<Resolver&(std::size_t member)>& resolver);
 
-/// The rank that the launcher gave to the process, if any.
-std::optional<std::uint64_t> find_rank(const Process& process);
-
 }  // namespace memlab::report

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "report/runs/exact_peaks.hpp"
+#include "report/runs/process_rank.hpp"
 #include "report/runs/process_stats.hpp"
 #include "report/runs/render.hpp"
 #include "report/summary/place_text.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "report/runs/ranks.hpp"
+#include "report/runs/process_rank.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/units.hpp"
 

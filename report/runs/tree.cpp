@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
+
+#include "report/runs/process_rank.hpp"
 
 namespace memlab::report {
 
@@ -38,6 +42,7 @@ class Builder {
                 tree_.roots.push_back(i);
             }
         }
+        sort_by_rank();
         return std::move(tree_);
     }
 
@@ -156,6 +161,33 @@ class Builder {
                 dropped_.insert(i);
             }
         }
+    }
+
+    /// Ranks in their order, then processes without one; what a launcher started for a rank without
+    /// being one stands where the lowest rank below it does. Equal ones keep the order of members.
+    void sort_by_rank() {
+        std::vector<std::optional<std::uint64_t>> own(tree_.nodes.size());
+        for (std::size_t i = 0; i < run_.members.size(); ++i) {
+            own[i] = find_rank(process(i));
+        }
+        std::vector<std::optional<std::uint64_t>> ranks = own;
+        for (std::size_t i = 0; i < run_.members.size(); ++i) {
+            for (std::size_t above = tree_.nodes[i].parent;
+                 own[i] && above != no_member && !own[above] &&
+                 (!ranks[above] || *ranks[above] > *own[i]);
+                 above = tree_.nodes[above].parent) {
+                ranks[above] = own[i];
+            }
+        }
+        const auto sort = [&](std::vector<std::size_t>& nodes) {
+            std::stable_sort(nodes.begin(), nodes.end(), [&](std::size_t a, std::size_t b) {
+                return std::make_tuple(!ranks[a], ranks[a]) < std::make_tuple(!ranks[b], ranks[b]);
+            });
+        };
+        for (TreeNode& node : tree_.nodes) {
+            sort(node.children);
+        }
+        sort(tree_.roots);
     }
 
     const RunCollection& run_;

@@ -19,15 +19,15 @@ struct TreeNode {
     std::size_t member = no_member;
     std::string host;
     std::uint64_t pid = 0;
-    std::string command;             ///< of a process that recorded nothing, if known
-    bool by_exec = false;            ///< the parent node is the previous image of this process
-    std::size_t parent = no_member;  ///< index into the list of nodes
-    std::vector<std::size_t> children;
+    std::string command;                ///< of a process that recorded nothing, if known
+    bool by_exec = false;               ///< the parent node is the previous image of this process
+    std::size_t parent = no_member;     ///< index into the list of nodes
+    std::vector<std::size_t> children;  ///< by rank, then those without one; as members else
 };
 
 struct ProcessTree {
-    std::vector<TreeNode> nodes;  ///< members first, in their order
-    std::vector<std::size_t> roots;
+    std::vector<TreeNode> nodes;     ///< members first, in their order
+    std::vector<std::size_t> roots;  ///< in the order of children
 
     /// True if the node's image was replaced by exec.
     bool became_another(const TreeNode& node) const {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "report/runs/process_rank.hpp"
 #include "report/runs/render.hpp"
 #include "report/text/units.hpp"
 #include "tests/catch.hpp"

@@ -35,6 +35,29 @@ TEST_CASE("three levels, in the order of their start") {
     CHECK(tree.nodes[1].children == std::vector<std::size_t>{2});
 }
 
+TEST_CASE("ranks stand in their order, whenever they started") {
+    const auto ranked = [](RunMember member, const char* rank) {
+        member.report.process.ranks = {{"RANK", rank}};
+        return member;
+    };
+    RunCollection run;
+    // A launcher on each of two hosts; the second one's began first. 11 has no rank.
+    run.members = {synthetic_member(10, 1, 100, "b"), synthetic_member(20, 1, 110, "a"),
+                   synthetic_member(11, 10, 200, "b"),
+                   ranked(synthetic_member(12, 10, 210, "b"), "10"),
+                   ranked(synthetic_member(13, 10, 220, "b"), "9"),
+                   ranked(synthetic_member(21, 20, 230, "a"), "1"),
+                   ranked(synthetic_member(22, 20, 240, "a"), "0"),
+                   // Helpers of rank 0 have its variables, and started in this order.
+                   ranked(synthetic_member(24, 22, 250, "a"), "0"),
+                   ranked(synthetic_member(23, 22, 260, "a"), "0")};
+    const ProcessTree tree = build_tree(run);
+    CHECK(tree.roots == std::vector<std::size_t>{1, 0});
+    CHECK(tree.nodes[0].children == std::vector<std::size_t>{4, 3, 2});
+    CHECK(tree.nodes[1].children == std::vector<std::size_t>{6, 5});
+    CHECK(tree.nodes[6].children == std::vector<std::size_t>{7, 8});
+}
+
 TEST_CASE("the same process ids on two hosts are two families") {
     RunCollection run;
     run.members = {synthetic_member(10, 1, 100, "a"), synthetic_member(10, 1, 100, "b"),
