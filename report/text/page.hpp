@@ -33,6 +33,9 @@ class Page {
         out_ += '\n';
     }
 
+    /// What another page took.
+    void lines(const std::string& text) { out_ += text; }
+
     /// Wraps `text` after `first`; further lines are indented by the width of `first` plus
     /// `hanging`. The text is in `color`, if any.
     void paragraph(const std::string& first, const std::string& text, std::size_t hanging = 0,
@@ -80,7 +83,8 @@ class Page {
     std::string cyan(const std::string& text) const { return paint(style_.cyan(), text); }
     std::string separator() const { return style_.ascii ? ", " : " · "; }
 
-    std::string take() { return std::move(out_); }
+    /// All of it; the page is empty then.
+    std::string take() { return std::exchange(out_, {}); }
 
   private:
     std::string paint(std::string_view color, const std::string& text) const {

@@ -27,9 +27,8 @@ class OomText {
           page_(options.style) {}
 
     std::string write() {
-        std::size_t number = 0;
-        for (const OomSummary& oom : summary_.ooms) {
-            failure(oom, ++number);
+        for (const Failures& failures : distinct()) {
+            show(failures);
         }
         if (summary_.ooms.empty()) {
             page_.line("No allocation failed for lack of memory.");
@@ -43,16 +42,57 @@ class OomText {
     }
 
   private:
-    void failure(const OomSummary& summary, std::size_t number) {
+    /// A failure, and those of which a reader would see the same but for number and time.
+    struct Failures {
+        std::size_t number = 0;  ///< the first one's, from 1
+        std::uint64_t time_ns = 0;
+        std::string where;      ///< device and thread
+        std::string call;       ///< a sentence
+        std::string explained;  ///< lines
+        std::size_t more = 0;
+        std::string times = {};  ///< of those
+    };
+
+    std::vector<Failures> distinct() {
+        std::vector<Failures> all;
+        std::size_t number = 0;
+        for (const OomSummary& summary : summary_.ooms) {
+            const Oom& oom = *summary.oom;
+            Failures failure{
+                ++number, oom.time_ns,
+                page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
+                    page_.clean(thread_text(*summary_.report, oom.thread)),
+                page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) + " (" +
+                    page_.clean(oom.kind) + ") failed with " + error_text(oom.error) + ".",
+                explanation(summary)};
+            const auto same = std::find_if(all.begin(), all.end(), [&](const Failures& each) {
+                return each.where == failure.where && each.call == failure.call &&
+                       each.explained == failure.explained;
+            });
+            if (same == all.end()) {
+                all.push_back(std::move(failure));
+            } else {
+                same->times += (same->more++ == 0 ? "" : ", ") + format_duration(oom.time_ns);
+            }
+        }
+        return all;
+    }
+
+    void show(const Failures& failures) {
+        page_.heading(
+            page_.red("Out of memory") + " " + std::to_string(failures.number) + " of " +
+                format_count(summary_.ooms.size()),
+            "at " + format_duration(failures.time_ns) + page_.separator() + failures.where);
+        page_.paragraph("  ", failures.call);
+        if (failures.more != 0) {
+            page_.paragraph(
+                "  ", format_count(failures.more) + " more like it, at " + failures.times + ".");
+        }
+        page_.lines(failures.explained);
+    }
+
+    std::string explanation(const OomSummary& summary) {
         const Oom& oom = *summary.oom;
-        page_.heading(page_.red("Out of memory") + " " + std::to_string(number) + " of " +
-                          format_count(summary_.ooms.size()),
-                      "at " + format_duration(oom.time_ns) + page_.separator() +
-                          page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
-                          page_.clean(thread_text(*summary_.report, oom.thread)));
-        page_.paragraph("  ", page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) +
-                                  " (" + page_.clean(oom.kind) + ") failed with " +
-                                  error_text(oom.error) + ".");
         page_.line("");
         figure("asked for", oom.requested_bytes, "");
         const std::optional<std::uint64_t> limit = limit_of(oom);
@@ -85,6 +125,7 @@ class OomText {
         page_.line("  The call:");
         stack(oom.stack);
         holders(summary.holders);
+        return page_.take();
     }
 
     /// MEMLAB_LIMIT where it allows less than the device has.
