@@ -61,7 +61,9 @@ class PageMaker {
             measured(title);
         }
         add_group({"growth",
-                   "grown while work ran: code loaded at its first launch, local memory",
+                   std::string("grown while work ran: code loaded at its first launch, local "
+                               "memory") +
+                       (is_alone() ? "" : ", or other processes"),
                    moment_.growth,
                    {}});
         std::uint64_t known = 0;
@@ -153,32 +155,65 @@ class PageMaker {
         add_group(std::move(group));
     }
 
+    /// NVML found this process each time.
+    bool is_seen() const {
+        return !ledger_.witnesses.empty() && ledger_.witnesses.front().state == "seen" &&
+               ledger_.witnesses.back().state == "seen";
+    }
+
+    /// ... and never another one: what grew is this process's.
+    bool is_alone() const {
+        return is_seen() && ledger_.witnesses.front().other_processes == 0 &&
+               ledger_.witnesses.back().other_processes == 0;
+    }
+
     /// Other processes by NVML. Those that were there first are in the context that was made when
-    /// nobody could be asked before; those that came later are in the rest.
+    /// nobody could be asked before; those that came later are in the rest, and in the growth as
+    /// far as it is more than NVML has for this process in all.
     void others() {
         if (ledger_.witnesses.empty() || ledger_.witnesses.front().state != "seen") {
             return;
         }
-        std::uint64_t found = 0;
+        std::uint64_t bytes = 0;
         const std::uint64_t first = ledger_.witnesses.front().other_bytes;
         for (LedgerGroup& group : page_.groups) {
             for (LedgerLine& line : group.lines) {
-                if (line.with_earlier && found == 0) {
-                    found = std::min(first, line.bytes);
-                    line.bytes -= found;
-                    group.bytes -= found;
+                if (line.with_earlier && bytes == 0) {
+                    bytes = std::min(first, line.bytes);
+                    line.bytes -= bytes;
+                    group.bytes -= bytes;
                 }
             }
         }
         const Ledger::Witness& last = ledger_.witnesses.back();
-        const std::uint64_t later =
-            last.state == "seen" ? std::min(less(last.other_bytes, first), page_.rest) : 0;
-        page_.rest -= later;
-        const std::uint64_t bytes = saturating_add(found, later);
+        if (is_seen()) {
+            const std::uint64_t later = std::min(less(last.other_bytes, first), page_.rest);
+            page_.rest -= later;
+            bytes = saturating_add(bytes, later);
+        }
+        // Only what was not given back before NVML was asked is in its figure.
+        if (is_seen() && !is_alone() && moment_.time_ns <= last.time_ns) {
+            std::uint64_t beside = 0;
+            for (LedgerGroup& group : page_.groups) {
+                if (group.kind == "growth" && moment_.growth <= ledger_.latest.growth) {
+                    const std::uint64_t over = less(group.bytes, last.own_bytes);
+                    group.bytes -= over;
+                    bytes = saturating_add(bytes, over);
+                }
+                if (group.kind != "allocations" && group.kind != "driver_pools") {
+                    beside = saturating_add(beside, group.bytes);
+                }
+            }
+            if (moment_.time_ns == ledger_.latest.time_ns) {
+                page_.others_in_rows = less(beside, last.own_bytes);
+            }
+        }
         add_group({"others",
                    "other processes, by NVML",
                    bytes,
-                   {{.what = format_plural(last.other_processes, "process"),
+                   {{.what = format_plural(
+                         std::max(ledger_.witnesses.front().other_processes, last.other_processes),
+                         "process"),
                      .place = {},
                      .api = {},
                      .bytes = bytes}}});

@@ -38,8 +38,11 @@ struct LedgerPage {
     std::uint64_t used = 0;
     std::uint64_t rest = 0;
     std::vector<LedgerGroup> groups = {};  ///< largest first, without the rest
-    std::uint64_t managed = 0;             ///< beside all this: may be resident, or not
-    std::uint64_t imports = 0;             ///< beside all this: others hold it
+    /// At least so much of the groups that are this process's is others' that grew meanwhile: they
+    /// are more than NVML has for this process.
+    std::uint64_t others_in_rows = 0;
+    std::uint64_t managed = 0;  ///< beside all this: may be resident, or not
+    std::uint64_t imports = 0;  ///< beside all this: others hold it
 
     std::uint64_t bytes_of(std::string_view kind) const;
 };

@@ -60,7 +60,7 @@ class LedgerText {
         page_.line(figures(ledger->rest, ledger->used) + page_.bold("the rest") +
                    page_.dim("  other processes, and what was not measured"));
         beside(*ledger);
-        witness(*device.ledger);
+        witness(*device.ledger, *ledger);
         if (device.ledger->not_measured != 0) {
             page_.line("");
             page_.paragraph("  ", format_plural(device.ledger->not_measured, "call") +
@@ -110,7 +110,7 @@ class LedgerText {
         }
     }
 
-    void witness(const Ledger& ledger) {
+    void witness(const Ledger& ledger, const LedgerPage& shown) {
         page_.line("");
         if (ledger.witnesses.empty()) {
             page_.paragraph("  ", "NVML was not asked: the process ended before.");
@@ -129,6 +129,11 @@ class LedgerText {
         } else {
             page_.paragraph("  ", "By NVML this process has " + format_bytes(last.own_bytes) +
                                       ", others " + format_bytes(last.other_bytes) + at + ".");
+        }
+        if (shown.others_in_rows != 0) {
+            page_.paragraph("  ", "At least " + format_bytes(shown.others_in_rows) +
+                                      " of this process's rows are others': they grew while it "
+                                      "was measured.");
         }
     }
 
@@ -176,11 +181,15 @@ ordered_json page_json(const LedgerPage& page) {
                             {"uncertain", line.uncertain},
                             {"with_earlier", line.with_earlier}});
         }
-        groups.push_back({{"kind", group.kind}, {"bytes", group.bytes}, {"rows", std::move(rows)}});
+        groups.push_back({{"kind", group.kind},
+                          {"title", group.title},
+                          {"bytes", group.bytes},
+                          {"rows", std::move(rows)}});
     }
-    return {{"time_ns", page.time_ns},      {"used_bytes", page.used},
-            {"rest_bytes", page.rest},      {"managed_bytes", page.managed},
-            {"import_bytes", page.imports}, {"groups", std::move(groups)}};
+    return {{"time_ns", page.time_ns},       {"used_bytes", page.used},
+            {"rest_bytes", page.rest},       {"others_in_rows_bytes", page.others_in_rows},
+            {"managed_bytes", page.managed}, {"import_bytes", page.imports},
+            {"groups", std::move(groups)}};
 }
 
 }  // namespace

@@ -595,12 +595,14 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
               time_ns: failureAt,
               used_bytes: peak + 720 * MiB,
               rest_bytes: 12 * MiB,
+              others_in_rows_bytes: 0,
               managed_bytes: 0,
               import_bytes: 0,
               groups: [
-                { kind: "allocations", bytes: peak + 20 * MiB, rows: [] },
+                { kind: "allocations", title: "memory allocated", bytes: peak + 20 * MiB, rows: [] },
                 {
                   kind: "context",
+                  title: "contexts",
                   bytes: 526 * MiB,
                   rows: [
                     {
@@ -614,7 +616,7 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
                     },
                   ],
                 },
-                { kind: "growth", bytes: 162 * MiB, rows: [] },
+                { kind: "growth", title: "grown while work ran", bytes: 162 * MiB, rows: [] },
               ],
             },
             end: null,

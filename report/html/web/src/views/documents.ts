@@ -423,7 +423,8 @@ interface LedgerMoment {
   time_ns: number;
   used_bytes: number;
   rest_bytes: number;
-  groups: { kind: string; bytes: number; rows: LedgerRow[] }[];
+  others_in_rows_bytes: number;
+  groups: { title: string; bytes: number; rows: LedgerRow[] }[];
 }
 interface LedgerReport {
   devices: {
@@ -435,33 +436,12 @@ interface LedgerReport {
   }[];
 }
 
-const groupNames = new Map(
-  Object.entries({
-    allocations: "memory allocated",
-    driver_pools: "the driver's pools",
-    context: "contexts",
-    module: "code, loaded as modules",
-    kernel: "code, loaded when it was asked for",
-    growth: "grown while work ran: code loaded at its first launch, local memory",
-    limit: "heaps and limits (cuCtxSetLimit)",
-    graph: "executable graphs",
-    stream: "streams",
-    event: "events",
-    other: "textures, imports of other APIs, peers",
-    others: "other processes",
-  }),
-);
-
 export class LedgerView extends DocumentView<LedgerReport> {
   readonly id = "ledger";
   readonly title = "Ledger";
 
   constructor(around: Surroundings) {
     super(around, "ledger", "The ledger's figures");
-  }
-
-  private groupName(kind: string): string {
-    return groupNames.get(kind) ?? kind.replaceAll("_", " ");
   }
 
   protected build(scene: Scene, found: LedgerReport): (HTMLElement | null)[] {
@@ -488,7 +468,7 @@ export class LedgerView extends DocumentView<LedgerReport> {
                 "div",
                 { class: "ledger" },
                 ...moment.groups.map((group) =>
-                  this.group(this.groupName(group.kind), group.bytes, moment.used_bytes, group.rows),
+                  this.group(group.title, group.bytes, moment.used_bytes, group.rows),
                 ),
                 this.group(
                   "the rest: other processes, and what was not measured",
@@ -497,6 +477,13 @@ export class LedgerView extends DocumentView<LedgerReport> {
                   [],
                 ),
               ),
+              moment.others_in_rows_bytes > 0
+                ? h(
+                    "p",
+                    { class: "note" },
+                    `At least ${bytes(moment.others_in_rows_bytes)} of this process's rows are others': they grew while it was measured.`,
+                  )
+                : null,
             ],
       ),
       device.not_measured > 0
@@ -560,7 +547,7 @@ export class LedgerView extends DocumentView<LedgerReport> {
                 ...moment.groups.map((group) => [
                   bytes(group.bytes),
                   percent(group.bytes, moment.used_bytes),
-                  this.groupName(group.kind),
+                  group.title,
                 ]),
                 [bytes(moment.rest_bytes), percent(moment.rest_bytes, moment.used_bytes), "the rest"],
               ],

@@ -1,0 +1,100 @@
+// The ledger of a GPU that others use, too: what NVML says of them decides what the rows claim.
+#include <string_view>
+
+#include "report/summary/ledger.hpp"
+#include "report/symbols/resolver.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab::report;
+
+namespace {
+
+using Witnesses = std::vector<Ledger::Witness>;
+
+Ledger::Witness seen(std::uint64_t time, std::uint64_t own, std::uint64_t others,
+                     std::uint64_t processes) {
+    return {time, "seen", own, others, processes};
+}
+
+/// 1,000 bytes grew while work ran, and a context of 50 was made; both moments are at 10.
+Report grown(const Witnesses& witnesses) {
+    Report report;
+    report.modules.emplace_back();
+    report.stacks.emplace_back();
+    Ledger ledger;
+    ledger.peak = {.time_ns = 10, .used = 1200, .growth = 1000};
+    ledger.latest = ledger.peak;
+    ledger.rows = {{.kind = "context", .count = 1, .at_peak_bytes = 50, .bytes = 50}};
+    ledger.witnesses = witnesses;
+    report.devices.emplace_back().ledger = ledger;
+    return report;
+}
+
+LedgerPage page_of(const Report& report, LedgerAt at = LedgerAt::peak) {
+    Resolver resolver(report, nullptr);
+    return *ledger_page(report.devices[0], resolver, at);
+}
+
+std::string title_of_growth(const LedgerPage& page) {
+    for (const LedgerGroup& group : page.groups) {
+        if (group.kind == "growth") {
+            return group.title;
+        }
+    }
+    return {};
+}
+
+std::uint64_t sum(const LedgerPage& page) {
+    std::uint64_t bytes = page.rest;
+    for (const LedgerGroup& group : page.groups) {
+        bytes += group.bytes;
+    }
+    return bytes;
+}
+
+constexpr const char* own = "grown while work ran: code loaded at its first launch, local memory";
+constexpr const char* anybodys =
+    "grown while work ran: code loaded at its first launch, local memory, or other processes";
+
+}  // namespace
+
+TEST_CASE("what grew is the process's own where NVML saw no other") {
+    const LedgerPage page = page_of(grown({seen(1, 50, 0, 0), seen(11, 400, 0, 0)}));
+    CHECK(title_of_growth(page) == own);
+    CHECK(page.bytes_of("growth") == 1000);
+    CHECK(page.others_in_rows == 0);
+}
+
+TEST_CASE("what grew may be others' where nobody says that it is not") {
+    for (const Witnesses& witnesses :
+         {Witnesses{}, Witnesses{{1, "absent", 0, 0, 0}}, Witnesses{{1, "elsewhere", 0, 900, 2}},
+          Witnesses{seen(1, 50, 0, 0), {11, "absent", 0, 0, 0}}}) {
+        const LedgerPage page = page_of(grown(witnesses));
+        CHECK(title_of_growth(page) == anybodys);
+        CHECK(page.bytes_of("growth") == 1000);
+        CHECK(page.bytes_of("others") == 0);
+        CHECK(sum(page) == 1200);
+    }
+}
+
+TEST_CASE("no more grew of the process than NVML has for it") {
+    const LedgerPage page = page_of(grown({seen(1, 50, 20, 1), seen(11, 400, 30, 1)}));
+    CHECK(title_of_growth(page) == anybodys);
+    CHECK(page.bytes_of("growth") == 400);
+    CHECK(page.bytes_of("others") == 610);  // with the 10 that the rest got
+    CHECK(page.rest == 140);
+    CHECK(page.others_in_rows == 50);  // growth and context are more than NVML has
+    CHECK(sum(page) == 1200);
+}
+
+TEST_CASE("NVML's figure bounds nothing that was given back before it, or came after it") {
+    Report report = grown({seen(1, 50, 20, 1), seen(11, 400, 20, 1)});
+    report.devices[0].ledger->latest = {.time_ns = 11, .used = 700, .growth = 500};
+    CHECK(page_of(report).bytes_of("growth") == 1000);
+    CHECK(page_of(report).others_in_rows == 0);
+    CHECK(page_of(report, LedgerAt::end).bytes_of("growth") == 400);
+
+    const LedgerPage later = page_of(grown({seen(1, 50, 20, 1), seen(9, 400, 20, 1)}));
+    CHECK(later.bytes_of("growth") == 1000);
+    CHECK(later.others_in_rows == 0);
+}
