@@ -167,7 +167,7 @@ void SummaryPage::coverage() {
     if (!coverage.audited && coverage.bypassed_count == 0) {
         return;
     }
-    heading("Audit", clean(coverage.cupti));
+    heading("Audit", shorten_end(clean(coverage.cupti), remaining_width(7), style().ascii));
     const std::string driver = format_plural(coverage.driver_count, "allocation") +
                                " of the driver, " + format_bytes(coverage.driver_bytes);
     if (coverage.bypassed_count == 0) {

@@ -29,7 +29,7 @@ class Inefficiencies(ToolTest):
 
     def test_collectives_are_no_steps(self):
         """Of a rank of four: what lives from one all-reduce to the next is no finding."""
-        log = os.path.join(RECORDINGS, "h200", "run_of_four_ranks", "memlab.python3.12.988.memlog")
+        log = os.path.join(RECORDINGS, "h200", "run_of_four_ranks", "memlab.python3.12.983.memlog")
         (report,) = json.loads(self.report("inefficiencies", "--json", "--no-symbols", log))["reports"]
         self.assertIsNone(report["steps"])
         patterns = {finding["pattern"] for device in report["devices"] for finding in device["findings"]}

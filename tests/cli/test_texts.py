@@ -75,9 +75,12 @@ class Texts(ViewTest):
 
     def test_beside_allocations(self):
         """Python's frames have their names in the log."""
-        ledger = recorded("h200/pytorch_ledger.memlog")
+        ledger = recorded("h200/pytorch_scopes.memlog")
         self.golden("ledger", "ledger", "--no-symbols", ledger)
         self.golden("ledger_end", "ledger", "--no-symbols", "--at", "end", ledger)
+        # A GPU that another program uses, too, which grew meanwhile.
+        self.golden("ledger_shared", "ledger", "--no-symbols",
+                    recorded("h200/run_of_four_ranks/memlab.python3.12.985.memlog"))
 
     def test_scopes(self):
         """NVTX's ranges of real training steps; they are the steps."""
@@ -86,6 +89,12 @@ class Texts(ViewTest):
         self.golden("scopes_lines", "lines", "nvtx_scopes.py:main", "--every", "6", "--step", "step", "--no-symbols", scopes)
         steps = json.loads(self.report("--json", "--no-symbols", scopes))["reports"][0]["steps"]
         self.assertIn(("step", 12), {(each["name"], each["steps"]) for each in steps})
+
+    def test_an_audit(self):
+        """What CUPTI saw of the driver, beside kernels and Python's lines."""
+        self.golden("audit_summary", "--no-symbols", recorded("h200/cupy_own_cache.memlog"), COLUMNS="100")
+        self.golden("audit_check", "check", "--bypass", "0", "--contexts", "1", "--unexplained", "1%", "--no-symbols",
+                    recorded("h200/cupy_own_cache.memlog"))
 
     def test_a_limit(self):
         """Eight failures: one, and seven that differ in their times alone."""
