@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "trace/json/bounded_sum.hpp"
+
 namespace memlab::report {
 
 std::optional<Waterfall> make_waterfall(const Report& report, const Device& device) {
@@ -36,6 +38,12 @@ std::optional<Waterfall> make_waterfall(const Report& report, const Device& devi
     std::uint64_t used = max_in(row, Curve::device_used);
     if (after != rows.end()) {
         used = std::max(used, max_in(*after, Curve::device_used));
+    }
+    // Where the last sample is older than the peak, what was reserved since is not in it.
+    if (device.ledger && device.ledger->latest.used != 0 &&
+        device.ledger->latest.time_ns < fall.time_ns) {
+        const LedgerMoment& last = device.ledger->latest;
+        used = saturating_add(last.used, fall.reserved - std::min(fall.reserved, last.reserved));
     }
     if (used >= fall.reserved) {
         fall.device_used = used;

@@ -18,7 +18,8 @@ struct Waterfall {
     std::uint64_t time_ns = 0;    ///< of the allocated peak
     bool is_exact = false;        ///< else the highest values within `within_ns`
     std::uint64_t within_ns = 0;  ///< the bucket's width
-    /// None if there was no sample yet, or it is less than `reserved` because it is older.
+    /// With what was reserved since the last sample, where a ledger says it. None if there was no
+    /// sample yet, or it is less than `reserved` because it is older.
     std::optional<std::uint64_t> device_used;
     std::uint64_t reserved = 0;
     std::uint64_t active = 0;

@@ -63,6 +63,14 @@ TEST_CASE("a sample from before memory was reserved tells nothing") {
     CHECK_FALSE(make_waterfall(report, report.devices[0])->device_used.has_value());
 }
 
+TEST_CASE("what was reserved since the last sample is in use, too") {
+    Report report = peak_in_the_second_row();
+    report.devices[0].ledger.emplace().latest = {.time_ns = 14, .used = 50, .reserved = 8};
+    CHECK(make_waterfall(report, report.devices[0])->device_used == 62);  // reserved is 20
+    report.devices[0].ledger->latest.time_ns = 15;
+    CHECK(make_waterfall(report, report.devices[0])->device_used == 60);
+}
+
 TEST_CASE("what is outside of the pool, by kind") {
     Report report = peak_in_the_second_row();
     report.sites.resize(5);
