@@ -4,8 +4,10 @@
 #include <map>
 #include <utility>
 
+#include "report/check/place_sums.hpp"
 #include "report/steps.hpp"
 #include "report/summary/filter.hpp"
+#include "report/summary/framework_findings.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/text/units.hpp"
 
@@ -14,45 +16,6 @@ namespace memlab::check {
 namespace {
 
 using namespace memlab::report;
-
-/// Sorts by figure and keeps the largest: no output shows more.
-void keep_largest(std::vector<Responsible>& all) {
-    constexpr std::size_t max_responsible = 10;
-    std::stable_sort(all.begin(), all.end(),
-                     [](const auto& a, const auto& b) { return a.figure > b.figure; });
-    all.resize(std::min(all.size(), max_responsible));
-}
-
-/// Sums of figures by place and kind.
-class PlaceSums {
-  public:
-    void add(const Place& place, const std::string& kind, Figure figure) {
-        Figure& sum = sums_[{place, kind}];
-        sum = sum + figure;
-    }
-    std::vector<Responsible> largest() const {
-        std::vector<Responsible> all;
-        for (const auto& [key, figure] : sums_) {
-            if (figure > Figure()) {
-                all.push_back({key.first, key.second, figure});
-            }
-        }
-        keep_largest(all);
-        return all;
-    }
-
-  private:
-    std::map<std::pair<Place, std::string>, Figure> sums_;
-};
-
-std::vector<Responsible> largest_holders(const HoldersSummary& holders) {
-    std::vector<Responsible> all;
-    for (const PlaceShare& share : holders.places) {
-        all.push_back({share.place, share.kind, Figure::whole(share.bytes)});
-    }
-    keep_largest(all);
-    return all;
-}
 
 class Measurer {
   public:
@@ -197,18 +160,36 @@ class Measurer {
         value.responsible = places.largest();
     }
 
+    /// The device in whose figure a leak of the site is; none: it is in no figure. What PyTorch
+    /// allocated in its cache counts on the GPU, in place of the cache's segments.
+    std::optional<std::uint64_t> leaks_on(const Site& site) const {
+        if (is_segment_seen_inside(report_, site)) {
+            return std::nullopt;
+        }
+        if (is_selected(site.device)) {
+            return site.device;
+        }
+        for (const Device& device : report_.devices) {
+            if (device.index == site.device && is_frameworks_cache(device) &&
+                is_selected(device.gpu())) {
+                return device.gpu();
+            }
+        }
+        return std::nullopt;
+    }
+
     /// Live memory of every kind, without suppressed sites.
     void leaks(const DeviceSummary& summary, Measurement& value) {
         PlaceSums places;
         Figure suppressed;
         for (const Site& site : report_.sites) {
-            if (site.device != summary.device->index || !is_counted(site.kind) ||
-                site.live_count == 0) {
+            if (site.live_count == 0 || !is_counted(site.kind) ||
+                leaks_on(site) != summary.device->index) {
                 continue;
             }
             const Figure live = live_figure(site.live_bytes, site.live_count);
             const auto& frames = resolver_.frames(site.stack);
-            if (find_suppression(process_.suppressions, site, frames, LeakKind::at_end) !=
+            if (find_suppression(process_.suppressions, report_, site, frames, LeakKind::at_end) !=
                 nullptr) {
                 suppressed = suppressed + live;
             } else {
@@ -247,7 +228,13 @@ class Measurer {
         std::string skipped_kind;
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const Site& site = report_.sites[i];
-            if (!chosen[i] || !is_selected(site.device)) {
+            std::optional<std::uint64_t> device;
+            if (every_kind) {
+                device = leaks_on(site);
+            } else if (is_selected(site.device)) {
+                device = site.device;
+            }
+            if (!chosen[i] || !device) {
                 continue;
             }
             if (!every_kind && !is_in_curves(site.kind)) {
@@ -258,7 +245,7 @@ class Measurer {
                                          : metric_ == Metric::leaks        ? site.live_bytes
                                          : metric_ == Metric::leak_count   ? site.live_count
                                                                            : site.count;
-            auto& [sum, places] = devices[site.device];
+            auto& [sum, places] = devices[*device];
             sum = sum + Figure::whole(amount);
             places.add(resolver_.place(site.stack), site.kind, Figure::whole(amount));
         }
@@ -326,7 +313,7 @@ class Measurer {
     // ---- growth --------------------------------------------------------------------------------
 
     bool may_grow(const Site& site) const {
-        return find_suppression(process_.suppressions, site, resolver_.frames(site.stack),
+        return find_suppression(process_.suppressions, report_, site, resolver_.frames(site.stack),
                                 LeakKind::growing) != nullptr;
     }
 

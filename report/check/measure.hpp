@@ -10,18 +10,12 @@
 #include <vector>
 
 #include "report/check/limit.hpp"
+#include "report/check/place_sums.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/views/suppressions.hpp"
 
 namespace memlab::check {
-
-/// A place in the code and its part of a measurement.
-struct Responsible {
-    report::Place place;
-    std::string kind;  ///< of memory; empty: several, or unknown
-    Figure figure;
-};
 
 struct Measurement {
     std::optional<std::uint64_t> device;  ///< index; none: the whole process

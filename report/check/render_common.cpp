@@ -81,13 +81,8 @@ std::string responsible_text(const View& view, const Row& row, const Responsible
     if (!place.function.empty()) {
         text += "  " + place.function;
     }
-    if (!place.through.empty()) {
-        text += "  via " + place.through;
-    }
-    if (!responsible.kind.empty() && responsible.kind != "device") {
-        text += "  [" + responsible.kind + "]";
-    }
-    return text;
+    return text + report::through_note(place, responsible.kind) +
+           report::kind_note(responsible.kind);
 }
 
 std::string conclusion(const Outcome& outcome) {

@@ -125,8 +125,8 @@ class PatternDetector {
 
     bool is_suppressed(const Site& site, LeakKind leak) {
         return query_.suppressions != nullptr &&
-               find_suppression(*query_.suppressions, site, resolver_.frames(site.stack), leak) !=
-                   nullptr;
+               find_suppression(*query_.suppressions, report_, site, resolver_.frames(site.stack),
+                                leak) != nullptr;
     }
 
     /// Growth of a site in bytes per step; none: it does not grow.

@@ -128,4 +128,23 @@ std::vector<FrameworkFinding> find_frameworks(const Report& report) {
     return findings;
 }
 
+bool is_frameworks_cache(const Device& device) {
+    const auto caches = framework_caches();
+    return std::any_of(caches.begin(), caches.end(),
+                       [&](const FrameworkCache& cache) { return device.allocator == cache.name; });
+}
+
+bool is_segment_seen_inside(const Report& report, const Site& site) {
+    if (site.kind != "device" && site.kind != "vmm") {
+        return false;
+    }
+    return std::any_of(report.devices.begin(), report.devices.end(), [&](const Device& device) {
+        if (!is_frameworks_cache(device) || device.gpu() != site.device) {
+            return false;
+        }
+        const FrameworkCache* const cache = find_framework(report, site);
+        return cache != nullptr && device.allocator == cache->name;
+    });
+}
+
 }  // namespace memlab::report

@@ -25,4 +25,10 @@ struct FrameworkFinding {
 /// its framework was used.
 std::vector<FrameworkFinding> find_frameworks(const Report& report);
 
+/// True for a device that is a framework's cache, seen from inside.
+bool is_frameworks_cache(const Device& device);
+
+/// True for segments of such a cache: what is allocated in them is in the report, too.
+bool is_segment_seen_inside(const Report& report, const Site& site);
+
 }  // namespace memlab::report

@@ -33,6 +33,20 @@ std::string location_text(const Place& place, const std::string& working_directo
     return module + "+" + offset;
 }
 
+std::string kind_note(const std::string& kind) {
+    // What is on a device of an allocator's is all of one kind.
+    return kind.empty() || kind == "device" || kind == "suballocation" ? std::string()
+                                                                       : "  [" + kind + "]";
+}
+
+std::string through_note(const Place& place, const std::string& kind) {
+    // All of PyTorch's tensors come by way of its cache.
+    const bool by_the_cache =
+        kind == "suballocation" &&
+        (place.through.starts_with("libc10_cuda") || place.through.starts_with("libtorch"));
+    return place.through.empty() || by_the_cache ? std::string() : "  via " + place.through;
+}
+
 std::string describe_place(const Place& place, const std::string& kind_name, const std::string& api,
                            std::size_t width, const PlaceTextOptions& options) {
     const Style& style = options.style;
@@ -40,18 +54,12 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
     const auto dim = [&style](const std::string& text) {
         return text.empty() ? text : std::string(style.dim()) + text + std::string(style.reset());
     };
-    // What is on a device of an allocator's is all of one kind.
-    const bool plain = kind_name == "device" || kind_name == "suballocation";
-    const std::string kind = plain ? std::string() : "  [" + clean(kind_name) + "]";
+    const std::string kind = clean(kind_note(kind_name));
     std::string where = clean(location_text(place, options.working_directory));
     std::string function = clean(without_anonymous(place.recorded ? place.function : api));
     std::string extra = kind;
-    // All of PyTorch's tensors come by way of its cache.
-    const bool by_the_cache =
-        kind_name == "suballocation" &&
-        (place.through.starts_with("libc10_cuda") || place.through.starts_with("libtorch"));
-    if (!place.through.empty() && !by_the_cache) {
-        const std::string through = "  via " + clean(place.through) + kind;
+    if (const std::string note = through_note(place, kind_name); !note.empty()) {
+        const std::string through = clean(note) + kind;
         const std::size_t full_width =
             display_width(where) + 2 + display_width(function) + display_width(through);
         if (full_width <= width || !place.file.empty()) {

@@ -23,6 +23,12 @@ std::string shown_file(const std::string& file, const std::string& working_direc
 /// Not passed through printable().
 std::string location_text(const Place& place, const std::string& working_directory);
 
+/// "  [managed]"; empty for memory of a usual kind. Not passed through printable().
+std::string kind_note(const std::string& kind);
+/// "  via libcublas.so.13"; empty without one, and where it says nothing: for PyTorch's tensors.
+/// Not passed through printable().
+std::string through_note(const Place& place, const std::string& kind);
+
 /// "train.cpp:42  Step::forward  via libcublas.so.13  [managed]" in `width` columns, printable. If
 /// that is too long, the least informative parts are dropped first: the library between, then, for
 /// a place without source, its library. `api` replaces the function if there is no stack.

@@ -34,8 +34,8 @@ DeviceLeaks find_device_leaks(const Report& report, const Device& device, Resolv
         if (site.device != device.index || site.live_count == 0 || !taken.at(i)) {
             continue;
         }
-        const Suppression* const by =
-            find_suppression(suppressions, site, resolver.frames(site.stack), LeakKind::at_end);
+        const Suppression* const by = find_suppression(
+            suppressions, report, site, resolver.frames(site.stack), LeakKind::at_end);
         SiteRows& rows = by == nullptr ? leaked : kept[by];
         rows.add(resolver.place(site.stack), site, i);
         (by == nullptr ? leaks.leaked : leaks.suppressed).add(site_stats(site));
@@ -66,8 +66,8 @@ GrowingSteps find_growth(const Report& report, const Steps& steps, Resolver& res
         if (!taken.at(growing.site) || (options.device && !is_on(site.device, *options.device))) {
             continue;
         }
-        if (find_suppression(suppressions, site, resolver.frames(site.stack), LeakKind::growing) !=
-            nullptr) {
+        if (find_suppression(suppressions, report, site, resolver.frames(site.stack),
+                             LeakKind::growing) != nullptr) {
             ++out.suppressed;
             continue;
         }

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "report/summary/framework_findings.hpp"
 #include "report/text/patterns.hpp"
 
 namespace memlab::report {
@@ -176,10 +177,12 @@ bool Suppression::matches(const Site& site, const std::vector<StackFrame>& frame
     return (api.empty() || matches_text(api, site.api)) && filter.matches(site.kind, frames);
 }
 
-const Suppression* find_suppression(const std::vector<Suppression>& list, const Site& site,
-                                    const std::vector<StackFrame>& frames, LeakKind leak) {
+const Suppression* find_suppression(const std::vector<Suppression>& list, const Report& report,
+                                    const Site& site, const std::vector<StackFrame>& frames,
+                                    LeakKind leak) {
     const auto found = std::find_if(list.begin(), list.end(), [&](const Suppression& each) {
-        return (leak == LeakKind::at_end || !each.built_in) && each.matches(site, frames);
+        return (leak == LeakKind::at_end || !each.built_in) &&
+               (each.segments ? is_segment_seen_inside(report, site) : each.matches(site, frames));
     });
     return found == list.end() ? nullptr : &*found;
 }
@@ -223,6 +226,15 @@ const std::vector<Suppression>& default_suppressions() {
         for (Suppression& each : read.list) {
             each.built_in = true;
         }
+        read.list.insert(
+            read.list.begin(),
+            {.name = "cache segments",
+             .reason = "a framework keeps them until the process ends; what it allocated in them "
+                       "is listed instead",
+             .filter = {},
+             .api = {},
+             .built_in = true,
+             .segments = true});
         return std::move(read.list);
     }();
     return list;

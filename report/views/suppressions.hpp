@@ -27,6 +27,8 @@ struct Suppression {
     Filter filter;
     std::string api;  ///< a pattern; empty: any
     bool built_in = false;
+    /// Built in: segments of a framework's cache that was seen from inside, whatever the patterns.
+    bool segments = false;
 
     bool matches(const Site& site, const std::vector<StackFrame>& frames) const;
 };
@@ -40,8 +42,10 @@ enum class LeakKind { at_end, growing };
 
 /// The first suppression that applies to the site; null if none does. Built-in ones do not apply to
 /// growth: they cover memory that libraries keep once, not memory added at every step.
-const Suppression* find_suppression(const std::vector<Suppression>& list, const Site& site,
-                                    const std::vector<StackFrame>& frames, LeakKind leak);
+/// `frames`: of the site, which is one of `report`.
+const Suppression* find_suppression(const std::vector<Suppression>& list, const Report& report,
+                                    const Site& site, const std::vector<StackFrame>& frames,
+                                    LeakKind leak);
 
 /// Throws nothing but std::bad_alloc.
 SuppressionList parse_suppressions(std::string_view text);

@@ -5,7 +5,7 @@ import json
 import os
 import unittest
 
-from test_summary import SOURCE, ToolTest
+from test_summary import REPORT, SOURCE, ToolTest
 
 RECORDINGS = os.path.join(SOURCE, "tests", "data", "h200")
 # The reports in which memlab-report symbolize kept the names of PyTorch's functions.
@@ -62,6 +62,28 @@ class Tensors(ToolTest):
         self.assertIn("Out of memory 1 of 1", self.report("oom", "--level", "framework", FAILURE))
         for level, count in (("all", 1), ("driver", 2), ("framework", 1)):
             self.report("check", "--ooms", str(count), "--level", level, FAILURE)
+
+    def test_the_cache_is_no_leak_but_its_tensors_are(self):
+        leaked, segments = 65 << 20, 746 << 20
+        scopes = os.path.join(RECORDINGS, "pytorch_scopes.memlog")
+
+        def measured(*arguments):
+            result = self.call(REPORT, "check", "--no-symbols", "--json", *arguments, scopes)
+            self.assertEqual((result.returncode, result.stderr), (1, ""))
+            return [row["measured"] for process in json.loads(result.stdout)["processes"] for row in process["rows"]
+                    if row["metric"] in ("leaks", "leak_count")]
+        for level, of_all in (("all", leaked), ("framework", leaked), ("driver", segments)):
+            self.assertEqual(measured("--leaks", "0", "--level", level), [of_all])
+        self.assertEqual(measured("--leak-count", "0"), [3])
+        workspaces, tensors = measured("--limit", "leaks@site:cublas=0", "--limit", "leaks@site:c10_cuda=0")
+        self.assertEqual(tensors, leaked)
+        self.assertEqual(measured("--leaks", "0", "--no-default-suppressions"), [leaked + workspaces])
+        text = self.report("leaks", "--no-symbols", scopes)
+        self.assertIn("GPU 0: NVIDIA H200\nStill allocated at the end: nothing else\n", text)
+        self.assertRegex(text, r"746\.00 MiB +23  cache segments: a framework keeps them")
+        self.assertIn("746.00 MiB in 23 allocations", self.report("leaks", "--level", "driver", "--no-symbols", scopes))
+        without = os.path.join(SOURCE, "tests", "data", "h100", "pytorch_without_its_cache.json")
+        self.assertNotIn("segments", self.report("leaks", "--no-symbols", without))
 
 
 if __name__ == "__main__":

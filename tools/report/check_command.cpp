@@ -196,7 +196,11 @@ class Check {
         }
         report::RunCollection run = report::collect_run(arguments_.files);
         for (report::RunMember& member : run.members) {
-            report::choose_ooms(member.report, arguments_.level);
+            if (arguments_.level == report::Level::driver) {
+                report::choose_level(member.report, report::Level::driver);
+            } else {
+                report::choose_ooms(member.report, arguments_.level);
+            }
         }
         report::Symbolizer symbolizer;
         process_options_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
