@@ -482,6 +482,27 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
       process: { executable: "/usr/bin/python3.12", start_wall_ns: 1795236111854013078 },
       warnings: [],
       scopes: [],
+      coverage: {
+        audited: true,
+        because: "",
+        cupti: "CUPTI 13.0.1, /opt/cuda/libcupti.so.13",
+        driver_count: 40,
+        driver_bytes: peak + 20 * MiB,
+        lost_records: 0,
+        bypassed_count: 1,
+        bypassed_bytes: 2 * MiB,
+        bypassed: [
+          {
+            device: 0,
+            kind: "device",
+            api: "cuMemAlloc_v2",
+            count: 1,
+            bytes: 2 * MiB,
+            first_time_ns: failureAt,
+            place,
+          },
+        ],
+      },
       devices: [
         {
           ...device,
@@ -506,6 +527,12 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
             requested_bytes: peak - 1 * MiB,
           },
           fragmentation: { at_peak: 0.018, external: 0.227, internal: 0.001 },
+          kernels_at_peak: {
+            from_ns: failureAt,
+            to_ns: failureAt + 1000000,
+            kernels: [{ name: "_Z7forwardPf", function: "forward(float*)", count: 12, busy_ns: 46176 }],
+            other: { names: 3, count: 5, busy_ns: 9000 },
+          },
         },
       ],
     },

@@ -467,9 +467,7 @@ export class LedgerView extends DocumentView<LedgerReport> {
               h(
                 "div",
                 { class: "ledger" },
-                ...moment.groups.map((group) =>
-                  this.group(group.title, group.bytes, moment.used_bytes, group.rows),
-                ),
+                ...moment.groups.map((group) => this.group(group.title, group.bytes, moment.used_bytes, group.rows)),
                 this.group(
                   "the rest: other processes, and what was not measured",
                   moment.rest_bytes,

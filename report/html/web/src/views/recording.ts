@@ -1,6 +1,7 @@
 // The recording itself: what ran, its peaks, where the memory went, what is to be known about the figures.
 import { bytes, count, duration, fixed, markdownTable, percent, plural } from "../model/format";
 import { h, replace } from "../ui/dom";
+import { placeElement, type PlaceDocument } from "./documents";
 import type { Scene, View } from "./view";
 
 interface SummaryDevice {
@@ -11,11 +12,28 @@ interface SummaryDevice {
   curves: Record<string, { peak_bytes: number; peak_time_ns: number; at_end_bytes: number } | null>;
   waterfall: Record<string, number | null | Record<string, number>> | null;
   fragmentation: { at_peak: number | null; external: number | null; internal: number | null } | null;
+  // What ran at the allocated peak, where kernels were recorded.
+  kernels_at_peak?: {
+    from_ns: number;
+    to_ns: number;
+    kernels: { name: string; function: string | null; count: number; busy_ns: number }[];
+    other: { count: number; busy_ns: number };
+  };
+}
+interface Coverage {
+  audited: boolean;
+  cupti: string | null;
+  driver_count: number;
+  driver_bytes: number;
+  bypassed_count: number;
+  bypassed_bytes: number;
+  bypassed: { api: string | null; kind: string; count: number; bytes: number; place: PlaceDocument | null }[];
 }
 interface Summary {
   process: { executable: string | null; start_wall_ns: number };
   devices: SummaryDevice[];
   warnings: unknown[];
+  coverage: Coverage;
   scopes: { path?: string; name?: string }[];
 }
 
@@ -81,6 +99,78 @@ export class RecordingView implements View {
       h("p", { class: "muted path" }, source.path),
       ...source.notes.map((note) => h("p", { class: "note" }, note)),
       ...(summary?.devices ?? []).map((device) => this.device(scene, device)),
+      summary ? this.audit(summary.coverage) : null,
+    );
+  }
+
+  // What CUPTI saw of the driver, against what was recorded.
+  private audit(coverage: Coverage): HTMLElement | null {
+    if (!coverage.audited && coverage.bypassed_count === 0) return null;
+    const driver = `${plural(coverage.driver_count, "allocation")} of the driver, ${bytes(coverage.driver_bytes)}`;
+    return h(
+      "section",
+      {},
+      h("h3", {}, "Audit"),
+      h(
+        "p",
+        { class: coverage.bypassed_count > 0 ? "note" : "" },
+        coverage.bypassed_count > 0
+          ? `${driver}: ${plural(coverage.bypassed_count, "allocation")} of ${bytes(coverage.bypassed_bytes)} bypassed memlab`
+          : `${driver}: memlab made or recorded each of them`,
+      ),
+      h(
+        "ul",
+        { class: "plain" },
+        ...coverage.bypassed.map((one) =>
+          h(
+            "li",
+            {},
+            h("span", { class: "number" }, bytes(one.bytes)),
+            h(
+              "span",
+              {},
+              `${one.api ?? "(unknown function)"} [${one.kind}], ${plural(one.count, "call")} `,
+              one.place ? placeElement(one.place) : null,
+            ),
+          ),
+        ),
+      ),
+      coverage.cupti === null ? null : h("p", { class: "muted path" }, `by ${coverage.cupti}`),
+    );
+  }
+
+  private kernels(device: SummaryDevice): HTMLElement | null {
+    const ran = device.kernels_at_peak;
+    if (ran === undefined || ran.kernels.length === 0) return null;
+    const row = (name: string, one: { count: number; busy_ns: number }) =>
+      h(
+        "tr",
+        {},
+        h("th", { attributes: { scope: "row" } }, name),
+        h("td", {}, duration(one.busy_ns)),
+        h("td", {}, count(one.count)),
+      );
+    return h(
+      "div",
+      {},
+      h("h4", {}, `What ran at the allocated peak, within ${duration(ran.to_ns - ran.from_ns)}`),
+      h(
+        "table",
+        { class: "small" },
+        h(
+          "thead",
+          {},
+          h("tr", {}, ...["kernel", "busy", "times"].map((text) => h("th", { attributes: { scope: "col" } }, text))),
+        ),
+        h(
+          "tbody",
+          {},
+          ...ran.kernels.map((kernel) =>
+            row((kernel.function ?? kernel.name).replaceAll("(anonymous namespace)::", ""), kernel),
+          ),
+          ran.other.count > 0 ? row("all others", ran.other) : null,
+        ),
+      ),
     );
   }
 
@@ -156,6 +246,7 @@ export class RecordingView implements View {
       part(device.fragmentation?.at_peak, "of the reserved peak lies above the active peak: cached"),
       part(device.fragmentation?.external, "of the free memory lies outside its largest block: external fragmentation"),
       part(device.fragmentation?.internal, "of the allocated peak was not asked for: internal fragmentation, rounding"),
+      this.kernels(device),
     );
   }
 

@@ -93,6 +93,15 @@ test("figures are those of the data", async () => {
   await page.context().close();
 });
 
+test("what bypassed memlab is named", async () => {
+  const { page } = await open(browser(), pages.small);
+  await page.click("#tab-recording");
+  const audit = page.locator('section:has(h3:text-is("Audit"))');
+  expect(await audit.textContent()).toContain("1 allocation of 2.00 MiB bypassed memlab");
+  expect(await audit.locator("li").textContent()).toContain("cuMemAlloc_v2");
+  await page.context().close();
+});
+
 test("a drag selects a range, and everything follows", async () => {
   const { page, said } = await open(browser(), pages.small);
   const box = (await page.locator(".u-over").boundingBox())!;

@@ -5,8 +5,13 @@ import { bytes } from "../../src/model/format";
 import { heading, oneBrowser, open, reported, write } from "./browser";
 import { everyView } from "./every_view";
 
-// Steps and scopes; tensors with marks, beside a ledger; ranks.
-const recordings = ["h200/sample_leak.memlog", "h200/pytorch_tensors.memlog", "h200/run_of_four_ranks"];
+// Steps and scopes; tensors with marks, beside a ledger; an audit and kernels; ranks.
+const recordings = [
+  "h200/sample_leak.memlog",
+  "h200/pytorch_tensors.memlog",
+  "h200/sample_checkpointing_kernels.memlog",
+  "h200/run_of_four_ranks",
+];
 const pages = Object.fromEntries(recordings.map((path) => [path, write(reported<PageData>(path, "html"))]));
 const browser = oneBrowser();
 for (const path of recordings) everyView(browser, path, pages[path]!);
@@ -23,6 +28,15 @@ test("figures of a real recording are those of the summary", async () => {
     await expect.poll(() => heading(page)).toContain(bytes(allocated.at_end_bytes));
     await page.context().close();
   }
+});
+
+test("the summary has the audit, and what ran at the peak", async () => {
+  const { page } = await open(browser(), pages["h200/sample_checkpointing_kernels.memlog"]!);
+  await page.click("#tab-recording");
+  const text = (await page.locator(".panel").textContent())!;
+  expect(text).toContain("18 allocations of the driver, 36.00 MiB: memlab made or recorded each of them");
+  expect(text).toMatch(/backward\(float const\*.*46\.2 us12/);
+  await page.context().close();
 });
 
 test("the median peak of four ranks is between the second and the third", async () => {
