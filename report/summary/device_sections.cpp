@@ -38,7 +38,8 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
         waterfall(device);
         line("");
         line("  " + bold("memlab-report --level driver " + clean(shell_word(summary_.file))) +
-             dim("   when, and who holds it"));
+             dim(device.kernels_at_peak ? "   when, who holds it, and what ran"
+                                        : "   when, and who holds it"));
         return;
     }
     plot(device);
