@@ -39,6 +39,7 @@ struct Driver {
 
 /// What driver() has found; null before.
 extern constinit std::atomic<const Driver*> found_driver;
+/// Looks for it; null as long as no libcuda is loaded.
 const Driver* find_driver();
 
 /// The driver, or null while no libcuda is loaded. Thread-safe and lock-free: it may run inside a
