@@ -44,8 +44,11 @@ class Definitions {
         return (is_annotation(event.type) || knows(Definition::device, event.device)) &&
                event.context <= count(Definition::context) &&
                event.api <= count(Definition::string) && event.name <= count(Definition::string) &&
-               event.stack <= count(Definition::stack);
+               valid_stack(event.stack);
     }
+
+    /// Whether an event may refer to that stack.
+    bool valid_stack(std::uint32_t stack) const { return stack <= count(Definition::stack); }
 
     /// Makes the record valid by dropping undefined references; false when it cannot be.
     template <typename Record>
@@ -164,9 +167,9 @@ class Definitions {
     }
     std::uint32_t count(Definition what) const { return counts_[static_cast<std::size_t>(what)]; }
 
+    std::bitset<format::max_devices> devices_;
     /// Per Definition, without devices, which are not numbered in order.
     std::array<std::uint32_t, static_cast<std::size_t>(Definition::device)> counts_{};
-    std::bitset<format::max_devices> devices_;
 };
 
 }  // namespace memlab::trace

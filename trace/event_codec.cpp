@@ -289,4 +289,30 @@ DecodeStatus decode_fields(ByteReader& from, EventType type, CodecState& state) 
     return from.status();
 }
 
+DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, Event& event) {
+    std::uint8_t lengths = 0;
+    from.byte(lengths);
+    const auto take = [&] {
+        std::uint64_t value = 0;
+        from.fixed(value, (lengths & 3U) + 1);
+        lengths = static_cast<std::uint8_t>(lengths >> 2U);
+        return value;
+    };
+    event = state.last[static_cast<std::size_t>(type)];
+    event.type = type;
+    event.time_ns = state.bases.time_ns + take();
+    event.address = state.address + (unzigzag(take()) << format::short_unit_bits);
+    event.requested = take() << format::short_unit_bits;
+    event.size = event.requested;
+    event.stack = type == EventType::alloc ? static_cast<std::uint32_t>(take()) : 0;
+    if (lengths != 0 || event.address == 0) {
+        from.fail(DecodeStatus::bad);
+    }
+    if (from.status() == DecodeStatus::ok) {
+        state.bases.time_ns = event.time_ns;
+        state.address = event.address;
+    }
+    return from.status();
+}
+
 }  // namespace memlab::trace

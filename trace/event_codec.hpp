@@ -6,6 +6,11 @@
 // Most events concern an address of an earlier one: memory is freed where it was allocated, and
 // allocated where it was freed. So a direct-mapped cache remembers 128 addresses with their latest
 // sizes; encoder and decoder compute the slot from the address, without a search.
+//
+// Where a recording has a thousand events a step, of a program whose every other instruction misses
+// the caches, the code of that encoding costs more than its bytes save. So what such events share
+// with the last one of their type is left out as a whole, and the rest takes three cache lines of
+// code: the short form.
 #pragma once
 
 #include <array>
@@ -105,6 +110,16 @@ class ByteReader {
         value = static_cast<std::uint32_t>(wide);
     }
     void number(std::int32_t& value);
+    /// A number of `size` bytes, eight at most.
+    void fixed(std::uint64_t& value, std::size_t size) {
+        if (static_cast<std::size_t>(end_ - at_) < size) {
+            fail(DecodeStatus::truncated);
+            return;
+        }
+        value = 0;
+        std::memcpy(&value, at_, size);
+        at_ += size;
+    }
     [[gnu::always_inline]] void difference(std::uint64_t& value, std::uint64_t base) {
         std::uint64_t coded = 0;
         number(coded);
@@ -164,8 +179,8 @@ struct RememberedAddress {
 
 /// The codec's context. Reset with every block.
 struct CodecState {
-    DifferenceBases bases;
     std::uint64_t address = 0;  ///< the latest one that was not 0
+    DifferenceBases bases;
     std::array<Event, event_type_count> last{};
     std::array<RememberedAddress, format::slot_count> remembered{};
 
@@ -191,5 +206,59 @@ std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t*
 /// Reads the fields of an event, after its tag: state.last of its type. After `truncated` the state
 /// is as before, after `bad` of no use.
 DecodeStatus decode_fields(ByteReader& from, EventType type, CodecState& state);
+
+/// What a short event tells. The rest of it is as in the last event of its type in the block that
+/// had not the short form.
+struct ShortEvent {
+    std::uint64_t time_ns = 0;
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;  ///< both Event::requested and Event::size
+    std::uint32_t stack = 0;  ///< of an alloc; a free has none
+};
+
+/// Space that encode_short() needs; it writes zeros behind what it encodes.
+inline constexpr std::size_t max_short_size = 1 + 4 * sizeof(std::uint64_t);
+
+/// Writes the fields of a short event behind its tag, as encode_fields() does. Null, without a
+/// change of `state`, if they do not fit: then it is a common event. Branch-free otherwise.
+template <bool has_stack>
+[[gnu::always_inline]] inline std::uint8_t* encode_short(const ShortEvent& event, CodecState& state,
+                                                         std::uint8_t* to) {
+    const std::uint64_t time = event.time_ns - state.bases.time_ns;
+    const std::uint64_t distance = event.address - state.address;
+    constexpr std::uint64_t unit = std::uint64_t{1} << format::short_unit_bits;
+    const std::uint64_t where = zigzag(
+        static_cast<std::uint64_t>(static_cast<std::int64_t>(distance) >> format::short_unit_bits));
+    const std::uint64_t size = event.bytes >> format::short_unit_bits;
+    if (((time | where | size) >> 32 | ((distance | event.bytes) & (unit - 1))) != 0 ||
+        event.address == 0) [[unlikely]] {
+        return nullptr;
+    }
+    state.bases.time_ns = event.time_ns;
+    state.address = event.address;
+    std::uint8_t* const lengths = to++;
+    unsigned all_lengths = 0;
+    unsigned shift = 0;
+    // Each store is of eight bytes, of which the next one overwrites the zeros.
+    const auto put = [&](std::uint64_t value) {
+        std::memcpy(to, &value, sizeof value);
+        const unsigned more = (static_cast<unsigned>(std::bit_width(value | 1)) - 1) / 8;
+        all_lengths |= more << shift;
+        shift += 2;
+        to += more + 1;
+    };
+    put(time);
+    put(where);
+    put(size);
+    if constexpr (has_stack) {
+        put(event.stack);
+    }
+    *lengths = static_cast<std::uint8_t>(all_lengths);
+    return to;
+}
+
+/// Reads the fields of a short event of that type, after its tag, into `event`. After `truncated`
+/// the state is as before, after `bad` of no use.
+DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, Event& event);
 
 }  // namespace memlab::trace

@@ -57,6 +57,11 @@ inline constexpr std::uint32_t max_devices = 1024;
 inline constexpr std::uint8_t event_tag = 0x60;  ///< plus the event's type
 /// A free_requested that completed immediately, and its free_completed.
 inline constexpr std::uint8_t freed_tag = 0x80;
+/// The short forms of an alloc and of a freed_tag's events.
+inline constexpr std::uint8_t short_alloc_tag = 0x90;
+inline constexpr std::uint8_t short_freed_tag = 0x91;
+/// Addresses and sizes of short events are multiples of 2^9: PyTorch's are.
+inline constexpr unsigned short_unit_bits = 9;
 
 /// The fields of an event that are present; docs/event-log.md has the defaults of absent ones. The
 /// most common come first, so that the mask of a plain event is one byte.

@@ -343,6 +343,10 @@ class Reader {
         return read_record<Record>(from);
             MEMLAB_RECORD_KINDS(MEMLAB_CASE)
 #undef MEMLAB_CASE
+            case format::short_alloc_tag:
+                return read_short(EventType::alloc, from);
+            case format::short_freed_tag:
+                return read_short(EventType::free_requested, from);
             default:
                 return read_event(*begin, from);
         }
@@ -397,8 +401,18 @@ class Reader {
         if (!freed && (tag < format::event_tag || tag >= format::event_tag + event_type_count)) {
             return Step::bad;
         }
-        const Event& event = state_.last[static_cast<std::size_t>(type)];
-        const Step step = check(decode_fields(from, type, state_), event);
+        return deliver(
+            check(decode_fields(from, type, state_), state_.last[static_cast<std::size_t>(type)]),
+            state_.last[static_cast<std::size_t>(type)], freed, from);
+    }
+
+    Step read_short(EventType type, ByteReader& from) {
+        Event event;
+        const DecodeStatus status = decode_short(from, type, state_, event);
+        return deliver(check(status, event), event, type == EventType::free_requested, from);
+    }
+
+    Step deliver(Step step, const Event& event, bool freed, const ByteReader& from) {
         if (step != Step::delivered) {
             return step;
         }

@@ -106,9 +106,35 @@ class LogWriter::Impl {
         }
     }
 
+    template <bool freed>
+    [[gnu::always_inline]] bool on_short(const ShortEvent& event) noexcept {
+        constexpr EventType type = freed ? EventType::free_requested : EventType::alloc;
+        if ((types_in_block_ & type_bit(type)) == 0 || !definitions_.valid_stack(event.stack))
+            [[unlikely]] {
+            return false;
+        }
+        std::uint8_t* const target = file_.reserve_in_place(1 + max_short_size + closing_reserve);
+        if (target == nullptr) [[unlikely]] {
+            return false;
+        }
+        const std::uint8_t* const end = encode_short<!freed>(event, state_, target + 1);
+        if (end == nullptr) [[unlikely]] {
+            return false;
+        }
+        file_.commit_in_place(freed ? format::short_freed_tag : format::short_alloc_tag,
+                              static_cast<std::size_t>(end - target));
+        end_full_block();
+        return true;
+    }
+
+    [[gnu::always_inline]] void prefetch_short() const noexcept {
+        prefetch_to_write<1>(&types_in_block_);
+        file_.prefetch_append();
+    }
+
     [[gnu::hot]] void prefetch(EventType type) const noexcept {
         prefetch_to_write<event_fields>(&ended_);
-        prefetch_to_write<sizeof state_.bases + sizeof state_.address>(&state_.bases);
+        prefetch_to_write<sizeof state_.address + sizeof state_.bases>(&state_.address);
         prefetch_to_write<sizeof(Event)>(&state_.last[static_cast<std::size_t>(type)]);
         file_.prefetch_append();
     }
@@ -118,6 +144,7 @@ class LogWriter::Impl {
             return;
         }
         ended_ = true;
+        types_in_block_ = 0;
         if (file_.size() == 0) {
             return;  // the limit is too small for the file's header
         }
@@ -199,6 +226,7 @@ class LogWriter::Impl {
             Record copy = record;
             if (definitions_.repair(copy) && definitions_.accept(copy)) {
                 append(copy);
+                types_in_block_ = 0;  // the last event is not what the caller passed
                 return;
             }
         } catch (const std::bad_alloc&) {  // for the copy
@@ -237,6 +265,7 @@ class LogWriter::Impl {
         }
         const std::uint8_t* const end = encode_fields(event, state_, target + 1);
         file_.commit_in_place(tag, static_cast<std::size_t>(end - target));
+        types_in_block_ |= type_bit(event.type);
         end_full_block();
         return true;
     }
@@ -349,6 +378,7 @@ class LogWriter::Impl {
     void end_block() {
         latest_ns_ = std::max(latest_ns_, state_.bases.time_ns);
         state_ = CodecState{};
+        types_in_block_ = 0;
         if (block_open_) {
             seal();
         }
@@ -405,15 +435,22 @@ class LogWriter::Impl {
         }
     }
 
+    static constexpr std::uint16_t type_bit(EventType type) {
+        static_assert(event_type_count == 16);
+        return static_cast<std::uint16_t>(1U << static_cast<unsigned>(type));
+    }
+
     // The fields that appending an event uses are adjacent, to be prefetched together.
-    static constexpr std::size_t event_fields = 128;
-    bool ended_ = false;
-    bool block_open_ = false;
-    bool last_block_ = false;  ///< the log has stopped
-    std::uint64_t block_start_ = 0;
+    static constexpr std::size_t event_fields = 64;
     std::uint64_t count_at_ = 0;   ///< file offset of LogStopped's count
     std::uint64_t latest_ns_ = 0;  ///< of the records in the blocks before
-    Definitions definitions_;
+    // From their last members on a short event needs one cache line.
+    alignas(64) Definitions definitions_;
+    bool ended_ = false;
+    bool block_open_ = false;
+    bool last_block_ = false;           ///< the log has stopped
+    std::uint16_t types_in_block_ = 0;  ///< whose last event is in state_ as it was passed
+    std::uint64_t block_start_ = 0;
     CodecState state_;
     std::vector<std::uint8_t> bytes_;
     LogRing ring_;
@@ -459,8 +496,15 @@ LogWriter::Result LogWriter::create(const std::string& path, std::uint64_t limit
 MEMLAB_RECORD_KINDS(MEMLAB_ON)
 #undef MEMLAB_ON
 
+[[gnu::hot]] bool LogWriter::on_short(const ShortEvent& event, bool freed) noexcept {
+    return freed ? impl_->on_short<true>(event) : impl_->on_short<false>(event);
+}
+
 [[gnu::hot]] void LogWriter::prefetch(EventType type) const noexcept {
     impl_->prefetch(type);
+}
+[[gnu::hot]] void LogWriter::prefetch_short() const noexcept {
+    impl_->prefetch_short();
 }
 
 void LogWriter::close() {

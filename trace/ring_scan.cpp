@@ -73,6 +73,13 @@ class OpenBlock {
             default:
                 break;
         }
+        if (tag == format::short_alloc_tag || tag == format::short_freed_tag) {
+            Event event;
+            return decode_short(from,
+                                tag == format::short_freed_tag ? EventType::free_requested
+                                                               : EventType::alloc,
+                                state_, event) == DecodeStatus::ok;
+        }
         const bool freed = tag == format::freed_tag;
         if (!freed && (tag < format::event_tag || tag >= format::event_tag + event_type_count)) {
             return false;

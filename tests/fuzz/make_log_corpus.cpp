@@ -49,8 +49,9 @@ int main(int argc, char** argv) {
         return write_checkpoints(folder);
     }
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
-        const Records records = seed % 2 == 0 ? PlausibleRecords::make(seed, 200, seed % 3 != 0)
-                                              : WildRecords::make(seed, 40, seed % 3 != 0);
+        const Records records = seed % 2 == 0   ? PlausibleRecords::make(seed, 200, seed % 3 != 0)
+                                : seed % 3 == 0 ? TensorRecords::make(seed, 100)
+                                                : WildRecords::make(seed, 40, seed % 3 != 0);
         const std::string path = folder + "/log" + std::to_string(seed);
         // Some stop early: they have a record that nobody gives them.
         auto created = memlab::trace::LogWriter::create(path, seed % 4 == 3 ? 4000 : 0);
@@ -58,7 +59,7 @@ int main(int argc, char** argv) {
             std::fprintf(stderr, "%s\n", created.error.c_str());
             return 1;
         }
-        feed(records, *created.writer);
+        feed_short(records, *created.writer);
         created.writer->close();
         auto bytes = read_file(path);
         bytes.erase(bytes.begin(),

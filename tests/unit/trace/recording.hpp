@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trace/log_format.hpp"
+#include "trace/log_writer.hpp"
 #include "trace/record_codec.hpp"
 #include "trace/record_sink.hpp"
 
@@ -52,6 +53,42 @@ inline void feed(const Records& records, RecordSink& sink) {
             feed(records[i], sink);
         }
     }
+}
+
+/// The same to a log, where possible by on_short(); returns how many were.
+inline std::size_t feed_short(const Records& records, LogWriter& log) {
+    std::size_t shorts = 0;
+    std::map<EventType, Event> last;
+    const auto goes_on = [&last](const Event& event) {
+        Event expected = last[event.type];
+        expected.time_ns = event.time_ns;
+        expected.address = event.address;
+        expected.requested = event.requested;
+        expected.size = event.requested;
+        expected.stack = event.type == EventType::alloc ? event.stack : 0;
+        return event == expected;
+    };
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        const auto* event = std::get_if<Event>(&records[i]);
+        const auto* next = i + 1 < records.size() ? std::get_if<Event>(&records[i + 1]) : nullptr;
+        const bool freed = event != nullptr && next != nullptr &&
+                           event->type == EventType::free_requested &&
+                           *next == completed_at_once(*event);
+        const bool known = event != nullptr && last.contains(event->type);
+        if ((freed || (known && event->type == EventType::alloc)) && known && goes_on(*event) &&
+            log.on_short({event->time_ns, event->address, event->size, event->stack}, freed)) {
+            ++shorts;
+        } else if (freed) {
+            log.on_freed(*event);
+        } else {
+            feed(records[i], log);
+        }
+        if (event != nullptr) {
+            last[event->type] = *event;
+        }
+        i += freed ? 1 : 0;
+    }
+    return shorts;
 }
 
 /// An empty error message or difference(). Compare with it instead of calling empty(), so that a
@@ -329,6 +366,54 @@ class WildRecords {
     std::optional<Definition> defined_;  ///< by the record being made
     std::uint32_t defined_id_ = 0;
     Event last_;
+};
+
+/// The tensors of two threads: allocs and frees that mostly have a short form, and all that forbids
+/// one.
+class TensorRecords {
+  public:
+    static Records make(std::uint64_t seed, std::size_t events) {
+        Random random(seed);
+        constexpr std::uint32_t stacks = 300;
+        Records records{DeviceInfo{.index = 0}, DeviceInfo{.index = 64}, ContextInfo{1, 0, true},
+                        StringDef{1, "CUDACachingAllocator::malloc"},
+                        StringDef{2, "CUDACachingAllocator::free"}};
+        for (std::uint32_t i = 1; i <= stacks; ++i) {
+            records.emplace_back(StackDef{i, false, {{0, i}}});
+        }
+        Event event{.kind = MemoryKind::suballocation,
+                    .origin = Origin::pool,
+                    .device = 64,
+                    .context = 1,
+                    .thread = 100};
+        for (std::size_t i = 0; i < events; ++i) {
+            const bool freed = random.one_in(2);
+            event.type = freed ? EventType::free_requested : EventType::alloc;
+            event.api = freed ? 2 : 1;
+            event.stack = freed && !random.one_in(50)
+                              ? 0
+                              : static_cast<std::uint32_t>(random.below(stacks + 1));
+            const std::uint64_t gaps[] = {1, 200, 40000, 5000000, std::uint64_t{1} << 33};
+            event.time_ns += random.below(gaps[random.below(random.one_in(30) ? 5 : 3)]);
+            event.address = random.below(std::uint64_t{1} << (random.one_in(40) ? 55 : 28)) << 9;
+            event.address += random.one_in(60) ? 256 : 0;
+            event.requested = (1 + random.below(std::uint64_t{1} << (random.one_in(40) ? 40 : 16)))
+                              << 9;
+            event.requested += random.one_in(60) ? 8 : 0;
+            event.size = event.requested + (random.one_in(60) ? 512 : 0);
+            event.thread = random.one_in(40) ? 101 : event.thread;
+            event.thread = random.one_in(40) ? 100 : event.thread;
+            records.emplace_back(event);
+            if (freed) {
+                records.emplace_back(completed_at_once(event));
+            }
+            if (random.one_in(100)) {
+                records.emplace_back(DeviceSample{.time_ns = event.time_ns, .device = 64});
+            }
+        }
+        records.emplace_back(End{event.time_ns + 5, EndKind::exit, 0, ""});
+        return records;
+    }
 };
 
 /// A realistic program and pool: segments, blocks inside them, frees that complete later, driver

@@ -113,6 +113,81 @@ TEST_CASE("a free that is complete at once is the same two events, written as on
     record("short", 8192, one);  // ends somewhere in between
 }
 
+TEST_CASE("events come back whole from their short forms, mixed with others") {
+    const TemporaryFolder folder;
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        CAPTURE(seed);
+        const Records records = TensorRecords::make(seed, 20000);
+        const std::string path = folder / std::to_string(seed);
+        const auto storage = seed == 5 ? LogStorage::write_only : LogStorage::automatic;
+        auto created = LogWriter::create(path, 0, storage);
+        LogWriter& log = *created.writer;
+        log.prefetch_short();
+        const bool mapped = std::filesystem::file_size(path) > log.bytes_written();
+        const std::size_t shorts = feed_short(records, log);
+        log.close();
+        log.prefetch_short();
+        CHECK((mapped ? shorts > records.size() / 3 : shorts == 0));
+        Recording back;
+        const LogReadResult result = read_log(path, back);
+        CHECK(result.status == LogStatus::complete);
+        CHECK(result.records == records.size());
+        REQUIRE(difference(back.records, records) == nothing);
+        CHECK(std::filesystem::file_size(path) < records.size() * 12);
+    }
+}
+
+TEST_CASE("a short event needs an event before it in its block, and is refused otherwise") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "log";
+    auto created = LogWriter::create(path, 1 << 20);
+    LogWriter& log = *created.writer;
+    const ShortEvent one{.time_ns = 10, .address = 1 << 20, .bytes = 512, .stack = 0};
+    log.on(DeviceInfo{.index = 64});
+    const Event event{.type = EventType::alloc,
+                      .device = 64,
+                      .time_ns = 5,
+                      .address = 1 << 21,
+                      .requested = 512,
+                      .size = 512};
+    CHECK_FALSE(log.on_short(one, false));
+    log.on(event);
+    CHECK_FALSE(log.on_short(one, true));  // no free before it
+    const ShortEvent not_fitting[] = {
+        {10, (1 << 20) + 8, 512, 0},
+        {10, 0, 512, 0},
+        {10, 1 << 20, 513, 0},
+        {10, 1 << 20, std::uint64_t{1} << 42, 0},
+        {10, std::uint64_t{1} << 50, 512, 0},
+        {std::uint64_t{1} << 33, 1 << 20, 512, 0},
+        {10, 1 << 20, 512, 1},  // no such stack
+    };
+    for (const ShortEvent& each : not_fitting) {
+        CHECK_FALSE(log.on_short(each, false));
+    }
+    std::size_t accepted = 0;
+    // Each block begins without, and the log ends at its limit.
+    for (std::uint64_t i = 0; i < 200000; ++i) {
+        const ShortEvent next{10 + i, (i % 1000 + 1) << 9, 512, 0};
+        if (log.on_short(next, false)) {
+            ++accepted;
+        } else {
+            Event whole = event;
+            whole.time_ns = next.time_ns;
+            whole.address = next.address;
+            log.on(whole);
+        }
+    }
+    log.on(End{.time_ns = 1000000, .events_dropped = log.events_dropped()});
+    CHECK_FALSE(log.on_short({2000000, 1 << 20, 512, 0}, false));
+    log.close();
+    Recording back;
+    CHECK(read_log(path, back).status == LogStatus::complete);
+    CHECK(log.events_dropped() > 0);
+    CHECK(back.records.size() + log.events_dropped() == 200001 + 2);
+    CHECK(accepted < 200000 - 16);
+}
+
 TEST_CASE("a plausible event costs less than a dozen bytes") {
     const TemporaryFolder folder;
     const Records records = PlausibleRecords::make(1, 20000);
@@ -122,8 +197,13 @@ TEST_CASE("a plausible event costs less than a dozen bytes") {
 
 TEST_CASE("every prefix of a log decodes to a prefix of its records") {
     const TemporaryFolder folder;
-    Records records = WildRecords::make(3, 400, true);
-    const auto bytes = log_of(records, folder / "log");
+    const bool tensors = GENERATE(false, true);
+    const Records records = tensors ? TensorRecords::make(3, 400) : WildRecords::make(3, 400, true);
+    const std::string path = folder / "log";
+    auto created = LogWriter::create(path, 0);
+    feed_short(records, *created.writer);
+    created.writer->close();
+    const auto bytes = read_file(path);
     std::size_t most = 0;
     for (std::size_t size = 0; size <= bytes.size(); ++size) {
         CAPTURE(size);
