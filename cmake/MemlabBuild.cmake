@@ -122,7 +122,7 @@ endfunction()
 # linker orders.
 function(memlab_leave_out_unused)
     foreach(target ${ARGN})
-        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections -fdata-sections>)
+        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections -fdata-sections -fno-plt>)
     endforeach()
 endfunction()
 

@@ -55,6 +55,11 @@ class BatchedAggregator {
         batches_[filling_].add(free_requested, EventTemplates::freed_slot, encode_templates_);
         added(lock);
     }
+    /// An event that fits_short() and in all else equals the last one of its slot.
+    void add_short(const trace::ShortEvent& event, std::size_t slot, Lock& lock) {
+        batches_[filling_].add_short(event, slot);
+        added(lock);
+    }
     void add(const trace::DeviceSample& sample, Lock& lock) {
         batches_[filling_].add(sample);
         added(lock);
@@ -64,6 +69,12 @@ class BatchedAggregator {
         trace::prefetch_to_write<sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_>(
             &filling_);
         encode_templates_.prefetch(slot);
+        trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
+    }
+    /// The same of add_short().
+    void prefetch_short() const noexcept {
+        trace::prefetch_to_write<1>(&filling_);
+        trace::prefetch_to_write<sizeof batches_>(&batches_);
         trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
     }
     /// Call when the program is about to wait: aggregates the pending records if there are enough

@@ -1,15 +1,17 @@
-// Captures call stacks, native and Python, and interns them. A stack that is known costs one
-// look-up by the hash of its parts. Runs before any lock is held; its own locks are taken before
-// the recorder's.
+// Captures call stacks, native and Python, and interns them. A stack that is known is not walked,
+// but recognized, and costs one look-up by the hash of its parts. Runs before any lock is held; its
+// own locks are taken before the recorder's.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <new>
 #include <span>
 
+#include "profiler/known_stacks.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/scratch.hpp"
 #include "profiler/stack_capture.hpp"
@@ -54,6 +56,8 @@ class CallSites {
     void before_unload() { python_.before_unload(); }
 
   private:
+    using KnownStack = KnownStacks::Stack;
+
     /// If a stack led through a Python interpreter.
     void attach_python() {
         if (python_.searching() && stacks_.interpreter() != 0) [[unlikely]] {
@@ -72,14 +76,79 @@ class CallSites {
         if (stack_depth_ > ShortStack::max_depth) [[unlikely]] {
             return capture_deep(origin);
         }
+        const std::uint64_t epoch = cacheable_epoch();
+        KnownStacks known(owner_, epoch, __builtin_frame_address(0));
+        if (const KnownStack* const stack = known.find()) [[likely]] {
+            if (verifies_) [[unlikely]] {
+                verify(*stack);
+            }
+            if (const std::uint32_t id = find_known(*stack, origin)) [[likely]] {
+                return id;
+            }
+        }
+        return capture_unknown(known, epoch, origin);
+    }
+
+    /// The id of a recognized stack; 0 if it must be walked to be found.
+    [[gnu::hot]] std::uint32_t find_known(const KnownStack& stack, const CallOrigin& origin) {
+        if (!python_.found()) {
+            return stack.id;
+        }
+        if (serves_origins && origin.code != nullptr) {
+            if (stack.origin != &origin) [[unlikely]] {
+                return 0;
+            }
+            if (stack.origin_end == KnownStack::without_python ||
+                (stack.origin_end != KnownStack::not_there &&
+                 python_.innermost_activation() >= stack.origin_end)) {
+                if (const std::uint32_t of = origin.stack()) {
+                    return python_.merged_stack_cache().find(hash_with_origin(stack.hash, of));
+                }
+            }
+        }
+        return find_merged(stack, origin);
+    }
+
+    // Not inlined, like intern_merged().
+    [[gnu::hot, gnu::noinline]] std::uint32_t find_merged(const KnownStack& stack,
+                                                          const CallOrigin& origin) {
+        python::FrameBuffer<ShortStack::max_depth> frames;
+        if (python_.read(frames)) [[likely]] {
+            return python_.merged_stack_cache().find(python::hash_parts(stack.hash, frames));
+        }
+        const bool searched =
+            serves_origins || origin.code == nullptr ||
+            (stack.origin == &origin && stack.origin_end == KnownStack::not_there);
+        return searched ? stack.id : 0;
+    }
+
+    [[gnu::noinline]] std::uint32_t capture_unknown(KnownStacks& known, std::uint64_t epoch_before,
+                                                    const CallOrigin& origin) {
         ShortStack native;
         const std::uint64_t epoch = capture_native(native);
+        const StackHash hash = hash_frames(native, epoch);
+        KnownStack* const stack =
+            epoch == epoch_before ? known.insert(hash, stack_depth_, own_code()) : nullptr;
         if (!python_.found()) {
-            return intern(native, epoch);
+            return intern(native, epoch, stack);
         }
         const std::uint32_t of_origin =
-            serves_origins ? intern_with_origin(native, epoch, origin) : 0;
-        return of_origin != 0 ? of_origin : intern_merged(native, epoch, origin);
+            serves_origins ? intern_with_origin(native, hash, epoch, origin, stack) : 0;
+        return of_origin != 0 ? of_origin : intern_merged(native, hash, epoch, origin, stack);
+    }
+
+    /// unload_epoch(); no_epoch while an object is being unloaded.
+    static std::uint64_t cacheable_epoch() {
+        return unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
+    }
+
+    /// By a walk, which is verified itself.
+    [[gnu::noinline]] void verify(const KnownStack& stack) {
+        ShortStack native;
+        const std::uint64_t epoch = capture_native(native);
+        if (epoch != StackTable::no_epoch && hash_frames(native, epoch) != stack.hash) {
+            std::abort();
+        }
     }
 
     [[gnu::noinline]] std::uint32_t capture_deep(const CallOrigin& origin) {
@@ -89,25 +158,27 @@ class CallSites {
             throw std::bad_alloc();
         }
         const std::uint64_t epoch = capture_native(deep->native);
+        const StackHash hash = hash_frames(deep->native, epoch);
         if (python_.found() && serves_origins) {
-            if (const std::uint32_t id = intern_with_origin(deep->native, epoch, origin)) {
+            if (const std::uint32_t id =
+                    intern_with_origin(deep->native, hash, epoch, origin, nullptr)) {
                 return id;
             }
         }
-        return python_.found() ? intern_merged(deep->native, deep->frames, epoch, origin,
-                                               [&](const StackHash& parts) {
-                                                   return merge(deep->native, deep->frames,
-                                                                deep->merged, parts, epoch);
-                                               })
-                               : intern(deep->native, epoch);
+        return python_.found()
+                   ? intern_merged(deep->native, deep->frames, hash, epoch, origin, nullptr,
+                                   [&](const StackHash& parts) {
+                                       return merge(deep->native, deep->frames, deep->merged, parts,
+                                                    epoch);
+                                   })
+                   : intern(deep->native, epoch, nullptr);
     }
 
     /// Captures the calling thread's stack; returns its unload epoch.
     template <std::size_t capacity>
     [[gnu::always_inline]] std::uint64_t capture_native(StackBuffer<capacity>& native) {
         capture_stack(native, stack_depth_);
-        const std::uint64_t epoch =
-            unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
+        const std::uint64_t epoch = cacheable_epoch();
         if (python_.searching() && native.ends_early) [[unlikely]] {
             python_.attach(python_.interpreter_above(
                 reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))));
@@ -117,67 +188,76 @@ class CallSites {
 
     // Not inlined, so that `frames` does not take stack space during the native walk, which would
     // then use colder cache lines.
-    [[gnu::hot, gnu::noinline]] std::uint32_t intern_merged(const ShortStack& native,
-                                                            std::uint64_t epoch,
-                                                            const CallOrigin& origin) {
+    [[gnu::noinline]] std::uint32_t intern_merged(const ShortStack& native, const StackHash& hash,
+                                                  std::uint64_t epoch, const CallOrigin& origin,
+                                                  KnownStack* stack) {
         python::FrameBuffer<ShortStack::max_depth> frames;
-        return intern_merged(native, frames, epoch, origin, [&](const StackHash& parts) {
-            return merge_short(native, frames, parts, epoch);
-        });
+        return intern_merged(
+            native, frames, hash, epoch, origin, stack,
+            [&](const StackHash& parts) { return merge_short(native, frames, parts, epoch); });
     }
 
     template <class Merge>
     [[gnu::always_inline]] std::uint32_t intern_merged(const StackView& native,
-                                                       python::Frames& frames, std::uint64_t epoch,
-                                                       const CallOrigin& origin,
+                                                       python::Frames& frames,
+                                                       const StackHash& hash, std::uint64_t epoch,
+                                                       const CallOrigin& origin, KnownStack* stack,
                                                        const Merge& merge_parts) {
         if (!python_.read(frames)) {
             // A thread that works for others has no Python code of its own, at first.
             const std::uint32_t of_origin =
-                serves_origins ? 0 : intern_with_origin(native, epoch, origin);
-            return of_origin != 0 ? of_origin : intern(native, epoch);
+                serves_origins ? 0 : intern_with_origin(native, hash, epoch, origin, stack);
+            return of_origin != 0 ? of_origin : intern(native, epoch, stack);
         }
-        const StackHash parts = python::hash_parts(native, frames, epoch);
+        const StackHash parts = python::hash_parts(hash, frames);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);
         return known != 0 ? known : merge_parts(parts);
     }
 
-    /// The id of the stack whose end the origin replaces; 0: it is an ordinary one.
-    [[gnu::hot]] std::uint32_t intern_with_origin(const StackView& native, std::uint64_t epoch,
-                                                  const CallOrigin& origin) {
+    /// The id of the stack whose end the origin replaces; 0: it is an ordinary one. `stack`: to be
+    /// told what was found of the origin's function; null: nothing.
+    std::uint32_t intern_with_origin(const StackView& native, const StackHash& hash,
+                                     std::uint64_t epoch, const CallOrigin& origin,
+                                     KnownStack* stack) {
         if (origin.code == nullptr || epoch == StackTable::no_epoch) {
             return 0;
         }
         const ObjectSymbols::Extent code = origin.code();
-        for (std::size_t i = 0; i < native.depth; ++i) {
+        std::size_t kept = 0;  // the innermost frames, down to the function's
+        for (std::size_t i = 0; i < native.depth && kept == 0; ++i) {
             if (native.addresses[i] - 1 - code.begin < code.bytes) {
                 serves_origins = true;
-                return intern_with_origin(native, i + 1, epoch, origin);
+                kept = i + 1;
             }
         }
-        return 0;
-    }
-
-    /// `kept`: the innermost frames, down to the origin's function.
-    [[gnu::hot, gnu::noinline]] std::uint32_t intern_with_origin(const StackView& native,
-                                                                 std::size_t kept,
-                                                                 std::uint64_t epoch,
-                                                                 const CallOrigin& origin) {
-        if (python_.innermost_activation() < native.ends[kept - 1]) {
-            return 0;  // Python code runs inside, and says more
+        if (stack != nullptr) {
+            const auto runs_python = [this](std::uintptr_t address) {
+                return python_.may_run_in(address);
+            };
+            stack->origin = &origin;
+            stack->origin_end =
+                kept == 0 ? KnownStack::not_there
+                : std::none_of(native.addresses, native.addresses + kept, runs_python)
+                    ? KnownStack::without_python
+                    : native.ends[kept - 1];
         }
-        const std::uint32_t stack = origin.stack();
-        if (stack == 0) {
+        // Python code that runs inside says more.
+        if (kept == 0 || python_.innermost_activation() < native.ends[kept - 1]) {
             return 0;
         }
-        // No parts of an ordinary stack begin with these words.
-        StackHasher hasher(stack, ~epoch);
-        hasher.add(
-            (kept + 1) / 2, [&](std::size_t i) { return native.addresses[2 * i]; },
-            [&](std::size_t i) { return 2 * i + 1 < kept ? native.addresses[2 * i + 1] : kept; });
-        const StackHash parts = hasher.result();
+        const std::uint32_t of = origin.stack();
+        if (of == 0) {
+            return 0;
+        }
+        const StackHash parts = hash_with_origin(hash, of);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);
-        return known != 0 ? known : append_origin(native, kept, epoch, stack, parts);
+        return known != 0 ? known : append_origin(native, kept, epoch, of, parts);
+    }
+
+    /// Of a native stack whose end the stack `of` replaces: unlike any python::hash_parts().
+    static StackHash hash_with_origin(const StackHash& native, std::uint32_t of) {
+        const std::uint64_t hash = mix(native.index ^ of, native.check);
+        return {hash, mix(hash ^ mix_factor, native.check ^ of)};
     }
 
     std::uint32_t append_origin(const StackView& native, std::size_t kept, std::uint64_t epoch,
@@ -226,8 +306,13 @@ class CallSites {
         return id;
     }
 
-    std::uint32_t intern(const StackView& native, std::uint64_t epoch) {
-        return stacks_.intern({native.addresses, native.depth}, native.truncated, epoch);
+    std::uint32_t intern(const StackView& native, std::uint64_t epoch, KnownStack* stack) {
+        const std::uint32_t id =
+            stacks_.intern({native.addresses, native.depth}, native.truncated, epoch);
+        if (stack != nullptr) {
+            stack->id = id;
+        }
+        return id;
     }
 
     [[gnu::noinline]] std::uint32_t merge_short(const StackView& native,
@@ -245,7 +330,7 @@ class CallSites {
         const std::uint32_t id =
             python_.merge(native, frames, merged)
                 ? stacks_.intern(words.first(merged.depth), merged.truncated, epoch, &merged.python)
-                : intern(native, epoch);
+                : intern(native, epoch, nullptr);
         if (id != 0 && epoch != StackTable::no_epoch) {
             python_.merged_stack_cache().insert(parts, id);
         }
@@ -253,6 +338,8 @@ class CallSites {
     }
 
     const std::uint32_t stack_depth_;
+    const bool verifies_ = verifies_stacks();
+    const std::uint32_t owner_ = KnownStacks::new_owner();
     StackTable stacks_;
     python::PythonStacks python_;
 };

@@ -17,6 +17,7 @@
 #include <utility>
 #include <variant>
 
+#include "trace/event_codec.hpp"
 #include "trace/prefetch.hpp"
 #include "trace/record.hpp"
 
@@ -94,6 +95,19 @@ class EventBatch {
             std::memcpy(next_ + 1, &event, sizeof event);
             next_ += long_words;
         }
+        ++size_;
+    }
+    /// Whether add_short() takes that event.
+    static bool fits_short(const trace::ShortEvent& event) {
+        return (event.time_ns >> time_bits | event.bytes >> 32) == 0;
+    }
+    /// An event that in all else equals the last one of its slot. Must not be full().
+    void add_short(const trace::ShortEvent& event, std::size_t slot) {
+        next_[0] = std::uint64_t{slot} << time_bits | event.time_ns;
+        next_[1] = event.address;
+        next_[2] = event.bytes << 32 | event.bytes;
+        next_[3] = event.stack;
+        next_ += short_words;
         ++size_;
     }
     void add(const trace::DeviceSample& sample) {

@@ -13,21 +13,15 @@
 #include <type_traits>
 
 #include "profiler/python/python_stacks.hpp"
+#include "profiler/recorder_types.hpp"
 #include "profiler/stack_capture.hpp"
-#include "profiler/stack_table.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/log_writer.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::profiler {
 
-struct StackLimits {
-    std::uint32_t depth;  ///< max. frames per stack; 0: no stacks
-    std::uint32_t max_stacks = StackTable::default_max_stacks;
-};
-
-/// When the free_completed of a free_requested happens.
-enum class Freed : std::uint8_t { at_once, later };
+class RecorderState;
 
 /// Thread-safety: all member functions, from any thread, unless they say otherwise.
 class Recorder {
@@ -42,6 +36,8 @@ class Recorder {
     /// Prefetches what recording an alloc or a free_requested writes: the latter by record_freed()
     /// or, with `later`, by record().
     void prefetch(trace::EventType type, Freed freed = Freed::at_once) const noexcept;
+    /// Of record_allocated() and record_freed(Suballocation).
+    void prefetch_suballocation() const noexcept;
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
     /// `origin`: what stands for the callers of its function (call_sites.hpp).
@@ -62,6 +58,10 @@ class Recorder {
     void record(trace::Event event) noexcept;
     /// Records a free_requested and its free_completed at the same time.
     void record_freed(trace::Event free_requested) noexcept;
+    /// Record an alloc, or the two events of record_freed(), with few instructions if the last one
+    /// of that type differs in block and stack only.
+    void record_allocated(const Suballocation& block) noexcept;
+    void record_freed(const Suballocation& block) noexcept;
     void record(trace::OomEvent event) noexcept;
     void record(trace::DeviceSample sample) noexcept;
     void record(const trace::LedgerEntry& entry) noexcept { record_rare(entry); }
@@ -145,8 +145,7 @@ class Recorder {
                                void (*visit)(void*, const trace::Aggregator&), void* visitor);
     void fill_in_thread(trace::Event& event) noexcept;
 
-    class Impl;
-    std::unique_ptr<Impl> impl_;
+    std::unique_ptr<RecorderState> state_;
 };
 
 }  // namespace memlab::profiler

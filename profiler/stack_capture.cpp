@@ -17,15 +17,35 @@ namespace memlab::profiler {
 
 constinit thread_local bool serves_origins = false;
 
+[[gnu::hot]] unwind::Bytes own_code() {
+    return {reinterpret_cast<std::uintptr_t>(__ehdr_start),
+            reinterpret_cast<std::uintptr_t>(etext)};
+}
+
+bool verifies_stacks() {
+#ifdef MEMLAB_VERIFY_UNWIND
+    return true;
+#else
+    return false;
+#endif
+}
+
 template <std::size_t capacity>
 [[gnu::hot]] void capture_stack(StackBuffer<capacity>& stack, std::size_t limit) {
     const std::size_t max_depth = std::min(limit, capacity);
-    const unwind::Bytes own{reinterpret_cast<std::uintptr_t>(__ehdr_start),
-                            reinterpret_cast<std::uintptr_t>(etext)};
-    unwind::walk_stack(stack, max_depth, own);
+    unwind::walk_stack(stack, max_depth, own_code());
 #ifdef MEMLAB_VERIFY_UNWIND
-    unwind::verify_walk(stack, max_depth, own);
+    unwind::verify_walk(stack, max_depth, own_code());
 #endif
+}
+
+[[gnu::hot]] StackHash hash_frames(const StackView& stack, std::uint64_t epoch) {
+    StackHasher hasher(
+        stack.depth << 2 | (stack.ends_early ? 2U : 0U) | (stack.truncated ? 1U : 0U), epoch);
+    hasher.add(
+        stack.depth, [&](std::size_t i) { return stack.addresses[i]; },
+        [&](std::size_t i) { return stack.ends[i]; });
+    return hasher.result();
 }
 
 template void capture_stack(CapturedStack& stack, std::size_t limit);

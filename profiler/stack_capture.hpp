@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "profiler/object_symbols.hpp"
+#include "profiler/stack_hash.hpp"
+#include "profiler/unwind/bytes.hpp"
 #include "profiler/unwind/captured_stack.hpp"
 
 namespace memlab::profiler {
@@ -18,6 +20,16 @@ template <std::size_t capacity>
 [[gnu::hot]] void capture_stack(StackBuffer<capacity>& stack, std::size_t limit);
 extern template void capture_stack(CapturedStack& stack, std::size_t limit);
 extern template void capture_stack(ShortStack& stack, std::size_t limit);
+
+/// The code of the object that contains this function: frames in it are left out where a stack
+/// begins with them.
+unwind::Bytes own_code();
+
+/// Whether this is a build with MEMLAB_VERIFY_UNWIND.
+bool verifies_stacks();
+
+/// Hashes all of a stack. `epoch`: as in StackTable::intern().
+StackHash hash_frames(const StackView& stack, std::uint64_t epoch);
 
 /// A function that works on behalf of an earlier call, and how to find that call: PyTorch's engine
 /// runs, on its own thread, the backward of an operator that the forward called.

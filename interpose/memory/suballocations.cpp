@@ -103,11 +103,30 @@ const CallIds& own_calls(profiler::Recorder& recorder) {
 }
 
 /// What other allocators cut from the block ends with it, and before it.
-void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Event& free) {
+[[gnu::always_inline]] inline void record_free(Memory& memory, profiler::Recorder& recorder,
+                                               const profiler::Suballocation& block) {
     if (memory.suballocators().any_inner()) [[unlikely]] {
-        memory.suballocators().block_freed(recorder, free.device, free.address);
+        memory.suballocators().block_freed(recorder, block.device, block.address);
     }
+    const std::uint32_t collector = recorder.freeing_collector();
+    if (collector == 0) [[likely]] {
+        recorder.record_freed(block);
+        return;
+    }
+    trace::Event free = block.event(EventType::free_requested);
+    free.name = collector;
     recorder.record_freed(free);
+}
+
+/// A block of PyTorch's in a segment that may not be known.
+[[gnu::noinline]] void record_in_new_segment(Memory& memory, profiler::Recorder& recorder,
+                                             const profiler::Suballocation& block,
+                                             std::uint64_t reserved) {
+    const trace::NoCancellation no_cancellation;
+    trace::Event alloc = block.event(EventType::alloc);
+    alloc.context = current_context(memory, Suballocators::gpu_of(block.device));
+    memory.suballocators().allocated(recorder, alloc, reserved,
+                                     [&](std::uint64_t at) { return find_range(memory, at); });
 }
 
 }  // namespace
@@ -123,22 +142,20 @@ void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Even
     if (recorder == nullptr) {
         return 0;
     }
-    recorder->prefetch(EventType::alloc);
-    Suballocators& allocators = memory.suballocators();
-    trace::Event alloc = Suballocators::make_event(EventType::alloc, device,
-                                                   context_of(memory, device), address, bytes);
-    alloc.stack = recorder->capture_call_site(origin);
-    alloc.api = pytorchs_calls(*recorder).malloc;
+    recorder->prefetch_suballocation();
+    const profiler::Suballocation block{.device = device,
+                                        .context = context_of(memory, device),
+                                        .api = pytorchs_calls(*recorder).malloc,
+                                        .stack = recorder->capture_call_site(origin),
+                                        .address = address,
+                                        .bytes = bytes};
     // PyTorch's own lock is held: no segment of its comes or goes meanwhile.
-    if (allocators.knows_all(device, reserved)) [[likely]] {
-        recorder->record(alloc);
-        return alloc.stack;
+    if (memory.suballocators().knows_all(device, reserved)) [[likely]] {
+        recorder->record_allocated(block);
+    } else {
+        record_in_new_segment(memory, *recorder, block, reserved);
     }
-    const trace::NoCancellation no_cancellation;
-    alloc.context = current_context(memory, gpu);
-    allocators.allocated(*recorder, alloc, reserved,
-                         [&](std::uint64_t at) { return find_range(memory, at); });
-    return alloc.stack;
+    return block.stack;
 }
 
 [[gnu::hot]] void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
@@ -151,12 +168,14 @@ void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Even
     if (recorder == nullptr) {
         return;
     }
-    recorder->prefetch(EventType::free_requested);
-    trace::Event free = Suballocators::make_event(EventType::free_requested, device,
-                                                  context_of(memory, device), address, bytes);
-    free.api = pytorchs_calls(*recorder).free;
-    free.name = recorder->freeing_collector();
-    record_free(memory, *recorder, free);
+    recorder->prefetch_suballocation();
+    record_free(memory, *recorder,
+                {.device = device,
+                 .context = context_of(memory, device),
+                 .api = pytorchs_calls(*recorder).free,
+                 .stack = 0,
+                 .address = address,
+                 .bytes = bytes});
 }
 
 void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes,
@@ -204,12 +223,14 @@ bool record_suballocation_by(Memory& memory, std::string_view allocator, std::ui
     if (recorder == nullptr) {
         return false;
     }
-    trace::Event alloc = Suballocators::make_event(
-        EventType::alloc, device, current_context(memory, Suballocators::gpu_of(device)), address,
-        bytes);
-    alloc.stack = recorder->capture_call_site();
-    alloc.api = own_calls(*recorder).malloc;
-    allocators.allocated(*recorder, alloc,
+    const profiler::Suballocation block{
+        .device = device,
+        .context = current_context(memory, Suballocators::gpu_of(device)),
+        .api = own_calls(*recorder).malloc,
+        .stack = recorder->capture_call_site(),
+        .address = address,
+        .bytes = bytes};
+    allocators.allocated(*recorder, block.event(EventType::alloc),
                          [&](std::uint64_t at) { return find_range(memory, at); });
     return true;
 }
@@ -224,12 +245,13 @@ bool record_suballocation_freed_by(Memory& memory, std::string_view allocator,
     if (device == 0) {
         return false;
     }
-    trace::Event free = Suballocators::make_event(
-        EventType::free_requested, device, current_context(memory, Suballocators::gpu_of(device)),
-        address, 0);
-    free.api = own_calls(*recorder).free;
-    free.name = recorder->freeing_collector();
-    record_free(memory, *recorder, free);
+    record_free(memory, *recorder,
+                {.device = device,
+                 .context = current_context(memory, Suballocators::gpu_of(device)),
+                 .api = own_calls(*recorder).free,
+                 .stack = 0,
+                 .address = address,
+                 .bytes = 0});
     return true;
 }
 

@@ -111,16 +111,13 @@ class Suballocators {
     static trace::Event make_event(trace::EventType type, std::uint32_t device,
                                    std::uint32_t context, std::uint64_t address,
                                    std::uint64_t bytes) {
-        trace::Event event;
-        event.type = type;
-        event.kind = trace::MemoryKind::suballocation;
-        event.origin = trace::Origin::pool;
-        event.device = device;
-        event.context = context;
-        event.address = address;
-        event.requested = bytes;
-        event.size = bytes;
-        return event;
+        return profiler::Suballocation{.device = device,
+                                       .context = context,
+                                       .api = 0,
+                                       .stack = 0,
+                                       .address = address,
+                                       .bytes = bytes}
+            .event(type);
     }
 
   private:

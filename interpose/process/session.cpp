@@ -23,6 +23,7 @@
 #include "interpose/process/process_description.hpp"
 #include "interpose/process/report_signals.hpp"
 #include "interpose/process/unknown_functions.hpp"
+#include "profiler/known_stacks.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
 #include "trace/json/framework_caches.hpp"
@@ -418,6 +419,7 @@ void Session::forget_after_fork() {
     profiler::reset_thread_id();
     profiler::cupti::Subscriber::forget_after_fork();
     profiler::unwind::reset_unloads_after_fork();
+    profiler::KnownStacks::reset_after_fork();
     forget_inside_after_fork();
     forget_annotations_after_fork();
     forget_report_signals_after_fork();

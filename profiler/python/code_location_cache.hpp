@@ -72,17 +72,22 @@ class CodeLocationCache {
                                                   const IsSame& is_same) const {
             const std::uint64_t key = make_key(code, offset);
             const std::array<Entry, ways>& entries = sets_[key >> shift_].entries;
+            // Which of the ways has it cannot be predicted, that one has it can: no branches until
+            // then. Torn writes apart it is in one way only.
+            std::uint64_t found_identity = 0;
+            std::uint64_t found = 0;
 #pragma GCC unroll 2
             for (const Entry& entry : entries) {
                 const std::uint64_t identity = entry.identity.load(std::memory_order_relaxed);
                 const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
-                if ((entry.check.load(std::memory_order_relaxed) ^ checksum(identity, value)) ==
-                        key &&
-                    is_same(identity, static_cast<std::uint32_t>(value))) {
-                    return static_cast<std::uint32_t>(value >> 32);
-                }
+                const std::uint64_t check = entry.check.load(std::memory_order_relaxed);
+                const auto is_it = std::uint64_t{(check ^ checksum(identity, value)) == key};
+                found_identity |= identity & (0 - is_it);
+                found |= value & (0 - is_it);
             }
-            return 0;
+            return found != 0 && is_same(found_identity, static_cast<std::uint32_t>(found))
+                       ? static_cast<std::uint32_t>(found >> 32)
+                       : 0;
         }
 
       private:

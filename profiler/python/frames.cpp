@@ -197,7 +197,7 @@ class FrameWalker {
         RawFrame* const frames = out_.frames();
         RawFrame* next = frames + out_.frame_count;
         const RawFrame* const end = frames + limit_;
-        while (frame != nullptr && next != end) {
+        while (frame != nullptr && next != end && !is_shim(frame)) {
             const char* const code = code_of(frame);
             const std::ptrdiff_t offset = instruction_offset(frame, code);
             const std::uint32_t id =

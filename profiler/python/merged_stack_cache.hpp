@@ -17,9 +17,9 @@
 
 namespace memlab::profiler::python {
 
-/// Hashes all that the merge of `native` and `python` depends on. The frames must have their ids.
-/// `epoch`: as in StackTable::intern().
-StackHash hash_parts(const StackView& native, const Frames& python, std::uint64_t epoch);
+/// Hashes all that the merge of a native stack and `python` depends on. `native`: hash_frames() of
+/// that stack. The frames must have their ids.
+StackHash hash_parts(const StackHash& native, const Frames& python);
 
 /// Thread-safety: any number of threads.
 class MergedStackCache {

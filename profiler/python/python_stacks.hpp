@@ -85,6 +85,12 @@ class PythonStacks {
     /// Where on its stack the calling thread runs Python innermost; UINTPTR_MAX: nowhere.
     std::uintptr_t innermost_activation() const;
 
+    /// Whether the code at that return address may be the interpreter's.
+    bool may_run_in(std::uintptr_t address) const {
+        const std::uintptr_t bytes = interpreter_.code_end - interpreter_.code_start;
+        return bytes == 0 || address - interpreter_.code_start <= bytes;
+    }
+
     /// Replaces each activation in the native stack by its frames. False if the native stack has no
     /// activation of them; `merged` is unspecified then. Truncates to the capacity of `merged`.
     bool merge(const StackView& native, const Frames& frames, MergedStack& merged) const;

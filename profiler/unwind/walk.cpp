@@ -353,6 +353,12 @@ template <std::size_t capacity>
     }
 }
 
+Rule rule_of_frame(std::uintptr_t return_address) {
+    const Position at{return_address, 0, 0, false};
+    const Rule rule = find_rule(at.address());
+    return rule.kind() != Kind::none ? rule : make_rule(at, true);
+}
+
 __attribute__((noinline)) bool find_interrupted(Interrupted* found) {
     Registers registers = registers_here();
     StackMemory memory(registers.values[column::rsp]);

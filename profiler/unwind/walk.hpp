@@ -21,6 +21,7 @@
 
 #include "profiler/unwind/bytes.hpp"
 #include "profiler/unwind/captured_stack.hpp"
+#include "profiler/unwind/rules.hpp"
 
 namespace memlab::profiler::unwind {
 
@@ -30,6 +31,10 @@ template <std::size_t capacity>
 [[gnu::hot]] void walk_stack(StackBuffer<capacity>& stack, std::size_t limit, Bytes excluded);
 extern template void walk_stack(CapturedStack& stack, std::size_t limit, Bytes excluded);
 extern template void walk_stack(ShortStack& stack, std::size_t limit, Bytes excluded);
+
+/// The rule of a frame with that return address: the cached one, or a new one, which is cached.
+/// Call while no object is being unloaded. Async-signal-safe.
+Rule rule_of_frame(std::uintptr_t return_address);
 
 /// The context that a signal handler interrupted: the next instruction, and rax, which holds the
 /// number or the result of a system call.

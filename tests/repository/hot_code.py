@@ -51,19 +51,22 @@ FUNCTIONS = [
 TENSOR_FREED = [
     "c10::reportMemoryUsageToProfiler(void*, long, unsigned long,",
     "memlab::interpose::record_suballocation_freed(",
-    "memlab::profiler::Recorder::prefetch(",
-    "memlab::profiler::Recorder::record_freed(",
-    "memlab::trace::LogWriter::on_freed(",
-    "memlab::trace::encode_fields(",
+    "memlab::profiler::Recorder::prefetch_suballocation(",
+    "memlab::profiler::Recorder::record_freed(memlab::profiler::Suballocation const&)",
+    "memlab::trace::LogWriter::on_short(",
+    "memlab::trace::LogWriter::prefetch_short(",
 ]
 TENSOR_ALLOCATED = [
     *TENSOR_FREED,
     "memlab::interpose::record_suballocation(",
     "memlab::profiler::CallSites::capture(",
-    "memlab::profiler::Recorder::record(memlab::trace::Event)",
+    "memlab::profiler::CallSites::find_merged(",
+    "memlab::profiler::Recorder::record_allocated(",
     "memlab::profiler::python::hash_parts(",
     "memlab::profiler::python::read_frames(",
-    "void memlab::profiler::unwind::walk_stack<64ul>(",
+    "memlab::profiler::KnownStacks::find(",
+    "memlab::profiler::KnownStacks::hash_words(",
+    "memlab::profiler::KnownStacks::use(",
 ]
 # 4 and 20 KiB in a release build of gcc 12.
 MOST_BYTES_FREED = 8 << 10

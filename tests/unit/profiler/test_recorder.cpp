@@ -310,6 +310,75 @@ TEST_CASE("names of threads without end are recorded to a bound") {
     CHECK(recording.recorder->aggregate().thread_names().empty());
 }
 
+TEST_CASE("suballocations are recorded whole, between whatever other events") {
+    Recording recording;
+    Recorder& recorder = *recording.recorder;
+    trace::DeviceInfo device;
+    device.index = 64;
+    device.allocator = trace::DeviceInfo::pytorch;
+    recorder.record(device);
+    const std::uint32_t malloc = recorder.string_id("malloc");
+    const std::uint32_t free = recorder.string_id("free");
+    const std::uint32_t other = recorder.string_id("other");
+    const std::uint32_t stack = recorder.capture_call_site();
+    REQUIRE(stack != 0);
+    std::vector<trace::Event> expected;
+    const auto expect = [&](const trace::Event& event) {
+        expected.push_back(event);
+        if (event.type == trace::EventType::free_requested) {
+            expected.push_back(trace::completed_at_once(event));
+        }
+    };
+    recorder.prefetch_suballocation();
+    for (std::uint64_t i = 1; i <= 30000; ++i) {
+        profiler::Suballocation block{.device = 64,
+                                      .context = 1,
+                                      .api = malloc,
+                                      .stack = i % 5 == 0 ? 0 : stack,
+                                      .address = i << 9,
+                                      .bytes = i % 900 * 512 + (i % 77 == 0 ? 8 : 0)};
+        block.api = i % 1000 == 0 ? other : malloc;
+        recorder.record_allocated(block);
+        expect(block.event(trace::EventType::alloc));
+        if (i % 100 == 0) {
+            recorder.record(alloc_at(i << 40));
+            expect(alloc_at(i << 40));
+        }
+        if (i % 3 != 0) {
+            block.api = free;
+            block.stack = 0;
+            trace::Event event = block.event(trace::EventType::free_requested);
+            if (i % 333 == 0) {
+                event.name = other;  // a garbage collector's
+                recorder.record_freed(event);
+            } else {
+                recorder.record_freed(block);
+            }
+            expect(event);
+        }
+    }
+    CHECK(recorder.aggregate().event_count() == expected.size());
+    recorder.finish(trace::EndKind::exit);
+    const profiler::Suballocation late{
+        .device = 64, .context = 1, .api = malloc, .stack = 0, .address = 512, .bytes = 512};
+    recorder.record_allocated(late);
+    Counter counter;
+    CHECK(recording.read(counter).status == trace::LogStatus::complete);
+    REQUIRE(counter.events.size() == expected.size());
+    std::size_t wrong = 0;
+    std::uint64_t now = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        trace::Event event = counter.events[i];
+        wrong += event.time_ns < now || event.thread != profiler::thread_id() ? 1 : 0;
+        now = event.time_ns;
+        event.time_ns = 0;
+        event.thread = 0;
+        wrong += event == expected[i] ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK(recorder.aggregate().event_count() == expected.size());
+}
+
 TEST_CASE("a free that is complete at once is two events of one time, with nothing between") {
     Recording recording;
     Recorder& recorder = *recording.recorder;

@@ -14,6 +14,7 @@
 #include "tests/catch.hpp"
 
 using memlab::profiler::CapturedStack;
+using memlab::profiler::hash_frames;
 using memlab::profiler::StackHash;
 using memlab::profiler::python::FrameBuffer;
 using memlab::profiler::python::hash_parts;
@@ -26,7 +27,7 @@ struct Parts {
     FrameBuffer<256> python;
     std::uint64_t epoch = 1;
 
-    StackHash hash() const { return hash_parts(native, python, epoch); }
+    StackHash hash() const { return hash_parts(hash_frames(native, epoch), python); }
 };
 
 Parts some_parts() {
