@@ -3,8 +3,9 @@
 // Aggregating an event touches a dozen cache lines of the aggregator's tables, most of them its
 // call site's. The program's own work evicts them between two events, so an event costs several
 // times what it costs in a batch: in PyTorch training 0.3 us each. Events are therefore queued
-// until call sites repeat within a batch. Aggregation needs only their order, so it runs after the
-// recorder's lock, which orders them, is released.
+// until call sites repeat within a batch. Aggregation needs only their order, so it runs in a
+// thread of memlab's own, which the first full batch starts; where there is none, or it is behind,
+// after the recorder's lock, which orders them, is released.
 //
 // Readers, and nearly all records that are not events, flush the pending events first. So the
 // statistics always cover all records so far; events pending when a program dies are in its log.
@@ -13,10 +14,14 @@
 // batches, so that no thread of the program waits for the checkpoint.
 #pragma once
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bitset>
+#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -27,6 +32,7 @@
 
 #include "profiler/event_batch.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/own_thread.hpp"
 #include "trace/prefetch.hpp"
 
 namespace memlab::profiler {
@@ -36,6 +42,21 @@ namespace memlab::profiler {
 class BatchedAggregator {
   public:
     using Lock = std::unique_lock<std::mutex>;
+
+    BatchedAggregator() = default;
+    /// Waits for the thread, which finishes the batch at hand.
+    ~BatchedAggregator() {
+        {
+            const std::lock_guard guard(mutex_);
+            stop_ = true;
+        }
+        changed_.notify_one();
+        if (thread_started_) {
+            pthread_join(thread_, nullptr);
+        }
+    }
+    BatchedAggregator(const BatchedAggregator&) = delete;
+    BatchedAggregator& operator=(const BatchedAggregator&) = delete;
 
     /// Pending records at most: a few training steps. Aggregating them takes about 0.3 ms.
     static constexpr std::size_t batch_size = 8192;
@@ -107,12 +128,12 @@ class BatchedAggregator {
             next_.store(batch.next(), std::memory_order_relaxed);
             if (batch.full() && !keep_for_later()) {
                 const std::lock_guard guard(mutex_);
-                aggregate(batch);
+                aggregate_all();
             }
             return;
         }
         const std::lock_guard guard(mutex_);
-        aggregate(batches_[filling_]);
+        aggregate_all();
         aggregator_.on(record);
     }
 
@@ -149,7 +170,7 @@ class BatchedAggregator {
 
       private:
         void freeze() {
-            of_.aggregate(of_.batches_[of_.filling_]);
+            of_.aggregate_all();
             const std::lock_guard lock(of_.queue_mutex_);
             of_.frozen_ = true;
         }
@@ -161,7 +182,7 @@ class BatchedAggregator {
     /// The aggregate of all records so far. It does not change until the caller's lock is released.
     const trace::Aggregator& flush() {
         const std::lock_guard guard(mutex_);
-        aggregate(batches_[filling_]);
+        aggregate_all();
         return aggregator_;
     }
 
@@ -209,12 +230,70 @@ class BatchedAggregator {
         if (is_frozen() && keep_for_later()) {
             return;
         }
-        // Waits for the aggregation of the previous batch, which keeps batches in order.
-        const std::lock_guard guard(mutex_);
+        std::unique_lock guard(mutex_, std::try_to_lock);
+        if (guard.owns_lock() && !waiting_ && has_thread()) [[likely]] {
+            filling_ = 1 - filling_;
+            waiting_ = true;
+            guard.unlock();
+            lock.unlock();
+            changed_.notify_one();
+            return;
+        }
+        if (!guard.owns_lock()) {
+            guard.lock();  // waits for the batch at hand, which keeps batches in order
+        }
+        aggregate_waiting();
         Batch& batch = batches_[filling_];
         filling_ = 1 - filling_;
         lock.unlock();
         aggregate(batch);
+    }
+
+    /// Under mutex_, as the functions below.
+    void aggregate_all() {
+        aggregate_waiting();
+        aggregate(batches_[filling_]);
+    }
+    void aggregate_waiting() {
+        if (failed_) {
+            failed_ = false;
+            throw std::bad_alloc();  // ends the recording, as where it happens on this thread
+        }
+        if (waiting_) {
+            waiting_ = false;
+            aggregate(batches_[1 - filling_]);
+        }
+    }
+
+    /// Whether there is a thread that aggregates; starts it, unless it would run instead of the
+    /// program.
+    bool has_thread() {
+        if (thread_wanted_) {
+            thread_wanted_ = false;
+            cpu_set_t processors;
+            const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 &&
+                                 CPU_COUNT(&processors) > 1;
+            thread_started_ = several && trace::start_own_thread(&run, this, &thread_);
+            thread_runs_ = thread_started_;
+        }
+        return thread_runs_;
+    }
+    static void* run(void* self) {
+        static_cast<BatchedAggregator*>(self)->aggregate_in_thread();
+        return nullptr;
+    }
+    void aggregate_in_thread() {
+        std::unique_lock guard(mutex_);
+        while (!stop_) {
+            changed_.wait(guard, [this] { return stop_ || waiting_; });
+            try {
+                aggregate_waiting();
+            } catch (const std::bad_alloc&) {
+                failed_ = true;
+                thread_runs_ = false;
+                return;
+            }
+        }
     }
 
     void aggregate(Batch& batch) { batch.drain(aggregator_, decode_templates_); }
@@ -227,11 +306,21 @@ class BatchedAggregator {
     std::size_t filling_ = 0;                  // written under both locks
     std::atomic<const void*> next_ = nullptr;  // where the next record is written
     std::mutex mutex_;
+    bool waiting_ = false;  // under mutex_: the batch that is not filled is to be aggregated
     // The one being filled is guarded by the caller's lock, the other one by mutex_.
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
     trace::Aggregator aggregator_;  // guarded by mutex_
     std::atomic<std::size_t> idle_threshold_ = max_batch_when_idle;
     std::bitset<trace::format::max_devices> described_;  // guarded by the caller's lock
+
+    // The thread's, guarded by mutex_.
+    bool thread_wanted_ = true;  // none was started yet
+    bool thread_started_ = false;
+    bool thread_runs_ = false;
+    bool stop_ = false;
+    bool failed_ = false;  // out of host memory: to be thrown where somebody can be told
+    pthread_t thread_{};
+    std::condition_variable changed_;
 
     std::mutex queue_mutex_;  // innermost
     bool frozen_ = false;     // set under mutex_, too; with mutex_ free it is false
