@@ -14,8 +14,8 @@
 // order in which they were made, which is that order, too: two hundred of them on a page each would
 // cost as many TLB misses a step.
 //
-// A program whose stacks do not repeat pays for a read of the expected one's words: what else fails
-// takes credit, and what is found gives some.
+// Where stacks do not repeat, a search that finds nothing adds to a debt, which what is found as
+// expected pays off. Deep in debt one capture in 32 searches, and keeps its stack.
 //
 // A thread owns its plans, so uses them without an atomic exchange, which would wait for all that
 // the program has stored before. More threads than there are slots for do without.
