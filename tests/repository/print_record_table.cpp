@@ -107,8 +107,8 @@ int main() {
         "correlation: those are 0. The free_completed does not count as the last of its type |\n",
         static_cast<unsigned>(memlab::trace::format::freed_tag));
     std::printf(
-        "| 0x%x, 0x%x | short alloc, short freed | below: an event of type alloc, the two events of "
-        "freed |\n",
+        "| 0x%x, 0x%x | short alloc, short freed | below: an event of type alloc, "
+        "the two events of freed |\n",
         static_cast<unsigned>(memlab::trace::format::short_alloc_tag),
         static_cast<unsigned>(memlab::trace::format::short_freed_tag));
     return 0;
