@@ -58,7 +58,7 @@ class BatchedAggregator {
     BatchedAggregator(const BatchedAggregator&) = delete;
     BatchedAggregator& operator=(const BatchedAggregator&) = delete;
 
-    /// Pending records at most: a few training steps. Aggregating them takes about 0.3 ms.
+    /// Of a batch: a few training steps. Two are pending at most, one of them handed to the thread.
     static constexpr std::size_t batch_size = 8192;
     /// Range of the flush threshold when the caller is about to block. Small batches cost up to
     /// twice as much per event, which is free only while the program waits anyway.
@@ -98,8 +98,8 @@ class BatchedAggregator {
         trace::prefetch_to_write<sizeof batches_>(&batches_);
         trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
     }
-    /// Call when the program is about to wait: aggregates the pending records if there are enough
-    /// of them. If so returns true, with `lock` released.
+    /// Call when the program is about to wait: aggregates the pending records, or hands them to the
+    /// thread, if there are enough of them. If so returns true, with `lock` released.
     bool flush_if_idle(Lock& lock) {
         if (batches_[filling_].size() < idle_threshold_.load(std::memory_order_relaxed) ||
             is_frozen()) {

@@ -147,9 +147,6 @@ void KnownStacks::add_candidate(Number number) {
 [[gnu::hot]] KnownStacks::Stack* KnownStacks::use(Number number) {
     Slot& slot = *slot_;
     Plan& used = plan(number);
-    if (found_ != 0) [[unlikely]] {
-        return &used.stack;  // what came before it is told already
-    }
     found_ = number;
     predicted() = number;
     next() = number;
@@ -164,13 +161,10 @@ void KnownStacks::add_candidate(Number number) {
 
 KnownStacks::Stack* KnownStacks::insert(const StackHash& hash, std::size_t limit,
                                         unwind::Bytes excluded) {
-    if (slot_ == nullptr) {
+    if (slot_ == nullptr || (found_ == 0 && !searched_)) {
         return nullptr;
     }
-    if (found_ == 0 && !searched_) {
-        return nullptr;
-    }
-    if (found_ != 0) {
+    if (found_ != 0) {  // its caller could not make use of it
         return plan(found_).stack.hash == hash ? &plan(found_).stack : nullptr;
     }
     constexpr std::size_t max_lines = 1 + max_words * sizeof(std::uint16_t) / line;

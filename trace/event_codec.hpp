@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "trace/log_format.hpp"
@@ -193,6 +194,30 @@ struct CodecState {
 /// The record tag of a single event.
 constexpr std::uint8_t make_tag(EventType type) {
     return static_cast<std::uint8_t>(format::event_tag + static_cast<std::uint8_t>(type));
+}
+
+/// What the tag of an event's record says.
+struct EventTag {
+    EventType type;
+    bool freed;     ///< of a free_requested: its completed_at_once() follows
+    bool is_short;  ///< by decode_short(), not by decode_fields()
+};
+
+/// None: no event has that tag.
+constexpr std::optional<EventTag> parse_event_tag(std::uint8_t tag) {
+    if (tag >= format::event_tag && tag < format::event_tag + event_type_count) {
+        return EventTag{static_cast<EventType>(tag - format::event_tag), false, false};
+    }
+    switch (tag) {
+        case format::freed_tag:
+            return EventTag{EventType::free_requested, true, false};
+        case format::short_alloc_tag:
+            return EventTag{EventType::alloc, false, true};
+        case format::short_freed_tag:
+            return EventTag{EventType::free_requested, true, true};
+        default:
+            return std::nullopt;
+    }
 }
 
 /// Maximum encoded size of an event, including its tag.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -343,10 +344,6 @@ class Reader {
         return read_record<Record>(from);
             MEMLAB_RECORD_KINDS(MEMLAB_CASE)
 #undef MEMLAB_CASE
-            case format::short_alloc_tag:
-                return read_short(EventType::alloc, from);
-            case format::short_freed_tag:
-                return read_short(EventType::free_requested, from);
             default:
                 return read_event(*begin, from);
         }
@@ -395,21 +392,18 @@ class Reader {
     }
 
     Step read_event(std::uint8_t tag, ByteReader& from) {
-        const bool freed = tag == format::freed_tag;
-        const auto type =
-            freed ? EventType::free_requested : static_cast<EventType>(tag - format::event_tag);
-        if (!freed && (tag < format::event_tag || tag >= format::event_tag + event_type_count)) {
+        const std::optional<EventTag> known = parse_event_tag(tag);
+        if (!known) {
             return Step::bad;
         }
-        return deliver(
-            check(decode_fields(from, type, state_), state_.last[static_cast<std::size_t>(type)]),
-            state_.last[static_cast<std::size_t>(type)], freed, from);
-    }
-
-    Step read_short(EventType type, ByteReader& from) {
-        Event event;
-        const DecodeStatus status = decode_short(from, type, state_, event);
-        return deliver(check(status, event), event, type == EventType::free_requested, from);
+        if (known->is_short) {
+            Event event;
+            const DecodeStatus status = decode_short(from, known->type, state_, event);
+            return deliver(check(status, event), event, known->freed, from);
+        }
+        const Event& event = state_.last[static_cast<std::size_t>(known->type)];
+        const DecodeStatus status = decode_fields(from, known->type, state_);
+        return deliver(check(status, event), event, known->freed, from);
     }
 
     Step deliver(Step step, const Event& event, bool freed, const ByteReader& from) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "trace/crc32c.hpp"
 #include "trace/event_codec.hpp"
@@ -73,20 +74,13 @@ class OpenBlock {
             default:
                 break;
         }
-        if (tag == format::short_alloc_tag || tag == format::short_freed_tag) {
-            Event event;
-            return decode_short(from,
-                                tag == format::short_freed_tag ? EventType::free_requested
-                                                               : EventType::alloc,
-                                state_, event) == DecodeStatus::ok;
-        }
-        const bool freed = tag == format::freed_tag;
-        if (!freed && (tag < format::event_tag || tag >= format::event_tag + event_type_count)) {
+        const std::optional<EventTag> known = parse_event_tag(tag);
+        if (!known) {
             return false;
         }
-        const auto type =
-            freed ? EventType::free_requested : static_cast<EventType>(tag - format::event_tag);
-        return decode_fields(from, type, state_) == DecodeStatus::ok;
+        Event event;
+        return (known->is_short ? decode_short(from, known->type, state_, event)
+                                : decode_fields(from, known->type, state_)) == DecodeStatus::ok;
     }
     template <typename Record>
     bool skip_as(ByteReader& from) {
