@@ -78,11 +78,11 @@ class CallSites {
         }
         const std::uint64_t epoch = cacheable_epoch();
         KnownStacks known(owner_, epoch, __builtin_frame_address(0));
-        if (const KnownStack* const stack = known.find()) [[likely]] {
-            if (verifies_) [[unlikely]] {
-                verify(*stack);
-            }
+        if (KnownStack* const stack = known.find()) [[likely]] {
             if (const std::uint32_t id = find_known(*stack, origin)) [[likely]] {
+                if (verifies_) [[unlikely]] {
+                    verify(*stack, id);
+                }
                 return id;
             }
         }
@@ -90,7 +90,7 @@ class CallSites {
     }
 
     /// The id of a recognized stack; 0 if it must be walked to be found.
-    [[gnu::hot]] std::uint32_t find_known(const KnownStack& stack, const CallOrigin& origin) {
+    [[gnu::hot]] std::uint32_t find_known(KnownStack& stack, const CallOrigin& origin) {
         if (!python_.found()) {
             return stack.id;
         }
@@ -102,20 +102,42 @@ class CallSites {
                 (stack.origin_end != KnownStack::not_there &&
                  python_.innermost_activation() >= stack.origin_end)) {
                 if (const std::uint32_t of = origin.stack()) {
-                    return python_.merged_stack_cache().find(hash_with_origin(stack.hash, of));
+                    return find_merged(stack, of);
                 }
             }
         }
-        return find_merged(stack, origin);
+        const python::FramesHash frames = python_.hash();
+        if (frames.hash != 0 && !frames.none) [[likely]] {
+            return find_merged(stack, frames.hash);
+        }
+        return frames.none ? find_native(stack, origin) : find_unhashed(stack, origin);
+    }
+
+    /// `parts`: python::FramesHash::hash, or the id of an origin's stack.
+    std::uint32_t find_merged(KnownStack& stack, std::uint64_t parts) {
+        if (stack.parts != parts) [[unlikely]] {
+            keep_merged(stack, parts,
+                        python_.merged_stack_cache().find(hash_with(stack.hash, parts)));
+        }
+        return stack.merged;
+    }
+
+    static void keep_merged(KnownStack& stack, std::uint64_t parts, std::uint32_t id) {
+        stack.parts = id != 0 ? parts : 0;
+        stack.merged = id;
     }
 
     // Not inlined, like intern_merged().
-    [[gnu::hot, gnu::noinline]] std::uint32_t find_merged(const KnownStack& stack,
-                                                          const CallOrigin& origin) {
+    [[gnu::noinline]] std::uint32_t find_unhashed(const KnownStack& stack,
+                                                  const CallOrigin& origin) {
         python::FrameBuffer<ShortStack::max_depth> frames;
-        if (python_.read(frames)) [[likely]] {
-            return python_.merged_stack_cache().find(python::hash_parts(stack.hash, frames));
-        }
+        return python_.read(frames)
+                   ? python_.merged_stack_cache().find(python::hash_parts(stack.hash, frames))
+                   : find_native(stack, origin);
+    }
+
+    /// Of a thread that runs no Python code.
+    static std::uint32_t find_native(const KnownStack& stack, const CallOrigin& origin) {
         const bool searched =
             serves_origins || origin.code == nullptr ||
             (stack.origin == &origin && stack.origin_end == KnownStack::not_there);
@@ -142,11 +164,18 @@ class CallSites {
         return unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
     }
 
-    /// By a walk, which is verified itself.
-    [[gnu::noinline]] void verify(const KnownStack& stack) {
-        ShortStack native;
-        const std::uint64_t epoch = capture_native(native);
-        if (epoch != StackTable::no_epoch && hash_frames(native, epoch) != stack.hash) {
+    /// By a walk, which is verified itself, and a merge with all Python frames.
+    [[gnu::noinline]] void verify(const KnownStack& stack, std::uint32_t id) {
+        const Scratch<DeepStack> scratch;
+        DeepStack* const deep = scratch.get();
+        const std::uint64_t epoch =
+            deep != nullptr ? capture_native(deep->native) : StackTable::no_epoch;
+        if (epoch == StackTable::no_epoch) {
+            return;
+        }
+        const bool merges = python_.found() && !serves_origins && python_.read(deep->frames);
+        if (hash_frames(deep->native, epoch) != stack.hash ||
+            (merges && merge(deep->native, deep->frames, deep->merged, epoch) != id)) {
             std::abort();
         }
     }
@@ -166,11 +195,9 @@ class CallSites {
             }
         }
         return python_.found()
-                   ? intern_merged(deep->native, deep->frames, hash, epoch, origin, nullptr,
-                                   [&](const StackHash& parts) {
-                                       return merge(deep->native, deep->frames, deep->merged, parts,
-                                                    epoch);
-                                   })
+                   ? intern_merged(
+                         deep->native, deep->frames, hash, epoch, origin, nullptr,
+                         [&] { return merge(deep->native, deep->frames, deep->merged, epoch); })
                    : intern(deep->native, epoch, nullptr);
     }
 
@@ -192,9 +219,8 @@ class CallSites {
                                                   std::uint64_t epoch, const CallOrigin& origin,
                                                   KnownStack* stack) {
         python::FrameBuffer<ShortStack::max_depth> frames;
-        return intern_merged(
-            native, frames, hash, epoch, origin, stack,
-            [&](const StackHash& parts) { return merge_short(native, frames, parts, epoch); });
+        return intern_merged(native, frames, hash, epoch, origin, stack,
+                             [&] { return merge_short(native, frames, epoch); });
     }
 
     template <class Merge>
@@ -209,9 +235,20 @@ class CallSites {
                 serves_origins ? 0 : intern_with_origin(native, hash, epoch, origin, stack);
             return of_origin != 0 ? of_origin : intern(native, epoch, stack);
         }
-        const StackHash parts = python::hash_parts(hash, frames);
-        const std::uint32_t known = python_.merged_stack_cache().find(parts);
-        return known != 0 ? known : merge_parts(parts);
+        const std::uint64_t hashed = python_.hash().hash;
+        const StackHash parts =
+            hashed != 0 ? hash_with(hash, hashed) : python::hash_parts(hash, frames);
+        std::uint32_t id = python_.merged_stack_cache().find(parts);
+        if (id == 0) {
+            id = merge_parts();
+            if (id != 0 && epoch != StackTable::no_epoch) {
+                python_.merged_stack_cache().insert(parts, id);
+            }
+        }
+        if (stack != nullptr && hashed != 0) {
+            keep_merged(*stack, hashed, id);
+        }
+        return id;
     }
 
     /// The id of the stack whose end the origin replaces; 0: it is an ordinary one. `stack`: to be
@@ -249,15 +286,15 @@ class CallSites {
         if (of == 0) {
             return 0;
         }
-        const StackHash parts = hash_with_origin(hash, of);
+        const StackHash parts = hash_with(hash, of);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);
         return known != 0 ? known : append_origin(native, kept, epoch, of, parts);
     }
 
-    /// Of a native stack whose end the stack `of` replaces: unlike any python::hash_parts().
-    static StackHash hash_with_origin(const StackHash& native, std::uint32_t of) {
-        const std::uint64_t hash = mix(native.index ^ of, native.check);
-        return {hash, mix(hash ^ mix_factor, native.check ^ of)};
+    /// Of a native stack and find_merged()'s `parts`: unlike any python::hash_parts().
+    static StackHash hash_with(const StackHash& native, std::uint64_t parts) {
+        const std::uint64_t hash = mix(native.index ^ parts, native.check);
+        return {hash, mix(hash ^ mix_factor, native.check ^ parts)};
     }
 
     std::uint32_t append_origin(const StackView& native, std::size_t kept, std::uint64_t epoch,
@@ -316,25 +353,19 @@ class CallSites {
     }
 
     [[gnu::noinline]] std::uint32_t merge_short(const StackView& native,
-                                                const python::Frames& frames,
-                                                const StackHash& parts, std::uint64_t epoch) {
+                                                const python::Frames& frames, std::uint64_t epoch) {
         std::uint64_t words[ShortStack::max_depth];
-        return merge(native, frames, words, parts, epoch);
+        return merge(native, frames, words, epoch);
     }
 
     std::uint32_t merge(const StackView& native, const python::Frames& frames,
-                        std::span<std::uint64_t> words, const StackHash& parts,
-                        std::uint64_t epoch) {
+                        std::span<std::uint64_t> words, std::uint64_t epoch) {
         python::MergedStack merged;
         merged.words = words;
-        const std::uint32_t id =
-            python_.merge(native, frames, merged)
-                ? stacks_.intern(words.first(merged.depth), merged.truncated, epoch, &merged.python)
-                : intern(native, epoch, nullptr);
-        if (id != 0 && epoch != StackTable::no_epoch) {
-            python_.merged_stack_cache().insert(parts, id);
-        }
-        return id;
+        return python_.merge(native, frames, merged)
+                   ? stacks_.intern(words.first(merged.depth), merged.truncated, epoch,
+                                    &merged.python)
+                   : intern(native, epoch, nullptr);
     }
 
     const std::uint32_t stack_depth_;

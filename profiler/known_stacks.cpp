@@ -167,7 +167,10 @@ KnownStacks::Stack* KnownStacks::insert(const StackHash& hash, std::size_t limit
     if (found_ != 0) {  // its caller could not make use of it
         return plan(found_).stack.hash == hash ? &plan(found_).stack : nullptr;
     }
-    constexpr std::size_t max_lines = 1 + max_words * sizeof(std::uint16_t) / line;
+    const auto lines_of = [](std::size_t words) {
+        return (sizeof(Plan) + words * sizeof(std::uint16_t) + line - 1) / line;
+    };
+    constexpr std::size_t max_lines = lines_of(max_words);
     if (slot_->used + max_lines > lines) {
         slot_->memory.fill(0);
         slot_->candidates.fill({});
@@ -183,10 +186,14 @@ KnownStacks::Stack* KnownStacks::insert(const StackHash& hash, std::size_t limit
         made.era = 0;
         return nullptr;
     }
-    made.stack = {.hash = hash, .id = 0, .origin = nullptr, .origin_end = Stack::not_there};
+    made.stack = {.hash = hash,
+                  .id = 0,
+                  .merged = 0,
+                  .parts = 0,
+                  .origin = nullptr,
+                  .origin_end = Stack::not_there};
     made.next = 0;
-    slot_->used =
-        static_cast<Number>(number + 1 + (made.count * sizeof(std::uint16_t) + line - 1) / line);
+    slot_->used = static_cast<Number>(number + lines_of(made.count));
     add_candidate(number);
     return use(number);
 }

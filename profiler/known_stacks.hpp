@@ -39,6 +39,8 @@ class KnownStacks {
     struct Stack {
         StackHash hash;             ///< of its frames
         std::uint32_t id;           ///< 0: none yet
+        std::uint32_t merged;       ///< the id of what it was merged with `parts` to
+        std::uint64_t parts;        ///< 0: it was not merged yet
         const void* origin;         ///< whose function was searched on this stack; null: none was
         std::uintptr_t origin_end;  ///< the end of its innermost frame there, or one of these:
         static constexpr std::uintptr_t not_there = 0;
@@ -109,7 +111,7 @@ class KnownStacks {
             return reinterpret_cast<const std::uint16_t*>(this + 1);
         }
     };
-    static_assert(sizeof(Plan) == line);
+    static_assert(sizeof(Plan) % sizeof(std::uint64_t) == 0);
 
     struct Candidate {
         Number number;

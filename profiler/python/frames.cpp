@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "profiler/python/layouts.hpp"
+#include "profiler/word_mix.hpp"
 
 namespace memlab::profiler::python {
 namespace {
@@ -14,9 +15,45 @@ constexpr std::uintptr_t max_stack = std::uintptr_t{1} << 30;
 // Frames followed beyond the limit in search of the shim that ends an activation.
 constexpr std::size_t max_activation = 8192;
 
-/// For the version with this row of `layouts`.
+/// What frames of the version with this row of `layouts` hold, and which records are on this
+/// thread's stack.
 template <std::size_t row>
-class FrameWalker {
+class FrameReader {
+  protected:
+    bool is_shim(const void* frame) const {
+        return layout_.frame_is_entry == 0 &&
+               read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_c_stack;
+    }
+
+    static const char* code_of(const void* frame) {
+        const auto word = read<std::uintptr_t>(frame, layout_.frame_code);
+        return reinterpret_cast<const char*>(word & ~layout_.frame_code_tags);
+    }
+
+    static const void* previous_frame(const void* frame) {
+        return read<const void*>(frame, layout_.frame_previous);
+    }
+
+    /// Whether it is above the previous one on this thread's stack.
+    bool is_next_on_stack(const void* record) {
+        const auto at = reinterpret_cast<std::uintptr_t>(record);
+        if (at <= last_on_stack_ || at - last_on_stack_ > max_stack || at % alignof(void*) != 0 ||
+            at >> 48 != 0) {
+            return false;
+        }
+        last_on_stack_ = at;
+        return true;
+    }
+
+    static constexpr const Layout& layout_ = layouts[row];
+
+  private:
+    std::uintptr_t last_on_stack_ = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+};
+
+/// Reads them.
+template <std::size_t row>
+class FrameWalker : FrameReader<row> {
   public:
     FrameWalker(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& cache,
                 Frames& out)
@@ -24,8 +61,7 @@ class FrameWalker {
           limit_(std::min(limit, out.max_frames)),
           cache_(cache.view()),
           use_cache_(out.in_main_interpreter && layout_.code_version != 0),
-          out_(out),
-          last_on_stack_(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {}
+          out_(out) {}
 
     [[gnu::always_inline]] void follow(const void* thread, const void* root) {
         if constexpr (layout_.without_records()) {
@@ -40,6 +76,12 @@ class FrameWalker {
     }
 
   private:
+    using FrameReader<row>::code_of;
+    using FrameReader<row>::is_next_on_stack;
+    using FrameReader<row>::is_shim;
+    using FrameReader<row>::layout_;
+    using FrameReader<row>::previous_frame;
+
     /// Each frame is an activation. 3.10: a frame for each record; both lists begin with the
     /// innermost one. 3.9: without records.
     void follow_frame_objects(const void* record, const void* frame) {
@@ -142,36 +184,11 @@ class FrameWalker {
     }
     bool closed() const { return closed_frames() == out_.frame_count; }
 
-    bool is_shim(const void* frame) const {
-        return layout_.frame_is_entry == 0 &&
-               read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_c_stack;
-    }
-
     /// Whether Python frames lie beyond a shim: not if it is the first, or, from 3.15 on, in front
     /// of the one in the thread's state.
     bool has_caller(const void* shim) const {
         const void* const previous = previous_frame(shim);
         return previous != nullptr && !is_shim(previous);
-    }
-
-    static const char* code_of(const void* frame) {
-        const auto word = read<std::uintptr_t>(frame, layout_.frame_code);
-        return reinterpret_cast<const char*>(word & ~layout_.frame_code_tags);
-    }
-
-    const void* previous_frame(const void* frame) const {
-        return read<const void*>(frame, layout_.frame_previous);
-    }
-
-    /// Whether it is above the previous one on this thread's stack.
-    bool is_next_on_stack(const void* record) {
-        const auto at = reinterpret_cast<std::uintptr_t>(record);
-        if (at <= last_on_stack_ || at - last_on_stack_ > max_stack || at % alignof(void*) != 0 ||
-            at >> 48 != 0) {
-            return false;
-        }
-        last_on_stack_ = at;
-        return true;
     }
 
     void close(const void* record) {
@@ -233,16 +250,172 @@ class FrameWalker {
         return true;
     }
 
-    static constexpr const Layout& layout_ = layouts[row];
     const Interpreter& interpreter_;
     const std::size_t limit_;
     const CodeLocationCache::View cache_;
     const bool use_cache_;
     Frames& out_;
-    std::uintptr_t last_on_stack_;
 };
 
+/// Hashes all that a FrameWalker would read, or more: every frame, to the last one.
+template <std::size_t row>
+class FrameHasher : FrameReader<row> {
+  public:
+    explicit FrameHasher(const Interpreter& interpreter) : interpreter_(interpreter) {}
+
+    [[gnu::always_inline]] FramesHash hash(const void* root) {
+        if constexpr (layout_.code_version == 0) {
+            return {};
+        } else {
+            const bool complete = layout_.has_cframes ? add_records(root) : add_frames(root);
+            return {.hash = complete ? mix(frames_ ^ mix_factor, records_) | hashed_frames : 0,
+                    .none = complete && closed_ == 0};
+        }
+    }
+
+  private:
+    using FrameReader<row>::code_of;
+    using FrameReader<row>::is_next_on_stack;
+    using FrameReader<row>::is_shim;
+    using FrameReader<row>::layout_;
+    using FrameReader<row>::previous_frame;
+
+    static constexpr std::size_t max_frames = 256;
+
+    [[gnu::always_inline]] bool add_records(const void* record) {
+        while (record != nullptr) {
+            const auto* previous = read<const void*>(record, layout_.cframe_previous);
+            if (previous == nullptr || !is_next_on_stack(record)) {
+                break;
+            }
+            const auto* frame = read<const void*>(record, layout_.cframe_frame);
+            for (; frame != nullptr && !is_shim(frame); frame = previous_frame(frame)) {
+                if (!add(frame)) {
+                    return false;
+                }
+            }
+            close(record);
+            record = previous;
+        }
+        return true;
+    }
+
+    [[gnu::always_inline]] bool add_frames(const void* frame) {
+        for (; frame != nullptr; frame = previous_frame(frame)) {
+            if (!is_shim(frame)) {
+                if (!add(frame)) {
+                    return false;
+                }
+            } else if (is_next_on_stack(frame)) {
+                close(frame);
+            } else {
+                break;
+            }
+        }
+        return true;
+    }
+
+    /// The code object, by address and identity, and the instruction's address tell the place;
+    /// whether a frame that is being set up counts depends on its owner, too. False if this is no
+    /// code object, or one without an identity, or there are too many frames.
+    [[gnu::always_inline]] bool add(const void* frame) {
+        const char* const code = code_of(frame);
+        if (!is_a(code, interpreter_.types.code) || ++count_ > max_frames) {
+            return false;
+        }
+        const std::uint64_t identity = versioned_identity(layout_, code);
+        const bool generator = read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_generator;
+        const std::uint64_t place = read<std::uintptr_t>(frame, layout_.frame_instruction) +
+                                    (identity | std::uint64_t{generator} << 63) * mix_factor;
+        frames_ = mix(reinterpret_cast<std::uintptr_t>(code) ^ frames_, place ^ mix_factor);
+        return identity != 0;
+    }
+
+    [[gnu::always_inline]] void close(const void* record) {
+        records_ =
+            mix((reinterpret_cast<std::uintptr_t>(record) << 16 | count_) ^ records_, mix_factor);
+        closed_ = count_;
+    }
+
+    const Interpreter& interpreter_;
+    std::size_t count_ = 0;
+    std::size_t closed_ = 0;  ///< in activations whose record was reached
+    std::uint64_t frames_ = 1;
+    std::uint64_t records_ = 1;
+};
+
+/// What the calling thread's frames are found from.
+struct ThreadState {
+    void* thread = nullptr;
+    const void* root = nullptr;  ///< the innermost record or frame; null: there are no frames
+    bool in_main_interpreter = false;
+
+    [[gnu::always_inline]] explicit ThreadState(const Interpreter& interpreter) {
+        if (interpreter.is_initialized() == 0) {
+            return;
+        }
+        thread = interpreter.thread_state();
+        if (thread == nullptr) {
+            return;
+        }
+        const Layout& layout = *interpreter.layout;
+        const auto* const innermost = read<const void*>(thread, layout.thread_frame);
+        const auto* const owner = read<const void*>(thread, layout.thread_interpreter);
+        // Only after the root was read: see frames.hpp.
+        if (interpreter.is_initialized() == 0) {
+            return;
+        }
+        root = innermost;
+        in_main_interpreter = owner == interpreter.main_interpreter;
+    }
+};
+
+/// Calls `visit` with the row of the interpreter's layout, as a constant.
+template <class Visit>
+[[gnu::always_inline]] inline void with_layout(const Interpreter& interpreter, const Visit& visit) {
+    static_assert(std::size(layouts) == 7);
+    switch (interpreter.layout - std::begin(layouts)) {
+        case 0:
+            visit(std::integral_constant<std::size_t, 0>());
+            break;
+        case 1:
+            visit(std::integral_constant<std::size_t, 1>());
+            break;
+        case 2:
+            visit(std::integral_constant<std::size_t, 2>());
+            break;
+        case 3:
+            visit(std::integral_constant<std::size_t, 3>());
+            break;
+        case 4:
+            visit(std::integral_constant<std::size_t, 4>());
+            break;
+        case 5:
+            visit(std::integral_constant<std::size_t, 5>());
+            break;
+        default:
+            visit(std::integral_constant<std::size_t, 6>());
+            break;
+    }
+}
+
 }  // namespace
+
+[[gnu::hot]] FramesHash hash_frames(const Interpreter& interpreter) {
+    const ThreadState state(interpreter);
+    if (state.root == nullptr) {
+        return {.none = true};
+    }
+    FramesHash result;
+    // Other interpreters count versions on their own.
+    if (state.in_main_interpreter) [[likely]] {
+        with_layout(interpreter, [&]<std::size_t row>(std::integral_constant<std::size_t, row>) {
+            result = FrameHasher<row>(interpreter).hash(state.root);
+            result.thread_state = state.thread;
+        });
+    }
+    return result;
+}
 
 [[gnu::hot]] void read_frames(const Interpreter& interpreter, std::size_t limit,
                               const CodeLocationCache& cache, Frames& out) {
@@ -252,49 +425,15 @@ class FrameWalker {
     out.implausible = false;
     out.all_known = true;
     out.thread_state = nullptr;
-    if (interpreter.is_initialized() == 0) {
+    const ThreadState state(interpreter);
+    if (state.root == nullptr) {
         return;
     }
-    void* const thread = interpreter.thread_state();
-    if (thread == nullptr) {
-        return;
-    }
-    const Layout& layout = *interpreter.layout;
-    const auto* root = read<const void*>(thread, layout.thread_frame);
-    const auto* owner = read<const void*>(thread, layout.thread_interpreter);
-    // Only after the root was read: see frames.hpp.
-    if (interpreter.is_initialized() == 0 || root == nullptr) {
-        return;
-    }
-    out.thread_state = thread;
-    out.in_main_interpreter = owner == interpreter.main_interpreter();
-    const auto walk = [&]<std::size_t row>(std::integral_constant<std::size_t, row>) {
-        FrameWalker<row>(interpreter, limit, cache, out).follow(thread, root);
-    };
-    static_assert(std::size(layouts) == 7);
-    switch (&layout - std::begin(layouts)) {
-        case 0:
-            walk(std::integral_constant<std::size_t, 0>());
-            break;
-        case 1:
-            walk(std::integral_constant<std::size_t, 1>());
-            break;
-        case 2:
-            walk(std::integral_constant<std::size_t, 2>());
-            break;
-        case 3:
-            walk(std::integral_constant<std::size_t, 3>());
-            break;
-        case 4:
-            walk(std::integral_constant<std::size_t, 4>());
-            break;
-        case 5:
-            walk(std::integral_constant<std::size_t, 5>());
-            break;
-        default:
-            walk(std::integral_constant<std::size_t, 6>());
-            break;
-    }
+    out.thread_state = state.thread;
+    out.in_main_interpreter = state.in_main_interpreter;
+    with_layout(interpreter, [&]<std::size_t row>(std::integral_constant<std::size_t, row>) {
+        FrameWalker<row>(interpreter, limit, cache, out).follow(state.thread, state.root);
+    });
 }
 
 }  // namespace memlab::profiler::python

@@ -68,4 +68,17 @@ struct FrameBuffer : Frames {
 void read_frames(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& cache,
                  Frames& out);
 
+/// A hash of all that read_frames() depends on, whatever the limit.
+struct FramesHash {
+    std::uint64_t hash = 0;  ///< 0: they must be read
+    bool none = false;       ///< the thread runs no Python
+    void* thread_state = nullptr;
+};
+/// In every FramesHash::hash but 0.
+inline constexpr std::uint64_t hashed_frames = std::uint64_t{1} << 63;
+
+/// Only for interpreters whose code objects have versions (3.12 on): an equal hash implies the same
+/// frames, but for a collision of 63 bits. Takes no lock, allocates nothing.
+FramesHash hash_frames(const Interpreter& interpreter);
+
 }  // namespace memlab::profiler::python

@@ -119,7 +119,8 @@ Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::s
     symbols.get(interpreter->running_state, interpreter->layout->minor < 13
                                                 ? "_PyThreadState_UncheckedGet"
                                                 : "PyThreadState_GetUnchecked");
-    symbols.get(interpreter->main_interpreter, "PyInterpreterState_Main");
+    void* (*main_interpreter)() = nullptr;
+    symbols.get(main_interpreter, "PyInterpreterState_Main");
     PublicApi& api = interpreter->api;
     symbols.get(api.thread_frame, "PyThreadState_GetFrame");
     symbols.get(api.frame_back, "PyFrame_GetBack");
@@ -138,6 +139,7 @@ Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::s
         *why = unusable(version, "is a build that memlab does not support");
         return Search::unusable;
     }
+    interpreter->main_interpreter = main_interpreter();
     if (interpreter->layout->without_records()) {
         interpreter->loop = find_loop_code(reinterpret_cast<std::uintptr_t>(loop));
     }

@@ -37,7 +37,7 @@ struct Interpreter {
     int (*is_initialized)() = nullptr;   ///< 0 before initialization and once finalization begins
     void* (*thread_state)() = nullptr;   ///< the calling thread's, with or without the GIL
     void* (*running_state)() = nullptr;  ///< equal to thread_state() only while it holds the GIL
-    void* (*main_interpreter)() = nullptr;
+    const void* main_interpreter = nullptr;  ///< null if it was not there when it was looked for
     PublicApi api = {};
     const void* list_type = nullptr;
 

@@ -49,7 +49,7 @@ void PythonStacks::find_collector(const Interpreter& interpreter) {
         return;  // it ends: there is no collection any more that would be told
     }
     const Layout& layout = *interpreter.layout;
-    const auto state = reinterpret_cast<std::uintptr_t>(interpreter.main_interpreter());
+    const auto state = reinterpret_cast<std::uintptr_t>(interpreter.main_interpreter);
     LoadedModule module;
     std::uintptr_t end = 0;
     if (layout.interpreter_state_bytes != 0) {
@@ -138,12 +138,12 @@ void PythonStacks::await_search() {
     if (frames.activation_count == 0) {
         return false;
     }
-    if (mode_ == Mode::verify || !compared_.load(std::memory_order_relaxed)) {
+    if (!compared_.load(std::memory_order_relaxed)) {
         switch (compare_with_public_api(interpreter_, frames)) {
             case Comparison::not_now:
                 break;
             case Comparison::equal:
-                compared_.store(true, std::memory_order_relaxed);
+                compared_.store(mode_ != Mode::verify, std::memory_order_relaxed);
                 break;
             case Comparison::different:
                 turn_off(

@@ -78,9 +78,17 @@ class PythonStacks {
 
     // The rest requires found().
 
-    /// Reads the calling thread's Python frames and their ids. False if there are none to merge.
-    /// Throws std::bad_alloc.
+    /// Reads the calling thread's Python frames and their ids, which verifies them. False if there
+    /// are none to merge. Throws std::bad_alloc.
     bool read(Frames& frames);
+
+    /// A hash of all that the calling thread's Python frames depend on, which takes a third of what
+    /// reading them does.
+    FramesHash hash() const {
+        const FramesHash frames = hash_frames(interpreter_);
+        return compared_.load(std::memory_order_relaxed) || !may_compare(frames) ? frames
+                                                                                 : FramesHash{};
+    }
 
     /// Where on its stack the calling thread runs Python innermost; UINTPTR_MAX: nowhere.
     std::uintptr_t innermost_activation() const;
@@ -103,6 +111,10 @@ class PythonStacks {
   private:
     enum class State : std::uint8_t { off, searching, on };
 
+    /// Whether frames that are read now can be compared with the interpreter's API.
+    bool may_compare(const FramesHash& frames) const {
+        return mode_ == Mode::verify || interpreter_.running_state() == frames.thread_state;
+    }
     void await_search();
     bool fit(const StackView& native, const Frames& frames) const;
     void find_collector(const Interpreter& interpreter);
@@ -117,7 +129,7 @@ class PythonStacks {
     std::atomic<bool> pinned_{false};
     std::atomic<bool> search_started_{false};
     std::atomic<bool> wait_timed_out_{false};
-    std::atomic<bool> compared_{false};
+    std::atomic<bool> compared_{false};  ///< in Mode::verify never
     Collector collector_;
     // Written by the thread that attaches, before state_ becomes `on`.
     Interpreter interpreter_;
