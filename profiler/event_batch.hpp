@@ -49,21 +49,21 @@ class EventBatch {
     /// Capacity for `records` delta-encoded events, fewer of others. Untouched pages are never
     /// committed. Throws std::bad_alloc.
     explicit EventBatch(std::size_t records)
-        : words_(
-              std::make_unique_for_overwrite<std::uint64_t[]>(records * short_words + long_words)),
-          next_(words_.get()),
+        : lines_(std::make_unique_for_overwrite<Line[]>(
+              (records * short_words + long_words) / words_of_line + 1)),
+          next_(words()),
           end_(next_ + records * short_words) {}
 
     /// Exchanges the contents; both were made for as many records.
     void swap(EventBatch& other) noexcept {
-        words_.swap(other.words_);
+        lines_.swap(other.lines_);
         std::swap(next_, other.next_);
         std::swap(end_, other.end_);
         std::swap(size_, other.size_);
     }
 
     ~EventBatch() {
-        for (const std::uint64_t* at = words_.get(); at != next_;) {
+        for (const std::uint64_t* at = words(); at != next_;) {
             if (*at == other_mark) {
                 delete reinterpret_cast<trace::AnyRecord*>(at[1]);
                 at += other_words;
@@ -114,8 +114,9 @@ class EventBatch {
         const std::uint64_t device = sample.device | std::uint64_t{sample.worked} << 32;
         const std::uint64_t words[] = {sample_mark, sample.time_ns, device,
                                        sample.used, sample.total,   sample.pools};
+        static_assert(std::size(words) <= sample_words);
         std::memcpy(next_, words, sizeof words);
-        next_ += std::size(words);
+        next_ += sample_words;
         ++size_;
     }
 
@@ -135,7 +136,7 @@ class EventBatch {
     /// Passes all records to sink.on() and sink.on_freed(), in order, and empties the batch.
     template <class Sink>
     void drain(Sink& sink, EventTemplates& templates) {
-        for (const std::uint64_t* at = words_.get(); at != next_;) {
+        for (const std::uint64_t* at = words(); at != next_;) {
             if (*at == sample_mark) {
                 sink.on(trace::DeviceSample{.time_ns = at[1],
                                             .device = static_cast<std::uint32_t>(at[2]),
@@ -175,7 +176,7 @@ class EventBatch {
                 sink.on(event);
             }
         }
-        next_ = words_.get();
+        next_ = words();
         size_ = 0;
     }
 
@@ -198,12 +199,20 @@ class EventBatch {
 
     using EventWords = std::array<std::uint64_t, sizeof(trace::Event) / sizeof(std::uint64_t)>;
     static constexpr std::size_t short_words = 4;
-    static constexpr std::size_t long_words = 1 + std::tuple_size_v<EventWords>;
-    static constexpr std::size_t sample_words = 6;
-    static constexpr std::size_t other_words = 2;
+    // Multiples of short_words, so that a short event lies in one cache line.
+    static constexpr std::size_t long_words =
+        (std::tuple_size_v<EventWords> / short_words + 1) * short_words;
+    static constexpr std::size_t sample_words = 2 * short_words;
+    static constexpr std::size_t other_words = short_words;
     static_assert(sample_words <= long_words);
 
-    std::unique_ptr<std::uint64_t[]> words_;
+    static constexpr std::size_t words_of_line = 2 * short_words;
+    struct alignas(64) Line {
+        std::uint64_t words[words_of_line];
+    };
+    std::uint64_t* words() const { return lines_[0].words; }
+
+    std::unique_ptr<Line[]> lines_;
     std::uint64_t* next_;
     std::uint64_t* end_;
     std::size_t size_ = 0;

@@ -1,5 +1,6 @@
 #include "trace/event_codec.hpp"
 
+#include <bit>
 #include <limits>
 
 namespace memlab::trace {
@@ -292,17 +293,19 @@ DecodeStatus decode_fields(ByteReader& from, EventType type, CodecState& state) 
 DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, Event& event) {
     std::uint8_t lengths = 0;
     from.byte(lengths);
-    const auto take = [&] {
+    const auto take = [&](unsigned most_bytes = 4) {
         std::uint64_t value = 0;
-        from.fixed(value, (lengths & 3U) + 1);
+        const unsigned length = lengths & 3U;
+        from.fixed(value, length < 3 ? length + 1 : most_bytes);
         lengths = static_cast<std::uint8_t>(lengths >> 2U);
         return value;
     };
     event = state.last[static_cast<std::size_t>(type)];
     event.type = type;
     event.time_ns = state.bases.time_ns + take();
-    event.address = state.address + (unzigzag(take()) << format::short_unit_bits);
-    event.requested = take() << format::short_unit_bits;
+    event.address = state.address +
+                    (unzigzag(take(format::short_address_bytes)) << format::short_unit_bits);
+    event.requested = std::rotl(static_cast<std::uint32_t>(take()), format::short_unit_bits);
     event.size = event.requested;
     event.stack = type == EventType::alloc ? static_cast<std::uint32_t>(take()) : 0;
     if (lengths != 0 || event.address == 0) {

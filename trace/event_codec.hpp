@@ -13,6 +13,7 @@
 // code: the short form.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -254,8 +255,8 @@ template <bool has_stack>
     constexpr std::uint64_t unit = std::uint64_t{1} << format::short_unit_bits;
     const std::uint64_t where = zigzag(
         static_cast<std::uint64_t>(static_cast<std::int64_t>(distance) >> format::short_unit_bits));
-    const std::uint64_t size = event.bytes >> format::short_unit_bits;
-    if (((time | where | size) >> 32 | ((distance | event.bytes) & (unit - 1))) != 0 ||
+    if (((time | event.bytes) >> 32 | where >> 8 * format::short_address_bytes |
+         (distance & (unit - 1))) != 0 ||
         event.address == 0) [[unlikely]] {
         return nullptr;
     }
@@ -265,16 +266,17 @@ template <bool has_stack>
     unsigned all_lengths = 0;
     unsigned shift = 0;
     // Each store is of eight bytes, of which the next one overwrites the zeros.
-    const auto put = [&](std::uint64_t value) {
+    const auto put = [&](std::uint64_t value, unsigned most_bytes = 4) {
         std::memcpy(to, &value, sizeof value);
-        const unsigned more = (static_cast<unsigned>(std::bit_width(value | 1)) - 1) / 8;
-        all_lengths |= more << shift;
+        const unsigned bytes = (static_cast<unsigned>(std::bit_width(value | 1)) + 7) / 8;
+        const unsigned length = std::min(bytes - 1, 3U);
+        all_lengths |= length << shift;
         shift += 2;
-        to += more + 1;
+        to += length < 3 ? length + 1 : most_bytes;
     };
     put(time);
-    put(where);
-    put(size);
+    put(where, format::short_address_bytes);
+    put(std::rotr(static_cast<std::uint32_t>(event.bytes), format::short_unit_bits));
     if constexpr (has_stack) {
         put(event.stack);
     }

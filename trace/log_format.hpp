@@ -60,8 +60,10 @@ inline constexpr std::uint8_t freed_tag = 0x80;
 /// The short forms of an alloc and of a freed_tag's events.
 inline constexpr std::uint8_t short_alloc_tag = 0x90;
 inline constexpr std::uint8_t short_freed_tag = 0x91;
-/// Addresses and sizes of short events are multiples of 2^9: PyTorch's are.
-inline constexpr unsigned short_unit_bits = 9;
+/// Addresses of short events are multiples of 2^9, as PyTorch's are, and most sizes.
+inline constexpr int short_unit_bits = 9;
+/// What the greatest length of an address means: differences of less than 2^48 bytes.
+inline constexpr unsigned short_address_bytes = 5;
 
 /// The fields of an event that are present; docs/event-log.md has the defaults of absent ones. The
 /// most common come first, so that the mask of a plain event is one byte.

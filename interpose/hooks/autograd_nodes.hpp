@@ -19,6 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "trace/prefetch.hpp"
+
 namespace memlab::interpose {
 
 /// What of torch::autograd::Node is read.
@@ -73,6 +75,7 @@ class AutogradNodes {
             stack = newest.stack;
         }
         newest = {next, attached_already};
+        prefetch_entries(*node);
         if (stack == 0 && is_asked_for(node->virtual_table)) {
             stack = capture();
             stack |= stack != 0 ? captured : 0;
@@ -133,9 +136,16 @@ class AutogradNodes {
     static bool is_of(const AutogradNode& node, const Entry& entry, std::uint64_t value);
 
     /// Numbers that follow each other lie together; those of another thread elsewhere.
-    Entry& entry_of(const AutogradNode& node) {
+    static std::uint64_t index_of(const AutogradNode& node) {
         constexpr std::uint64_t stride = 4099;
-        return entries_[(node.sequence + node.thread * stride) % capacity];
+        return node.sequence + node.thread * stride;
+    }
+    Entry& entry_of(const AutogradNode& node) { return entries_[index_of(node) % capacity]; }
+
+    /// Of the nodes that follow soon: it was long ago that entries there were used.
+    void prefetch_entries(const AutogradNode& node) {
+        constexpr std::uint64_t ahead = 8;
+        trace::prefetch_to_write<1>(&entries_[(index_of(node) + ahead) % capacity]);
     }
 
     std::atomic<Layout> layout_{Layout::unproved};

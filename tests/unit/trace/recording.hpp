@@ -395,11 +395,12 @@ class TensorRecords {
                               : static_cast<std::uint32_t>(random.below(stacks + 1));
             const std::uint64_t gaps[] = {1, 200, 40000, 5000000, std::uint64_t{1} << 33};
             event.time_ns += random.below(gaps[random.below(random.one_in(30) ? 5 : 3)]);
-            event.address = random.below(std::uint64_t{1} << (random.one_in(40) ? 55 : 28)) << 9;
+            const unsigned bits = random.one_in(40) ? 55 : random.one_in(10) ? 38 : 28;
+            event.address = random.below(std::uint64_t{1} << bits) << 9;
             event.address += random.one_in(60) ? 256 : 0;
             event.requested = (1 + random.below(std::uint64_t{1} << (random.one_in(40) ? 40 : 16)))
                               << 9;
-            event.requested += random.one_in(60) ? 8 : 0;
+            event.requested += random.one_in(5) ? random.below(512) : 0;
             event.size = event.requested + (random.one_in(60) ? 512 : 0);
             event.thread = random.one_in(40) ? 101 : event.thread;
             event.thread = random.one_in(40) ? 100 : event.thread;
