@@ -78,8 +78,8 @@ class CallSites {
         }
         const std::uint64_t epoch = cacheable_epoch();
         KnownStacks known(owner_, epoch, __builtin_frame_address(0));
-        if (KnownStack* const stack = known.find()) [[likely]] {
-            if (const std::uint32_t id = find_known(*stack, origin)) [[likely]] {
+        if (const KnownStack* const stack = known.find()) [[likely]] {
+            if (const std::uint32_t id = find_known(known, *stack, origin)) [[likely]] {
                 if (verifies_) [[unlikely]] {
                     verify(*stack, id);
                 }
@@ -90,7 +90,8 @@ class CallSites {
     }
 
     /// The id of a recognized stack; 0 if it must be walked to be found.
-    [[gnu::hot]] std::uint32_t find_known(KnownStack& stack, const CallOrigin& origin) {
+    [[gnu::hot]] std::uint32_t find_known(KnownStacks& known, const KnownStack& stack,
+                                          const CallOrigin& origin) {
         if (!python_.found()) {
             return stack.id;
         }
@@ -102,29 +103,32 @@ class CallSites {
                 (stack.origin_end != KnownStack::not_there &&
                  python_.innermost_activation() >= stack.origin_end)) {
                 if (const std::uint32_t of = origin.stack()) {
-                    return find_merged(stack, of);
+                    return find_merged(known, stack, of);
                 }
             }
         }
         const python::FramesHash frames = python_.hash();
         if (frames.hash != 0 && !frames.none) [[likely]] {
-            return find_merged(stack, frames.hash);
+            return find_merged(known, stack, frames.hash);
         }
         return frames.none ? find_native(stack, origin) : find_unhashed(stack, origin);
     }
 
     /// `parts`: python::FramesHash::hash, or the id of an origin's stack.
-    std::uint32_t find_merged(KnownStack& stack, std::uint64_t parts) {
-        if (stack.parts != parts) [[unlikely]] {
-            keep_merged(stack, parts,
-                        python_.merged_stack_cache().find(hash_with(stack.hash, parts)));
-        }
-        return stack.merged;
+    std::uint32_t find_merged(KnownStacks& known, const KnownStack& stack, std::uint64_t parts) {
+        return stack.parts == parts ? stack.merged : find_other_merged(known, stack, parts);
     }
 
-    static void keep_merged(KnownStack& stack, std::uint64_t parts, std::uint32_t id) {
-        stack.parts = id != 0 ? parts : 0;
-        stack.merged = id;
+    [[gnu::noinline]] std::uint32_t find_other_merged(KnownStacks& known, const KnownStack& stack,
+                                                      std::uint64_t parts) {
+        if (const std::uint32_t id = known.find_merged(parts)) {
+            return id;
+        }
+        const std::uint32_t id = python_.merged_stack_cache().find(hash_with(stack.hash, parts));
+        if (id != 0) {
+            known.insert_merged(parts, id);
+        }
+        return id;
     }
 
     // Not inlined, like intern_merged().
@@ -149,14 +153,15 @@ class CallSites {
         ShortStack native;
         const std::uint64_t epoch = capture_native(native);
         const StackHash hash = hash_frames(native, epoch);
-        KnownStack* const stack =
-            epoch == epoch_before ? known.insert(hash, stack_depth_, own_code()) : nullptr;
+        KnownStacks* const keeps =
+            epoch == epoch_before && known.insert(hash, stack_depth_, own_code()) ? &known
+                                                                                  : nullptr;
         if (!python_.found()) {
-            return intern(native, epoch, stack);
+            return intern(native, epoch, keeps);
         }
         const std::uint32_t of_origin =
-            serves_origins ? intern_with_origin(native, hash, epoch, origin, stack) : 0;
-        return of_origin != 0 ? of_origin : intern_merged(native, hash, epoch, origin, stack);
+            serves_origins ? intern_with_origin(native, hash, epoch, origin, keeps) : 0;
+        return of_origin != 0 ? of_origin : intern_merged(native, hash, epoch, origin, keeps);
     }
 
     /// unload_epoch(); no_epoch while an object is being unloaded.
@@ -217,9 +222,9 @@ class CallSites {
     // then use colder cache lines.
     [[gnu::noinline]] std::uint32_t intern_merged(const ShortStack& native, const StackHash& hash,
                                                   std::uint64_t epoch, const CallOrigin& origin,
-                                                  KnownStack* stack) {
+                                                  KnownStacks* keeps) {
         python::FrameBuffer<ShortStack::max_depth> frames;
-        return intern_merged(native, frames, hash, epoch, origin, stack,
+        return intern_merged(native, frames, hash, epoch, origin, keeps,
                              [&] { return merge_short(native, frames, epoch); });
     }
 
@@ -227,13 +232,13 @@ class CallSites {
     [[gnu::always_inline]] std::uint32_t intern_merged(const StackView& native,
                                                        python::Frames& frames,
                                                        const StackHash& hash, std::uint64_t epoch,
-                                                       const CallOrigin& origin, KnownStack* stack,
+                                                       const CallOrigin& origin, KnownStacks* keeps,
                                                        const Merge& merge_parts) {
         if (!python_.read(frames)) {
             // A thread that works for others has no Python code of its own, at first.
             const std::uint32_t of_origin =
-                serves_origins ? 0 : intern_with_origin(native, hash, epoch, origin, stack);
-            return of_origin != 0 ? of_origin : intern(native, epoch, stack);
+                serves_origins ? 0 : intern_with_origin(native, hash, epoch, origin, keeps);
+            return of_origin != 0 ? of_origin : intern(native, epoch, keeps);
         }
         const std::uint64_t hashed = python_.hash().hash;
         const StackHash parts =
@@ -245,17 +250,17 @@ class CallSites {
                 python_.merged_stack_cache().insert(parts, id);
             }
         }
-        if (stack != nullptr && hashed != 0) {
-            keep_merged(*stack, hashed, id);
+        if (keeps != nullptr && hashed != 0 && id != 0) {
+            keeps->insert_merged(hashed, id);
         }
         return id;
     }
 
-    /// The id of the stack whose end the origin replaces; 0: it is an ordinary one. `stack`: to be
+    /// The id of the stack whose end the origin replaces; 0: it is an ordinary one. `keeps`: to be
     /// told what was found of the origin's function; null: nothing.
     std::uint32_t intern_with_origin(const StackView& native, const StackHash& hash,
                                      std::uint64_t epoch, const CallOrigin& origin,
-                                     KnownStack* stack) {
+                                     KnownStacks* keeps) {
         if (origin.code == nullptr || epoch == StackTable::no_epoch) {
             return 0;
         }
@@ -267,12 +272,12 @@ class CallSites {
                 kept = i + 1;
             }
         }
-        if (stack != nullptr) {
+        if (keeps != nullptr) {
             const auto runs_python = [this](std::uintptr_t address) {
                 return python_.may_run_in(address);
             };
-            stack->origin = &origin;
-            stack->origin_end =
+            keeps->stack().origin = &origin;
+            keeps->stack().origin_end =
                 kept == 0 ? KnownStack::not_there
                 : std::none_of(native.addresses, native.addresses + kept, runs_python)
                     ? KnownStack::without_python
@@ -343,11 +348,11 @@ class CallSites {
         return id;
     }
 
-    std::uint32_t intern(const StackView& native, std::uint64_t epoch, KnownStack* stack) {
+    std::uint32_t intern(const StackView& native, std::uint64_t epoch, KnownStacks* keeps) {
         const std::uint32_t id =
             stacks_.intern({native.addresses, native.depth}, native.truncated, epoch);
-        if (stack != nullptr) {
-            stack->id = id;
+        if (keeps != nullptr) {
+            keeps->stack().id = id;
         }
         return id;
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/stack_memory.hpp"
@@ -79,7 +80,7 @@ std::uint32_t KnownStacks::new_owner() {
            hash_words(plan) == plan.words_hash;
 }
 
-[[gnu::hot]] KnownStacks::Stack* KnownStacks::find() {
+[[gnu::hot]] const KnownStacks::Stack* KnownStacks::find() {
     if (slot_ == nullptr) [[unlikely]] {
         return nullptr;
     }
@@ -144,7 +145,7 @@ void KnownStacks::add_candidate(Number number) {
 }
 
 /// Prefetches into the second-level cache: the program needs the first one meanwhile.
-[[gnu::hot]] KnownStacks::Stack* KnownStacks::use(Number number) {
+[[gnu::hot]] const KnownStacks::Stack* KnownStacks::use(Number number) {
     Slot& slot = *slot_;
     Plan& used = plan(number);
     found_ = number;
@@ -159,17 +160,52 @@ void KnownStacks::add_candidate(Number number) {
     return &used.stack;
 }
 
-KnownStacks::Stack* KnownStacks::insert(const StackHash& hash, std::size_t limit,
-                                        unwind::Bytes excluded) {
+/// Instead of the plan that was used last.
+void KnownStacks::use_instead(Number number) {
+    slot_->latest >>= 16;
+    use(number);
+}
+
+std::uint32_t KnownStacks::find_merged(std::uint64_t parts) {
+    if (stack().parts == 0 || !can_afford()) {
+        return 0;
+    }
+    for (Number at = plan(found_).other; at != found_; at = plan(at).other) {
+        if (plan(at).stack.parts == parts) {
+            use_instead(at);
+            return stack().merged;
+        }
+    }
+    slot_->debt += debt_of_new;
+    return 0;
+}
+
+void KnownStacks::insert_merged(std::uint64_t parts, std::uint32_t id) {
+    const Plan& found = plan(found_);
+    const std::size_t size = lines_of(found.count);
+    std::size_t merged = 1;
+    for (Number at = found.other; at != found_; at = plan(at).other) {
+        ++merged;
+    }
+    if (found.stack.parts != 0 && found.stack.parts != parts && merged < most_merged &&
+        slot_->used + size <= lines && can_afford()) {
+        const auto number = static_cast<Number>(slot_->used);
+        std::memcpy(&plan(number), &found, size * line);
+        plan(found_).other = number;
+        slot_->used = static_cast<Number>(slot_->used + size);
+        use_instead(number);
+    }
+    stack().parts = parts;
+    stack().merged = id;
+}
+
+bool KnownStacks::insert(const StackHash& hash, std::size_t limit, unwind::Bytes excluded) {
     if (slot_ == nullptr || (found_ == 0 && !searched_)) {
-        return nullptr;
+        return false;
     }
     if (found_ != 0) {  // its caller could not make use of it
-        return plan(found_).stack.hash == hash ? &plan(found_).stack : nullptr;
+        return stack().hash == hash;
     }
-    const auto lines_of = [](std::size_t words) {
-        return (sizeof(Plan) + words * sizeof(std::uint16_t) + line - 1) / line;
-    };
     constexpr std::size_t max_lines = lines_of(max_words);
     if (slot_->used + max_lines > lines) {
         slot_->memory.fill(0);
@@ -184,7 +220,7 @@ KnownStacks::Stack* KnownStacks::insert(const StackHash& hash, std::size_t limit
     made.era = era_;
     if (!make(made, limit, excluded)) {
         made.era = 0;
-        return nullptr;
+        return false;
     }
     made.stack = {.hash = hash,
                   .id = 0,
@@ -193,9 +229,11 @@ KnownStacks::Stack* KnownStacks::insert(const StackHash& hash, std::size_t limit
                   .origin = nullptr,
                   .origin_end = Stack::not_there};
     made.next = 0;
+    made.other = number;
     slot_->used = static_cast<Number>(number + lines_of(made.count));
     add_candidate(number);
-    return use(number);
+    use(number);
+    return true;
 }
 
 /// Follows the stack by plain rules, as its walk did. False where it needs others, or leaves the

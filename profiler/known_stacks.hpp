@@ -39,8 +39,8 @@ class KnownStacks {
     struct Stack {
         StackHash hash;             ///< of its frames
         std::uint32_t id;           ///< 0: none yet
-        std::uint32_t merged;       ///< the id of what it was merged with `parts` to
-        std::uint64_t parts;        ///< 0: it was not merged yet
+        std::uint32_t merged;       ///< by insert_merged()
+        std::uint64_t parts;        ///< the same; 0: it was not merged yet
         const void* origin;         ///< whose function was searched on this stack; null: none was
         std::uintptr_t origin_end;  ///< the end of its innermost frame there, or one of these:
         static constexpr std::uintptr_t not_there = 0;
@@ -71,12 +71,24 @@ class KnownStacks {
     KnownStacks(const KnownStacks&) = delete;
     KnownStacks& operator=(const KnownStacks&) = delete;
 
-    /// The stack from `frame` on, or null. The caller may change all of it but the hash.
-    Stack* find();
+    /// The stack from `frame` on, or null.
+    const Stack* find();
 
     /// After find(), when the stack was walked: keeps it, with that hash of its frames (at most
-    /// `limit`, without the leading ones in `excluded`). Null if it cannot be kept, or not now.
-    Stack* insert(const StackHash& hash, std::size_t limit, unwind::Bytes excluded);
+    /// `limit`, without the leading ones in `excluded`). False if it cannot be kept, or not now.
+    bool insert(const StackHash& hash, std::size_t limit, unwind::Bytes excluded);
+
+    /// The stack that find() or insert() had. The caller may change its ids and its origin.
+    Stack& stack() const { return plan(found_).stack; }
+
+    /// After find() had a stack that was merged with other parts: the id of the same stack merged
+    /// with these; 0 if that is not known.
+    std::uint32_t find_merged(std::uint64_t parts);
+
+    /// After find() or insert() had a stack: keeps that the stack was merged with these parts (not
+    /// 0) to `id`. A stack is kept once for each of a few parts, which makes the order of stacks
+    /// more certain.
+    void insert_merged(std::uint64_t parts, std::uint32_t id);
 
     /// In a forked child: the calling thread has a new id.
     static void reset_after_fork() { own_slot = 0; }
@@ -86,7 +98,8 @@ class KnownStacks {
     static constexpr std::size_t max_words = 160;
     static constexpr std::size_t words_at_once = 8;
     static constexpr std::size_t line = 64;
-    static constexpr std::size_t lines = 4096;
+    static constexpr std::size_t lines = 8192;
+    static constexpr std::size_t most_merged = 16;  ///< of one stack
     static constexpr unsigned set_bits = 6;
     static constexpr std::size_t sets = std::size_t{1} << set_bits;
     static constexpr std::size_t ways = 16;
@@ -104,6 +117,7 @@ class KnownStacks {
         Number next;          ///< the plan that came next, last time
         std::uint16_t last;   ///< the greatest offset
         std::uint16_t count;  ///< of offsets, a multiple of words_at_once
+        Number other;         ///< the same stack with other parts, in a ring
 
         /// Of the words, in words above `frame`.
         std::uint16_t* offsets() { return reinterpret_cast<std::uint16_t*>(this + 1); }
@@ -112,6 +126,9 @@ class KnownStacks {
         }
     };
     static_assert(sizeof(Plan) % sizeof(std::uint64_t) == 0);
+    static constexpr std::size_t lines_of(std::size_t words) {
+        return (sizeof(Plan) + words * sizeof(std::uint16_t) + line - 1) / line;
+    }
 
     struct Candidate {
         Number number;
@@ -154,7 +171,8 @@ class KnownStacks {
     bool make(Plan& plan, std::size_t limit, unwind::Bytes excluded) const;
     Number find_candidate(Number tried) const;
     void add_candidate(Number number);
-    Stack* use(Number number);
+    const Stack* use(Number number);
+    void use_instead(Number number);
     std::array<Candidate, ways>& candidates() const;
     std::uint16_t tag() const;
 

@@ -303,8 +303,8 @@ DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, E
     event = state.last[static_cast<std::size_t>(type)];
     event.type = type;
     event.time_ns = state.bases.time_ns + take();
-    event.address = state.address +
-                    (unzigzag(take(format::short_address_bytes)) << format::short_unit_bits);
+    event.address =
+        state.address + (unzigzag(take(format::short_address_bytes)) << format::short_unit_bits);
     event.requested = std::rotl(static_cast<std::uint32_t>(take()), format::short_unit_bits);
     event.size = event.requested;
     event.stack = type == EventType::alloc ? static_cast<std::uint32_t>(take()) : 0;

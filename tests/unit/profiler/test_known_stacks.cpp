@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -26,8 +27,11 @@ struct Recognized {
     std::atomic<int> kept{0};
     std::atomic<int> wrong{0};
     std::atomic<int> walked{0};
+    std::atomic<int> expected{0};  ///< with its parts
+    std::atomic<int> merged{0};
 };
 Recognized counts;
+std::uint64_t parts = 0;  ///< what look() merges a stack with; 0: nothing
 std::uint32_t owner = 0;
 std::size_t limit = CapturedStack::max_depth;
 
@@ -44,9 +48,20 @@ __attribute__((noinline)) void look() {
         ++counts.found;
         counts.wrong += found->hash == hash ? 0 : 1;
     }
-    if (const KnownStacks::Stack* const kept = known.insert(hash, limit - 1, {})) {
+    const std::uint32_t merged = static_cast<std::uint32_t>((hash.check ^ parts) >> 32) | 1U;
+    if (found != nullptr && parts != 0) {
+        const std::uint32_t id = found->parts == parts ? found->merged : known.find_merged(parts);
+        counts.expected += found->parts == parts ? 1 : 0;
+        counts.merged += id != 0 ? 1 : 0;
+        counts.wrong += id == 0 || id == merged ? 0 : 1;
+    }
+    if (known.insert(hash, limit - 1, {})) {
         ++counts.kept;
-        counts.wrong += kept->hash == hash ? 0 : 1;
+        counts.wrong += known.stack().hash == hash ? 0 : 1;
+        if (parts != 0) {
+            known.insert_merged(parts, merged);
+            counts.wrong += known.stack().merged == merged ? 0 : 1;
+        }
     }
     __asm__ volatile("" ::: "memory");
 }
@@ -55,6 +70,8 @@ void reset() {
     owner = KnownStacks::new_owner();
     limit = CapturedStack::max_depth;
     counts.found = counts.kept = counts.wrong = counts.walked = 0;
+    counts.expected = counts.merged = 0;
+    parts = 0;
 }
 
 __attribute__((noinline)) void look_below(int depth) {
@@ -110,6 +127,40 @@ TEST_CASE("of two stacks that differ by a return address each is itself") {
     CHECK(counts.found >= 16 - 2);
 }
 
+TEST_CASE("a stack is kept with each of the parts that it was merged with") {
+    reset();
+    constexpr int rounds = 30;
+    for (int round = 0; round < rounds; ++round) {
+        for (const std::uint64_t each : {7U, 8U, 7U, 9U, 10U, 8U, 9U, 9U}) {
+            parts = each;
+            look_below(2);
+            look_below(3);
+        }
+    }
+    CHECK(counts.wrong == 0);
+    CHECK(counts.found == rounds * 16 - 2);
+    CHECK(counts.merged == rounds * 16 - 2 * 4);
+    // What comes next depends on the parts of the three before, which are different each time.
+    CHECK(counts.expected > (rounds - 3) * 16);
+}
+
+TEST_CASE("a stack whose parts never repeat costs no more and more") {
+    reset();
+    constexpr int times = 20000;
+    constexpr int again = 100;
+    std::vector<std::uint64_t> all(times);
+    std::iota(all.begin(), all.end(), 1);
+    all.resize(times + again, 1);
+    for (const std::uint64_t each : all) {
+        parts = each;
+        look_here();
+    }
+    CHECK(counts.wrong == 0);
+    CHECK(counts.found == times + again - 1);
+    CHECK(counts.merged < again);
+    CHECK(counts.merged > again - 10);
+}
+
 TEST_CASE("a stack deeper than the limit is recognized by what is within it") {
     reset();
     limit = 5;
@@ -147,7 +198,7 @@ TEST_CASE("nothing is recognized while an object is being unloaded, or after it 
     {
         KnownStacks without(owner, 0, __builtin_frame_address(0));
         CHECK(without.find() == nullptr);
-        CHECK(without.insert({1, 2}, 10, {}) == nullptr);
+        CHECK_FALSE(without.insert({1, 2}, 10, {}));
     }
     // In a loop: from another line it would be another stack.
     const int expected[] = {0, 1, 1, 2};
