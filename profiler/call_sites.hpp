@@ -50,6 +50,21 @@ class CallSites {
         return python_.found() ? capture(origin) : id;
     }
 
+    /// The id of a stack of the caller's Python frames, for whom native ones say nothing; 0: there
+    /// are none. Where they must be read it is that of the whole stack.
+    [[gnu::hot]] std::uint32_t capture_python_frames() {
+        const python::FramesHash frames = python_.found() ? python_.hash() : python::FramesHash{};
+        if (frames.none) {
+            return 0;
+        }
+        if (frames.hash == 0) {
+            return capture_call_site({});
+        }
+        const std::uint32_t id =
+            python_.merged_stack_cache().find(hash_with(no_native, frames.hash));
+        return id != 0 ? id : intern_python_frames(frames.hash);
+    }
+
     /// Whether the calling thread is inside the garbage collector of Python.
     bool inside_collector() const { return python_.inside_collector(); }
 
@@ -112,6 +127,30 @@ class CallSites {
             return find_merged(known, stack, frames.hash);
         }
         return frames.none ? find_native(stack, origin) : find_unhashed(stack, origin);
+    }
+
+    /// They depend on no object that could be unloaded.
+    [[gnu::noinline]] std::uint32_t intern_python_frames(std::uint64_t hash) {
+        const Scratch<DeepStack> scratch;
+        DeepStack* const deep = scratch.get();
+        if (deep == nullptr) {
+            throw std::bad_alloc();
+        }
+        if (!python_.read(deep->frames)) {
+            return 0;
+        }
+        const std::size_t depth = std::min<std::size_t>(deep->frames.frame_count, stack_depth_);
+        StackTable::PythonWords python{};
+        for (std::size_t i = 0; i < depth; ++i) {
+            python[i / 64] |= std::uint64_t{1} << i % 64;
+            deep->merged[i] = deep->frames.frames()[i].id;
+        }
+        const std::uint32_t id = stacks_.intern({deep->merged, depth}, deep->frames.truncated,
+                                                cacheable_epoch(), &python);
+        if (id != 0) {
+            python_.merged_stack_cache().insert(hash_with(no_native, hash), id);
+        }
+        return id;
     }
 
     /// `parts`: python::FramesHash::hash, or the id of an origin's stack.
@@ -296,6 +335,8 @@ class CallSites {
         return known != 0 ? known : append_origin(native, kept, epoch, of, parts);
     }
 
+    /// Of Python frames alone: not of zeros, which would make each hash_with() one.
+    static constexpr StackHash no_native{mix_factor, mix_factor};
     /// Of a native stack and find_merged()'s `parts`: unlike any python::hash_parts().
     static StackHash hash_with(const StackHash& native, std::uint64_t parts) {
         const std::uint64_t hash = mix(native.index ^ parts, native.check);

@@ -16,6 +16,10 @@ Recorder::~Recorder() = default;
     state_->prefetch(type, freed);
 }
 
+[[gnu::hot]] std::uint32_t Recorder::capture_python_frames() noexcept {
+    return state_->guarded(std::uint32_t{0}, [&] { return state_->capture_python_frames(); });
+}
+
 [[gnu::hot]] std::uint32_t Recorder::capture_call_site(const CallOrigin& origin) noexcept {
     return state_->guarded(std::uint32_t{0}, [&] { return state_->capture_call_site(origin); });
 }

@@ -43,6 +43,9 @@ class Recorder {
     /// `origin`: what stands for the callers of its function (call_sites.hpp).
     std::uint32_t capture_call_site(const CallOrigin& origin = {}) noexcept;
 
+    /// The id of a stack that has at least the calling thread's Python frames; 0 without any.
+    std::uint32_t capture_python_frames() noexcept;
+
     /// Event::name of what the calling thread frees now: the id of the name of the garbage
     /// collector that it is inside of; 0: none. Call without any lock held.
     std::uint32_t freeing_collector() noexcept;

@@ -72,6 +72,7 @@ class RecorderState final : private StackDefinitions {
     std::uint32_t capture_call_site(const CallOrigin& origin) {
         return call_sites_.capture_call_site(origin);
     }
+    std::uint32_t capture_python_frames() { return call_sites_.capture_python_frames(); }
     bool inside_collector() const { return call_sites_.inside_collector(); }
     [[gnu::noinline]] std::uint32_t collector_name() {
         return guarded(std::uint32_t{0}, [&] { return string_id("Python's garbage collector"); });

@@ -106,11 +106,11 @@ bool can_be_read(const AutogradEdge* edge) {
     return readable(edge) && readable(edge->node);
 }
 
-/// The id of the calling thread's stack; 0: none.
+/// The id of the calling thread's stack, of which only its Python frames matter; 0: it has none.
 std::uint32_t capture() noexcept {
     std::uint32_t stack = 0;
     (void)in_session([&](Session& session) {
-        stack = session.recorder()->capture_call_site();
+        stack = session.recorder()->capture_python_frames();
         return true;
     });
     return stack;
