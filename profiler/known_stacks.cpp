@@ -84,7 +84,7 @@ std::uint32_t KnownStacks::new_owner() {
     if (slot_ == nullptr) [[unlikely]] {
         return nullptr;
     }
-    const Number expected = predicted();
+    const Number expected = slot_->expected;
     if (matches(plan(expected))) [[likely]] {
         slot_->debt = std::max(slot_->debt - paid_by_found, 0);
         return use(expected);
@@ -152,7 +152,8 @@ void KnownStacks::add_candidate(Number number) {
     predicted() = number;
     next() = number;
     slot.latest = slot.latest << 16 | number;
-    const auto* const expected = reinterpret_cast<const char*>(&plan(predicted()));
+    slot.expected = predicted();
+    const auto* const expected = reinterpret_cast<const char*>(&plan(slot.expected));
     constexpr std::size_t usual_lines = 4;
     for (std::size_t i = 0; i < usual_lines; ++i) {
         __builtin_prefetch(expected + i * line, 1, 2);
@@ -212,6 +213,7 @@ bool KnownStacks::insert(const StackHash& hash, std::size_t limit, unwind::Bytes
         slot_->candidates.fill({});
         slot_->used = 0;
         slot_->latest = 0;
+        slot_->expected = 0;
         slot_->predicted.fill(0);
     }
     // Number 0 is a plan of no era, which matches nothing.

@@ -94,6 +94,9 @@ class KnownStacks {
     static void reset_after_fork() { own_slot = 0; }
 
   private:
+    /// A plan's number is where it begins, in lines; 0: none.
+    using Number = std::uint16_t;
+
     static constexpr unsigned owner_bits = 24;
     static constexpr std::size_t max_words = 160;
     static constexpr std::size_t words_at_once = 8;
@@ -106,9 +109,6 @@ class KnownStacks {
     static constexpr unsigned context_bits = 13;
     static constexpr std::size_t contexts = std::size_t{1} << context_bits;
     static constexpr std::size_t slot_count = 32;
-
-    /// Its number is where it begins, in lines; 0: none.
-    using Number = std::uint16_t;
 
     struct Plan {
         std::uint64_t era;
@@ -143,6 +143,7 @@ class KnownStacks {
         std::int32_t debt;                  ///< of searches that found nothing
         std::uint32_t insertions;           ///< into full sets
         std::uint64_t latest;  ///< the plans that were used last, from the lowest 16 bits up
+        Number expected;       ///< what `predicted` says comes after them
         std::array<Number, contexts> predicted;                    ///< by hash of the latest three
         std::array<std::array<Candidate, ways>, sets> candidates;  ///< by hash of `frame`
         alignas(line) std::array<std::uint8_t, lines * line> memory;

@@ -411,7 +411,6 @@ template <class Visit>
     if (state.in_main_interpreter) [[likely]] {
         with_layout(interpreter, [&]<std::size_t row>(std::integral_constant<std::size_t, row>) {
             result = FrameHasher<row>(interpreter).hash(state.root);
-            result.thread_state = state.thread;
         });
     }
     return result;

@@ -72,7 +72,6 @@ void read_frames(const Interpreter& interpreter, std::size_t limit, const CodeLo
 struct FramesHash {
     std::uint64_t hash = 0;  ///< 0: they must be read
     bool none = false;       ///< the thread runs no Python
-    void* thread_state = nullptr;
 };
 /// In every FramesHash::hash but 0.
 inline constexpr std::uint64_t hashed_frames = std::uint64_t{1} << 63;

@@ -90,7 +90,7 @@ class PythonFrames(EndToEnd):
         self.assertEqual(len(found), 1)
         return found[0]
 
-    def compare(self, report: dict, expected_file: Path) -> int:
+    def compare(self, report: dict, expected_file: Path, depth: int = DEPTH) -> int:
         """Every stack of the report with its allocations and bytes against the program's own list."""
         expected = {}
         for entry in json.loads(expected_file.read_text(encoding="utf-8")):
@@ -108,7 +108,7 @@ class PythonFrames(EndToEnd):
             if truncated:  # the limit was reached: what is there is the beginning, and long
                 # (in 3.9 and 3.10 each frame is an activation of its own)
                 self.assertGreaterEqual(len(stack), MOST_ACTIVATIONS if self.version in ("3.9", "3.10")
-                                        else DEPTH // 2 + 1)
+                                        else depth // 2 + 1)
             if truncated:
                 same = [known for known in expected if known[:len(stack)] == stack]
             else:
@@ -161,6 +161,22 @@ class PythonFrames(EndToEnd):
     def test_compared_with_the_interpreters_own_account(self) -> None:
         # Whatever allocates with the GIL held is compared; a difference would be in `missed`.
         self.check_group("gil", 8, MEMLAB_PYTHON="verify")
+
+    def test_known_stacks_are_what_reading_them_gives(self) -> None:
+        """At the default depth, which recognizes what repeats; the library checks each that it recognizes."""
+        expected = self.work / "expected.json"
+        settings = {"MEMLAB_STACK_DEPTH": "64"}
+        library = self.layout.root / "lib" / "libmemlab_verified.so"
+        if library.exists():  # not built with a sanitizer
+            settings["LD_PRELOAD"] = str(library)
+        groups = ["plain", "operators", "generators", "coroutines", "callbacks", "compiled", "threads"]
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "call_sites.py", ",".join([*groups * 4, "addresses"]),
+                                      str(expected), **settings)
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report = self.recording().report
+            self.assertEqual(report["missed"], [])
+            self.assertGreaterEqual(self.compare(report, expected, 64), 6000)
 
     def test_a_limit_keeps_the_innermost_frames(self) -> None:
         expected = self.work / "expected.json"

@@ -1,6 +1,6 @@
 """Allocates from Python code of every shape, and says from where: what the report must say too.
 
-usage: call_sites.py GROUP EXPECTED_FILE
+usage: call_sites.py GROUP[,...] EXPECTED_FILE
 
 Each allocation has a size of its own. Beside it the program writes down the stack as Python itself
 gives it: function (qualified name), file and line of every frame, innermost first.
@@ -457,8 +457,7 @@ GROUPS = {"plain": plain, "recursion": recursion, "generators": generators,
 
 def main():
     start()
-    groups = GROUPS if sys.argv[1] == "all" else [sys.argv[1]]
-    for name in groups:
+    for name in sys.argv[1].split(","):
         GROUPS[name]()
     with open(sys.argv[2], "w", encoding="utf-8", errors="surrogatepass") as out:
         json.dump([{"stack": stack, "count": count, "bytes": size}
