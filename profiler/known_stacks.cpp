@@ -189,11 +189,12 @@ void KnownStacks::insert_merged(std::uint64_t parts, std::uint32_t id) {
         ++merged;
     }
     if (found.stack.parts != 0 && found.stack.parts != parts && merged < most_merged &&
-        slot_->used + size <= lines && can_afford()) {
+        slot_->used + size <= lines && slot_->copied + size <= most_copied && can_afford()) {
         const auto number = static_cast<Number>(slot_->used);
         std::memcpy(&plan(number), &found, size * line);
         plan(found_).other = number;
         slot_->used = static_cast<Number>(slot_->used + size);
+        slot_->copied = static_cast<std::uint16_t>(slot_->copied + size);
         use_instead(number);
     }
     stack().parts = parts;
@@ -212,6 +213,7 @@ bool KnownStacks::insert(const StackHash& hash, std::size_t limit, unwind::Bytes
         slot_->memory.fill(0);
         slot_->candidates.fill({});
         slot_->used = 0;
+        slot_->copied = 0;
         slot_->latest = 0;
         slot_->expected = 0;
         slot_->predicted.fill(0);

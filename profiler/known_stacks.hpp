@@ -102,7 +102,8 @@ class KnownStacks {
     static constexpr std::size_t words_at_once = 8;
     static constexpr std::size_t line = 64;
     static constexpr std::size_t lines = 8192;
-    static constexpr std::size_t most_merged = 16;  ///< of one stack
+    static constexpr std::size_t most_merged = 16;         ///< of one stack
+    static constexpr std::size_t most_copied = lines / 2;  ///< the rest is for other stacks
     static constexpr unsigned set_bits = 6;
     static constexpr std::size_t sets = std::size_t{1} << set_bits;
     static constexpr std::size_t ways = 16;
@@ -140,6 +141,7 @@ class KnownStacks {
         std::atomic<bool> in_use;  ///< by the thread, which this signal handler interrupted
         std::atomic<std::uint32_t> thread;  ///< its kernel id; 0: of none so far
         std::uint16_t used;                 ///< lines
+        std::uint16_t copied;               ///< lines, by insert_merged()
         std::int32_t debt;                  ///< of searches that found nothing
         std::uint32_t insertions;           ///< into full sets
         std::uint64_t latest;  ///< the plans that were used last, from the lowest 16 bits up

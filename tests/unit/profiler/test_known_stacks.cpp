@@ -161,6 +161,22 @@ TEST_CASE("a stack whose parts never repeat costs no more and more") {
     CHECK(counts.merged > again - 10);
 }
 
+TEST_CASE("many stacks with many parts each are recognized all the same") {
+    std::thread([] {
+        reset();
+        constexpr int depths = 60;
+        constexpr int rounds = 40;
+        for (int round = 0; round < rounds; ++round) {
+            for (int depth = 0; depth < depths; ++depth) {
+                parts = 1 + static_cast<std::uint64_t>(round % 20);
+                look_below(depth);
+            }
+        }
+        CHECK(counts.wrong == 0);
+        CHECK(counts.found > (rounds - 1) * depths * 3 / 4);
+    }).join();
+}
+
 TEST_CASE("a stack deeper than the limit is recognized by what is within it") {
     reset();
     limit = 5;
