@@ -6,11 +6,27 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 from typing import Any
 
 from harness import Found, Outcome, judge_recordings
 from support import EndToEnd
 
+TIMED = """
+import ctypes, sys
+
+timer, cuda, cache = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(sys.argv[2])
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+cache.torch_allocate.restype = ctypes.c_uint64
+blocks = [cache.torch_allocate(0, ctypes.c_uint64(512), False) for _ in range(3)]
+for block in blocks[1:]:
+    cache.torch_free(0, ctypes.c_uint64(block))
+cache.torch_allocate(0, ctypes.c_uint64(512), False)
+totals = (ctypes.c_uint64 * 6).in_dll(timer, "hook_timer_totals")
+print(list(totals[3:]), totals[0] > 0, totals[1] > 0)
+"""
 FIRST_OF_PYTORCH = 64  # trace::DeviceInfo::suballocator_index(0, 0)
 
 
@@ -32,6 +48,20 @@ class PyTorchCache(EndToEnd):
         found, problems = judge_recordings(self.layout, self.output, None)
         self.assert_sound(problems)
         return found[0], outcome
+
+    def test_the_timer_of_the_benchmarks_counts_what_is_recorded(self) -> None:
+        timer = self.layout.root / "lib" / "hook_timer.so"
+        if not timer.exists():
+            self.skipTest(f"{timer.name} is not built with a sanitizer")
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "libc10_cuda.so"
+        for memlab in ([], [str(self.layout.library)]):
+            outcome = self.under_memlab([sys.executable, "-c", TIMED, str(timer), str(library)],
+                                        {"LD_PRELOAD": ":".join([str(timer), *memlab])})
+            self.assertEqual((outcome.code, outcome.stdout), (0, b"[4, 2, 0] True True\n"), outcome.describe())
+        found, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        self.assertEqual(sum(site["count"] for site in found[0].report["sites"]
+                             if site["device"] == FIRST_OF_PYTORCH), 4)
 
     def told(self, outcome: Outcome) -> dict[int, list[int]]:
         """By GPU: allocated, its peak, reserved, its peak, blocks, live blocks, segments."""

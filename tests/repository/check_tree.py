@@ -229,8 +229,7 @@ SIZE_EXCEPTIONS = {
         "profiler/cupti/current_call.hpp", "profiler/lock_until.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",
         "tools/report/view_options.hpp", "trace/folded_name.hpp", "trace/json/bounded_sum.hpp",
-        "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp",
-        "trace/prefetch.hpp"],
+        "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
     "a function for each record": [
