@@ -105,8 +105,9 @@ class PythonFrames(EndToEnd):
             totals[0] += site["count"]
             totals[1] += site["requested_bytes"]
         for (stack, truncated), totals in reported.items():
-            if truncated:  # the limit was reached: what is there is the beginning, and long
-                # (in 3.9 and 3.10 each frame is an activation of its own)
+            # The limit was reached: what is there is the beginning, and long (in 3.9 and 3.10 each frame is an
+            # activation of its own), or only native frames are missing, of which 3.9 has most.
+            if truncated and (depth == DEPTH or stack not in expected):
                 self.assertGreaterEqual(len(stack), MOST_ACTIVATIONS if self.version in ("3.9", "3.10")
                                         else depth // 2 + 1)
             if truncated:
