@@ -15,45 +15,44 @@ constexpr std::uintptr_t max_stack = std::uintptr_t{1} << 30;
 // Frames followed beyond the limit in search of the shim that ends an activation.
 constexpr std::size_t max_activation = 8192;
 
-/// What frames of the version with this row of `layouts` hold, and which records are on this
-/// thread's stack.
+/// What frames of the version with this row of `layouts` hold.
 template <std::size_t row>
-class FrameReader {
-  protected:
-    bool is_shim(const void* frame) const {
-        return layout_.frame_is_entry == 0 &&
-               read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_c_stack;
-    }
+struct Fields {
+    static constexpr const Layout& layout = layouts[row];
 
+    static bool is_shim(const void* frame) {
+        return layout.frame_is_entry == 0 &&
+               read<std::uint8_t>(frame, layout.frame_owner) == owned_by_c_stack;
+    }
     static const char* code_of(const void* frame) {
-        const auto word = read<std::uintptr_t>(frame, layout_.frame_code);
-        return reinterpret_cast<const char*>(word & ~layout_.frame_code_tags);
+        const auto word = read<std::uintptr_t>(frame, layout.frame_code);
+        return reinterpret_cast<const char*>(word & ~layout.frame_code_tags);
     }
-
     static const void* previous_frame(const void* frame) {
-        return read<const void*>(frame, layout_.frame_previous);
+        return read<const void*>(frame, layout.frame_previous);
     }
+};
 
-    /// Whether it is above the previous one on this thread's stack.
-    bool is_next_on_stack(const void* record) {
+/// Follows the records on this thread's stack, from the innermost one on.
+class RecordsOnStack {
+  public:
+    /// Whether it is above the previous one.
+    bool is_next(const void* record) {
         const auto at = reinterpret_cast<std::uintptr_t>(record);
-        if (at <= last_on_stack_ || at - last_on_stack_ > max_stack || at % alignof(void*) != 0 ||
-            at >> 48 != 0) {
+        if (at <= last_ || at - last_ > max_stack || at % alignof(void*) != 0 || at >> 48 != 0) {
             return false;
         }
-        last_on_stack_ = at;
+        last_ = at;
         return true;
     }
 
-    static constexpr const Layout& layout_ = layouts[row];
-
   private:
-    std::uintptr_t last_on_stack_ = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    std::uintptr_t last_ = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
 };
 
 /// Reads them.
 template <std::size_t row>
-class FrameWalker : FrameReader<row> {
+class FrameWalker {
   public:
     FrameWalker(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& cache,
                 Frames& out)
@@ -76,26 +75,23 @@ class FrameWalker : FrameReader<row> {
     }
 
   private:
-    using FrameReader<row>::code_of;
-    using FrameReader<row>::is_next_on_stack;
-    using FrameReader<row>::is_shim;
-    using FrameReader<row>::layout_;
-    using FrameReader<row>::previous_frame;
+    using Of = Fields<row>;
+    static constexpr const Layout& layout_ = Of::layout;
 
     /// Each frame is an activation. 3.10: a frame for each record; both lists begin with the
     /// innermost one. 3.9: without records.
     void follow_frame_objects(const void* record, const void* frame) {
         constexpr bool has_records = !layout_.without_records();
         for (; (record != nullptr || !has_records) && frame != nullptr && !full();
-             frame = previous_frame(frame)) {
+             frame = Of::previous_frame(frame)) {
             const void* previous = nullptr;
             if constexpr (has_records) {
                 previous = read<const void*>(record, layout_.cframe_previous);
-                if (previous == nullptr || !is_next_on_stack(record)) {
+                if (previous == nullptr || !records_on_stack_.is_next(record)) {
                     return;
                 }
             }
-            const char* const code = code_of(frame);
+            const char* const code = Of::code_of(frame);
             if (!is_a(code, interpreter_.types.code)) {
                 discard();
                 return;
@@ -122,16 +118,16 @@ class FrameWalker : FrameReader<row> {
     void follow_records(const void* record) {
         while (record != nullptr && !full()) {
             const auto* previous = read<const void*>(record, layout_.cframe_previous);
-            if (previous == nullptr || !is_next_on_stack(record)) {
+            if (previous == nullptr || !records_on_stack_.is_next(record)) {
                 return;
             }
             const auto* frame = read<const void*>(record, layout_.cframe_frame);
             while ((frame = add_cached(frame)) != nullptr) {
                 if (full()) {
-                    out_.truncated |= !is_shim(frame);
+                    out_.truncated |= !Of::is_shim(frame);
                     break;
                 }
-                if (is_shim(frame)) {
+                if (Of::is_shim(frame)) {
                     break;
                 }
                 if (!add(frame)) {
@@ -141,7 +137,7 @@ class FrameWalker : FrameReader<row> {
                     read<std::uint8_t>(frame, layout_.frame_is_entry) != 0) {
                     break;
                 }
-                frame = previous_frame(frame);
+                frame = Of::previous_frame(frame);
             }
             close(record);
             record = previous;
@@ -152,9 +148,9 @@ class FrameWalker : FrameReader<row> {
     /// From 3.13 on: each activation ends with a shim frame, which is on the C stack.
     void follow_frames(const void* frame) {
         std::size_t followed = 0;
-        for (; (frame = add_cached(frame)) != nullptr; frame = previous_frame(frame)) {
-            if (is_shim(frame)) {
-                if (!is_next_on_stack(frame)) {
+        for (; (frame = add_cached(frame)) != nullptr; frame = Of::previous_frame(frame)) {
+            if (Of::is_shim(frame)) {
+                if (!records_on_stack_.is_next(frame)) {
                     break;
                 }
                 close(frame);
@@ -187,8 +183,8 @@ class FrameWalker : FrameReader<row> {
     /// Whether Python frames lie beyond a shim: not if it is the first, or, from 3.15 on, in front
     /// of the one in the thread's state.
     bool has_caller(const void* shim) const {
-        const void* const previous = previous_frame(shim);
-        return previous != nullptr && !is_shim(previous);
+        const void* const previous = Of::previous_frame(shim);
+        return previous != nullptr && !Of::is_shim(previous);
     }
 
     void close(const void* record) {
@@ -214,8 +210,8 @@ class FrameWalker : FrameReader<row> {
         RawFrame* const frames = out_.frames();
         RawFrame* next = frames + out_.frame_count;
         const RawFrame* const end = frames + limit_;
-        while (frame != nullptr && next != end && !is_shim(frame)) {
-            const char* const code = code_of(frame);
+        while (frame != nullptr && next != end && !Of::is_shim(frame)) {
+            const char* const code = Of::code_of(frame);
             const std::ptrdiff_t offset = instruction_offset(frame, code);
             const std::uint32_t id =
                 cache.find(code, static_cast<std::uint32_t>(offset),
@@ -226,7 +222,7 @@ class FrameWalker : FrameReader<row> {
                 break;
             }
             *next++ = {code, static_cast<std::int32_t>(offset), id};
-            frame = previous_frame(frame);
+            frame = Of::previous_frame(frame);
         }
         out_.frame_count = static_cast<std::size_t>(next - frames);
         return frame;
@@ -234,7 +230,7 @@ class FrameWalker : FrameReader<row> {
 
     /// Adds a frame after checking it. If it is no frame, discards all frames and returns false.
     bool add(const void* frame) {
-        const char* const code = code_of(frame);
+        const char* const code = Of::code_of(frame);
         if (!is_a(code, interpreter_.types.code)) {
             discard();
             return false;
@@ -255,11 +251,12 @@ class FrameWalker : FrameReader<row> {
     const CodeLocationCache::View cache_;
     const bool use_cache_;
     Frames& out_;
+    RecordsOnStack records_on_stack_;
 };
 
 /// Hashes all that a FrameWalker would read, or more: every frame, to the last one.
 template <std::size_t row>
-class FrameHasher : FrameReader<row> {
+class FrameHasher {
   public:
     explicit FrameHasher(const Interpreter& interpreter) : interpreter_(interpreter) {}
 
@@ -274,22 +271,19 @@ class FrameHasher : FrameReader<row> {
     }
 
   private:
-    using FrameReader<row>::code_of;
-    using FrameReader<row>::is_next_on_stack;
-    using FrameReader<row>::is_shim;
-    using FrameReader<row>::layout_;
-    using FrameReader<row>::previous_frame;
+    using Of = Fields<row>;
+    static constexpr const Layout& layout_ = Of::layout;
 
     static constexpr std::size_t max_frames = 256;
 
     [[gnu::always_inline]] bool add_records(const void* record) {
         while (record != nullptr) {
             const auto* previous = read<const void*>(record, layout_.cframe_previous);
-            if (previous == nullptr || !is_next_on_stack(record)) {
+            if (previous == nullptr || !records_on_stack_.is_next(record)) {
                 break;
             }
             const auto* frame = read<const void*>(record, layout_.cframe_frame);
-            for (; frame != nullptr && !is_shim(frame); frame = previous_frame(frame)) {
+            for (; frame != nullptr && !Of::is_shim(frame); frame = Of::previous_frame(frame)) {
                 if (!add(frame)) {
                     return false;
                 }
@@ -301,12 +295,12 @@ class FrameHasher : FrameReader<row> {
     }
 
     [[gnu::always_inline]] bool add_frames(const void* frame) {
-        for (; frame != nullptr; frame = previous_frame(frame)) {
-            if (!is_shim(frame)) {
+        for (; frame != nullptr; frame = Of::previous_frame(frame)) {
+            if (!Of::is_shim(frame)) {
                 if (!add(frame)) {
                     return false;
                 }
-            } else if (is_next_on_stack(frame)) {
+            } else if (records_on_stack_.is_next(frame)) {
                 close(frame);
             } else {
                 break;
@@ -319,7 +313,7 @@ class FrameHasher : FrameReader<row> {
     /// whether a frame that is being set up counts depends on its owner, too. False if this is no
     /// code object, or one without an identity, or there are too many frames.
     [[gnu::always_inline]] bool add(const void* frame) {
-        const char* const code = code_of(frame);
+        const char* const code = Of::code_of(frame);
         if (!is_a(code, interpreter_.types.code) || ++count_ > max_frames) {
             return false;
         }
@@ -342,6 +336,7 @@ class FrameHasher : FrameReader<row> {
     std::size_t closed_ = 0;  ///< in activations whose record was reached
     std::uint64_t frames_ = 1;
     std::uint64_t records_ = 1;
+    RecordsOnStack records_on_stack_;
 };
 
 /// What the calling thread's frames are found from.
