@@ -199,9 +199,10 @@ class BatchedAggregator {
 
     void added(Lock& lock) {
         const Batch& batch = batches_[filling_];
-        next_.store(batch.next(), std::memory_order_relaxed);
+        const void* const next = batch.next();
+        next_.store(next, std::memory_order_relaxed);
         // For the next event: the thread that read the line last has it in its core's cache.
-        trace::prefetch_to_write<1>(batch.next());
+        trace::prefetch_to_write<1>(next);
         if (batch.full()) {
             swap_and_aggregate(lock);
         }

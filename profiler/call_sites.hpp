@@ -123,10 +123,11 @@ class CallSites {
             }
         }
         const python::FramesHash frames = python_.hash();
-        if (frames.hash != 0 && !frames.none) [[likely]] {
-            return find_merged(known, stack, frames.hash);
+        if (frames.none) {
+            return find_native(stack, origin);
         }
-        return frames.none ? find_native(stack, origin) : find_unhashed(stack, origin);
+        return frames.hash != 0 ? find_merged(known, stack, frames.hash)
+                                : find_unhashed(stack, origin);
     }
 
     /// They depend on no object that could be unloaded.

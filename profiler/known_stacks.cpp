@@ -181,15 +181,22 @@ std::uint32_t KnownStacks::find_merged(std::uint64_t parts) {
     return 0;
 }
 
+/// With how many parts the stack is kept.
+std::size_t KnownStacks::count_merged() const {
+    std::size_t merged = 1;
+    for (Number at = plan(found_).other; at != found_; at = plan(at).other) {
+        ++merged;
+    }
+    return merged;
+}
+
 void KnownStacks::insert_merged(std::uint64_t parts, std::uint32_t id) {
     const Plan& found = plan(found_);
     const std::size_t size = lines_of(found.count);
-    std::size_t merged = 1;
-    for (Number at = found.other; at != found_; at = plan(at).other) {
-        ++merged;
-    }
-    if (found.stack.parts != 0 && found.stack.parts != parts && merged < most_merged &&
-        slot_->used + size <= lines && slot_->copied + size <= most_copied && can_afford()) {
+    // Last what reads other plans: not in debt.
+    if (found.stack.parts != 0 && found.stack.parts != parts && can_afford() &&
+        slot_->used + size <= lines && slot_->copied + size <= most_copied &&
+        count_merged() < most_merged) {
         const auto number = static_cast<Number>(slot_->used);
         std::memcpy(&plan(number), &found, size * line);
         plan(found_).other = number;

@@ -126,7 +126,6 @@ class KnownStacks {
             return reinterpret_cast<const std::uint16_t*>(this + 1);
         }
     };
-    static_assert(sizeof(Plan) % sizeof(std::uint64_t) == 0);
     static constexpr std::size_t lines_of(std::size_t words) {
         return (sizeof(Plan) + words * sizeof(std::uint16_t) + line - 1) / line;
     }
@@ -176,6 +175,7 @@ class KnownStacks {
     void add_candidate(Number number);
     const Stack* use(Number number);
     void use_instead(Number number);
+    std::size_t count_merged() const;
     std::array<Candidate, ways>& candidates() const;
     std::uint16_t tag() const;
 

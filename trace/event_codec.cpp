@@ -295,8 +295,7 @@ DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, E
     from.byte(lengths);
     const auto take = [&](unsigned most_bytes = 4) {
         std::uint64_t value = 0;
-        const unsigned length = lengths & 3U;
-        from.fixed(value, length < 3 ? length + 1 : most_bytes);
+        from.fixed(value, short_number_bytes(lengths & 3U, most_bytes));
         lengths = static_cast<std::uint8_t>(lengths >> 2U);
         return value;
     };

@@ -245,6 +245,11 @@ struct ShortEvent {
 /// Space that encode_short() needs; it writes zeros behind what it encodes.
 inline constexpr std::size_t max_short_size = 1 + 4 * sizeof(std::uint64_t);
 
+/// How many bytes a number of a short event takes, by the two bits of its length.
+constexpr unsigned short_number_bytes(unsigned length, unsigned most_bytes) {
+    return length < 3 ? length + 1 : most_bytes;
+}
+
 /// Writes the fields of a short event behind its tag, as encode_fields() does. Null, without a
 /// change of `state`, if they do not fit: then it is a common event. Branch-free otherwise.
 template <bool has_stack>
@@ -272,7 +277,7 @@ template <bool has_stack>
         const unsigned length = std::min(bytes - 1, 3U);
         all_lengths |= length << shift;
         shift += 2;
-        to += length < 3 ? length + 1 : most_bytes;
+        to += short_number_bytes(length, most_bytes);
     };
     put(time);
     put(where, format::short_address_bytes);

@@ -18,8 +18,9 @@ namespace memlab::trace {
     asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(at)));
 }
 
-/// Prefetches `size` bytes from `begin` for writing. Issues one prefetch more than may be needed:
-/// the exact number of cache lines would take branches, which are mispredicted here.
+/// Prefetches `size` bytes from `begin` for writing. Issues one prefetch more than may be needed,
+/// but for a single byte: the exact number of cache lines would take branches, which are
+/// mispredicted here.
 template <std::size_t size>
 [[gnu::always_inline]] inline void prefetch_to_write(const void* begin) {
     const auto first = reinterpret_cast<std::uintptr_t>(begin);
@@ -28,7 +29,9 @@ template <std::size_t size>
     for (std::size_t offset = 0; offset < size; offset += line) {
         prefetch_line_to_write(first + offset);
     }
-    prefetch_line_to_write(first + size - 1);
+    if constexpr (size > 1) {
+        prefetch_line_to_write(first + size - 1);
+    }
 }
 
 }  // namespace memlab::trace

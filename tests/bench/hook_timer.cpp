@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tests/programs/pytorch/c10.hpp"
+
 namespace {
 
 enum Hook : std::size_t { alloc, free_block, edge, hooks };
@@ -59,14 +61,9 @@ struct Edge;
 
 namespace c10 {
 
-struct Device {
-    std::int8_t type;
-    std::int8_t index;
-};
-
 __attribute__((visibility("default"))) void reportMemoryUsageToProfiler(
-    void* pointer, std::int64_t bytes, std::size_t allocated, std::size_t reserved, Device device) {
-    using Function = void(void*, std::int64_t, std::size_t, std::size_t, Device);
+    void* pointer, std::int64_t bytes, Total allocated, Total reserved, Device device) {
+    using Function = void(void*, std::int64_t, Total, Total, Device);
     static Function* real =
         find<Function>("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "libc10.so");
     if (real != nullptr) {
