@@ -5,8 +5,8 @@ and take turns.
 
 ddp: bench_steps.py's transformer, DistributedDataParallel; a round is 6 steps. all_reduce: sums over 256 MiB; a round is
 20 of them. The variants are bench_steps.py's; the ratio of two worlds is the median of those of their rounds, one right
-after the other; printed is the mean of all pairs, with a bootstrap 95 % interval, and for all_reduce the bus bandwidth as
-nccl-tests reckons it: bytes · 2 (ranks − 1) / ranks / time.
+after the other, each rank on the same cores; printed is the mean of all pairs, with a bootstrap 95 % interval, and for
+all_reduce the bus bandwidth as nccl-tests reckons it: bytes · 2 (ranks − 1) / ranks / time.
 
 NVLink multicast is left off: it can put GPUs that others share out of service.
 """
@@ -22,10 +22,11 @@ import sys
 import tempfile
 import time
 
-from bench_steps import VARIANTS, environment_of, interval, ratio_of, transformer
+from bench_steps import VARIANTS, cores_of, environment_of, interval, ratio_of, transformer
 
 STEPS = {"ddp": 6, "all_reduce": 20}
 SUMMED_BYTES = 256 << 20
+CORES_OF_A_RANK = 4  # training, backward pass, NCCL's threads
 
 
 def rank(workload: str) -> None:
@@ -60,9 +61,9 @@ def rank(workload: str) -> None:
 
 
 class World:
-    """A process per GPU."""
+    """A process per GPU, of one of so many pairs."""
 
-    def __init__(self, library: str, name: str, workload: str, ranks: int, port: int) -> None:
+    def __init__(self, library: str, name: str, workload: str, ranks: int, port: int, pair: int, pairs: int) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.processes = []
         for number in range(ranks):
@@ -72,6 +73,8 @@ class World:
                 TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
             self.processes.append(subprocess.Popen([sys.executable, __file__, "--rank", workload], env=environment,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            cores = cores_of(pair * ranks + number, pairs * ranks, CORES_OF_A_RANK)
+            os.sched_setaffinity(self.processes[-1].pid, cores)
 
     def run_round(self) -> float:
         """The slowest rank's ms a step."""
@@ -112,7 +115,8 @@ def main() -> int:
             parser.error(f"no variant {name!r}")
     port = itertools.count(20000 + os.getpid() % 20000)
     # Who goes first is not always the same one.
-    worlds = [(name, World(options.libmemlab, name, options.workload, options.ranks, next(port)), [])
+    worlds = [(name, World(options.libmemlab, name, options.workload, options.ranks, next(port), number, options.pairs),
+               [])
               for number in range(options.pairs)
               for name in names[number % len(names):] + names[:number % len(names)]]
     for number in range(options.rounds):

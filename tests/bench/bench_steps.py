@@ -171,8 +171,9 @@ class Libraries(NamedTuple):
 
 
 def environment_of(library: str, variant: Variant, **more: str) -> dict:
-    """Of a process of a variant; `more` comes last."""
+    """Of a process of a variant; `more` comes last. All have Python's hashes alike, so that their tables are."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMLAB_")}
+    environment["PYTHONHASHSEED"] = "0"
     if variant.preloaded:
         environment["LD_PRELOAD"] = library
     return environment | variant.settings | more
@@ -214,11 +215,11 @@ class Process:
         return peaks
 
 
-def cores_of(number: int, count: int) -> set[int]:
+def cores_of(number: int, count: int, width: int = 2) -> set[int]:
     """Two for each pair (the training and its backward pass take turns), as far apart as the machine has them."""
     cores = sorted(os.sched_getaffinity(0))
     first = number * len(cores) // count
-    return set((cores * 2)[first:first + 2])
+    return set((cores * 2)[first:first + width])
 
 
 def run_together(libraries: Libraries, names: list[str], count: int, rounds: int, turn: Round) -> dict[str, list[dict]]:
