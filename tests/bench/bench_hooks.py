@@ -1,14 +1,16 @@
 """What memlab takes of a training step inside the calls that PyTorch makes of it.
 
-    bench_hooks.py LIBMEMLAB [ANOTHER_LIBMEMLAB ...] [--turns N] [--rounds N] [--batch N]
+    bench_hooks.py LIBMEMLAB [ANOTHER_LIBMEMLAB ...] [--turns N] [--rounds N] [--batch N] [--ddp]
 
 bench_steps.py's transformer with each tensor recorded, under hook_timer.so, which lies beside the first library. A
 process is alone on the GPU, the libraries are in turns; each line is of the medians of its rounds of 20 steps: the ns
 that an allocation, a free and the end of an operator's forward take, PyTorch's own part of them included, how many
-there are in a step, and what all of them are of its time. Without memlab, the first line, it is PyTorch's own part.
+there are in a step, and what all of them are of its time. Without memlab, the first line, it is PyTorch's own part. With
+--ddp the training is one rank's under DistributedDataParallel.
 """
 
 import argparse
+import atexit
 import ctypes
 import os
 import random
@@ -18,8 +20,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench_steps import VARIANTS, environment_of, transformer
+
+if TYPE_CHECKING:
+    import torch
 
 HOOKS = ("allocation", "free", "forward")
 STEPS = 20
@@ -29,14 +35,25 @@ class Totals(ctypes.Structure):
     _fields_ = (("ticks", ctypes.c_uint64 * len(HOOKS)), ("calls", ctypes.c_uint64 * len(HOOKS)))
 
 
-def child(timer: str, rounds: int, batch: int) -> None:
+def distributed(model: "torch.nn.Module") -> "torch.nn.Module":
+    """A world of one rank."""
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=torch.device("cuda", 0))
+    atexit.register(dist.destroy_process_group)
+    return DistributedDataParallel(model, device_ids=[0])
+
+
+def child(timer: str, rounds: int, batch: int, ddp: bool) -> None:
     import torch
 
     library = ctypes.CDLL(timer)
     library.hook_timer_now.restype = ctypes.c_uint64
     totals = Totals.in_dll(library, "hook_timer_totals")
     random.seed(1)
-    step = transformer(batch)
+    step = transformer(batch, distributed) if ddp else transformer(batch)
     found = []
     for number in range(rounds + 3):
         torch.cuda.synchronize()
@@ -58,13 +75,14 @@ def child(timer: str, rounds: int, batch: int) -> None:
 
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        child(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "ddp")
         return 0
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("libmemlab", nargs="+")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--ddp", action="store_true", help="under DistributedDataParallel")
     arguments = parser.parse_args()
     timer = str(Path(arguments.libmemlab[0]).resolve().with_name("hook_timer.so"))
     cores = set(sorted(os.sched_getaffinity(0))[:2])
@@ -73,7 +91,8 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 preloaded = f"{timer}:{Path(name).resolve()}" if name else timer
                 environment = environment_of(preloaded, VARIANTS["preloaded"], MEMLAB_OUTPUT=folder + "/")
-                command = [sys.executable, __file__, "--child", timer, str(arguments.rounds), str(arguments.batch)]
+                command = [sys.executable, __file__, "--child", timer, str(arguments.rounds), str(arguments.batch),
+                           "ddp" if arguments.ddp else "alone"]
                 print(f"{name or 'without memlab'}: ", end="", flush=True)
                 outcome = subprocess.run(command, env=environment, check=False,
                                          preexec_fn=lambda: os.sched_setaffinity(0, cores))

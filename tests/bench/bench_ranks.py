@@ -1,12 +1,14 @@
 """What data-parallel training and NCCL take under memlab: a rank per GPU, in worlds of ranks that are alive side by side
 and take turns.
 
-    bench_ranks.py LIBMEMLAB [--pairs N] [--rounds N] [--workload ddp|all_reduce] [--variants NAME,...]
+    bench_ranks.py LIBMEMLAB [--pairs N] [--rounds N] [--ranks N] [--cores N] [--workload ddp|all_reduce]
+                   [--variants NAME,...]
 
 ddp: bench_steps.py's transformer, DistributedDataParallel; a round is 6 steps. all_reduce: sums over 256 MiB; a round is
 20 of them. The variants are bench_steps.py's; the ratio of two worlds is the median of those of their rounds, one right
-after the other, each rank on the same cores; printed is the mean of all pairs, with a bootstrap 95 % interval, and for
-all_reduce the bus bandwidth as nccl-tests reckons it: bytes · 2 (ranks − 1) / ranks / time.
+after the other, each rank on the same cores; printed is the mean of all pairs, with a bootstrap 95 % interval, the mean
+over the rounds of the least time that any world needed for that round, with its ratio, and for all_reduce the bus
+bandwidth as nccl-tests reckons it: bytes · 2 (ranks − 1) / ranks / time.
 
 NVLink multicast is left off: it can put GPUs that others share out of service.
 """
@@ -26,7 +28,6 @@ from bench_steps import VARIANTS, cores_of, environment_of, interval, ratio_of, 
 
 STEPS = {"ddp": 6, "all_reduce": 20}
 SUMMED_BYTES = 256 << 20
-CORES_OF_A_RANK = 4  # training, backward pass, NCCL's threads
 
 
 def rank(workload: str) -> None:
@@ -61,20 +62,19 @@ def rank(workload: str) -> None:
 
 
 class World:
-    """A process per GPU, of one of so many pairs."""
+    """A process per GPU, each on its cores."""
 
-    def __init__(self, library: str, name: str, workload: str, ranks: int, port: int, pair: int, pairs: int) -> None:
+    def __init__(self, library: str, name: str, workload: str, cores: list[set[int]], port: int) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.processes = []
-        for number in range(ranks):
+        for number, of_rank in enumerate(cores):
             environment = environment_of(
                 library, VARIANTS[name], MEMLAB_OUTPUT=self.folder.name + "/", RANK=str(number), LOCAL_RANK=str(number),
-                WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), NCCL_NVLS_ENABLE="0",
+                WORLD_SIZE=str(len(cores)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), NCCL_NVLS_ENABLE="0",
                 TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
             self.processes.append(subprocess.Popen([sys.executable, __file__, "--rank", workload], env=environment,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-            cores = cores_of(pair * ranks + number, pairs * ranks, CORES_OF_A_RANK)
-            os.sched_setaffinity(self.processes[-1].pid, cores)
+            os.sched_setaffinity(self.processes[-1].pid, of_rank)
 
     def run_round(self) -> float:
         """The slowest rank's ms a step."""
@@ -105,6 +105,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--cores", type=int, default=4, help="of a rank: training, backward pass, NCCL's threads")
     parser.add_argument("--workload", choices=tuple(STEPS), default="ddp")
     parser.add_argument("--variants", default="PyTorch,preloaded,recording",
                         help="the first one is what the ratios are to; also: " + ", ".join(VARIANTS))
@@ -114,11 +115,13 @@ def main() -> int:
         if name not in VARIANTS:
             parser.error(f"no variant {name!r}")
     port = itertools.count(20000 + os.getpid() % 20000)
-    # Who goes first is not always the same one.
-    worlds = [(name, World(options.libmemlab, name, options.workload, options.ranks, next(port), number, options.pairs),
-               [])
-              for number in range(options.pairs)
-              for name in names[number % len(names):] + names[:number % len(names)]]
+    worlds = []
+    for number in range(options.pairs):
+        cores = [cores_of(number * options.ranks + rank, options.pairs * options.ranks, options.cores)
+                 for rank in range(options.ranks)]
+        # Who goes first is not always the same one.
+        for name in names[number % len(names):] + names[:number % len(names)]:
+            worlds.append((name, World(options.libmemlab, name, options.workload, cores, next(port)), []))
     for number in range(options.rounds):
         for _, world, times in worlds:
             taken = world.run_round()
@@ -127,13 +130,16 @@ def main() -> int:
     for _, world, _ in worlds:
         world.end()
     times_of: dict[str, list[list[float]]] = {name: [times for who, _, times in worlds if who == name] for name in names}
-    print(f"{options.workload:24} {'ms':>9} {'ratio':>7} {'95 % interval':>16} {'bus GB/s':>9}")
+    print(f"{options.workload:24} {'ms':>9} {'ratio':>7} {'95 % interval':>16} {'least':>9} {'ratio':>7} {'bus GB/s':>9}")
+    least: dict[str, float] = {}
     for name in names:
+        least[name] = statistics.fmean(min(each) for each in zip(*times_of[name]))
         ratios = [ratio_of(times, own, 2) for times, own in zip(times_of[name], times_of[names[0]])]
         low, high = interval(ratios)
         median = statistics.median(itertools.chain(*times_of[name]))
         bus = SUMMED_BYTES * 2 * (options.ranks - 1) / options.ranks / median / 1e6
-        print(f"{name:24} {median:9.3f} {statistics.fmean(ratios):7.3f} {low:7.3f} to {high:.3f} "
+        print(f"{name:24} {median:9.3f} {statistics.fmean(ratios):7.3f} {low:7.3f} to {high:.3f} {least[name]:9.3f} "
+              f"{least[name] / least[names[0]]:7.3f} "
               + (f"{bus:9.1f}" if options.workload == "all_reduce" else ""))
     return 0
 
