@@ -10,7 +10,6 @@ there are in a step, and what all of them are of its time. Without memlab, the f
 """
 
 import argparse
-import atexit
 import ctypes
 import os
 import random
@@ -20,12 +19,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bench_ranks import data_parallel, environment_of_rank, join_world, ports
 from bench_steps import VARIANTS, environment_of, transformer
-
-if TYPE_CHECKING:
-    import torch
 
 HOOKS = ("allocation", "free", "forward")
 STEPS = 20
@@ -35,25 +31,17 @@ class Totals(ctypes.Structure):
     _fields_ = (("ticks", ctypes.c_uint64 * len(HOOKS)), ("calls", ctypes.c_uint64 * len(HOOKS)))
 
 
-def distributed(model: "torch.nn.Module") -> "torch.nn.Module":
-    """A world of one rank."""
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=torch.device("cuda", 0))
-    atexit.register(dist.destroy_process_group)
-    return DistributedDataParallel(model, device_ids=[0])
-
-
 def child(timer: str, rounds: int, batch: int, ddp: bool) -> None:
     import torch
+    import torch.distributed as dist
 
     library = ctypes.CDLL(timer)
     library.hook_timer_now.restype = ctypes.c_uint64
     totals = Totals.in_dll(library, "hook_timer_totals")
+    if ddp:
+        join_world()
     random.seed(1)
-    step = transformer(batch, distributed) if ddp else transformer(batch)
+    step = transformer(batch, data_parallel) if ddp else transformer(batch)
     found = []
     for number in range(rounds + 3):
         torch.cuda.synchronize()
@@ -71,6 +59,8 @@ def child(timer: str, rounds: int, batch: int, ddp: bool) -> None:
              f"{statistics.median(row[3][hook] for row in found):.0f}" for hook, name in enumerate(HOOKS)]
     print(f"{statistics.median(row[0] for row in found):.2f} ms a step; {', '.join(texts)}: "
           f"{statistics.median(row[1] for row in found):.2%} of it", flush=True)
+    if ddp:
+        dist.destroy_process_group()
 
 
 def main() -> int:
@@ -86,11 +76,13 @@ def main() -> int:
     arguments = parser.parse_args()
     timer = str(Path(arguments.libmemlab[0]).resolve().with_name("hook_timer.so"))
     cores = set(sorted(os.sched_getaffinity(0))[:2])
+    port = ports()
     for _ in range(arguments.turns):
         for name in ("", *arguments.libmemlab):
             with tempfile.TemporaryDirectory() as folder:
                 preloaded = f"{timer}:{Path(name).resolve()}" if name else timer
-                environment = environment_of(preloaded, VARIANTS["preloaded"], MEMLAB_OUTPUT=folder + "/")
+                world = environment_of_rank(0, 1, next(port)) if arguments.ddp else {}
+                environment = environment_of(preloaded, VARIANTS["preloaded"], MEMLAB_OUTPUT=folder + "/", **world)
                 command = [sys.executable, __file__, "--child", timer, str(arguments.rounds), str(arguments.batch),
                            "ddp" if arguments.ddp else "alone"]
                 print(f"{name or 'without memlab'}: ", end="", flush=True)

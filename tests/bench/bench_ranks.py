@@ -23,11 +23,44 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from bench_steps import VARIANTS, cores_of, environment_of, interval, ratio_of, transformer
+from bench_steps import VARIANTS, cores_of, environment_of, in_turns, interval, mean_of_least, ratio_of, transformer
+
+if TYPE_CHECKING:
+    import torch
 
 STEPS = {"ddp": 6, "all_reduce": 20}
 SUMMED_BYTES = 256 << 20
+
+
+def ports() -> Iterator[int]:
+    """One for each world; those of another process mostly begin elsewhere."""
+    return itertools.count(20000 + os.getpid() % 20000)
+
+
+def environment_of_rank(number: int, ranks: int, port: int) -> dict[str, str]:
+    """What join_world() and NCCL read."""
+    return {"RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port), "NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+            "NVSHMEM_DISABLE_NVLS": "1"}
+
+
+def join_world() -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+
+
+def data_parallel(model: "torch.nn.Module") -> "torch.nn.Module":
+    """After join_world()."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
 
 
 def rank(workload: str) -> None:
@@ -35,13 +68,10 @@ def rank(workload: str) -> None:
     import torch
     import torch.distributed as dist
 
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+    join_world()
     random.seed(1)
     if workload == "ddp":
-        from torch.nn.parallel import DistributedDataParallel
-
-        step = transformer(16, lambda model: DistributedDataParallel(model, device_ids=[torch.cuda.current_device()]))
+        step = transformer(16, data_parallel)
     else:
         values = torch.ones(SUMMED_BYTES // 4, device="cuda")
 
@@ -68,10 +98,8 @@ class World:
         self.folder = tempfile.TemporaryDirectory()
         self.processes = []
         for number, of_rank in enumerate(cores):
-            environment = environment_of(
-                library, VARIANTS[name], MEMLAB_OUTPUT=self.folder.name + "/", RANK=str(number), LOCAL_RANK=str(number),
-                WORLD_SIZE=str(len(cores)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), NCCL_NVLS_ENABLE="0",
-                TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
+            environment = environment_of(library, VARIANTS[name], MEMLAB_OUTPUT=self.folder.name + "/",
+                                         **environment_of_rank(number, len(cores), port))
             self.processes.append(subprocess.Popen([sys.executable, __file__, "--rank", workload], env=environment,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             os.sched_setaffinity(self.processes[-1].pid, of_rank)
@@ -114,13 +142,12 @@ def main() -> int:
     for name in names:
         if name not in VARIANTS:
             parser.error(f"no variant {name!r}")
-    port = itertools.count(20000 + os.getpid() % 20000)
+    port = ports()
     worlds = []
     for number in range(options.pairs):
         cores = [cores_of(number * options.ranks + rank, options.pairs * options.ranks, options.cores)
                  for rank in range(options.ranks)]
-        # Who goes first is not always the same one.
-        for name in names[number % len(names):] + names[:number % len(names)]:
+        for name in in_turns(names, number):
             worlds.append((name, World(options.libmemlab, name, options.workload, cores, next(port)), []))
     for number in range(options.rounds):
         for _, world, times in worlds:
@@ -133,7 +160,7 @@ def main() -> int:
     print(f"{options.workload:24} {'ms':>9} {'ratio':>7} {'95 % interval':>16} {'least':>9} {'ratio':>7} {'bus GB/s':>9}")
     least: dict[str, float] = {}
     for name in names:
-        least[name] = statistics.fmean(min(each) for each in zip(*times_of[name]))
+        least[name] = mean_of_least(times_of[name])
         ratios = [ratio_of(times, own, 2) for times, own in zip(times_of[name], times_of[names[0]])]
         low, high = interval(ratios)
         median = statistics.median(itertools.chain(*times_of[name]))

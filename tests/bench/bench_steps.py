@@ -216,18 +216,22 @@ class Process:
 
 
 def cores_of(number: int, count: int, width: int = 2) -> set[int]:
-    """Two for each pair (the training and its backward pass take turns), as far apart as the machine has them."""
+    """For one of `count` (the training and its backward pass take turns), as far apart as the machine has them."""
     cores = sorted(os.sched_getaffinity(0))
     first = number * len(cores) // count
     return set((cores * 2)[first:first + width])
 
 
+def in_turns(names: list[str], number: int) -> list[str]:
+    """All of them; who goes first is not always the same one."""
+    first = number % len(names)
+    return names[first:] + names[:first]
+
+
 def run_together(libraries: Libraries, names: list[str], count: int, rounds: int, turn: Round) -> dict[str, list[dict]]:
     """`count` processes of each variant, all alive at once, that take turns: what the machine does meanwhile, it
     does to all of them. A quarter of the rounds is left out: everything is new to them."""
-    # Who goes first is not always the same one.
-    order = [(name, number) for number in range(count)
-             for name in names[number % len(names):] + names[:number % len(names)]]
+    order = [(name, number) for number in range(count) for name in in_turns(names, number)]
     processes = [(name, Process(*libraries.of(name), turn), []) for name, _ in order]
     for (_, process, _), (_, number) in zip(processes, order):
         process.stay_on(cores_of(number, count))
@@ -256,6 +260,12 @@ def ratio_of(steps: list[float], own: list[float], in_a_row: int) -> float:
     timed = in_a_row - 1
     return statistics.median(sum(steps[at:at + timed]) / sum(own[at:at + timed])
                              for at in range(0, len(steps), timed))
+
+
+def mean_of_least(processes: list[list[float]]) -> float:
+    """Over what they did one after the other, the least time of any of them for each: it has the least of what else the
+    host did."""
+    return statistics.fmean(min(times) for times in zip(*processes))
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -315,7 +325,7 @@ def main() -> int:
         if variant.preloaded:
             results[name] |= peaks_of(library, variant, rounds, turn)
         processes = times[name]
-        least[name] = statistics.fmean(min(step) for step in zip(*processes))
+        least[name] = mean_of_least(processes)
         ratios = [ratio_of(steps, own, options.in_a_row) for steps, own in zip(processes, times[names[0]])]
         low, high = interval(ratios)
         print(f"{name:24} {statistics.median(itertools.chain(*processes)):10.3f} {statistics.fmean(ratios):7.3f} "
