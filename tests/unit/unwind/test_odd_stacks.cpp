@@ -230,7 +230,7 @@ TEST_CASE("a word that is no return address is not taken for a frame") {
         ~std::uintptr_t{0},
         std::uintptr_t{1} << 47,
         std::uintptr_t{1} << 56 | address_of(reinterpret_cast<void*>(&walk)),
-        address_of(top),
+        address_of(top + 8),  // behind zeros; what lies below `top` may read as a call
         address_of(&random),
         address_of(&constant) + 1,
         address_of(data.begin()) + 64,
