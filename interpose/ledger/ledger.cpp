@@ -13,29 +13,19 @@ namespace {
 
 using trace::LedgerKind;
 
-/// The budget is 0.2 % of the run's time; events and streams, which are many and small, get a
-/// quarter of it. Until this time, in which most is loaded, a run counts as one of this length.
-constexpr std::uint64_t least_run_ns = 2'000'000'000;
-constexpr std::uint64_t run_per_measuring = 500;
-constexpr std::uint64_t run_per_measuring_small = 2000;
-
-bool is_small(LedgerKind kind) {
-    return kind == LedgerKind::event || kind == LedgerKind::stream || kind == LedgerKind::other;
-}
-
-/// Adds the time of its own life to a sum.
+/// Spends the time of its own life.
 class Spending {
   public:
-    explicit Spending(std::atomic<std::uint64_t>& sum)
-        : sum_(sum), begin_ns_(profiler::monotonic_ns()) {}
-    ~Spending() { sum_.fetch_add(profiler::monotonic_ns() - begin_ns_, std::memory_order_relaxed); }
+    explicit Spending(MeasuringBudget& budget)
+        : budget_(budget), begin_ns_(profiler::monotonic_ns()) {}
+    ~Spending() { budget_.spend(profiler::monotonic_ns() - begin_ns_); }
     Spending(const Spending&) = delete;
     Spending& operator=(const Spending&) = delete;
 
     std::uint64_t begin_ns() const { return begin_ns_; }
 
   private:
-    std::atomic<std::uint64_t>& sum_;
+    MeasuringBudget& budget_;
     const std::uint64_t begin_ns_;
 };
 
@@ -44,17 +34,14 @@ class Spending {
 Ledger::Ledger(Memory& memory)
     : memory_(memory),
       enabled_(memory.has_recorder() && memory.settings().ledger != LedgerUse::off),
-      start_ns_(profiler::monotonic_ns()),
+      budget_(profiler::monotonic_ns()),
       code_(memory.recorder()),
       witness_(memory.recorder()) {}
 
-bool Ledger::may_measure(LedgerKind kind, std::uint64_t now_ns) const {
-    if (kind == LedgerKind::context || memory_.settings().ledger == LedgerUse::on) {
-        return true;
-    }
-    const std::uint64_t share = is_small(kind) ? run_per_measuring_small : run_per_measuring;
-    return spent_ns_.load(std::memory_order_relaxed) * share <=
-           std::max(now_ns - start_ns_, least_run_ns);
+bool Ledger::may_measure(LedgerKind kind, std::uint64_t now_ns) {
+    return kind == LedgerKind::context || memory_.settings().ledger == LedgerUse::on ||
+           budget_.allows(kind, now_ns,
+                          [] { return profiler::clock_ns(CLOCK_PROCESS_CPUTIME_ID); });
 }
 
 /// A context of the device in which it can be queried; null: none.
@@ -76,7 +63,7 @@ Ledger::Before Ledger::before(LedgerKind kind, CUdevice device) noexcept {
         return before;
     }
     const trace::NoCancellation no_cancellation;
-    const Spending spending(spent_ns_);
+    const Spending spending(budget_);
     if (!may_measure(kind, spending.begin_ns())) {
         devices_[static_cast<std::size_t>(before.device)]
             .skipped[static_cast<std::size_t>(kind)]
@@ -145,7 +132,7 @@ void Ledger::after(const Before& before, Api api, std::uint32_t object) noexcept
     }
     const trace::NoCancellation no_cancellation;
     try {
-        const Spending spending(spent_ns_);
+        const Spending spending(budget_);
         const std::optional<UsedMemory> now = used_memory(memory_);
         if (now && now->used != before.used) {
             record(before, api, object, current_context(), *now);
@@ -160,7 +147,7 @@ bool Ledger::context_created(const Before& before, Api api, CUcontext context) n
     }
     const trace::NoCancellation no_cancellation;
     try {
-        const Spending spending(spent_ns_);
+        const Spending spending(budget_);
         {
             const std::lock_guard lock(mutex_);
             std::erase_if(contexts_, [context](const KnownContext& known) {
@@ -185,7 +172,7 @@ void Ledger::context_ended(Api api, CUcontext context) noexcept {
     loaded_code_.clear();
     const trace::NoCancellation no_cancellation;
     try {
-        const Spending spending(spent_ns_);
+        const Spending spending(budget_);
         CUdevice device = -1;
         {
             const std::lock_guard lock(mutex_);

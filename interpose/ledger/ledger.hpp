@@ -2,9 +2,9 @@
 // without a size in its arguments (contexts, code, graphs, streams), recorded where they differ.
 //
 // The driver's answer takes 5 us on an idle GPU, 95 us beside a running kernel, and blocks other
-// threads' launches meanwhile. So the time spent is limited to a share of the run's time
-// (MEMLAB_LEDGER=auto), and what is beyond is counted as not measured. Contexts are always
-// measured: they take most, and creating one takes a thousand times as long.
+// threads' launches meanwhile. So the time spent is limited (measuring_budget.hpp), unless
+// MEMLAB_LEDGER=on, and what is beyond is counted as not measured. Contexts are always measured:
+// they take most, and creating one takes a thousand times as long.
 //
 // Nothing is measured while a stream captures. A device on which the process has no context cannot
 // be queried: its figure is then 0, which means unknown.
@@ -18,6 +18,7 @@
 
 #include "interpose/ledger/code_files.hpp"
 #include "interpose/ledger/loaded_code.hpp"
+#include "interpose/ledger/measuring_budget.hpp"
 #include "interpose/ledger/nvml_witness.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/memory.hpp"
@@ -70,7 +71,7 @@ class Ledger {
   private:
     static constexpr int max_devices = trace::DeviceInfo::max_gpus;
 
-    bool may_measure(trace::LedgerKind kind, std::uint64_t now_ns) const;
+    bool may_measure(trace::LedgerKind kind, std::uint64_t now_ns);
     std::uint64_t take_skipped(CUdevice device, trace::LedgerKind kind);
     void describe(CUdevice device);
     CUcontext any_context(CUdevice device);
@@ -89,8 +90,7 @@ class Ledger {
 
     Memory& memory_;
     const bool enabled_;
-    const std::uint64_t start_ns_;
-    std::atomic<std::uint64_t> spent_ns_{0};
+    MeasuringBudget budget_;
     std::array<Device, max_devices> devices_;
     std::mutex mutex_;
     std::vector<KnownContext> contexts_;
