@@ -1,14 +1,14 @@
 """What data-parallel training and NCCL take under memlab: a rank per GPU, in worlds of ranks that are alive side by side
 and take turns.
 
-    bench_ranks.py LIBMEMLAB [--pairs N] [--rounds N] [--ranks N] [--cores N] [--workload ddp|all_reduce]
-                   [--variants NAME,...]
+    bench_ranks.py LIBMEMLAB [--pairs N] [--rounds N] [--ranks N] [--cores N] [--batch N]
+                   [--workload ddp|all_reduce] [--variants NAME,...]
 
-ddp: bench_steps.py's transformer, DistributedDataParallel; a round is 6 steps. all_reduce: sums over 256 MiB; a round is
-20 of them. The variants are bench_steps.py's; the ratio of two worlds is the median of those of their rounds, one right
-after the other, each rank on the same cores; printed is the mean of all pairs, with a bootstrap 95 % interval, the mean
-over the rounds of the least time that any world needed for that round, with its ratio, and for all_reduce the bus
-bandwidth as nccl-tests reckons it: bytes · 2 (ranks − 1) / ranks / time.
+ddp: bench_steps.py's transformer, DistributedDataParallel; a round is 6 steps. all_reduce: sums over 256 MiB; a round
+is 20 of them. The variants are bench_steps.py's; the ratio of two worlds is the median of those of their rounds, one
+right after the other, each rank on the same cores; printed is the mean of all pairs, with a bootstrap 95 % interval,
+the mean over the rounds of the least time that any world needed for that round, with its ratio, and for all_reduce the
+bus bandwidth as nccl-tests reckons it: bytes · 2 (ranks − 1) / ranks / time.
 
 NVLink multicast is left off: it can put GPUs that others share out of service.
 """
@@ -63,7 +63,7 @@ def data_parallel(model: "torch.nn.Module") -> "torch.nn.Module":
     return DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
 
 
-def rank(workload: str) -> None:
+def rank(workload: str, batch: int) -> None:
     """A rank of a world. For each line that comes it answers with the ms a step of a round takes."""
     import torch
     import torch.distributed as dist
@@ -71,7 +71,7 @@ def rank(workload: str) -> None:
     join_world()
     random.seed(1)
     if workload == "ddp":
-        step = transformer(16, data_parallel)
+        step = transformer(batch, data_parallel)
     else:
         values = torch.ones(SUMMED_BYTES // 4, device="cuda")
 
@@ -94,13 +94,13 @@ def rank(workload: str) -> None:
 class World:
     """A process per GPU, each on its cores."""
 
-    def __init__(self, library: str, name: str, workload: str, cores: list[set[int]], port: int) -> None:
+    def __init__(self, library: str, name: str, workload: list[str], cores: list[set[int]], port: int) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.processes = []
         for number, of_rank in enumerate(cores):
             environment = environment_of(library, VARIANTS[name], MEMLAB_OUTPUT=self.folder.name + "/",
                                          **environment_of_rank(number, len(cores), port))
-            self.processes.append(subprocess.Popen([sys.executable, __file__, "--rank", workload], env=environment,
+            self.processes.append(subprocess.Popen([sys.executable, __file__, "--rank", *workload], env=environment,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             os.sched_setaffinity(self.processes[-1].pid, of_rank)
 
@@ -126,7 +126,7 @@ class World:
 
 def main() -> int:
     if sys.argv[1:2] == ["--rank"]:
-        rank(sys.argv[2])
+        rank(sys.argv[2], int(sys.argv[3]))
         return 0
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("libmemlab")
@@ -134,6 +134,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--cores", type=int, default=4, help="of a rank: training, backward pass, NCCL's threads")
+    parser.add_argument("--batch", type=int, default=16, help="ddp: sequences of a rank's step; with many the GPU limits it")
     parser.add_argument("--workload", choices=tuple(STEPS), default="ddp")
     parser.add_argument("--variants", default="PyTorch,preloaded,recording",
                         help="the first one is what the ratios are to; also: " + ", ".join(VARIANTS))
@@ -142,13 +143,14 @@ def main() -> int:
     for name in names:
         if name not in VARIANTS:
             parser.error(f"no variant {name!r}")
+    workload = [options.workload, str(options.batch)]
     port = ports()
     worlds = []
     for number in range(options.pairs):
         cores = [cores_of(number * options.ranks + rank, options.pairs * options.ranks, options.cores)
                  for rank in range(options.ranks)]
         for name in in_turns(names, number):
-            worlds.append((name, World(options.libmemlab, name, options.workload, cores, next(port)), []))
+            worlds.append((name, World(options.libmemlab, name, workload, cores, next(port)), []))
     for number in range(options.rounds):
         for _, world, times in worlds:
             taken = world.run_round()
