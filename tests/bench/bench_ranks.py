@@ -134,7 +134,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--cores", type=int, default=4, help="of a rank: training, backward pass, NCCL's threads")
-    parser.add_argument("--batch", type=int, default=16, help="ddp: sequences of a rank's step; with many the GPU limits it")
+    parser.add_argument("--batch", type=int, default=16,
+                        help="ddp: sequences of a rank's step; with many the GPU limits it")
     parser.add_argument("--workload", choices=tuple(STEPS), default="ddp")
     parser.add_argument("--variants", default="PyTorch,preloaded,recording",
                         help="the first one is what the ratios are to; also: " + ", ".join(VARIANTS))
