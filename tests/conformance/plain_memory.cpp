@@ -1,18 +1,20 @@
 // What plain CUDA's memory takes and gives back, as a real driver shows it: measured, not asserted.
-// tests/support/plain_cuda.hpp is the model of it, and test_plain_cuda.cpp replays these
-// transcripts.
+// tests/support/plain_cuda.hpp is the model of it, which test_plain_cuda.cpp there compares with
+// the transcripts in plain_memory/:
 //
-//   plain_memory random SEED CALLS KINDS LEFT_MIB
+//   plain_memory random SEED CALLS KINDS LEFT_MIB [places]
 //       Fills the device until LEFT_MIB are free, then makes random calls near full. A line a call:
-//       a ID BYTES RESULT CHANGE [PAGE.STEP]  cuMemAlloc; of small memory its 2 MiB page, numbered
-//                                             in the order of appearance, and its 512 B step there
-//       c ID BYTES RESULT CHANGE              cuMemCreate
-//       v ID BYTES RESULT CHANGE              cuMemCreate, then mapped with access
-//       y ID BYTES RESULT CHANGE              cuArray3DCreate of so many bytes
-//       f ID RESULT CHANGE                    the memory's own free
-//       g ID RESULT CHANGE                    cuMemFreeAsync and its stream's synchronization
+//       a BYTES RESULT CHANGE            cuMemAlloc; with `places`, of small memory also PAGE.STEP:
+//                                        the 2 MiB page, in the order of appearance, and the place
+//                                        in it, in steps of 512 B
+//       c BYTES RESULT CHANGE            cuMemCreate
+//       v BYTES RESULT CHANGE            cuMemCreate, then mapped with access
+//       y ROWxHEIGHTxDEPTH RESULT CHANGE cuArray3DCreate with rows of so many bytes
+//       f NUMBER CHANGE                  the free of what the NUMBERth of these made, 0 the first
+//       g NUMBER CHANGE                  cuMemFreeAsync and its stream's synchronization
 //       CHANGE: of cuMemGetInfo's free memory, in pages of 2 MiB, or in bytes with a B behind it.
 //       KINDS: which of a, c, v, y, g are made.
+//       mapped: random 2 100000 acvg 4096; arrays: 3 40000 acvyg 4096; tight: 4 30000 ac 200
 //   plain_memory rules | zero | objects
 //       Prints what sizes share pages, whether fresh memory is zero, what other objects take.
 #include <cuda.h>
@@ -98,6 +100,7 @@ struct Live {
     char kind;
     unsigned id;
     std::uint64_t bytes;
+    std::string text{};  // of a transcript
     CUdeviceptr address = 0;
     CUmemGenericAllocationHandle handle = 0;
     CUarray array = nullptr;
@@ -105,8 +108,8 @@ struct Live {
 
 class Walk {
   public:
-    Walk(std::uint64_t seed, std::string kinds, std::uint64_t left)
-        : random_{seed}, kinds_(std::move(kinds)), left_(left) {}
+    Walk(std::uint64_t seed, std::string kinds, std::uint64_t left, bool places)
+        : random_{seed}, kinds_(std::move(kinds)), left_(left), places_(places) {}
 
     void run(unsigned calls) {
         MUST(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
@@ -145,17 +148,14 @@ class Walk {
 
   private:
     void fill() {
-        unsigned ballast = 0;
         for (std::uint64_t piece : {gib, 64 * mib, page}) {
             while (free_bytes() >= left_ + piece) {
                 CUdeviceptr kept = 0;
                 if (cuMemAlloc(&kept, piece) != CUDA_SUCCESS) {
                     break;
                 }
-                ++ballast;
             }
         }
-        std::printf("ballast %u\n", ballast);
     }
 
     bool wants(char kind) const { return kinds_.find(kind) != std::string::npos; }
@@ -211,12 +211,12 @@ class Walk {
             made.kind = 'y';
         }
         made.bytes = bytes;
+        made.text = std::to_string(bytes);
         const CUresult result = make(made);
         const std::int64_t change = changed();
-        std::printf("%c %u %llu %d %s", made.kind, made.id,
-                    static_cast<unsigned long long>(made.bytes), static_cast<int>(result),
+        std::printf("%c %s %d %s", made.kind, made.text.c_str(), static_cast<int>(result),
                     change_text(change).c_str());
-        if (result == CUDA_SUCCESS && made.kind == 'a' && made.bytes <= mib) {
+        if (places_ && result == CUDA_SUCCESS && made.kind == 'a' && made.bytes < page) {
             const auto [place, fresh] = pages_.try_emplace(made.address / page, pages_.size());
             std::printf(" %zu.%llu", place->second,
                         static_cast<unsigned long long>(made.address % page / step));
@@ -271,7 +271,8 @@ class Walk {
             shape.Height = 4096;
             shape.Depth *= 4;
         }
-        made.bytes = shape.Width * shape.Height * std::max<std::uint64_t>(shape.Depth, 1) * 4;
+        made.text = std::to_string(shape.Width * 4) + "x" + std::to_string(shape.Height) + "x" +
+                    std::to_string(shape.Depth);
         return cuArray3DCreate(&made.array, &shape);
     }
 
@@ -307,7 +308,7 @@ class Walk {
                 break;
         }
         const std::int64_t change = changed();
-        std::printf("%c %u 0 %s\n", how, gone.id, change_text(change).c_str());
+        std::printf("%c %u %s\n", how, gone.id, change_text(change).c_str());
     }
 
     std::int64_t changed() {
@@ -319,6 +320,7 @@ class Walk {
     Random random_;
     std::string kinds_;
     std::uint64_t left_;
+    bool places_;
     std::uint64_t free_ = 0;
     unsigned regime_ = 0;
     unsigned ids_ = 0;
@@ -958,9 +960,10 @@ void objects() {
 
 int main(int argc, char** argv) {
     const std::string mode = argc > 1 ? argv[1] : "";
-    if (mode != "rules" && mode != "zero" && mode != "objects" && (mode != "random" || argc != 6)) {
-        std::fprintf(stderr,
-                     "plain_memory random SEED CALLS KINDS LEFT_MIB | rules | zero | objects\n");
+    if (mode != "rules" && mode != "zero" && mode != "objects" && (mode != "random" || argc < 6)) {
+        std::fprintf(
+            stderr,
+            "plain_memory random SEED CALLS KINDS LEFT_MIB [places] | rules | zero | objects\n");
         return 2;
     }
     static char buffer[1 << 20];
@@ -988,7 +991,7 @@ int main(int argc, char** argv) {
         objects();
     } else {
         Walk walk(std::strtoull(argv[2], nullptr, 10), argv[4],
-                  std::strtoull(argv[5], nullptr, 10) * mib);
+                  std::strtoull(argv[5], nullptr, 10) * mib, argc > 6);
         walk.run(static_cast<unsigned>(std::strtoul(argv[3], nullptr, 10)));
     }
     std::printf("end\n");

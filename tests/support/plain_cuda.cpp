@@ -1,61 +1,64 @@
 #include "tests/support/plain_cuda.hpp"
 
-#include <iterator>
+#include <algorithm>
 
 namespace memlab::support {
+namespace {
 
-bool PlainCuda::take(Page& page, std::uint64_t bytes, std::uint64_t& offset) {
-    for (auto it = page.free.begin(); it != page.free.end(); ++it) {
-        const auto [begin, length] = *it;
-        if (length < bytes) {
-            continue;
-        }
-        page.free.erase(it);
-        if (length > bytes) {
-            page.free.emplace(begin + bytes, length - bytes);
-        }
-        offset = begin;
-        return true;
-    }
-    return false;
+// Bytes in whole units; the largest number of whole units where that is beyond all numbers.
+std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
+    return bytes > UINT64_MAX - (unit - 1) ? UINT64_MAX / unit * unit
+                                           : (bytes + unit - 1) / unit * unit;
 }
 
-bool PlainCuda::allocate(std::uint64_t id, std::uint64_t bytes) {
-    if (bytes > small_bytes) {
-        return create(id, bytes);
+// The smallest power of two from `least` to `most` that is not less than the length, or `most`.
+std::uint64_t block_of(std::uint64_t length, std::uint64_t least, std::uint64_t most) {
+    std::uint64_t block = least;
+    while (block < most && block < length) {
+        block *= 2;
     }
-    Live live{(bytes + small_step - 1) / small_step * small_step, none, 0};
-    for (auto& [number, page] : pages_) {
-        if (take(page, live.bytes, live.offset)) {
-            live.page = number;
-            break;
-        }
+    return block;
+}
+
+}  // namespace
+
+bool PlainCuda::take_pages(std::uint64_t bytes) {
+    if (free_bytes_ < withheld_ || bytes > free_bytes_ - withheld_) {
+        return false;
     }
-    if (live.page == none) {
-        if (free_bytes_ < page_bytes) {
+    free_bytes_ -= bytes;
+    return true;
+}
+
+bool PlainCuda::take_shared(std::uint64_t id, std::uint64_t bytes, SharedPages& shared) {
+    Live live{bytes, &shared, {}};
+    if (!shared.take(bytes, live.place)) {
+        if (!take_pages(page_bytes)) {
             return false;
         }
-        free_bytes_ -= page_bytes;
-        live.page = next_page_++;
-        Page& page = pages_[live.page];
-        page.free.emplace(0, page_bytes);
-        take(page, live.bytes, live.offset);
+        live.place = shared.take_new(bytes);
     }
     live_.emplace(id, live);
     return true;
 }
 
+bool PlainCuda::allocate(std::uint64_t id, std::uint64_t bytes) {
+    return bytes < page_bytes ? take_shared(id, bytes, of_memory_) : create(id, bytes);
+}
+
 bool PlainCuda::create(std::uint64_t id, std::uint64_t bytes) {
-    if (bytes > free_bytes_) {
+    const std::uint64_t taken = round_up(bytes, page_bytes);
+    if (!take_pages(taken)) {
         return false;
     }
-    const std::uint64_t taken = (bytes + page_bytes - 1) / page_bytes * page_bytes;
-    if (taken > free_bytes_) {
-        return false;
-    }
-    free_bytes_ -= taken;
-    live_.emplace(id, Live{taken, none, 0});
+    live_.emplace(id, Live{taken, nullptr, {}});
     return true;
+}
+
+bool PlainCuda::create_array(std::uint64_t id, std::uint64_t row_bytes, std::uint64_t height,
+                             std::uint64_t depth) {
+    const std::uint64_t bytes = array_bytes(row_bytes, height, depth);
+    return bytes < page_bytes ? take_shared(id, bytes, of_arrays_) : create(id, bytes);
 }
 
 void PlainCuda::free(std::uint64_t id) {
@@ -65,29 +68,19 @@ void PlainCuda::free(std::uint64_t id) {
     }
     const Live gone = found->second;
     live_.erase(found);
-    if (gone.page == none) {
+    if (gone.shared == nullptr) {
         free_bytes_ += gone.bytes;
-        return;
-    }
-    auto& free = pages_.at(gone.page).free;
-    auto it = free.emplace(gone.offset, gone.bytes).first;
-    if (const auto after = std::next(it);
-        after != free.end() && it->first + it->second == after->first) {
-        it->second += after->second;
-        free.erase(after);
-    }
-    if (it != free.begin()) {
-        const auto before = std::prev(it);
-        if (before->first + before->second == it->first) {
-            before->second += it->second;
-            free.erase(it);
-            it = before;
-        }
-    }
-    if (it->second == page_bytes) {
-        pages_.erase(gone.page);
+    } else if (gone.shared->give(gone.place, gone.bytes)) {
         free_bytes_ += page_bytes;
     }
+}
+
+std::uint64_t PlainCuda::array_bytes(std::uint64_t row_bytes, std::uint64_t height,
+                                     std::uint64_t depth) {
+    const std::uint64_t rows = std::max<std::uint64_t>(height, 1);
+    const std::uint64_t slices = std::max<std::uint64_t>(depth, 1);
+    return round_up(row_bytes, 64) * round_up(rows, block_of(rows, 8, 128)) *
+           round_up(slices, block_of(slices, 1, 32));
 }
 
 }  // namespace memlab::support
