@@ -28,15 +28,21 @@ inline constexpr std::uint64_t page_bytes = 2ULL << 20;
 
 inline constexpr std::uint64_t max_chunk_bytes = 64ULL << 20;
 
-/// Memory is mapped into expandable ranges in chunks: of this size from the beginning of what is
+/// Memory is mapped into expandable ranges in chunks: of a fixed size from the beginning of what is
 /// mapped at once, the last one shorter. Mapping and unmapping cost by the chunk (33 us each on an
-/// H200, whatever its size up to 64 MiB), but a chunk goes back only as a whole: larger chunks keep
-/// more of what is free. Half of what is mapped, rounded up to a power of two, from 2 to 64 MiB: in
-/// 29 steps of varying size the recorded transformer of tests/data/h200 then maps 120 chunks, and
-/// once it has seen them all 8, with eighths 409 and 59.
+/// H200, whatever its size up to 64 MiB), but a chunk goes back only as a whole.
+///
+/// Where blocks share chunks, larger chunks keep more of what is free: half of what is mapped,
+/// rounded up to a power of two, from 2 to 64 MiB. In 29 steps of varying size the recorded
+/// transformer of tests/data/h200 then maps 120 chunks, and once it has seen them all 8, with
+/// eighths 409 and 59.
 constexpr std::uint64_t chunk_bytes(std::uint64_t mapped_at_once) {
     return std::clamp(std::bit_ceil((mapped_at_once + 1) / 2), page_bytes, max_chunk_bytes);
 }
+
+/// Where a block has its chunks to itself, it has as few as possible; of this size, so that giving
+/// one back (0.3 ms a GiB) keeps nobody waiting for long.
+inline constexpr std::uint64_t max_own_chunk_bytes = 1ULL << 30;
 
 /// The outcome of a backend call. `code` is the backend's own error number (a CUresult), carried
 /// through the pool unchanged, so that the program gets the driver's own error.
@@ -63,8 +69,8 @@ using StreamId = std::uint64_t;
 
 enum class FenceState : std::uint8_t { complete, pending, failed };
 
-/// Thread-safety: every function may be called from any thread, and may be called with the pool's
-/// lock held; none may call back into the pool.
+/// Thread-safety: every function may be called from any thread; none may call back into the pool.
+/// Those that say nothing else are called with the pool's lock held.
 class DeviceBackend {
   public:
     DeviceBackend() = default;
@@ -72,18 +78,18 @@ class DeviceBackend {
     DeviceBackend& operator=(const DeviceBackend&) = delete;
     virtual ~DeviceBackend() = default;
 
-    /// Gets `bytes` (a multiple of 2 MiB) of device memory, at least 512-byte aligned.
+    /// Gets `bytes` (a multiple of 2 MiB) of device memory, at least 512-byte aligned. Called
+    /// without the pool's lock, except after several calls whose answers came too late.
     virtual BackendStatus segment_alloc(std::uint64_t bytes, Address* address) = 0;
 
     /// Frees a whole segment. Waits for work that may still use it, and for no other. The pool
     /// drops the segment even after an error, since reusing it would be unsafe. Called without the
-    /// pool's lock, except for a segment that was just allocated and is unusable.
+    /// pool's lock.
     virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
 
     // Expandable ranges: reserved addresses into which memory is mapped in chunks of whole pages
-    // (chunk_bytes, page_bytes), and from which chunks are unmapped. All four are called with the
-    // pool's lock held; addresses and sizes are multiples of a page. A backend implements all four
-    // or none.
+    // (page_bytes), and from which chunks are unmapped. All four are called as segment_alloc() is;
+    // addresses and sizes are multiples of a page. A backend implements all four or none.
 
     /// Reserves addresses. After any failure the pool uses whole segments only.
     virtual BackendStatus range_reserve(Address* base, std::uint64_t bytes) {
@@ -100,16 +106,19 @@ class DeviceBackend {
     }
 
     /// Maps memory to unmapped pages of a range, readable and writable as cuMemAlloc's, in chunks
-    /// of chunk_bytes(bytes). All of the pages or, on failure, none.
-    virtual BackendStatus pages_map(Address address, std::uint64_t bytes) {
+    /// of `chunk` bytes. All of the pages or, on failure, none.
+    virtual BackendStatus pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) {
         static_cast<void>(address);
         static_cast<void>(bytes);
+        static_cast<void>(chunk);
         return {BackendStatus::Kind::error, not_supported_code};
     }
 
     /// Unmaps whole chunks, neighbours, of what one or several calls mapped. Waits for work that
     /// may still use them, since the pool may only have ordered new work behind it, and for no
-    /// other. The pool counts the pages as unmapped even after an error, and may map them again.
+    /// other. The pool counts the pages as unmapped from before the call on, even after an error,
+    /// and may map them again once it has returned. Nothing happens to pages that have no memory:
+    /// their context may have ended meanwhile. Called without the pool's lock.
     virtual BackendStatus pages_unmap(Address address, std::uint64_t bytes) {
         static_cast<void>(address);
         static_cast<void>(bytes);

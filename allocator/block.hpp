@@ -11,6 +11,26 @@ namespace memlab::allocator {
 
 struct Block;
 
+/// What a segment is for: PyTorch's small and large pool; and of each a part without sharing, in
+/// expandable ranges, for what exceeds PoolOptions::packed_share. There a block of a page or more
+/// has its chunks to itself, and a smaller one lies within one page, so that what is free can go
+/// back just where plain CUDA has it back.
+enum class Area : std::uint8_t { large, small, own_chunks, own_page };
+inline constexpr Area all_areas[] = {Area::large, Area::small, Area::own_chunks, Area::own_page};
+constexpr bool is_small(Area area) {
+    return area == Area::small || area == Area::own_page;
+}
+constexpr bool is_packed(Area area) {
+    return area == Area::large || area == Area::small;
+}
+constexpr Area packed_area(bool small) {
+    return small ? Area::small : Area::large;
+}
+/// For a block of `size`.
+constexpr Area unshared_area(std::uint64_t size) {
+    return size < page_bytes ? Area::own_page : Area::own_chunks;
+}
+
 /// A time that tick() never passes: "not seen idle yet".
 inline constexpr std::uint64_t never_seen = ~std::uint64_t{0};
 
@@ -18,13 +38,15 @@ struct Segment {
     Address base = 0;
     std::uint64_t size = 0;
     Block* first = nullptr;  ///< the block at its base
-    bool small = false;
+    Area area = Area::large;
     bool expandable = false;
     std::uint32_t blocks = 0;                  ///< 1: whole, not split
     std::uint64_t mapped = 0;                  ///< bytes backed by memory: all, if not expandable
     std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw it wholly free
     std::uint64_t unused_since = 0;            ///< takes() when it became wholly free
-    PageSet chunks;                            ///< of a range: the pages at which chunks begin
+    PageSet chunks;  ///< of a packed range: the pages at which chunks begin
+
+    bool small() const { return is_small(area); }
 };
 
 enum class BlockState : std::uint8_t {
@@ -50,7 +72,10 @@ struct Block {
     /// BlockStore's, while the block is free or unmapped.
     struct Idle {
         TreeLinks size_links;
-        TreeLinks capacity_links;
+        union {
+            TreeLinks capacity_links;
+            TreeLinks age_links;  ///< without sharing: the older (left) and the newer free block
+        };
         std::uint64_t capacity;  ///< the key in the order by capacity
         std::uint64_t since_ns;  ///< the first tick that saw most of it free
     };

@@ -10,8 +10,7 @@
 
 namespace memlab::allocator {
 
-BlockStore::BlockStore(const SizePolicy& policy)
-    : policy_(policy), sub_pools_or_empty_{&empty_sub_pool(), &empty_sub_pool()} {}
+BlockStore::BlockStore(const SizePolicy& policy) : policy_(policy) {}
 
 /// Stands in until there are sub-pools: every search in it finds nothing.
 const BlockStore::SubPool& BlockStore::empty_sub_pool() noexcept {
@@ -27,8 +26,6 @@ const BlockStore::SubPool& BlockStore::empty_sub_pool() noexcept {
         if (sub_pools_ == nullptr) {
             sub_pools_ = std::make_unique<SubPools>(
                 static_cast<unsigned>(std::countr_zero(policy_.options().rounding)));
-            sub_pools_or_empty_[0] = &sub_pools_->large;
-            sub_pools_or_empty_[1] = &sub_pools_->small;
         }
         if (spare_count_ < needed_blocks) {
             slabs_.push_back(std::unique_ptr<Slab>(new Slab));
@@ -50,49 +47,57 @@ const BlockStore::SubPool& BlockStore::empty_sub_pool() noexcept {
 }
 
 std::uint64_t BlockStore::capacity(const Block& block) const noexcept {
-    return policy_.aligned_capacity(block.address - block.segment->base, block.size);
+    return is_packed(block.segment->area)
+               ? policy_.aligned_capacity(block.address - block.segment->base, block.size)
+               : block.size;
 }
 
 [[gnu::hot]] bool BlockStore::fits(const Block& block, std::uint64_t size,
-                                   bool small) const noexcept {
-    return block.segment->small == small && (coarse(size) ? capacity(block) : block.size) >= size &&
+                                   Area area) const noexcept {
+    if (block.segment->area != area || (area == Area::own_chunks && block.size != size)) {
+        return false;
+    }
+    return (coarse(size, area) ? capacity(block) : block.size) >= size &&
            policy_.may_use(size, block.size);
 }
 
-[[gnu::hot]] Block* BlockStore::best_fit(std::uint64_t size, bool small) const noexcept {
-    Block* best = coarse(size) ? sub_pool(small).by_capacity.lower_bound(size, 0)
-                               : sub_pool(small).by_size.lower_bound(size, 0);
-    return best != nullptr && policy_.may_use(size, best->size) ? best : nullptr;
+[[gnu::hot]] Block* BlockStore::best_fit(std::uint64_t size, Area area) const noexcept {
+    Block* best = coarse(size, area) ? sub_pool(area).by_capacity.lower_bound(size, 0)
+                                     : sub_pool(area).by_size.lower_bound(size, 0);
+    if (best == nullptr || (area == Area::own_chunks && best->size != size)) {
+        return nullptr;
+    }
+    return policy_.may_use(size, best->size) ? best : nullptr;
 }
 
-[[gnu::hot]] Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
-    Block* best = best_fit(size, small);
+[[gnu::hot]] Block* BlockStore::take(std::uint64_t size, Area area) noexcept {
+    Block* best = best_fit(size, area);
     return best != nullptr ? &take_from(*best, size) : nullptr;
 }
 
-bool BlockStore::has_fit(std::uint64_t size, bool small) const noexcept {
-    return best_fit(size, small) != nullptr;
+bool BlockStore::has_fit(std::uint64_t size, Area area) const noexcept {
+    return best_fit(size, area) != nullptr;
 }
 
-[[gnu::hot]] bool BlockStore::has_exact_fit(std::uint64_t size, bool small) const noexcept {
-    const Block* best = best_fit(size, small);
+[[gnu::hot]] bool BlockStore::has_exact_fit(std::uint64_t size, Area area) const noexcept {
+    const Block* best = best_fit(size, area);
     return best != nullptr && best->size == size;
 }
 
 [[gnu::hot]] Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
-    const bool small = from.segment->small;
+    const Area area = from.segment->area;
     Block* block = &from;
     unlink(*block);
-    ++sub_pool(small).takes;
+    ++sub_pool(area).takes;
 
-    const std::uint64_t lead = coarse(size) ? block->size - capacity(*block) : 0;
+    const std::uint64_t lead = coarse(size, area) ? block->size - capacity(*block) : 0;
     if (lead != 0) {
         Block& rest = split(*block, lead);
         link(*block);
         block = &rest;
     }
     const std::uint64_t tail = block->size - size;
-    if (tail != 0 && policy_.splits_tail(size, tail, small, block->next == nullptr)) {
+    if (tail != 0 && policy_.splits_tail(size, tail, is_small(area), block->next == nullptr)) {
         link(split(*block, size));
     }
     block->state = BlockState::live;
@@ -105,16 +110,18 @@ bool BlockStore::has_fit(std::uint64_t size, bool small) const noexcept {
     coalesce(block);
 }
 
-/// Makes an unlinked block free and merges it with its free neighbours.
+/// Makes an unlinked block free and merges it with its free neighbours, where the area does.
 [[gnu::hot]] void BlockStore::coalesce(Block& block) noexcept {
     Block* whole = &block;
     whole->state = BlockState::free;
-    if (Block* below = block.previous; below != nullptr && below->state == BlockState::free) {
+    if (Block* below = block.previous;
+        below != nullptr && below->state == BlockState::free && merges_with_below(block)) {
         unlink(*below);
         merge_next(*below);
         whole = below;
     }
-    if (Block* above = whole->next; above != nullptr && above->state == BlockState::free) {
+    if (Block* above = whole->next;
+        above != nullptr && above->state == BlockState::free && merges_with_below(*above)) {
         unlink(*above);
         merge_next(*whole);
     }
@@ -137,15 +144,15 @@ bool BlockStore::can_add(Address base, std::uint64_t size) const noexcept {
     return below.base + below.size <= base;
 }
 
-Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noexcept {
-    Block& block = insert_segment(base, size, small);
+Block& BlockStore::add_segment(Address base, std::uint64_t size, Area area) noexcept {
+    Block& block = insert_segment(base, size, area);
     block.segment->mapped = size;
     link(block);
     return block;
 }
 
 /// Adds a segment of one unlinked block.
-Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) noexcept {
+Block& BlockStore::insert_segment(Address base, std::uint64_t size, Area area) noexcept {
     spare_segment_.key() = base;
     Segment& segment = segments_.insert(std::move(spare_segment_)).position->second;
     Block& block = new_block();
@@ -153,7 +160,7 @@ Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) 
     segment.base = base;
     segment.size = size;
     segment.first = &block;
-    segment.small = small;
+    segment.area = area;
     segment.blocks = 1;
     block.address = base;
     block.size = size;
@@ -162,9 +169,9 @@ Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) 
     return block;
 }
 
-Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
+Segment* BlockStore::unused_segment(Area area, std::uint64_t after_size,
                                     Address after_base) const noexcept {
-    const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+    const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
     // No segment is smaller than a page, so the smaller free blocks are skipped.
     Block* block = after_size < page_bytes ? order.lower_bound(page_bytes, 0)
                                            : order.upper_bound(after_size, after_base);
@@ -186,7 +193,6 @@ void BlockStore::remove_segment(Address base, ReleasedSegments& released) noexce
 }
 
 void BlockStore::clear() noexcept {
-    sub_pools_or_empty_[0] = sub_pools_or_empty_[1] = &empty_sub_pool();
     sub_pools_.reset();
     index_.clear();
     segments_.clear();
@@ -208,11 +214,11 @@ void BlockStore::clear() noexcept {
 
 std::uint64_t BlockStore::largest_free() const noexcept {
     std::uint64_t largest = 0;
-    for (const SubPool* in : sub_pools_or_empty_) {
-        if (const Block* block = in->by_size.last()) {
+    for (const Area area : all_areas) {
+        if (const Block* block = sub_pool(area).by_size.last()) {
             largest = std::max(largest, block->size);
         }
-        if (const Block* block = in->by_capacity.last()) {
+        if (const Block* block = sub_pool(area).by_capacity.last()) {
             largest = std::max(largest, block->idle.capacity);
         }
     }
@@ -272,21 +278,26 @@ std::uint64_t BlockStore::largest_free() const noexcept {
 }
 
 [[gnu::hot]] void BlockStore::link(Block& block) noexcept {
-    const bool small = block.segment->small;
-    SubPool& in = sub_pool(small);
-    block.by_size = has_fine_requests(small);
+    const Area area = block.segment->area;
+    SubPool& in = sub_pool(area);
+    block.by_size = has_fine_requests(area);
     if (block.by_size) {
         in.by_size.insert(block);
     }
     block.idle.capacity = capacity(block);
-    block.by_capacity = coarse(block.idle.capacity);
+    block.by_capacity = coarse(block.idle.capacity, area);
     if (block.by_capacity) {
         in.by_capacity.insert(block);
+    }
+    if (goes_back(block)) {
+        block.idle.since_ns = never_seen;
+        in.by_age.push(block);
     }
     if (counts_as_split(block)) {
         ++in.split_free.blocks;
         in.split_free.bytes += block.size;
     } else {
+        in.unused += block.segment->expandable ? 0 : block.size;
         block.segment->unused_since = in.takes;
         block.segment->idle_since_ns = never_seen;
         note_idle(block);
@@ -311,7 +322,10 @@ std::uint64_t BlockStore::largest_free() const noexcept {
 }
 
 [[gnu::hot]] void BlockStore::unlink(Block& block) noexcept {
-    SubPool& in = sub_pool(block.segment->small);
+    SubPool& in = sub_pool(block.segment->area);
+    if (goes_back(block)) {
+        in.by_age.remove(block);
+    }
     if (block.by_size) {
         in.by_size.remove(block);
         block.by_size = false;
@@ -323,7 +337,30 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     if (counts_as_split(block)) {
         --in.split_free.blocks;
         in.split_free.bytes -= block.size;
+    } else {
+        in.unused -= block.segment->expandable ? 0 : block.size;
     }
+}
+
+void BlockStore::ByAge::push(Block& block) noexcept {
+    block.idle.age_links = {newest, nullptr};
+    (newest != nullptr ? newest->idle.age_links.right : oldest) = &block;
+    newest = &block;
+    unseen = unseen != nullptr ? unseen : &block;
+    bytes += block.size;
+}
+
+void BlockStore::ByAge::remove(Block& block) noexcept {
+    const auto [older, newer] = block.idle.age_links;
+    (older != nullptr ? older->idle.age_links.right : oldest) = newer;
+    (newer != nullptr ? newer->idle.age_links.left : newest) = older;
+    unseen = unseen == &block ? newer : unseen;
+    bytes -= block.size;
+}
+
+void BlockStore::saw(Block& block, std::uint64_t now_ns) noexcept {
+    block.idle.since_ns = now_ns;
+    sub_pool(block.segment->area).by_age.unseen = block.idle.age_links.right;
 }
 
 }  // namespace memlab::allocator

@@ -3,11 +3,13 @@
 //
 // Guarantees:
 //  - the blocks of a segment follow each other without gap or overlap, from its base to its end;
-//  - no two free blocks are neighbours;
+//  - no two free blocks are neighbours, except in the areas without sharing (block.hpp): there each
+//    large block is what was mapped at once, and no block reaches into another page than a small
+//    block begins in;
 //  - an expandable range is a segment whose blocks need not have memory: those without are whole
 //    pages in the state `unmapped`, no two of them neighbours. The guarantees for other segments
 //    hold for the blocks between two of these;
-//  - the memory of a range is in chunks (chunk_bytes), and only whole chunks become unmapped;
+//  - the memory of a range is in chunks, and only whole chunks become unmapped;
 //  - only reserve() and reserve_chunks() allocate host memory, so every other function succeeds: a
 //    free cannot fail for lack of it, and an allocation that cannot be recorded fails before
 //    anything has changed.
@@ -16,8 +18,10 @@
 // free list, so a steady program calls malloc for none of this; slabs are kept until clear().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,24 +52,24 @@ class BlockStore {
     /// nothing has changed.
     bool reserve() noexcept;
 
-    /// Takes the best-fitting free block, split to `size`; it becomes live. Null when none fits.
-    Block* take(std::uint64_t size, bool small) noexcept;
+    /// Takes the best-fitting free block, split to `size`; it becomes live. Null when none fits; in
+    /// Area::own_chunks only a block of just this size does.
+    Block* take(std::uint64_t size, Area area) noexcept;
 
     /// Whether take() would succeed.
-    bool has_fit(std::uint64_t size, bool small) const noexcept;
+    bool has_fit(std::uint64_t size, Area area) const noexcept;
 
     /// Whether take() would use a whole free block, without a rest.
-    bool has_exact_fit(std::uint64_t size, bool small) const noexcept;
+    bool has_exact_fit(std::uint64_t size, Area area) const noexcept;
 
     /// Takes a free block that is large enough, split to `size`; it becomes live.
     Block& take_from(Block& block, std::uint64_t size) noexcept;
 
-    /// The number of blocks taken from this sub-pool so far: the clock for the age of unused
-    /// memory.
-    std::uint64_t takes(bool small) const noexcept { return sub_pool(small).takes; }
+    /// The number of blocks taken from this area so far: the clock for the age of unused memory.
+    std::uint64_t takes(Area area) const noexcept { return sub_pool(area).takes; }
 
     /// Whether this block would satisfy take() if it were free.
-    bool fits(const Block& block, std::uint64_t size, bool small) const noexcept;
+    bool fits(const Block& block, std::uint64_t size, Area area) const noexcept;
 
     /// Makes a block free and coalesces it with its free neighbours.
     void free_block(Block& block) noexcept;
@@ -75,7 +79,7 @@ class BlockStore {
     bool can_add(Address base, std::uint64_t size) const noexcept;
 
     /// Adds a segment of one free block. can_add() must hold.
-    Block& add_segment(Address base, std::uint64_t size, bool small) noexcept;
+    Block& add_segment(Address base, std::uint64_t size, Area area) noexcept;
 
     /// How many of a block's bytes a coarsely aligned request could use.
     std::uint64_t capacity(const Block& block) const noexcept;
@@ -86,7 +90,7 @@ class BlockStore {
     bool can_add_range(Address base, std::uint64_t size) const noexcept;
 
     /// Adds an expandable range without memory. can_add_range() must hold.
-    void add_range(Address base, std::uint64_t size, bool small) noexcept;
+    void add_range(Address base, std::uint64_t size, Area area) noexcept;
 
     /// Removes a range that has no memory.
     void remove_range(Address base) noexcept;
@@ -98,8 +102,22 @@ class BlockStore {
         std::uint64_t bytes = 0;
     };
     /// The smallest sufficient number of pages, extending the free neighbours of a hole in place.
-    /// Ties go to holes that are not at the end of a range, then to the lowest address. O(holes).
-    Growth best_growth(std::uint64_t size, bool small) const noexcept;
+    /// Ties go to holes that are not at the end of a range, then to the lowest address. Looks at no
+    /// more than max_growth_steps holes, the smallest, before it takes the first that fits alone.
+    /// Without sharing: the smallest hole that fits. O(log holes).
+    Growth best_growth(std::uint64_t size, Area area) const noexcept;
+    static constexpr unsigned max_growth_steps = 4096;
+
+    /// The size of the chunks in which a growth is mapped.
+    static std::uint64_t chunk_of(const Growth& growth) noexcept {
+        return is_packed(growth.hole->segment->area) ? chunk_bytes(growth.bytes)
+                                                     : std::min(growth.bytes, max_own_chunk_bytes);
+    }
+
+    /// The memory in the areas in which blocks share chunks.
+    std::uint64_t packed_bytes() const noexcept {
+        return sub_pool(Area::large).mapped + sub_pool(Area::small).mapped;
+    }
 
     /// Allocates the host memory to note where the chunks of a growth begin. False when there is
     /// none; then nothing has changed.
@@ -108,17 +126,38 @@ class BlockStore {
     /// Marks those pages as mapped; returns the free block that contains them.
     Block& map(const Growth& growth) noexcept;
 
-    /// The whole chunks inside a free block of an expandable range.
+    /// The whole chunks inside a free block of an expandable range: of a block without sharing all
+    /// of it, if that is at least a page.
     struct Pages {
         Block* block = nullptr;
         Address begin = 0;
         std::uint64_t bytes = 0;  ///< 0: none
     };
-    /// The next free block with whole chunks after (after_capacity, after), by (capacity, address).
-    /// The pages found so far may be unmapped between calls: pass copies of the key.
-    Pages free_pages(bool small, std::uint64_t after_capacity, Address after) const noexcept;
-    /// Those of the largest free block that has some, except the blocks that `growth` extends.
-    Pages largest_free_pages(const Growth& growth) const noexcept;
+    /// In a packed area, the next free block with whole chunks after (after_capacity, after), by
+    /// (capacity, address). The pages found so far may be unmapped between calls: pass copies of
+    /// the key.
+    Pages free_pages(Area area, std::uint64_t after_capacity, Address after) const noexcept;
+    /// Pages to give back before a growth that needs so many bytes of others: without sharing the
+    /// smallest block that has as many, else the largest; where there is none, those of the largest
+    /// free block, except the blocks that `growth` extends.
+    Pages pages_for(std::uint64_t bytes, const Growth& growth) const noexcept;
+
+    /// Without sharing, the free blocks that could go back, by the time at which they became free:
+    /// the oldest one, and the oldest that no tick has seen. Null: none.
+    Block* oldest(Area area) const noexcept { return sub_pool(area).by_age.oldest; }
+    Block* oldest_unseen(Area area) const noexcept { return sub_pool(area).by_age.unseen; }
+    /// A tick has seen it, the oldest unseen one, at this time.
+    void saw(Block& block, std::uint64_t now_ns) noexcept;
+
+    /// The bytes that could go back to the device now: unused segments, and the free whole chunks
+    /// of ranges. O(free blocks of the packed ranges).
+    std::uint64_t releasable() const noexcept;
+
+    /// What releasable() would be more by if all blocks were free for which `freed(block)` is true:
+    /// the share of `block`, one of them. Sums to the whole over all such blocks. O(such and free
+    /// neighbours).
+    template <typename Freed>
+    std::uint64_t releasable_with(Block& block, const Freed& freed) const noexcept;
 
     /// An upper bound of the bytes that a free block of a range has besides whole chunks. O(free
     /// blocks).
@@ -132,8 +171,7 @@ class BlockStore {
 
     /// The next wholly free segment after (after_size, after_base), by (size, address); null at the
     /// end. The segment found may be removed between calls: pass copies of the key.
-    Segment* unused_segment(bool small, std::uint64_t after_size,
-                            Address after_base) const noexcept;
+    Segment* unused_segment(Area area, std::uint64_t after_size, Address after_base) const noexcept;
 
     /// What became idle since the last take_idle(): wholly free segments, and free blocks of
     /// ranges with whole chunks. Kept only for pools that trim.
@@ -143,6 +181,11 @@ class BlockStore {
     };
     const Idle& idle() const noexcept { return idle_; }
     Idle take_idle() noexcept { return std::exchange(idle_, {}); }
+    /// What take_idle() returned is to be looked at once more.
+    void put_back(const Idle& idle) noexcept {
+        idle_.unseen = idle_.unseen || idle.unseen;
+        idle_.oldest_ns = std::min(idle_.oldest_ns, idle.oldest_ns);
+    }
 
     /// Moves a wholly free segment to `released`.
     void remove_segment(Address base, ReleasedSegments& released) noexcept;
@@ -164,7 +207,9 @@ class BlockStore {
         bool operator==(const SplitFree&) const = default;
     };
     /// The free blocks of segments that are not wholly free.
-    SplitFree split_free(bool small) const noexcept { return sub_pool(small).split_free; }
+    SplitFree split_free(bool small) const noexcept {
+        return sub_pool(packed_area(small)).split_free;
+    }
 
     const std::map<Address, Segment>& segments() const { return segments_; }
 
@@ -182,7 +227,7 @@ class BlockStore {
     std::string validate() const;
 
   private:
-    Block* best_fit(std::uint64_t size, bool small) const noexcept;
+    Block* best_fit(std::uint64_t size, Area area) const noexcept;
 
     struct BySize {
         static std::uint64_t of(const Block& block) noexcept { return block.size; }
@@ -193,7 +238,18 @@ class BlockStore {
         static TreeLinks& links(Block& block) noexcept { return block.idle.capacity_links; }
     };
 
-    /// PyTorch's small pool and large pool.
+    /// In the order in which they became free; linked by Block::Idle::age_links.
+    struct ByAge {
+        Block* oldest = nullptr;
+        Block* newest = nullptr;
+        Block* unseen = nullptr;  ///< the oldest that no tick has seen; all newer ones are unseen
+        std::uint64_t bytes = 0;
+
+        void push(Block& block) noexcept;
+        void remove(Block& block) noexcept;
+    };
+
+    /// The free blocks and holes of an area.
     struct SubPool {
         explicit SubPool(unsigned unit_bits) : by_size(unit_bits), by_capacity(unit_bits) {}
 
@@ -201,33 +257,48 @@ class BlockStore {
         SizedBlocks<ByCapacity> by_capacity;
         OrderedBlocks<BySize> holes;
         std::size_t hole_count = 0;
+        ByAge by_age;  ///< without sharing: those that could go back
         SplitFree split_free;
+        std::uint64_t unused = 0;  ///< bytes of wholly free segments
+        std::uint64_t mapped = 0;  ///< bytes of memory in ranges
         std::uint64_t takes = 0;
     };
 
-    /// 107 KiB, so allocated with the first blocks.
+    /// 215 KiB, so allocated with the first blocks.
     struct SubPools {
-        explicit SubPools(unsigned unit_bits) : small(unit_bits), large(unit_bits) {}
+        explicit SubPools(unsigned unit_bits)
+            : of{SubPool(unit_bits), SubPool(unit_bits), SubPool(unit_bits), SubPool(unit_bits)} {}
 
-        SubPool small;
-        SubPool large;
+        SubPool of[std::size(all_areas)];
     };
 
     /// The non-const one needs a store that has a block.
-    SubPool& sub_pool(bool small) noexcept { return small ? sub_pools_->small : sub_pools_->large; }
-    const SubPool& sub_pool(bool small) const noexcept {
-        return *sub_pools_or_empty_[small ? 1 : 0];
+    SubPool& sub_pool(Area area) noexcept { return sub_pools_->of[static_cast<unsigned>(area)]; }
+    const SubPool& sub_pool(Area area) const noexcept {
+        return sub_pools_ != nullptr ? sub_pools_->of[static_cast<unsigned>(area)]
+                                     : empty_sub_pool();
     }
     static const SubPool& empty_sub_pool() noexcept;
-    bool coarse(std::uint64_t size) const noexcept {
-        return size >= policy_.options().coarse_alignment;
+    /// Without sharing blocks are aligned as plain CUDA's, or more plain CUDA's would fit a page.
+    bool coarse(std::uint64_t size, Area area) const noexcept {
+        return is_packed(area) && size >= policy_.options().coarse_alignment;
     }
-    /// Whether any request for this sub-pool can be less than coarsely aligned.
-    bool has_fine_requests(bool small) const noexcept {
-        return small && policy_.options().coarse_alignment > policy_.options().rounding;
+    /// Whether any request for this area can be less than coarsely aligned.
+    bool has_fine_requests(Area area) const noexcept {
+        return !is_packed(area) || (area == Area::small && policy_.options().coarse_alignment >
+                                                               policy_.options().rounding);
+    }
+    /// Whether a free block is in the order by age.
+    static bool goes_back(const Block& block) noexcept {
+        return !is_packed(block.segment->area) && block.size >= page_bytes;
+    }
+    /// Whether a free block and its free neighbour above become one.
+    static bool merges_with_below(const Block& upper) noexcept {
+        return is_packed(upper.segment->area) ||
+               (upper.segment->area == Area::own_page && upper.address % page_bytes != 0);
     }
 
-    Block& insert_segment(Address base, std::uint64_t size, bool small) noexcept;
+    Block& insert_segment(Address base, std::uint64_t size, Area area) noexcept;
     Block& new_block() noexcept;
     void recycle(Block& block) noexcept;
     Block& split(Block& block, std::uint64_t at) noexcept;
@@ -241,8 +312,21 @@ class BlockStore {
     static bool counts_as_split(const Block& block) noexcept {
         return !block.segment->expandable && block.segment->blocks > 1;
     }
-    static Pages whole_chunks(Block& block) noexcept;
+    static Pages whole_chunks(Block& block) noexcept {
+        return chunks_between(block, block.address + block.size);
+    }
+    /// From the beginning of a block to the end of one above it in the same segment.
+    static Pages chunks_between(Block& block, Address end) noexcept;
+    static std::uint64_t releasable_in(Block& block, Address end) noexcept {
+        const Segment& segment = *block.segment;
+        if (segment.expandable) {
+            return chunks_between(block, end).bytes;
+        }
+        return block.address == segment.base && end == segment.base + segment.size ? segment.size
+                                                                                   : 0;
+    }
     void unlink_hole(Block& block) noexcept;
+    std::string validate_area(Area area) const;
     std::string validate_free(const Block& block) const;
     std::string validate_hole(const Block& block) const;
     std::string validate_segment(const Segment& segment, std::size_t* blocks) const;
@@ -252,9 +336,8 @@ class BlockStore {
     std::map<Address, Segment> segments_;
     Block* spare_ = nullptr;  ///< free list of unused blocks in the slabs, linked by `next`
     std::size_t spare_count_ = 0;
-    BlockIndex index_;                      // what changes with each block is at its beginning
-    std::unique_ptr<SubPools> sub_pools_;   ///< null before reserve() and from clear() on
-    const SubPool* sub_pools_or_empty_[2];  ///< large, small
+    BlockIndex index_;                     // what changes with each block is at its beginning
+    std::unique_ptr<SubPools> sub_pools_;  ///< null before reserve() and from clear() on
 
     static constexpr std::size_t needed_blocks = 5;  ///< adding takes 1, mapping and take() 2 each
     static constexpr std::size_t slab_blocks = 256;
@@ -264,5 +347,37 @@ class BlockStore {
     std::vector<std::unique_ptr<Slab>> slabs_;
     std::map<Address, Segment>::node_type spare_segment_;
 };
+
+template <typename Freed>
+std::uint64_t BlockStore::releasable_with(Block& block, const Freed& freed) const noexcept {
+    const bool mergeable = block.segment->area != Area::own_chunks;
+    const auto neighbour = [&](Block* of, Block* Block::*side) -> Block* {
+        Block* next = of->*side;
+        if (!mergeable || next == nullptr ||
+            !merges_with_below(side == &Block::next ? *next : *of)) {
+            return nullptr;
+        }
+        return next->state == BlockState::free || freed(*next) ? next : nullptr;
+    };
+    std::uint64_t counted = 0;
+    Block* first = &block;
+    for (Block* below = neighbour(first, &Block::previous); below != nullptr;
+         below = neighbour(below, &Block::previous)) {
+        if (below->state != BlockState::free) {
+            return 0;  // the lowest of the run counts it
+        }
+        counted += releasable_in(*below, below->address + below->size);
+        first = below;
+    }
+    Block* last = &block;
+    for (Block* above = neighbour(last, &Block::next); above != nullptr;
+         above = neighbour(above, &Block::next)) {
+        counted += above->state == BlockState::free
+                       ? releasable_in(*above, above->address + above->size)
+                       : 0;
+        last = above;
+    }
+    return releasable_in(*first, last->address + last->size) - counted;
+}
 
 }  // namespace memlab::allocator

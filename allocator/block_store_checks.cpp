@@ -19,11 +19,11 @@ std::string hex(Address address) {
 
 std::string BlockStore::validate_free(const Block& block) const {
     const std::string where = "free block " + hex(block.address);
-    const SubPool& in = sub_pool(block.segment->small);
-    if (block.by_size != has_fine_requests(block.segment->small)) {
+    const SubPool& in = sub_pool(block.segment->area);
+    if (block.by_size != has_fine_requests(block.segment->area)) {
         return where + ": its membership in the order by size is wrong";
     }
-    if (block.by_capacity != coarse(capacity(block))) {
+    if (block.by_capacity != coarse(capacity(block), block.segment->area)) {
         return where + ": its membership in the order by capacity is wrong";
     }
     if (block.by_size && in.by_size.lower_bound(block.size, block.address) != &block) {
@@ -32,7 +32,8 @@ std::string BlockStore::validate_free(const Block& block) const {
     if (block.by_capacity && in.by_capacity.lower_bound(capacity(block), block.address) != &block) {
         return where + ": not found by capacity";
     }
-    if (block.next != nullptr && block.next->state == BlockState::free) {
+    if (block.next != nullptr && block.next->state == BlockState::free &&
+        merges_with_below(*block.next)) {
         return where + ": its neighbour above is free too";
     }
     return {};
@@ -44,7 +45,7 @@ std::string BlockStore::validate_hole(const Block& block) const {
         block.size % page_bytes != 0) {
         return where + " is not whole pages of an expandable range";
     }
-    const OrderedBlocks<BySize>& holes = sub_pool(block.segment->small).holes;
+    const OrderedBlocks<BySize>& holes = sub_pool(block.segment->area).holes;
     if (!block.by_size || block.by_capacity ||
         holes.lower_bound(block.size, block.address) != &block) {
         return where + ": not indexed as a hole";
@@ -90,12 +91,21 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
             if (!problem.empty()) {
                 return where + problem;
             }
-        } else if ((at - segment.base) % policy_.alignment_of(block.size) != 0) {
+        } else if ((at - segment.base) % (is_packed(segment.area) ? policy_.alignment_of(block.size)
+                                                                  : policy_.options().rounding) !=
+                   0) {
             return where + "block " + hex(at) + " is misaligned";
         } else if (block.by_size || block.by_capacity) {
             return where + "block " + hex(at) + " is in use but in the order of free blocks";
         }
-        if (segment.expandable && block.state != BlockState::unmapped &&
+        if (segment.area == Area::own_chunks && (at | block.size) % page_bytes != 0) {
+            return where + "block " + hex(at) + " shares a page";
+        }
+        if (segment.area == Area::own_page && block.state != BlockState::unmapped &&
+            at / page_bytes != (at + block.size - 1) / page_bytes) {
+            return where + "block " + hex(at) + " reaches into another page";
+        }
+        if (segment.expandable && is_packed(segment.area) && block.state != BlockState::unmapped &&
             (previous == nullptr || previous->state == BlockState::unmapped) &&
             segment.chunks.at_or_above((at - segment.base) / page_bytes) !=
                 (at - segment.base) / page_bytes) {
@@ -118,6 +128,58 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
     return {};
 }
 
+std::string BlockStore::validate_area(Area area) const {
+    const SubPool& in = sub_pool(area);
+    SplitFree counted;
+    std::size_t by_size = 0;
+    std::size_t by_capacity = 0;
+    std::size_t holes = 0;
+    std::uint64_t by_age = 0;
+    std::uint64_t unused = 0;
+    for_each_block([&](const Block& block) {
+        if (block.segment->area != area) {
+            return;
+        }
+        holes += block.state == BlockState::unmapped ? 1 : 0;
+        if (block.state != BlockState::free) {
+            return;
+        }
+        by_size += block.by_size ? 1 : 0;
+        by_capacity += block.by_capacity ? 1 : 0;
+        by_age += goes_back(block) ? block.size : 0;
+        if (counts_as_split(block)) {
+            ++counted.blocks;
+            counted.bytes += block.size;
+        } else if (!block.segment->expandable) {
+            unused += block.size;
+        }
+    });
+    if (by_size != in.by_size.count() || by_capacity != in.by_capacity.count() ||
+        holes != in.hole_count || by_age != in.by_age.bytes) {
+        return "the orders of free blocks do not match the free blocks";
+    }
+    if (counted != in.split_free || unused != in.unused) {
+        return "the count of free blocks in segments is wrong";
+    }
+    const Block* older = nullptr;
+    bool unseen = false;
+    for (Block* block = in.by_age.oldest; block != nullptr; block = block->idle.age_links.right) {
+        unseen = unseen || block == in.by_age.unseen;
+        if (block->idle.age_links.left != older || unseen != (block->idle.since_ns == never_seen)) {
+            return "the order of free blocks by age is wrong";
+        }
+        older = block;
+    }
+    if (older != in.by_age.newest || unseen != (in.by_age.unseen != nullptr)) {
+        return "the order of free blocks by age ends wrongly";
+    }
+    std::uint64_t mapped = 0;
+    for (const auto& [base, segment] : segments_) {
+        mapped += segment.area == area && segment.expandable ? segment.mapped : 0;
+    }
+    return mapped == in.mapped ? "" : "the memory in ranges is counted wrongly";
+}
+
 std::string BlockStore::validate() const {
     std::size_t blocks = 0;
     const Segment* below = nullptr;
@@ -136,33 +198,9 @@ std::string BlockStore::validate() const {
     if (blocks != index_.count()) {
         return "there are blocks outside of all segments";
     }
-    for (const bool small : {true, false}) {
-        SplitFree counted;
-        std::size_t by_size = 0;
-        std::size_t by_capacity = 0;
-        std::size_t holes = 0;
-        for_each_block([&](const Block& block) {
-            if (block.segment->small != small) {
-                return;
-            }
-            holes += block.state == BlockState::unmapped ? 1 : 0;
-            if (block.state != BlockState::free) {
-                return;
-            }
-            by_size += block.by_size ? 1 : 0;
-            by_capacity += block.by_capacity ? 1 : 0;
-            if (counts_as_split(block)) {
-                ++counted.blocks;
-                counted.bytes += block.size;
-            }
-        });
-        if (by_size != sub_pool(small).by_size.count() ||
-            by_capacity != sub_pool(small).by_capacity.count() ||
-            holes != sub_pool(small).hole_count) {
-            return "the orders of free blocks do not match the free blocks";
-        }
-        if (counted != sub_pool(small).split_free) {
-            return "the count of free blocks in split segments is wrong";
+    for (const Area area : all_areas) {
+        if (std::string problem = validate_area(area); !problem.empty()) {
+            return problem;
         }
     }
     return {};

@@ -19,8 +19,8 @@ bool BlockStore::can_add_range(Address base, std::uint64_t size) const noexcept 
     return base % page_bytes == 0 && size != 0 && size % page_bytes == 0 && can_add(base, size);
 }
 
-void BlockStore::add_range(Address base, std::uint64_t size, bool small) noexcept {
-    Block& hole = insert_segment(base, size, small);
+void BlockStore::add_range(Address base, std::uint64_t size, Area area) noexcept {
+    Block& hole = insert_segment(base, size, area);
     hole.segment->expandable = true;
     hole.state = BlockState::unmapped;
     link_hole(hole);
@@ -34,8 +34,17 @@ void BlockStore::remove_range(Address base) noexcept {
     segments_.erase(base);
 }
 
-BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const noexcept {
+BlockStore::Growth BlockStore::best_growth(std::uint64_t size, Area area) const noexcept {
+    const auto pages = [](std::uint64_t bytes) {
+        return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+    };
+    const OrderedBlocks<BySize>& holes = sub_pool(area).holes;
+    if (!is_packed(area)) {
+        Block* const hole = holes.lower_bound(pages(size), 0);
+        return hole != nullptr ? Growth{hole, hole->address, pages(size)} : Growth{};
+    }
     Growth best;
+    unsigned steps = 0;
     const auto offer = [&best](Block& hole, Address begin, std::uint64_t bytes) {
         const auto rank = [](const Block& of) { return std::pair{of.next == nullptr, of.address}; };
         if (best.hole == nullptr || bytes < best.bytes ||
@@ -43,13 +52,17 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const
             best = {&hole, begin, bytes};
         }
     };
-    const auto pages = [](std::uint64_t bytes) {
-        return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-    };
     const std::uint64_t unit = policy_.alignment_of(size);
-    const OrderedBlocks<BySize>& holes = sub_pool(small).holes;
     for (Block* each = holes.first(); each != nullptr;
          each = holes.upper_bound(each->size, each->address)) {
+        if (++steps == max_growth_steps) {
+            each = each->size < pages(size) ? holes.lower_bound(pages(size), 0) : each;
+            if (each == nullptr) {
+                break;
+            }
+        } else if (steps > max_growth_steps) {
+            break;
+        }
         Block& hole = *each;
         const Address end = hole.address + hole.size;
         const auto is_free = [](const Block* block) {
@@ -90,6 +103,9 @@ Block* BlockStore::isolate(Block& block, Address begin, std::uint64_t bytes) noe
 
 bool BlockStore::reserve_chunks(const Growth& growth) noexcept {
     Segment& range = *growth.hole->segment;
+    if (!is_packed(range.area)) {
+        return true;  // the blocks tell
+    }
     try {
         range.chunks.cover(page_in(range, growth.begin + growth.bytes));
         return true;
@@ -108,12 +124,18 @@ Block& BlockStore::map(const Growth& growth) noexcept {
         }
     }
     Segment& range = *mapped->segment;
+    range.mapped += growth.bytes;
+    sub_pool(range.area).mapped += growth.bytes;
+    mapped->idle.since_ns = never_seen;
+    if (!is_packed(range.area)) {
+        mapped->state = BlockState::free;
+        link(*mapped);
+        return *mapped;
+    }
     const std::uint64_t chunk = chunk_bytes(growth.bytes);
     for (std::uint64_t done = 0; done < growth.bytes; done += chunk) {
         range.chunks.insert(page_in(range, growth.begin + done));
     }
-    range.mapped += growth.bytes;
-    mapped->idle.since_ns = never_seen;
     Block* whole = mapped->previous != nullptr && mapped->previous->state == BlockState::free
                        ? mapped->previous
                        : mapped;
@@ -124,15 +146,16 @@ Block& BlockStore::map(const Growth& growth) noexcept {
 void BlockStore::unmap(Block& block, Address begin, std::uint64_t bytes) noexcept {
     unlink(block);
     Block* hole = isolate(block, begin, bytes);
-    for (Block* side : {hole->previous, hole->next}) {
-        if (side != nullptr && side->state == BlockState::free) {
+    for (Block* side : {hole->previous, hole->next}) {  // what was split off
+        if (side != nullptr && side->state == BlockState::free && is_packed(side->segment->area)) {
             link(*side);
         }
     }
     hole->state = BlockState::unmapped;
     Segment& range = *hole->segment;
     range.mapped -= bytes;
-    for (std::uint64_t done = 0; done < bytes; done += page_bytes) {
+    sub_pool(range.area).mapped -= bytes;
+    for (std::uint64_t done = 0; is_packed(range.area) && done < bytes; done += page_bytes) {
         range.chunks.erase(page_in(range, begin + done));
     }
     if (Block* above = hole->next; above != nullptr && above->state == BlockState::unmapped) {
@@ -148,31 +171,38 @@ void BlockStore::unmap(Block& block, Address begin, std::uint64_t bytes) noexcep
 }
 
 void BlockStore::link_hole(Block& block) noexcept {
-    SubPool& in = sub_pool(block.segment->small);
+    SubPool& in = sub_pool(block.segment->area);
     in.holes.insert(block);
     ++in.hole_count;
     block.by_size = true;
 }
 
 void BlockStore::unlink_hole(Block& block) noexcept {
-    SubPool& in = sub_pool(block.segment->small);
+    SubPool& in = sub_pool(block.segment->area);
     in.holes.remove(block);
     --in.hole_count;
     block.by_size = false;
 }
 
-BlockStore::Pages BlockStore::whole_chunks(Block& block) noexcept {
+BlockStore::Pages BlockStore::chunks_between(Block& block, Address end) noexcept {
     const Segment& range = *block.segment;
     if (!range.expandable) {
         return {};
     }
-    const Address block_end = block.address + block.size;
+    if (!is_packed(range.area)) {
+        return end - block.address >= page_bytes ? Pages{&block, block.address, end - block.address}
+                                                 : Pages{};
+    }
     const std::uint64_t first =
         range.chunks.at_or_above(page_in(range, block.address + page_bytes - 1));
     // The last chunk ends where another begins, or the memory ends.
-    const bool memory_ends = block.next == nullptr || block.next->state == BlockState::unmapped;
-    const std::uint64_t last = memory_ends ? page_in(range, block_end)
-                                           : range.chunks.at_or_below(page_in(range, block_end));
+    const Block* above = block.next;
+    while (above != nullptr && above->address != end) {
+        above = above->next;
+    }
+    const bool memory_ends = above == nullptr || above->state == BlockState::unmapped;
+    const std::uint64_t last =
+        memory_ends ? page_in(range, end) : range.chunks.at_or_below(page_in(range, end));
     if (first == PageSet::none || last == PageSet::none || first >= last) {
         return {};
     }
@@ -181,8 +211,8 @@ BlockStore::Pages BlockStore::whole_chunks(Block& block) noexcept {
 
 std::uint64_t BlockStore::largest_remainder() const noexcept {
     std::uint64_t largest = page_bytes;  // of blocks that are too small for the order by capacity
-    for (const bool small : {false, true}) {
-        const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+    for (const Area area : {Area::large, Area::small}) {
+        const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
         for (Block* block = order.last(); block != nullptr && block->idle.capacity >= page_bytes;
              block = order.before(block->idle.capacity, block->address)) {
             if (block->segment->expandable) {
@@ -198,16 +228,19 @@ BlockStore::Pages BlockStore::last_chunks(const Pages& pages, std::uint64_t byte
         return pages;
     }
     const Segment& range = *pages.block->segment;
+    if (!is_packed(range.area)) {
+        return pages;
+    }
     const Address end = pages.begin + pages.bytes;
     const Address begin =
         range.base + range.chunks.at_or_below(page_in(range, end - bytes)) * page_bytes;
     return {pages.block, begin, end - begin};
 }
 
-BlockStore::Pages BlockStore::free_pages(bool small, std::uint64_t after_capacity,
+BlockStore::Pages BlockStore::free_pages(Area area, std::uint64_t after_capacity,
                                          Address after) const noexcept {
     // A block with a whole chunk has the capacity for a page, so this order contains it.
-    const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+    const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
     Block* block = after_capacity < page_bytes ? order.lower_bound(page_bytes, 0)
                                                : order.upper_bound(after_capacity, after);
     for (; block != nullptr; block = order.upper_bound(block->idle.capacity, block->address)) {
@@ -218,7 +251,28 @@ BlockStore::Pages BlockStore::free_pages(bool small, std::uint64_t after_capacit
     return {};
 }
 
-BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noexcept {
+std::uint64_t BlockStore::releasable() const noexcept {
+    std::uint64_t bytes =
+        sub_pool(Area::own_chunks).by_age.bytes + sub_pool(Area::own_page).by_age.bytes;
+    for (const Area area : {Area::large, Area::small}) {
+        bytes += sub_pool(area).unused;
+        for (Pages pages = free_pages(area, 0, 0); pages.bytes != 0;
+             pages = free_pages(area, pages.block->idle.capacity, pages.block->address)) {
+            bytes += pages.bytes;
+        }
+    }
+    return bytes;
+}
+
+BlockStore::Pages BlockStore::pages_for(std::uint64_t bytes, const Growth& growth) const noexcept {
+    for (const Area area : {Area::own_chunks, Area::own_page}) {
+        const SizedBlocks<BySize>& order = sub_pool(area).by_size;
+        Block* block = order.lower_bound(std::max(bytes, page_bytes), 0);
+        block = block != nullptr ? block : order.last();
+        if (block != nullptr && block->size >= page_bytes) {
+            return whole_chunks(*block);
+        }
+    }
     const Block* hole = growth.hole;
     const auto extended = [&](const Block* block) {
         return hole != nullptr &&
@@ -227,8 +281,8 @@ BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noe
     };
     Pages largest;
     std::uint64_t max_capacity = page_bytes - 1;
-    for (const bool small : {false, true}) {
-        const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+    for (const Area area : {Area::large, Area::small}) {
+        const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
         for (Block* block = order.last(); block != nullptr && block->idle.capacity > max_capacity;
              block = order.before(block->idle.capacity, block->address)) {
             const Pages pages = extended(block) ? Pages{} : whole_chunks(*block);

@@ -6,6 +6,7 @@
 //    or future device work has been ordered behind that fence;
 //  - a block whose fence failed is never reused;
 //  - a failed allocation leaves the pool unchanged, except that cached segments may be freed;
+//  - what reclaimable() counts can be allocated in one piece, together with what the device has;
 //  - deterministic: the same calls with the same results of the backend give the same addresses
 //    relative to their segments, in the same order; no clock, no randomness, no addresses hashed;
 //  - the calls to an observer suffice to repeat the run from one thread and without a device (see
@@ -20,8 +21,10 @@
 // the first kind.
 //
 // Locking: one mutex per pool (adaptive_mutex.hpp). The observer and the backend are called with it
-// held, except for calls that may take long, during which other threads use the pool:
-// fence_wait_host, wait_host, segment_free and caller_needs_host_wait.
+// held, except for calls that may take long, during which other threads use the pool: waits for the
+// device, and all that get memory or give it back. One thread at a time grows the pool; what it got
+// becomes the pool's only if the pool would still ask for just that, else it goes back. In one hold
+// at most PoolOptions::unmaps_per_hold places are given back.
 //
 // Depends on no CUDA, files, clocks or stacks.
 #pragma once
@@ -62,7 +65,7 @@ struct BlockInfo {
 ///   on_freed           -> both
 ///   on_alloc_retry     -> release_for_retry(requested, tag)
 ///   on_reclaim         -> reclaim(requested, tag)
-///   on_empty_cache     -> release_cached(false)
+///   on_empty_cache     -> release_some()
 ///   on_tick            -> tick(now_ns)
 ///   on_segment_alloc, on_segment_map -> no call: the backend's result in the next on_alloc
 ///   on_segment_free, on_segment_unmap, on_sync -> no call: effects of the others
@@ -96,7 +99,8 @@ class PoolObserver {
     /// The pool is about to free some unused memory before it grows for this allocation, as its
     /// options demand (garbage collection, expandable ranges).
     virtual void on_reclaim(std::uint64_t requested, Tag tag) = 0;
-    /// release_cached() has finished its wait and is about to free what is unused.
+    /// The pool is about to free what is unused, or a part of that (PoolOptions::unmaps_per_hold):
+    /// after release_cached() has waited, and after on_alloc_retry for what that left.
     virtual void on_empty_cache() = 0;
     /// tick(now_ns) was called and has an effect.
     virtual void on_tick(std::uint64_t now_ns) = 0;
@@ -189,18 +193,24 @@ class Pool {
     /// first waits for pending and deferred frees, except the stream-ordered ones.
     std::uint64_t release_cached(bool wait);
 
+    /// The bytes that would go back to the device if all did that the program has freed: what plain
+    /// CUDA counts as free. Includes frees whose fence is not complete, and deferred ones; without
+    /// the stream-ordered ones that are pending.
+    std::uint64_t reclaimable();
+
     /// Advances the pool's clock to `now_ns` (any epoch) and frees what has been unused since a
     /// tick at least PoolOptions::trim_after_ns earlier. Returns the bytes that the backend took
-    /// back. The pool has no other source of time.
-    std::uint64_t tick(std::uint64_t now_ns);
+    /// back. *more (may be null): not all of it, call again. The pool has no other source of time.
+    std::uint64_t tick(std::uint64_t now_ns, bool* more = nullptr);
 
     /// The context was destroyed: drops everything without calling the backend or the observer, and
     /// frees the host memory. The statistics count what was there as freed.
     void abandon();
 
     /// The calling thread is in no call of the pool's: if it left one by a jump (siglongjmp) out of
-    /// a wait for a block's fence, that block is any thread's to retire again. A jump out of
-    /// anything else leaves the pool locked.
+    /// a wait for a block's fence, that block is any thread's to retire again; if out of a call
+    /// that gets or gives back memory, others may do so again. A jump out of anything else leaves
+    /// the pool locked.
     void forget_left_wait();
 
     PoolStats stats() const;
@@ -209,10 +219,13 @@ class Pool {
     /// frees. False when there is no such block.
     bool retire(Address address);
 
-    /// For replay only. What allocate() does between two attempts to grow.
+    /// For replay only. What release_cached() does after each on_empty_cache.
+    void release_some();
+
+    /// For replay only. What allocate() does after on_alloc_retry.
     void release_for_retry(std::uint64_t requested, Tag tag);
 
-    /// For replay only. What allocate() frees before it grows.
+    /// For replay only. What allocate() frees after each on_reclaim.
     void reclaim(std::uint64_t requested, Tag tag);
 
     /// Checks every invariant; empty when all hold, else what is wrong. For tests and debugging:

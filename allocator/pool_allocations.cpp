@@ -16,18 +16,33 @@ std::uint64_t take_block_ids(std::uint64_t count) {
     return last.fetch_add(count, std::memory_order_relaxed) + 1;
 }
 
-std::uint64_t garbage_limit(const PoolOptions& options, const DeviceBackend& backend) {
-    if (options.garbage_collection_threshold <= 0) {
-        return PoolOptions::no_limit;
-    }
+/// `share` of the memory that the program may have; no_limit where that is unknown.
+std::uint64_t share_of_memory(double share, const PoolOptions& options,
+                              const DeviceBackend& backend) {
     const std::uint64_t total =
         options.total_memory != 0 ? options.total_memory : backend.total_memory();
-    if (total == 0) {
-        return PoolOptions::no_limit;
-    }
-    return static_cast<std::uint64_t>(options.garbage_collection_threshold *
-                                      static_cast<double>(total));
+    return total == 0 ? PoolOptions::no_limit
+                      : static_cast<std::uint64_t>(share * static_cast<double>(total));
 }
+
+std::uint64_t garbage_limit(const PoolOptions& options, const DeviceBackend& backend) {
+    return options.garbage_collection_threshold <= 0
+               ? PoolOptions::no_limit
+               : share_of_memory(options.garbage_collection_threshold, options, backend);
+}
+
+std::uint64_t packed_limit(const PoolOptions& options, const DeviceBackend& backend) {
+    return !options.expandable || options.packed_share >= 1
+               ? PoolOptions::no_limit
+               : share_of_memory(options.packed_share, options, backend);
+}
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+/// Before a growth is made with the lock held: how often its memory may have come too late.
+constexpr unsigned max_surpluses = 3;
 
 }  // namespace
 
@@ -36,6 +51,7 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
       backend_(backend),
       observer_(observer != nullptr ? *observer : null_observer_),
       garbage_limit_(garbage_limit(options, backend)),
+      packed_limit_(packed_limit(options, backend)),
       trim_delay_ns_(options.trim_after_ns),
       store_(policy_) {
     if (options.max_split_size != PoolOptions::no_limit) {
@@ -52,9 +68,16 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
     }
     poll_pending(*plan);
     Attempt attempt = take_or_grow(lock, *plan, requested, tag);
+    const auto served = [&] {
+        const AllocResult result = attempt.block != nullptr ? serve(*attempt.block, requested, tag)
+                                                            : refuse(attempt.status, 0);
+        if (attempt.surplus.bytes != 0) [[unlikely]] {
+            give_back(lock, attempt.surplus);
+        }
+        return result;
+    };
     if (attempt.status.kind != BackendStatus::Kind::out_of_memory) {
-        return attempt.block != nullptr ? serve(*attempt.block, requested, tag)
-                                        : refuse(attempt.status, 0);
+        return served();
     }
     if (!may_fit(*plan)) {
         return refuse(attempt.status, store_.largest_free());
@@ -65,45 +88,68 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
     if (!store_.reserve()) {
         return {no_host_memory, {}, 0};
     }
-    if (Block* block = store_.take(plan->size, plan->small)) {
+    if (Block* block = take(*plan)) {
         return serve(*block, requested, tag);
     }
     const std::uint64_t largest = store_.largest_free();
     prepare_retry(lock, requested, tag);
     attempt = take_or_grow(lock, *plan, requested, tag);
-    return attempt.block != nullptr ? serve(*attempt.block, requested, tag)
-                                    : refuse(attempt.status, largest);
+    return attempt.block != nullptr ? served() : refuse(attempt.status, largest);
 }
 
-/// A free block, or one from new memory. Garbage collection before growing drops the lock, and
-/// another thread may free a block meanwhile, so the search is repeated after it.
+[[gnu::hot]] Block* Pool::Impl::take(const SizePolicy::Plan& plan) {
+    Block* const block = store_.take(plan.size, packed_area(plan.small));
+    return block != nullptr || packed_limit_ == PoolOptions::no_limit
+               ? block
+               : store_.take(plan.unshared, unshared_area(plan.unshared));
+}
+
+[[gnu::hot]] bool Pool::Impl::has_fit(const SizePolicy::Plan& plan) const {
+    return store_.has_fit(plan.size, packed_area(plan.small)) ||
+           store_.has_fit(plan.unshared, unshared_area(plan.unshared));
+}
+
+[[gnu::hot]] bool Pool::Impl::has_exact_fit(const SizePolicy::Plan& plan) const {
+    return store_.has_exact_fit(plan.size, packed_area(plan.small)) ||
+           (packed_limit_ != PoolOptions::no_limit &&
+            store_.has_exact_fit(plan.unshared, unshared_area(plan.unshared)));
+}
+
+bool Pool::Impl::fits(const Block& block, const SizePolicy::Plan& plan) const {
+    return store_.fits(block, plan.size, packed_area(plan.small)) ||
+           store_.fits(block, plan.unshared, unshared_area(plan.unshared));
+}
+
+/// A free block, or one from new memory. What gives memory back before that, and another thread's
+/// growth, drop the lock, and another thread may free a block meanwhile: the search is repeated.
 [[gnu::hot]] Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan& plan,
                                                           std::uint64_t requested, Tag tag) {
-    do {
+    for (;;) {
         if (!store_.reserve()) {
-            return {nullptr, no_host_memory};
+            return {nullptr, no_host_memory, {}};
         }
-        if (Block* block = store_.take(plan.size, plan.small)) {
-            return {block, {}};
+        if (Block* block = take(plan)) {
+            return {block, {}, {}};
         }
-    } while (collect_garbage(lock, requested, tag));
-    if (policy_.options().expandable) {
-        reclaim_pages(plan, requested, tag);
-        if (!store_.reserve()) {
-            return {nullptr, no_host_memory};
+        if (give_way(lock, plan, requested, tag)) {
+            continue;
         }
-        // Unmapping may have shrunk a block that was too large to be split (max_split_size).
-        if (Block* block = store_.take(plan.size, plan.small)) {
-            return {block, {}};
+        if (!growing_) {
+            return grow(lock, plan, requested, tag);
         }
+        wait_for_change(lock);
     }
-    Block* fresh = nullptr;
-    const BackendStatus status = grow(plan, tag, &fresh);
-    return {status.ok() ? &store_.take_from(*fresh, plan.size) : nullptr, status};
+}
+
+/// Before the pool grows: gives back what its options say. True if the lock was dropped for it.
+bool Pool::Impl::give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
+                          Tag tag) {
+    return collect_garbage(lock, requested, tag) ||
+           (policy_.options().expandable && reclaim_pages(lock, plan, requested, tag));
 }
 
 [[gnu::hot]] AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
-    const bool small = block.segment->small;
+    const bool small = block.segment->small();
     block.use.requested = requested;
     if (next_id_ == ids_end_) {  // in batches: the shared counter is contended between pools
         next_id_ = take_block_ids(id_batch);
@@ -132,95 +178,205 @@ AllocResult Pool::Impl::refuse(BackendStatus status, std::uint64_t largest_free_
     return {status, {}, 0};
 }
 
-BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh) {
-    if (policy_.options().expandable) {
-        BlockStore::Growth growth = store_.best_growth(plan.size, plan.small);
-        if (growth.hole != nullptr) {
-            return grow_in_place(growth, tag, fresh);
-        }
-        if (add_range(plan)) {
-            growth = store_.best_growth(plan.size, plan.small);
-            const Segment& range = *growth.hole->segment;
-            const BackendStatus status = grow_in_place(growth, tag, fresh);
-            if (!status.ok()) {
-                // No event reports a range without memory, so it must not stay.
-                const Address base = range.base;
-                const std::uint64_t bytes = range.size;
-                store_.remove_range(base);
-                backend_.range_release(base, bytes);
-            }
-            return status;
-        }
+/// In the packed area while that may grow so far, else without sharing.
+Pool::Impl::GrowthPlan Pool::Impl::plan_growth(const SizePolicy::Plan& plan) const {
+    const auto in = [&](Area area, std::uint64_t size) {
+        const BlockStore::Growth at = store_.best_growth(size, area);
+        return GrowthPlan{at, area, size, at.hole != nullptr ? at.bytes : whole_pages(size)};
+    };
+    const GrowthPlan packed = in(packed_area(plan.small), plan.size);
+    if (packed_limit_ == PoolOptions::no_limit ||
+        (packed.bytes <= packed_limit_ && store_.packed_bytes() <= packed_limit_ - packed.bytes)) {
+        return packed;
     }
-    Address base = 0;
+    return in(unshared_area(plan.unshared), plan.unshared);
+}
+
+Pool::Impl::Attempt Pool::Impl::grow(Lock& lock, const SizePolicy::Plan& plan,
+                                     std::uint64_t requested, Tag tag) {
+    begin_busy(growing_);
+    Fresh range;
+    const Attempt attempt = grow_in_turn(lock, plan, requested, tag, &range);
+    drop_if_empty(lock, range, attempt.block != nullptr);
+    end_busy(growing_);
+    return attempt;
+}
+
+/// Removes a range that was added for a growth and has no memory: no event reports it, so it must
+/// not stay.
+void Pool::Impl::drop_if_empty(Lock& lock, Fresh& range, bool keep_lock) {
+    const Block* const hole = range.bytes != 0 ? store_.find(range.begin) : nullptr;
+    if (hole != nullptr && hole->segment->base == range.begin && hole->segment->mapped == 0) {
+        store_.remove_range(range.begin);
+        without_lock(lock, keep_lock, [&] { backend_.range_release(range.begin, range.bytes); });
+    }
+    range = {};
+}
+
+/// Makes a call of the backend without the lock, or, if `keep_lock`, with it. False if the context
+/// was abandoned meanwhile.
+template <typename Call>
+bool Pool::Impl::without_lock(Lock& lock, bool keep_lock, const Call& call) {
+    if (keep_lock) {
+        call();
+        return true;
+    }
+    const std::uint64_t epoch = epoch_;
+    lock.unlock();
+    call();
+    lock.lock();
+    return epoch_ == epoch;
+}
+
+/// The only thread that grows. *range: one that it added.
+Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan& plan,
+                                             std::uint64_t requested, Tag tag, Fresh* range) {
+    Fresh fresh;
+    unsigned surpluses = 0;
+    for (;;) {
+        const GrowthPlan growth = plan_growth(plan);
+        if (fresh.bytes != 0) {
+            if (is_wanted(plan, growth, fresh)) {
+                const Attempt adopted = adopt(plan, growth, fresh, tag);
+                give_back(lock, fresh);
+                return adopted;
+            }
+            give_back(lock, fresh);
+            fresh = {};
+            ++surpluses;
+        } else if (growth.at.hole != nullptr && is_unmapping(growth.at.begin, growth.bytes)) {
+            wait_for_change(lock);
+        } else if (policy_.options().expandable && growth.at.hole == nullptr &&
+                   !ranges_unavailable_) {
+            drop_if_empty(lock, *range, false);
+            range->bytes = policy_.range_bytes(growth.size, backend_.total_memory());
+            BackendStatus status;
+            const bool same = without_lock(lock, surpluses >= max_surpluses, [&] {
+                status = backend_.range_reserve(&range->begin, range->bytes);
+            });
+            if (!status.ok() || !same || !store_.reserve() ||
+                !store_.can_add_range(range->begin, range->bytes)) {
+                ranges_unavailable_ = same;
+                if (status.ok()) {
+                    without_lock(lock, false,
+                                 [&] { backend_.range_release(range->begin, range->bytes); });
+                }
+                *range = {};
+            } else {
+                store_.add_range(range->begin, range->bytes, growth.area);
+            }
+        } else {
+            const BackendStatus status =
+                obtain(lock, plan, growth, surpluses >= max_surpluses, &fresh);
+            if (!status.ok()) {
+                if (status.kind != BackendStatus::Kind::out_of_memory || !any_unmapping()) {
+                    return {nullptr, status, {}};
+                }
+                wait_for_change(lock);  // that memory is not the device's yet
+            }
+        }
+        // The lock was dropped: what the pool would do now is all that counts.
+        do {
+            if (!store_.reserve()) {
+                give_back(lock, fresh);
+                return {nullptr, no_host_memory, {}};
+            }
+            if (Block* block = take(plan)) {
+                return {block, {}, fresh};
+            }
+        } while (give_way(lock, plan, requested, tag));
+    }
+}
+
+/// The memory for a growth from the device.
+BackendStatus Pool::Impl::obtain(Lock& lock, const SizePolicy::Plan& plan, const GrowthPlan& growth,
+                                 bool keep_lock, Fresh* fresh) {
+    BackendStatus status;
+    bool same = false;
+    if (growth.at.hole != nullptr) {
+        *fresh = {growth.at.begin, growth.bytes, true};
+        const std::uint64_t chunk = BlockStore::chunk_of(growth.at);
+        same = without_lock(lock, keep_lock, [&] {
+            status = backend_.pages_map(fresh->begin, fresh->bytes, chunk);
+        });
+    } else {
+        fresh->bytes = segment_bytes(plan);
+        same = without_lock(lock, keep_lock, [&] {
+            status = backend_.segment_alloc(fresh->bytes, &fresh->begin);
+            if (status.kind == BackendStatus::Kind::out_of_memory && fresh->bytes != plan.segment) {
+                fresh->bytes = plan.segment;
+                status = backend_.segment_alloc(fresh->bytes, &fresh->begin);
+            }
+        });
+    }
+    if (!status.ok() || !same) {  // what an ended context had is gone
+        *fresh = {};
+    }
+    return status;
+}
+
+std::uint64_t Pool::Impl::segment_bytes(const SizePolicy::Plan& plan) const {
     const auto reserved = counters_.current(Counter::reserved_bytes, plan.small);
     const auto active = counters_.current(Counter::active_bytes, plan.small);
-    std::uint64_t bytes = policy_.segment_for(plan, reserved, reserved - active);
-    BackendStatus status = backend_.segment_alloc(bytes, &base);
-    if (status.kind == BackendStatus::Kind::out_of_memory && bytes != plan.segment) {
-        bytes = plan.segment;
-        status = backend_.segment_alloc(bytes, &base);
-    }
-    if (!status.ok()) {
-        return status;
-    }
-    if (!store_.can_add(base, bytes)) {
-        // Our map disagrees with the driver; return the segment.
-        backend_.segment_free(base, bytes);
-        return {BackendStatus::Kind::error, unusable_segment_code};
-    }
-    *fresh = &store_.add_segment(base, bytes, plan.small);
-    ++stats_.num_device_alloc;
-    grown_since_trim_ = trimmed_at_ns_ != never_seen;
-    counters_.increase(Counter::segment, plan.small, 1);
-    counters_.increase(Counter::reserved_bytes, plan.small, bytes);
-    if (policy_.oversize(bytes)) {
-        increase(stats_.oversize_segments, 1);
-    }
-    observer_.on_segment_alloc(base, bytes, tag);
-    return status;
+    return policy_.segment_for(plan, reserved, reserved - active);
 }
 
-/// Maps pages into a range; *fresh is the free block that they extend.
-BackendStatus Pool::Impl::grow_in_place(const BlockStore::Growth& growth, Tag tag, Block** fresh) {
-    const BackendStatus status = backend_.pages_map(growth.begin, growth.bytes);
-    if (!status.ok()) {
-        return status;
+/// Whether this memory is what the pool would ask for now.
+bool Pool::Impl::is_wanted(const SizePolicy::Plan& plan, const GrowthPlan& growth,
+                           const Fresh& fresh) const {
+    if (growth.at.hole != nullptr) {
+        return fresh.mapped && fresh.begin == growth.at.begin && fresh.bytes == growth.bytes;
     }
-    // Only now: a growth that the device has no memory for may be of any size.
-    if (!store_.reserve_chunks(growth)) {
-        backend_.pages_unmap(growth.begin, growth.bytes);
-        return no_host_memory;
-    }
-    const bool first = growth.hole->segment->mapped == 0;
-    *fresh = &store_.map(growth);
-    const bool small = (*fresh)->segment->small;
-    ++stats_.num_device_alloc;
-    grown_since_trim_ = trimmed_at_ns_ != never_seen;
-    counters_.increase(Counter::segment, small, first ? 1 : 0);
-    counters_.increase(Counter::reserved_bytes, small, growth.bytes);
-    observer_.on_segment_map(growth.begin, growth.bytes, tag);
-    return status;
+    // The plan's own size is the one to which a larger one falls back.
+    return !fresh.mapped && (fresh.bytes == plan.segment || fresh.bytes == segment_bytes(plan));
 }
 
-/// Adds a range. After the first failure it is never tried again.
-bool Pool::Impl::add_range(const SizePolicy::Plan& plan) {
-    if (ranges_unavailable_) {
-        return false;
+/// Makes it the pool's, and takes the block from it. What remains in `fresh` was not usable.
+Pool::Impl::Attempt Pool::Impl::adopt(const SizePolicy::Plan& plan, const GrowthPlan& growth,
+                                      Fresh& fresh, Tag tag) {
+    const bool small = fresh.mapped ? is_small(growth.area) : plan.small;
+    const std::uint64_t size = fresh.mapped ? growth.size : plan.size;
+    Block* block = nullptr;
+    if (fresh.mapped) {
+        // Only now: a growth that the device has no memory for may be of any size.
+        if (!store_.reserve_chunks(growth.at)) {
+            return {nullptr, no_host_memory, {}};
+        }
+        const bool first = growth.at.hole->segment->mapped == 0;
+        block = &store_.map(growth.at);
+        counters_.increase(Counter::segment, small, first ? 1 : 0);
+        observer_.on_segment_map(fresh.begin, fresh.bytes, tag);
+    } else {
+        if (!store_.can_add(fresh.begin, fresh.bytes)) {
+            // Our map disagrees with the driver.
+            return {nullptr, {BackendStatus::Kind::error, unusable_segment_code}, {}};
+        }
+        block = &store_.add_segment(fresh.begin, fresh.bytes, packed_area(plan.small));
+        counters_.increase(Counter::segment, small, 1);
+        if (policy_.oversize(fresh.bytes)) {
+            increase(stats_.oversize_segments, 1);
+        }
+        observer_.on_segment_alloc(fresh.begin, fresh.bytes, tag);
     }
-    const std::uint64_t bytes = policy_.range_bytes(plan.size, backend_.total_memory());
-    Address base = 0;
-    if (!backend_.range_reserve(&base, bytes).ok()) {
-        ranges_unavailable_ = true;
-        return false;
+    ++stats_.num_device_alloc;
+    grown_since_trim_ = trimmed_at_ns_ != never_seen;
+    counters_.increase(Counter::reserved_bytes, small, fresh.bytes);
+    fresh = {};
+    return {&store_.take_from(*block, size), {}, {}};
+}
+
+/// Returns memory that did not become the pool's.
+void Pool::Impl::give_back(Lock& lock, const Fresh& fresh) {
+    if (fresh.bytes == 0) {
+        return;
     }
-    if (!store_.can_add_range(base, bytes)) {
-        backend_.range_release(base, bytes);
-        ranges_unavailable_ = true;
-        return false;
-    }
-    store_.add_range(base, bytes, plan.small);
-    return true;
+    without_lock(lock, false, [&] {
+        if (fresh.mapped) {
+            backend_.pages_unmap(fresh.begin, fresh.bytes);
+        } else {
+            backend_.segment_free(fresh.begin, fresh.bytes);
+        }
+    });
 }
 
 /// False when the request could not be served even if all that is unused went back to the device:
@@ -236,13 +392,8 @@ bool Pool::Impl::may_fit(const SizePolicy::Plan& plan) {
         unused = counters_.current(Counter::reserved_bytes) -
                  counters_.current(Counter::allocated_bytes);
     } else {
-        for (const bool small : {false, true}) {
-            for_each_unused(small, [&](const Segment& segment) { unused += segment.size; });
-            for_each_free_pages(small,
-                                [&](const BlockStore::Pages& pages) { unused += pages.bytes; });
-        }
         // Growth in place also uses what is free beside whole chunks, on both sides.
-        unused += 2 * store_.largest_remainder();
+        unused = store_.releasable() + 2 * store_.largest_remainder();
     }
     return plan.size <= unused || plan.size - unused <= available;
 }
@@ -252,8 +403,7 @@ bool Pool::Impl::may_fit(const SizePolicy::Plan& plan) {
 /// complete earlier, so those blocks become reusable too.
 bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     Block* chosen = pending_.oldest();
-    while (chosen != nullptr &&
-           (chosen->waited_for || !store_.fits(*chosen, plan.size, plan.small))) {
+    while (chosen != nullptr && (chosen->waited_for || !fits(*chosen, plan))) {
         chosen = chosen->use.list_next;
     }
     if (chosen == nullptr || !backend_.fence_wait_device(chosen->use.fence).ok()) {
@@ -308,8 +458,12 @@ std::uint64_t Pool::release_cached(bool wait) {
     return impl_->release_cached(wait);
 }
 
-std::uint64_t Pool::tick(std::uint64_t now_ns) {
-    return impl_->tick(now_ns);
+std::uint64_t Pool::reclaimable() {
+    return impl_->reclaimable();
+}
+
+std::uint64_t Pool::tick(std::uint64_t now_ns, bool* more) {
+    return impl_->tick(now_ns, more);
 }
 
 void Pool::abandon() {
@@ -326,6 +480,10 @@ PoolStats Pool::stats() const {
 
 bool Pool::retire(Address address) {
     return impl_->retire(address);
+}
+
+void Pool::release_some() {
+    impl_->release_some();
 }
 
 void Pool::release_for_retry(std::uint64_t requested, Tag tag) {

@@ -13,27 +13,76 @@ std::uint64_t Pool::Impl::release_cached(bool wait) {
     } else {
         retire_completed();
     }
+    return release_all_unused(lock);
+}
+
+void Pool::Impl::release_some() {
+    Lock lock(mutex_);
+    bool more = false;
+    Unmapping& unmapping = begin_unmapping(lock);
     observer_.on_empty_cache();
-    return release_unused(lock);
+    release_unused(lock, unmapping, &more);
 }
 
 void Pool::Impl::release_for_retry(std::uint64_t requested, Tag tag) {
     Lock lock(mutex_);
-    prepare_retry(lock, requested, tag);
+    retry(lock, requested, tag);
+}
+
+/// Frees unused memory, or a part of it: then true.
+bool Pool::Impl::retry(Lock& lock, std::uint64_t requested, Tag tag) {
+    bool more = false;
+    Unmapping& unmapping = begin_unmapping(lock);
+    ++stats_.num_alloc_retries;
+    observer_.on_alloc_retry(requested, tag);
+    release_unused(lock, unmapping, &more);
+    return more;
 }
 
 void Pool::Impl::prepare_retry(Lock& lock, std::uint64_t requested, Tag tag) {
-    ++stats_.num_alloc_retries;
-    observer_.on_alloc_retry(requested, tag);
-    release_unused(lock);
+    if (retry(lock, requested, tag)) {
+        release_all_unused(lock);
+    }
+}
+
+std::uint64_t Pool::Impl::release_all_unused(Lock& lock) {
+    std::uint64_t taken = 0;
+    bool more = false;
+    do {
+        Unmapping& unmapping = begin_unmapping(lock);
+        observer_.on_empty_cache();
+        taken += release_unused(lock, unmapping, &more);
+    } while (more);
+    return taken;
+}
+
+std::uint64_t Pool::Impl::reclaimable() {
+    const Lock lock(mutex_);
+    retire_completed();
+    const auto freed = [](const Block& block) {
+        return block.state == BlockState::deferred ||
+               (block.state == BlockState::pending && block.list == 0);
+    };
+    std::uint64_t bytes = store_.releasable();
+    for (const BlockList* list : {&pending_, &deferred_}) {
+        for (Block* block = list->oldest(); block != nullptr; block = block->use.list_next) {
+            bytes += store_.releasable_with(*block, freed);
+        }
+    }
+    for (const Unmapping& unmapping : unmappings_) {
+        for (unsigned i = 0; unmapping.in_use && i < unmapping.count; ++i) {
+            bytes += unmapping.places[i].bytes;
+        }
+    }
+    return bytes;
 }
 
 /// Removes an unused segment from the pool; the caller then frees it with release_segments().
 void Pool::Impl::detach_segment(const Segment& segment, ReleasedSegments& released) {
     observer_.on_segment_free(segment.base, segment.size);
     ++stats_.num_device_free;
-    counters_.decrease(Counter::segment, segment.small, 1);
-    counters_.decrease(Counter::reserved_bytes, segment.small, segment.size);
+    counters_.decrease(Counter::segment, segment.small(), 1);
+    counters_.decrease(Counter::reserved_bytes, segment.small(), segment.size);
     if (policy_.oversize(segment.size)) {
         decrease(stats_.oversize_segments, 1);
     }
@@ -62,69 +111,175 @@ std::uint64_t Pool::Impl::release_segments(Lock& lock, const ReleasedSegments& r
     return taken;
 }
 
-/// Frees all unused segments, then the free whole chunks of ranges.
-std::uint64_t Pool::Impl::release_unused(Lock& lock) {
+/// Frees unused segments, then free whole chunks of ranges; *more: not all of them.
+std::uint64_t Pool::Impl::release_unused(Lock& lock, Unmapping& unmapping, bool* more) {
+    *more = false;
     ReleasedSegments released;
-    for (const bool small : {false, true}) {
-        for_each_unused(small, [&](const Segment& segment) { detach_segment(segment, released); });
+    for (const Area area : {Area::large, Area::small}) {
+        for_each_unused(area, [&](const Segment& segment) { detach_segment(segment, released); });
     }
-    std::uint64_t unmapped = 0;
-    for (const bool small : {false, true}) {
-        for_each_free_pages(small, [&](const BlockStore::Pages& pages) {
-            unmapped += unmap(*pages.block, pages.begin, pages.bytes);
+    std::uint64_t taken = 0;
+    for (const Area area : {Area::large, Area::small}) {
+        if (*more) {
+            break;
+        }
+        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
+            *more = !may_unmap_more(lock, unmapping, &taken);
+            return !*more && (unmap(unmapping, pages), true);
         });
     }
-    return unmapped + release_segments(lock, released);
+    for (const Area area : {Area::own_chunks, Area::own_page}) {
+        while (Block* const block = *more ? nullptr : store_.oldest(area)) {
+            *more = !may_unmap_more(lock, unmapping, &taken);
+            if (!*more) {
+                unmap(unmapping, {block, block->address, block->size});
+            }
+        }
+    }
+    taken += unmap_now(lock, unmapping);
+    end_unmapping(unmapping);
+    return taken + release_segments(lock, released);
 }
 
-/// Unmaps free chunks; returns the bytes that the backend took back.
-std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes) {
-    if (!store_.reserve()) {
+/// A list of places to give back; waits for one if all are in use.
+Pool::Impl::Unmapping& Pool::Impl::begin_unmapping(Lock& lock) {
+    for (;;) {
+        if (Unmapping* const unmapping = free_unmapping()) {
+            return *unmapping;
+        }
+        wait_for_change(lock);
+    }
+}
+
+/// Null: all are in use.
+Pool::Impl::Unmapping* Pool::Impl::free_unmapping() {
+    for (Unmapping& unmapping : unmappings_) {
+        if (!unmapping.in_use) {
+            unmapping.count = 0;
+            begin_busy(unmapping.in_use);
+            return &unmapping;
+        }
+    }
+    return nullptr;
+}
+
+/// False when the lock has to be dropped before more. Without a limit the places noted so far are
+/// given back at once, which drops it, too: nobody else uses the pool then.
+bool Pool::Impl::may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t* taken) {
+    const std::uint64_t limit = policy_.options().unmaps_per_hold;
+    if (unmapping.count < std::min<std::uint64_t>(limit, Unmapping::capacity)) {
+        return true;
+    }
+    if (limit <= Unmapping::capacity) {
+        return false;
+    }
+    *taken += unmap_now(lock, unmapping);
+    return true;
+}
+
+/// Takes free chunks out of the pool, and notes them. False: there is no host memory to split a
+/// block.
+bool Pool::Impl::unmap(Unmapping& unmapping, const BlockStore::Pages& pages) {
+    if (pages.bytes != pages.block->size && !store_.reserve()) {
+        return false;
+    }
+    const Segment& segment = *pages.block->segment;
+    unmapping.places[unmapping.count++] = {
+        pages.begin, pages.bytes, is_packed(segment.area) ? pages.bytes : max_own_chunk_bytes};
+    observer_.on_segment_unmap(pages.begin, pages.bytes);
+    store_.unmap(*pages.block, pages.begin, pages.bytes);
+    ++stats_.num_device_free;
+    counters_.decrease(Counter::segment, segment.small(), segment.mapped == 0 ? 1 : 0);
+    counters_.decrease(Counter::reserved_bytes, segment.small(), pages.bytes);
+    return true;
+}
+
+/// Gives back what was noted, without the lock; returns the bytes that the backend took back.
+std::uint64_t Pool::Impl::unmap_now(Lock& lock, Unmapping& unmapping) {
+    if (unmapping.count == 0) {
         return 0;
     }
-    const Segment& segment = *block.segment;
-    observer_.on_segment_unmap(begin, bytes);
-    store_.unmap(block, begin, bytes);
-    ++stats_.num_device_free;
-    counters_.decrease(Counter::segment, segment.small, segment.mapped == 0 ? 1 : 0);
-    counters_.decrease(Counter::reserved_bytes, segment.small, bytes);
-    return backend_.pages_unmap(begin, bytes).ok() ? bytes : 0;
+    std::uint64_t taken = 0;
+    lock.unlock();
+    for (unsigned i = 0; i < unmapping.count; ++i) {
+        const Unmapping::Place& place = unmapping.places[i];
+        for (std::uint64_t done = 0; done < place.bytes; done += place.piece) {
+            const std::uint64_t bytes = std::min(place.piece, place.bytes - done);
+            taken += backend_.pages_unmap(place.begin + done, bytes).ok() ? bytes : 0;
+        }
+    }
+    lock.lock();
+    unmapping.count = 0;
+    notify_change();
+    return taken;
+}
+
+void Pool::Impl::end_unmapping(Unmapping& unmapping) {
+    end_busy(unmapping.in_use);
+}
+
+bool Pool::Impl::is_unmapping(Address begin, std::uint64_t bytes) const {
+    return std::any_of(unmappings_.begin(), unmappings_.end(), [&](const Unmapping& unmapping) {
+        const auto end = unmapping.places.begin() + (unmapping.in_use ? unmapping.count : 0);
+        return std::any_of(unmapping.places.begin(), end, [&](const Unmapping::Place& place) {
+            return place.begin < begin + bytes && begin < place.begin + place.bytes;
+        });
+    });
+}
+
+bool Pool::Impl::any_unmapping() const {
+    return std::any_of(unmappings_.begin(), unmappings_.end(),
+                       [](const Unmapping& each) { return each.in_use && each.count != 0; });
 }
 
 /// Keeps the reserved bytes at a mark while there are free whole chunks: before a growth would
-/// exceed it, unmaps the excess, largest free blocks first, but not the blocks that the growth
-/// extends. The mark is their own peak, or a 24th above that of the active bytes: with less room
-/// than that a program whose sizes vary, and differ from step to step in where they fit, would
-/// unmap and map some chunks in each step, and wait for the device each time.
-void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag) {
-    const std::uint64_t whole = (plan.size + page_bytes - 1) / page_bytes * page_bytes;
-    for (bool reported = false;; reported = true) {
-        const BlockStore::Growth growth = store_.best_growth(plan.size, plan.small);
-        const std::uint64_t more = growth.hole != nullptr ? growth.bytes : whole;
+/// exceed it, unmaps the excess, but not the blocks that the growth extends. The mark is their own
+/// peak, or a 24th above that of the active bytes: with less room than that a program whose sizes
+/// vary, and differ from step to step in where they fit, would unmap and map some chunks in each
+/// step, and wait for the device each time. True if it unmapped something; not all, maybe.
+bool Pool::Impl::reclaim_pages(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
+                               Tag tag) {
+    Unmapping* unmapping = nullptr;
+    std::uint64_t taken = 0;
+    bool unmapped = false;
+    for (;;) {
+        const GrowthPlan growth = plan_growth(plan);
         const auto reserved = counters_.current(Counter::reserved_bytes);
         const auto active_peak = counters_.peak(Counter::active_bytes);
         const auto mark =
             std::max(counters_.peak(Counter::reserved_bytes), active_peak + active_peak / 24);
-        if (more <= mark - reserved) {
-            return;
+        if (growth.bytes <= mark - reserved) {
+            break;
         }
-        const std::uint64_t excess = more - (mark - reserved);
-        const BlockStore::Pages pages = store_.largest_free_pages(growth);
+        const std::uint64_t excess = growth.bytes - (mark - reserved);
+        const BlockStore::Pages pages = store_.pages_for(excess, growth.at);
         if (pages.bytes == 0) {
-            return;
+            break;
         }
-        if (!reported) {
+        if (unmapping == nullptr) {
             if (!may_fit(plan)) {
-                return;
+                break;
+            }
+            unmapping = free_unmapping();
+            if (unmapping == nullptr) {
+                wait_for_change(lock);
+                return true;
             }
             observer_.on_reclaim(requested, tag);
         }
-        const BlockStore::Pages last = BlockStore::last_chunks(pages, excess);
-        if (!store_.reserve()) {
-            return;
+        if (!may_unmap_more(lock, *unmapping, &taken)) {
+            break;
         }
-        unmap(*last.block, last.begin, last.bytes);
+        if (!unmap(*unmapping, BlockStore::last_chunks(pages, excess))) {
+            break;
+        }
+        unmapped = true;
     }
+    if (unmapping != nullptr) {
+        unmap_now(lock, *unmapping);
+        end_unmapping(*unmapping);
+    }
+    return unmapped;
 }
 
 /// When what a tick first saw idle at this time is given back; never_seen if it saw none.
@@ -132,7 +287,11 @@ std::uint64_t Pool::Impl::due_at(std::uint64_t idle_since_ns) const {
     return idle_since_ns + std::min(trim_delay_ns_, never_seen - idle_since_ns);
 }
 
-std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
+std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
+    constexpr unsigned max_seen = 8192;
+    bool ignored = false;
+    bool& left = more != nullptr ? *more : ignored;
+    left = false;
     Lock lock(mutex_);
     if (trim_delay_ns_ == 0) {
         return 0;
@@ -148,18 +307,32 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
     if (!grown_since_trim_ && !idle.unseen && now_ns < next_trim_ns_) {
         return 0;
     }
+    Unmapping* const unmapping = free_unmapping();
+    if (unmapping == nullptr) {  // others give back
+        store_.put_back(idle);
+        return 0;
+    }
     bool changes = grown_since_trim_;
     next_trim_ns_ = never_seen;
     const auto check = [&](std::uint64_t idle_since_ns) {
         changes = changes || idle_since_ns == never_seen || is_due(idle_since_ns);
         next_trim_ns_ = std::min(next_trim_ns_, due_at(idle_since_ns));
+        return true;
     };
-    for (const bool small : {false, true}) {
-        for_each_unused(small, [&](const Segment& segment) { check(segment.idle_since_ns); });
-        for_each_free_pages(
-            small, [&](const BlockStore::Pages& pages) { check(pages.block->idle.since_ns); });
+    for (const Area area : {Area::large, Area::small}) {
+        for_each_unused(area, [&](const Segment& segment) { check(segment.idle_since_ns); });
+        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
+            return check(pages.block->idle.since_ns);
+        });
+    }
+    for (const Area area : {Area::own_chunks, Area::own_page}) {
+        changes = changes || store_.oldest_unseen(area) != nullptr;
+        if (const Block* oldest = store_.oldest(area)) {
+            check(oldest->idle.since_ns);
+        }
     }
     if (!changes) {
+        end_unmapping(*unmapping);
         return 0;
     }
     observer_.on_tick(now_ns);
@@ -172,7 +345,8 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
         grown_since_trim_ = false;
     }
     ReleasedSegments released;
-    std::uint64_t unmapped = 0;
+    std::uint64_t taken = 0;
+    bool unmapped = false;
     // Whether the idle time has reached the limit; starts it where it was not running.
     const auto expired = [&](std::uint64_t* idle_since_ns) {
         if (*idle_since_ns == never_seen) {
@@ -181,22 +355,46 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
         }
         return is_due(*idle_since_ns);
     };
-    for (const bool small : {false, true}) {
-        for_each_unused(small, [&](Segment& segment) {
+    const auto unmap_if_allowed = [&](const BlockStore::Pages& pages) {
+        left = left || !may_unmap_more(lock, *unmapping, &taken);
+        unmapped = (!left && unmap(*unmapping, pages)) || unmapped;
+        return !left;
+    };
+    for (const Area area : {Area::large, Area::small}) {
+        for_each_unused(area, [&](Segment& segment) {
             if (expired(&segment.idle_since_ns)) {
                 detach_segment(segment, released);
             }
         });
-        for_each_free_pages(small, [&](const BlockStore::Pages& pages) {
-            if (expired(&pages.block->idle.since_ns)) {
-                unmapped += unmap(*pages.block, pages.begin, pages.bytes);
-            }
+        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
+            return !expired(&pages.block->idle.since_ns) || unmap_if_allowed(pages);
         });
     }
-    if (unmapped != 0 || !released.empty()) {
+    for (const Area area : {Area::own_chunks, Area::own_page}) {
+        for (unsigned seen = 0; Block* block = store_.oldest_unseen(area); ++seen) {
+            if (seen == max_seen) {
+                left = true;
+                break;
+            }
+            store_.saw(*block, now_ns);
+        }
+        while (Block* block = store_.oldest(area)) {
+            if (block->idle.since_ns == never_seen || block->idle.since_ns == now_ns ||
+                !is_due(block->idle.since_ns) ||
+                !unmap_if_allowed({block, block->address, block->size})) {
+                break;
+            }
+        }
+    }
+    if (left) {
+        store_.put_back({true, never_seen});
+    }
+    if (unmapped || !released.empty()) {
         trimmed_at_ns_ = now_ns;
     }
-    return unmapped + release_segments(lock, released);
+    taken += unmap_now(lock, *unmapping);
+    end_unmapping(*unmapping);
+    return taken + release_segments(lock, released);
 }
 
 void Pool::Impl::reclaim(std::uint64_t requested, Tag tag) {
@@ -205,7 +403,7 @@ void Pool::Impl::reclaim(std::uint64_t requested, Tag tag) {
     // Each on_reclaim event stands for one of the two: garbage collection while there is garbage,
     // then the pages of ranges.
     if (plan && !collect_garbage(lock, requested, tag) && policy_.options().expandable) {
-        reclaim_pages(*plan, requested, tag);
+        reclaim_pages(lock, *plan, requested, tag);
     }
 }
 
@@ -218,10 +416,10 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
         return false;
     }
     const std::uint64_t target = reserved - garbage_limit_;
-    const std::uint64_t now = store_.takes(false);
+    const std::uint64_t now = store_.takes(Area::large);
     std::uint64_t total_age = 0;
     std::uint64_t count = 0;
-    for_each_unused(false, [&](const Segment& segment) {
+    for_each_unused(Area::large, [&](const Segment& segment) {
         total_age += now - segment.unused_since;
         ++count;
     });
@@ -235,7 +433,7 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
         // The average is fixed for a sweep, and a sweep is always completed.
         const std::uint64_t sweep_age = total_age;
         const std::uint64_t sweep_count = count;
-        for_each_unused(false, [&](const Segment& segment) {
+        for_each_unused(Area::large, [&](const Segment& segment) {
             const std::uint64_t age = now - segment.unused_since;
             if (age * sweep_count >= sweep_age) {
                 total_age -= age;
@@ -261,7 +459,7 @@ void Pool::Impl::abandon() {
     clear_current(stats_.oversize_segments);
     trimmed_at_ns_ = never_seen;
     grown_since_trim_ = false;
-    notify_retired();
+    notify_change();
 }
 
 [[gnu::hot]] void Pool::Impl::count_split(bool small) {

@@ -139,14 +139,14 @@ std::string Pool::Impl::validate_stats() const {
     StatCounters counters;
     WholePoolStats counted;
     for (const auto& [base, segment] : store_.segments()) {
-        counters.increase(Counter::segment, segment.small, segment.mapped != 0 ? 1 : 0);
-        counters.increase(Counter::reserved_bytes, segment.small, segment.mapped);
+        counters.increase(Counter::segment, segment.small(), segment.mapped != 0 ? 1 : 0);
+        counters.increase(Counter::reserved_bytes, segment.small(), segment.mapped);
         if (!segment.expandable && policy_.oversize(segment.size)) {
             increase(counted.oversize_segments, 1);
         }
     }
     store_.for_each_block([&](const Block& block) {
-        const bool small = block.segment->small;
+        const bool small = block.segment->small();
         if (block.state == BlockState::unmapped) {
             return;
         }
@@ -196,10 +196,18 @@ std::string Pool::Impl::validate_trim() const {
         known = known &&
                 (idle.unseen || (idle_since_ns != never_seen && due_at(idle_since_ns) >= next));
     };
-    for (const bool small : {false, true}) {
-        for_each_unused(small, [&](const Segment& segment) { check(segment.idle_since_ns); });
-        for_each_free_pages(
-            small, [&](const BlockStore::Pages& pages) { check(pages.block->idle.since_ns); });
+    for (const Area area : {Area::large, Area::small}) {
+        for_each_unused(area, [&](const Segment& segment) { check(segment.idle_since_ns); });
+        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
+            check(pages.block->idle.since_ns);
+            return true;
+        });
+    }
+    for (const Area area : {Area::own_chunks, Area::own_page}) {
+        for (const Block* block = store_.oldest(area); block != nullptr;
+             block = block->idle.age_links.right) {
+            check(block->idle.since_ns);
+        }
     }
     return known || trim_delay_ns_ == 0 ? "" : "a tick would overlook memory that is unused";
 }

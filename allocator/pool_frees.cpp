@@ -15,6 +15,14 @@ struct WaitHere {
 };
 __attribute__((tls_model("initial-exec"))) constinit thread_local WaitHere waiting_here{};
 
+/// What the calling thread is at that others of `pool` may wait for: growing it, and giving pages
+/// back meanwhile. Null: nothing.
+struct BusyHere {
+    const void* pool;
+    bool* busy;  ///< Impl's, false once it is done
+};
+__attribute__((tls_model("initial-exec"))) constinit thread_local BusyHere busy_here[2]{};
+
 }  // namespace
 
 /// The live block that begins at `address`; null with the reason when there is none.
@@ -32,8 +40,8 @@ __attribute__((tls_model("initial-exec"))) constinit thread_local WaitHere waiti
 }
 
 [[gnu::hot]] void Pool::Impl::count_free(const Block& block) {
-    counters_.decrease(Counter::allocation, block.segment->small, 1);
-    counters_.decrease(Counter::allocated_bytes, block.segment->small, block.size);
+    counters_.decrease(Counter::allocation, block.segment->small(), 1);
+    counters_.decrease(Counter::allocated_bytes, block.segment->small(), block.size);
     if (policy_.oversize(block.size)) {
         decrease(stats_.oversize_allocations, 1);
     }
@@ -161,7 +169,7 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
     if (!end_wait(lock, block, epoch)) {
         return true;
     }
-    notify_retired();  // this thread may not retire the block: others must stop relying on it
+    notify_change();  // this thread may not retire the block: others must stop relying on it
     return may_continue;
 }
 
@@ -185,32 +193,49 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
     return true;
 }
 
-/// Waits, without the lock, until some thread no longer waits for a block.
-void Pool::Impl::wait_until_retired(Lock& lock) {
-    std::unique_lock asleep(retired_mutex_);  // before the lock is released: none is missed
-    ++waiting_for_retired_;
+/// Waits, without the lock, until some thread has come to an end of what others wait for.
+void Pool::Impl::wait_for_change(Lock& lock) {
+    std::unique_lock asleep(changed_mutex_);  // before the lock is released: none is missed
+    ++waiting_for_change_;
     lock.unlock();
-    retired_.wait(asleep);
+    changed_.wait(asleep);
     asleep.unlock();
     lock.lock();
-    --waiting_for_retired_;
+    --waiting_for_change_;
 }
 
-[[gnu::hot]] void Pool::Impl::notify_retired() {
-    if (waiting_for_retired_ != 0) [[unlikely]] {
-        const std::lock_guard asleep(retired_mutex_);
-        retired_.notify_all();
+[[gnu::hot]] void Pool::Impl::notify_change() {
+    if (waiting_for_change_ != 0) [[unlikely]] {
+        const std::lock_guard asleep(changed_mutex_);
+        changed_.notify_all();
     }
 }
 
+void Pool::Impl::begin_busy(bool& busy) {
+    busy = true;
+    busy_here[busy_here[0].pool != nullptr ? 1 : 0] = {this, &busy};
+}
+
+void Pool::Impl::end_busy(bool& busy) {
+    busy = false;
+    busy_here[busy_here[1].pool != nullptr ? 1 : 0] = {};
+    notify_change();
+}
+
 void Pool::Impl::forget_left_wait() {
+    for (const unsigned inner : {1, 0}) {
+        if (busy_here[inner].pool == this) {
+            const Lock lock(mutex_);
+            end_busy(*busy_here[inner].busy);
+        }
+    }
     if (waiting_here.pool != this) {
         return;
     }
     const Lock lock(mutex_);
     if (epoch_ == waiting_here.epoch) {
         waiting_here.block->waited_for = false;
-        notify_retired();
+        notify_change();
     }
     waiting_here.pool = nullptr;
 }
@@ -246,7 +271,7 @@ void Pool::Impl::forget_left_wait() {
 
 /// Makes a retired block reusable. It may be coalesced away.
 [[gnu::hot]] void Pool::Impl::free_block(Block& block) {
-    const bool small = block.segment->small;
+    const bool small = block.segment->small();
     counters_.decrease(Counter::active, small, 1);
     counters_.decrease(Counter::active_bytes, small, block.size);
     counters_.decrease(Counter::requested_bytes, small, block.use.requested);
@@ -261,16 +286,16 @@ void Pool::Impl::forget_left_wait() {
 /// small block can be split, polling at every eighth allocation suffices.
 [[gnu::hot]] void Pool::Impl::poll_pending(const SizePolicy::Plan& plan) {
     constexpr unsigned poll_interval = 8;
-    if (store_.has_exact_fit(plan.size, plan.small)) {
+    if (has_exact_fit(plan)) {
         return;
     }
     if (plan.small) {
-        if (++small_polls_skipped_ < poll_interval && store_.has_fit(plan.size, true)) {
+        if (++small_polls_skipped_ < poll_interval && has_fit(plan)) {
             return;
         }
         small_polls_skipped_ = 0;
         retire_recent();
-        if (store_.has_fit(plan.size, true)) {
+        if (has_fit(plan)) {
             return;
         }
     }
@@ -379,7 +404,7 @@ Pool::Impl::HostWait Pool::Impl::wait_for(Lock& lock, Block& block) {
     const FenceState state = wait.status.ok() ? FenceState::complete : backend_.fence_query(fence);
     wait.retired = state != FenceState::pending;
     retire(block, state);
-    notify_retired();
+    notify_change();
     return wait;
 }
 
@@ -403,7 +428,7 @@ void Pool::Impl::wait_for_all_pending(Lock& lock) {
             }
             retire_completed();
         } else if (others_wait) {
-            wait_until_retired(lock);
+            wait_for_change(lock);
         } else {
             retire_completed();
             return;

@@ -8,8 +8,18 @@
 // equivalent to waiting for the fence. abandon() may drop everything during the wait; a changed
 // epoch_ shows it. forget_left_wait() leaves the block to all when its thread jumped out of the
 // wait.
+//
+// Getting memory without the lock: a growth is decided, its memory fetched without the lock, and
+// the decision made once more before the memory becomes the pool's. So the events of other threads,
+// which happened meanwhile, precede it in the recording as if it had begun after them. Growing one
+// at a time (growing_) keeps it so for threads that grow at once.
+//
+// Giving pages back without the lock: they are a hole of their range from the decision on, and in a
+// list (unmappings_) until the device has them. A growth waits before it maps memory there, and one
+// for which the device has none waits and asks again.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -60,7 +70,9 @@ class Pool::Impl {
     bool owns(Address address) const;
     Reach reach(Address address, std::uint64_t bytes);
     std::uint64_t release_cached(bool wait);
-    std::uint64_t tick(std::uint64_t now_ns);
+    std::uint64_t reclaimable();
+    std::uint64_t tick(std::uint64_t now_ns, bool* more);
+    void release_some();
     void abandon();
     void forget_left_wait();
     PoolStats stats() const;
@@ -74,15 +86,45 @@ class Pool::Impl {
 
     AllocResult serve(Block& block, std::uint64_t requested, Tag tag);
     AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block);
+    /// Memory that the device has given and that is not the pool's, yet or any more.
+    struct Fresh {
+        Address begin = 0;
+        std::uint64_t bytes = 0;  ///< 0: none
+        bool mapped = false;      ///< pages of a range; else a segment
+    };
     struct Attempt {
         Block* block = nullptr;
         BackendStatus status;
+        Fresh surplus;  ///< to be given back once the block is served
+    };
+    /// What a growth for a request would be.
+    struct GrowthPlan {
+        BlockStore::Growth at;  ///< its hole is null: in a new range, or a segment
+        Area area = Area::large;
+        std::uint64_t size = 0;  ///< the block's
+        std::uint64_t bytes = 0;
     };
     Attempt take_or_grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
                          Tag tag);
-    BackendStatus grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh);
-    BackendStatus grow_in_place(const BlockStore::Growth& growth, Tag tag, Block** fresh);
-    bool add_range(const SizePolicy::Plan& plan);
+    Block* take(const SizePolicy::Plan& plan);
+    bool has_fit(const SizePolicy::Plan& plan) const;
+    bool has_exact_fit(const SizePolicy::Plan& plan) const;
+    bool fits(const Block& block, const SizePolicy::Plan& plan) const;
+    GrowthPlan plan_growth(const SizePolicy::Plan& plan) const;
+    Attempt grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
+    Attempt grow_in_turn(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag,
+                         Fresh* range);
+    void drop_if_empty(Lock& lock, Fresh& range, bool keep_lock);
+    bool give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
+    template <typename Call>
+    bool without_lock(Lock& lock, bool keep_lock, const Call& call);
+    BackendStatus obtain(Lock& lock, const SizePolicy::Plan& plan, const GrowthPlan& growth,
+                         bool keep_lock, Fresh* fresh);
+    std::uint64_t segment_bytes(const SizePolicy::Plan& plan) const;
+    bool is_wanted(const SizePolicy::Plan& plan, const GrowthPlan& growth,
+                   const Fresh& fresh) const;
+    Attempt adopt(const SizePolicy::Plan& plan, const GrowthPlan& growth, Fresh& fresh, Tag tag);
+    void give_back(Lock& lock, const Fresh& fresh);
     bool may_fit(const SizePolicy::Plan& plan);
     bool order_device_behind(const SizePolicy::Plan& plan);
 
@@ -106,8 +148,10 @@ class Pool::Impl {
     bool host_may_continue(Lock& lock, Block& block);
     std::uint64_t begin_wait(Lock& lock, Block& block);
     bool end_wait(Lock& lock, Block& block, std::uint64_t epoch);
-    void wait_until_retired(Lock& lock);
-    void notify_retired();
+    void wait_for_change(Lock& lock);
+    void notify_change();
+    void begin_busy(bool& busy);
+    void end_busy(bool& busy);
     void complete(Block& block);
     void free_block(Block& block);
     void poll_pending(const SizePolicy::Plan& plan);
@@ -125,40 +169,65 @@ class Pool::Impl {
     void wait_for_all_deferred(Lock& lock);
 
     void prepare_retry(Lock& lock, std::uint64_t requested, Tag tag);
-    std::uint64_t release_unused(Lock& lock);
+    std::uint64_t release_all_unused(Lock& lock);
+
+    /// Places that a thread gives back.
+    struct Unmapping {
+        struct Place {
+            Address begin;
+            std::uint64_t bytes;
+            std::uint64_t piece;  ///< bytes to unmap in one call
+        };
+        static constexpr unsigned capacity = 8;
+        bool in_use = false;
+        unsigned count = 0;
+        std::array<Place, capacity> places;
+    };
+    std::uint64_t release_unused(Lock& lock, Unmapping& unmapping, bool* more);
+    bool retry(Lock& lock, std::uint64_t requested, Tag tag);
+    Unmapping& begin_unmapping(Lock& lock);
+    Unmapping* free_unmapping();
+    bool may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t* taken);
+    bool unmap(Unmapping& unmapping, const BlockStore::Pages& pages);
+    std::uint64_t unmap_now(Lock& lock, Unmapping& unmapping);
+    void end_unmapping(Unmapping& unmapping);
+    bool is_unmapping(Address begin, std::uint64_t bytes) const;
+    bool any_unmapping() const;
+
     bool collect_garbage(Lock& lock, std::uint64_t requested, Tag tag);
     void detach_segment(const Segment& segment, ReleasedSegments& released);
     std::uint64_t release_segments(Lock& lock, const ReleasedSegments& released);
     /// Calls visit(Segment&) for each unused segment, by (size, address); it may detach that one.
     template <typename Visit>
-    void for_each_unused(bool small, Visit visit) const {
+    void for_each_unused(Area area, Visit visit) const {
         std::uint64_t size = 0;
         Address base = 0;
-        while (Segment* found = store_.unused_segment(small, size, base)) {
+        while (Segment* found = store_.unused_segment(area, size, base)) {
             size = found->size;
             base = found->base;
             visit(*found);
         }
     }
-    /// Calls visit(const BlockStore::Pages&) for the whole chunks of each free block in a range, by
-    /// (capacity, address); it may unmap those.
+    /// Calls visit(const BlockStore::Pages&) for the whole chunks of each free block in a packed
+    /// range, by (capacity, address), until it returns false; it may unmap those.
     template <typename Visit>
-    void for_each_free_pages(bool small, Visit visit) const {
+    void for_each_free_pages(Area area, Visit visit) const {
         std::uint64_t capacity = 0;
         Address address = 0;
         for (;;) {
-            const BlockStore::Pages pages = store_.free_pages(small, capacity, address);
+            const BlockStore::Pages pages = store_.free_pages(area, capacity, address);
             if (pages.bytes == 0) {
                 return;
             }
             capacity = store_.capacity(*pages.block);
             address = pages.block->address;
-            visit(pages);
+            if (!visit(pages)) {
+                return;
+            }
         }
     }
     std::uint64_t due_at(std::uint64_t idle_since_ns) const;
-    std::uint64_t unmap(Block& block, Address begin, std::uint64_t bytes);
-    void reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
+    bool reclaim_pages(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
     void count_split(bool small);
     std::string validate_frees() const;
     std::string validate_trim() const;
@@ -170,14 +239,15 @@ class Pool::Impl {
     PoolObserver& observer_;
 
     const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps reserved_bytes below this
+    const std::uint64_t packed_limit_;   ///< of BlockStore::packed_bytes()
     std::uint64_t trim_delay_ns_;
     std::uint64_t next_trim_ns_ = 0;  ///< no tick before this frees what earlier ones saw idle
     std::uint64_t trimmed_at_ns_ = never_seen;  ///< the last tick that freed memory
 
     // In a cache line with what hardly ever changes: threads that wait for the lock look at it.
     alignas(64) mutable AdaptiveMutex mutex_;
-    unsigned waiting_for_retired_ = 0;
-    std::mutex retired_mutex_;  ///< held to wait for retired_ and to signal it; taken last
+    unsigned waiting_for_change_ = 0;
+    std::mutex changed_mutex_;  ///< held to wait for changed_ and to signal it; taken last
 
     alignas(64) BlockStore store_;
     std::uint64_t next_id_ = 0;
@@ -193,9 +263,12 @@ class Pool::Impl {
     unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
     bool grown_since_trim_ = false;
     bool ranges_unavailable_ = false;
+    bool growing_ = false;                    ///< a thread gets memory for the pool
+    std::array<Unmapping, 16> unmappings_{};  ///< each a thread's that gives memory back
     StatCounters counters_;
     WholePoolStats stats_;
-    std::condition_variable retired_;  ///< signalled when a thread no longer waits for a block
+    /// Signalled when a thread no longer waits for a block, grows or gives memory back.
+    std::condition_variable changed_;
 };
 
 }  // namespace memlab::allocator

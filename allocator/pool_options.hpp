@@ -64,6 +64,17 @@ struct PoolOptions {
     /// The size of one such range; 0: twice total_memory, or 256 GiB where that is unknown.
     std::uint64_t expandable_range = 0;
 
+    /// In expandable ranges: blocks share pages and chunks as long as the ranges for that have at
+    /// most this share of total_memory; 1, or where total_memory is unknown: always. Beyond it each
+    /// large block has its chunks to itself and no small one crosses a page, as in plain CUDA: what
+    /// is free goes back to the device wherever plain CUDA would have it back.
+    double packed_share = 1;
+
+    /// So many times at most, in one hold of its lock, the pool decides to give memory of ranges
+    /// back; PoolObserver has an event for each. no_limit: all at once, for the replay of
+    /// recordings that were made without this limit.
+    std::uint64_t unmaps_per_hold = 8;
+
     /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing. The delay
     /// doubles each time that memory is needed again within `regrown_within_ns` of being freed so:
     /// a program of long steps soon keeps its memory.
@@ -72,6 +83,13 @@ struct PoolOptions {
 
     bool operator==(const PoolOptions&) const = default;
 };
+
+/// The options of one of a process's contexts on a device. Only the first packs blocks: so the
+/// share is that of all of them.
+inline PoolOptions options_of_context(PoolOptions options, bool first) {
+    options.packed_share = first || options.packed_share >= 1 ? options.packed_share : 0;
+    return options;
+}
 
 /// Empty when `options` are valid for a Pool, else one sentence saying which value is wrong and
 /// what it must be. To be called on any options that come from a user.

@@ -110,6 +110,12 @@ std::string problem_with(const PoolOptions& options) {
     if (options.expandable_range != 0 && !is_segment_size(options.expandable_range)) {
         return "expandable_range must be 0 or a multiple of 2 MiB";
     }
+    if (!(options.packed_share >= 0 && options.packed_share <= 1)) {
+        return "packed_share must be at least 0 and at most 1";
+    }
+    if (options.unmaps_per_hold == 0) {
+        return "unmaps_per_hold must not be 0";
+    }
     if (!(options.garbage_collection_threshold >= 0 && options.garbage_collection_threshold < 1)) {
         return "garbage_collection_threshold must be at least 0 and less than 1";
     }
@@ -182,16 +188,17 @@ std::string parse_roundup_divisions(std::string_view text, RoundupDivisions* div
         return std::nullopt;
     }
     if (*size <= options_.small_size) {
-        return Plan{*size, options_.small_segment, true};
+        return Plan{*size, options_.small_segment, *size, true};
     }
+    const auto unshared = *size < page_bytes ? size : round_up_to_power(*size, page_bytes);
     if (*size < options_.medium_size) {
-        return Plan{*size, options_.medium_segment, false};
+        return Plan{*size, options_.medium_segment, *unshared, false};
     }
     const auto segment = round_up(*size, options_.large_rounding);
-    if (!segment) {
+    if (!segment || !unshared) {
         return std::nullopt;
     }
-    return Plan{*size, *segment, false};
+    return Plan{*size, *segment, *unshared, false};
 }
 
 std::uint64_t SizePolicy::segment_for(const Plan& plan, std::uint64_t reserved,

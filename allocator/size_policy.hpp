@@ -24,7 +24,9 @@ class SizePolicy {
     struct Plan {
         std::uint64_t size = 0;     ///< the block's, rounded
         std::uint64_t segment = 0;  ///< the size of a new segment, if no free block fits
-        bool small = false;         ///< from small segments
+        std::uint64_t unshared =
+            0;               ///< the block's where it shares nothing: of a page or more, in pages
+        bool small = false;  ///< from small segments
     };
 
     /// The plan for `requested` bytes (0 counts as 1); none when rounding overflows.

@@ -78,7 +78,9 @@ CUresult VmmPages::reserve(std::uint64_t bytes, std::uint64_t* base) {
 
 CUresult VmmPages::release(std::uint64_t base, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    reserved_.erase(base);
+    if (reserved_.erase(base) == 0) {
+        return CUDA_ERROR_INVALID_VALUE;  // with its context: the addresses may be another's
+    }
     return call_real(&Driver::cuMemAddressFree, CUdeviceptr{base}, std::size_t{bytes});
 }
 
@@ -116,6 +118,9 @@ CUresult VmmPages::set_access(std::uint64_t address, std::uint64_t bytes) {
 
 CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t chunk) {
     const std::lock_guard lock(mutex_);
+    if (!owns_locked(address)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     std::uint64_t done = 0;
     CUresult result = CUDA_SUCCESS;
     while (done != bytes && result == CUDA_SUCCESS) {
@@ -138,12 +143,18 @@ CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t
 
 CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    erase_mapped(address, bytes);
+    if (!erase_mapped(address, bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;  // with its context: the addresses may be another's
+    }
     return call_real(&Driver::cuMemUnmap, CUdeviceptr{address}, std::size_t{bytes});
 }
 
 bool VmmPages::owns(std::uint64_t address) {
     const std::lock_guard lock(mutex_);
+    return owns_locked(address);
+}
+
+bool VmmPages::owns_locked(std::uint64_t address) const {
     const auto above = reserved_.upper_bound(address);
     if (above == reserved_.begin()) {
         return false;
@@ -222,14 +233,17 @@ void VmmPages::insert_mapped(std::uint64_t address, std::uint64_t bytes) {
     mapped_[start] = end;
 }
 
-void VmmPages::erase_mapped(std::uint64_t address, std::uint64_t bytes) {
+bool VmmPages::erase_mapped(std::uint64_t address, std::uint64_t bytes) {
     const auto above = mapped_.upper_bound(address);
     if (above == mapped_.begin()) {
-        return;
+        return false;
     }
     const auto holder = std::prev(above);
     const std::uint64_t start = holder->first;
     const std::uint64_t end = holder->second;
+    if (address + bytes > end) {
+        return false;
+    }
     mapped_.erase(holder);
     if (start < address) {
         mapped_[start] = address;
@@ -237,6 +251,7 @@ void VmmPages::erase_mapped(std::uint64_t address, std::uint64_t bytes) {
     if (address + bytes < end) {
         mapped_[address + bytes] = end;
     }
+    return true;
 }
 
 }  // namespace memlab::interpose

@@ -1,7 +1,7 @@
 // Virtual address ranges and their physical pages, for the pool's expandable segments: the driver's
 // virtual memory management behind four calls.
 //
-// Every chunk (allocator/backend.hpp) is a separate physical allocation, because cuMemUnmap takes
+// Every chunk of the pool's is a separate physical allocation, because cuMemUnmap takes
 // whole mappings only. Its handle is released right after mapping; the mapping keeps the memory.
 // Access is granted to the context's device, to every device with peer access, and to every device
 // from which the program copies: the driver copies mapped memory only where the current context's
@@ -39,6 +39,7 @@ class VmmPages {
     /// no virtual memory management, or not in pages of 2 MiB, or where one of the devices that the
     /// program sees cannot access this one's memory.
     CUresult reserve(std::uint64_t bytes, std::uint64_t* base);
+    /// CUDA_ERROR_INVALID_VALUE after release_all(); so do map() and unmap().
     CUresult release(std::uint64_t base, std::uint64_t bytes);
 
     /// Maps memory at [address, address + bytes), multiples of `page`, in pieces of `chunk` bytes
@@ -79,7 +80,9 @@ class VmmPages {
     CUresult map_chunk(std::uint64_t address, std::uint64_t bytes);
     CUresult set_access(std::uint64_t address, std::uint64_t bytes);
     void insert_mapped(std::uint64_t address, std::uint64_t bytes);
-    void erase_mapped(std::uint64_t address, std::uint64_t bytes);
+    /// False: not all of it is mapped.
+    bool erase_mapped(std::uint64_t address, std::uint64_t bytes);
+    bool owns_locked(std::uint64_t address) const;
 
     const CUdevice device_;
     std::mutex mutex_;

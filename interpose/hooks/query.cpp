@@ -194,8 +194,8 @@ void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total)
         return;
     }
     std::uint64_t cached = 0;
-    for (const mi::Context* context : session.contexts().all(current->device())) {
-        cached += context->cached_bytes();
+    for (mi::Context* context : session.contexts().all(current->device())) {
+        cached += context->pool().reclaimable();
     }
     const mi::VisibleMemory visible =
         mi::visible_memory(*free, *total, cached, session.limits().limit_for(current->device()));

@@ -42,7 +42,8 @@ CUcontext active_primary(CUdevice device) {
 
 }  // namespace
 
-Context::Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_t id, bool primary)
+Context::Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_t id, bool primary,
+                 bool first)
     : handle_(handle),
       device_(device),
       id_(id),
@@ -50,13 +51,8 @@ Context::Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_
       unique_id_(query_unique_id(handle)),
       backend_(memory, *this, handle),
       observer_(memory.recorder(), static_cast<std::uint32_t>(device), id),
-      pool_(memory.settings().pool_options, backend_, &observer_) {}
-
-std::uint64_t Context::cached_bytes() const {
-    const allocator::PoolStats stats = pool_.stats();
-    const std::int64_t cached = stats.reserved_bytes.all.current - stats.active_bytes.all.current;
-    return cached > 0 ? static_cast<std::uint64_t>(cached) : 0;
-}
+      pool_(allocator::options_of_context(memory.settings().pool_options, first), backend_,
+            &observer_) {}
 
 std::uint64_t Context::unused_bytes() const {
     const allocator::PoolStats stats = pool_.stats();
@@ -129,7 +125,10 @@ Context* ContextRegistry::add(CUcontext handle) {
         info.primary = primary;
         recorder->record(info);
     }
-    owned_.push_back(std::make_unique<Context>(memory_, handle, device, id, primary));
+    const bool first = std::none_of(owned_.begin(), owned_.end(), [device](const auto& context) {
+        return context->device() == device;
+    });
+    owned_.push_back(std::make_unique<Context>(memory_, handle, device, id, primary, first));
     Context* context = owned_.back().get();
     for (const DeviceAccess& access : device_accesses_) {
         grant_access(*context, access);

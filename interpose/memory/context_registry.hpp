@@ -23,7 +23,9 @@ class Memory;
 
 class Context {
   public:
-    Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_t id, bool primary);
+    /// `first`: the process's first on this device.
+    Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_t id, bool primary,
+            bool first);
 
     CUcontext handle() const { return handle_; }
     /// The driver's unique id (cuCtxGetId), never reused; 0: not available.
@@ -37,9 +39,6 @@ class Context {
     /// True while a driver call that may destroy the context is under way and until its memory is
     /// recorded as lost.
     bool ending() const { return ending_.load(std::memory_order_acquire) != 0; }
-
-    /// Bytes held by the pool but not in use: reserved - active.
-    std::uint64_t cached_bytes() const;
 
     /// Bytes held by the pool that no live allocation has, those whose frees are not complete
     /// included: reserved - allocated.

@@ -141,7 +141,8 @@ BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t 
     return to_status(pages_.release(base, bytes));
 }
 
-BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes) {
+BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes,
+                                     std::uint64_t chunk) {
     const trace::NoCancellation no_cancellation;
     const Memory::Changing changing(memory_);
     const RelaxedCapture relaxed(true);
@@ -154,7 +155,6 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {
         return to_status(broken);
     }
-    const std::uint64_t chunk = allocator::chunk_bytes(bytes);
     const CUresult result = memory_.limits().take(
         context_.device(), bytes, [&] { return pages_.map(address, bytes, chunk); });
     for (std::uint64_t done = 0; result == CUDA_SUCCESS && done < bytes; done += chunk) {

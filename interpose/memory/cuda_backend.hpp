@@ -30,7 +30,8 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus segment_free(allocator::Address address, std::uint64_t bytes) override;
     allocator::BackendStatus range_reserve(allocator::Address* base, std::uint64_t bytes) override;
     allocator::BackendStatus range_release(allocator::Address base, std::uint64_t bytes) override;
-    allocator::BackendStatus pages_map(allocator::Address address, std::uint64_t bytes) override;
+    allocator::BackendStatus pages_map(allocator::Address address, std::uint64_t bytes,
+                                       std::uint64_t chunk) override;
     allocator::BackendStatus pages_unmap(allocator::Address address, std::uint64_t bytes) override;
     std::uint64_t total_memory() const override;
     std::uint64_t available_memory() const override;

@@ -352,8 +352,8 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
         return;
     }
     std::uint64_t cached = 0;
-    for (const Context* context : memory.contexts().all(current->device())) {
-        cached += context->cached_bytes();
+    for (Context* context : memory.contexts().all(current->device())) {
+        cached += context->pool().reclaimable();
     }
     if (cached == 0) {
         return;

@@ -152,8 +152,8 @@ bool roundup_option(Settings& settings, std::string_view text) {
         .empty();
 }
 
-/// "0", "0.8", "1": at most six digits after the point.
-bool gc_threshold_option(Settings& settings, std::string_view text) {
+/// A number from 0 to 1 with at most six digits after the point: "0", "0.8", "1".
+bool parse_share(std::string_view text, double* share) {
     const std::size_t point = text.find('.');
     std::string digits(text.substr(0, point));
     const std::string_view fraction =
@@ -167,9 +167,16 @@ bool gc_threshold_option(Settings& settings, std::string_view text) {
     if (!parse_number(digits, 1'000'000, &millionths)) {
         return false;
     }
-    settings.pool_options.garbage_collection_threshold =
-        static_cast<double>(millionths) / 1'000'000;
+    *share = static_cast<double>(millionths) / 1'000'000;
     return true;
+}
+
+bool gc_threshold_option(Settings& settings, std::string_view text) {
+    return parse_share(text, &settings.pool_options.garbage_collection_threshold);
+}
+
+bool packed_share_option(Settings& settings, std::string_view text) {
+    return parse_share(text, &settings.pool_options.packed_share);
 }
 
 bool backend_option(Settings& settings, std::string_view text) {
@@ -242,6 +249,14 @@ constexpr OptionDef options[] = {
      "management. auto: vmm where the process has loaded no library known to need memory from "
      "cuMemAlloc, and no option of segments is set; else classic.",
      backend_option},
+    {"MEMLAB_PACKED_SHARE", "0 to 1", "0.025",
+     "With vmm: up to this share of the GPU's memory (or of MEMLAB_LIMIT) blocks lie close "
+     "together "
+     "and share pages of 2 MiB; beyond it each block of more than 1 MiB has its pages to itself, "
+     "as "
+     "in plain CUDA, so that all that is free goes back to the GPU. 1: always close together, for "
+     "programs that would rather reserve less.",
+     packed_share_option},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "1s",
      "Release cached memory to the driver after it was unused for this long, and at once when the "
      "program starts a child process or little of the GPU is free. The time doubles when the "

@@ -44,7 +44,8 @@ class PoolModel::Device final : public allocator::DeviceBackend {
         taken_.erase(base);
         return {};
     }
-    BackendStatus pages_map(Address address, std::uint64_t bytes) override {
+    BackendStatus pages_map(Address address, std::uint64_t bytes,
+                            std::uint64_t /*chunk*/) override {
         if (at_ < recorded_.size()) {
             const bool same = recorded_[at_].address == address && recorded_[at_].bytes == bytes;
             at_ = same ? at_ + 1 : recorded_.size();
@@ -170,7 +171,9 @@ class PoolModel::MeterObserver final : public allocator::PoolObserver {
 
 struct PoolModel::ContextPool {
     ContextPool(PoolModel& model, std::uint32_t context)
-        : observer(model, context), pool(model.options_, *model.device_, &observer) {}
+        : observer(model, context),
+          pool(allocator::options_of_context(model.options_, !model.has_context_), *model.device_,
+               &observer) {}
 
     MeterObserver observer;
     allocator::Pool pool;
@@ -214,6 +217,7 @@ PoolModel::ContextPool& PoolModel::context_pool(std::uint32_t context) {
     std::unique_ptr<ContextPool>& found = contexts_[context];
     if (!found) {
         found = std::make_unique<ContextPool>(*this, context);
+        has_context_ = true;
     }
     return *found;
 }

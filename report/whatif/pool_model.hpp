@@ -49,6 +49,7 @@ class PoolModel final : public Model {
     const allocator::PoolOptions options_;
     std::unique_ptr<Device> device_;
     std::map<std::uint32_t, std::unique_ptr<ContextPool>> contexts_;
+    bool has_context_ = false;  ///< or had one: the first packs blocks
 
     struct Owner {
         std::uint32_t allocation = 0;

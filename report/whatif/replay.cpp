@@ -130,7 +130,8 @@ class Backend final : public allocator::DeviceBackend {
         return {};
     }
     BackendStatus range_release(Address /*base*/, std::uint64_t /*bytes*/) override { return {}; }
-    BackendStatus pages_map(Address address, std::uint64_t bytes) override {
+    BackendStatus pages_map(Address address, std::uint64_t bytes,
+                            std::uint64_t /*chunk*/) override {
         missing_bytes = bytes;
         if (!next_is(EventType::segment_map) || answers.front().address != address ||
             answers.front().size != bytes) {
@@ -200,6 +201,9 @@ class Replayer final : public trace::RecordSink {
     using trace::RecordSink::on;
     void on(const trace::OptionValue& record) override { option_values_.push_back(record); }
     void on(const trace::DeviceInfo& record) override { devices_[record.index] = record; }
+    void on(const trace::ContextInfo& record) override {
+        first_contexts_.emplace(record.device, record.id);
+    }
     void on(const trace::ContextLost& record) override {
         const auto found = pools_.find(record.context);
         if (found != pools_.end()) {
@@ -251,7 +255,11 @@ class Replayer final : public trace::RecordSink {
                             "); replay it with the memlab that recorded it";
             return nullptr;
         }
-        auto replay = std::make_unique<ContextReplay>(in_force.options, in_force.total_memory);
+        const auto first = first_contexts_.find(record.device);
+        auto replay = std::make_unique<ContextReplay>(
+            allocator::options_of_context(in_force.options, first == first_contexts_.end() ||
+                                                                first->second == record.context),
+            in_force.total_memory);
         return pools_.emplace(record.context, std::move(replay)).first->second.get();
     }
 
@@ -289,7 +297,7 @@ class Replayer final : public trace::RecordSink {
                 replay.pool.reclaim(event.requested, 0);
                 break;
             case EventType::empty_cache:
-                replay.pool.release_cached(false);
+                replay.pool.release_some();
                 break;
             case EventType::tick:
                 replay.pool.tick(event.requested);
@@ -363,6 +371,7 @@ class Replayer final : public trace::RecordSink {
     const ReadPoolOptions& read_options_;
     std::vector<trace::OptionValue> option_values_;
     std::map<std::uint32_t, trace::DeviceInfo> devices_;
+    std::map<std::uint32_t, std::uint32_t> first_contexts_;  ///< by device
     std::map<std::uint32_t, std::unique_ptr<ContextReplay>> pools_;
     std::uint64_t number_ = 0;
     std::uint64_t reserved_ = 0;

@@ -138,11 +138,11 @@ BackendStatus CookieDevice::range_release(Address base, std::uint64_t bytes) {
     return memory_->range_release(base, bytes);
 }
 
-BackendStatus CookieDevice::pages_map(Address address, std::uint64_t bytes) {
+BackendStatus CookieDevice::pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) {
     if (broken_) {
         return failure;
     }
-    const BackendStatus status = memory_->pages_map(address, bytes);
+    const BackendStatus status = memory_->pages_map(address, bytes, chunk);
     if (status.ok()) {
         fill(address, address + bytes, 0);
     }
@@ -151,7 +151,7 @@ BackendStatus CookieDevice::pages_map(Address address, std::uint64_t bytes) {
 
 BackendStatus CookieDevice::pages_unmap(Address address, std::uint64_t bytes) {
     if (planted_ != Planted::hasty_give_back && !broken_) {
-        run_up_to(uses_of(address, address + bytes));  // with the lock held, so no other call runs
+        run_up_to(uses_of(address, address + bytes));
     }
     const BackendStatus status = memory_->pages_unmap(address, bytes);
     clear(address, address + bytes);

@@ -63,7 +63,7 @@ class CookieDevice final : public allocator::DeviceBackend {
     std::uint64_t total_memory() const override { return memory_->total_memory(); }
     BackendStatus range_reserve(Address* base, std::uint64_t bytes) override;
     BackendStatus range_release(Address base, std::uint64_t bytes) override;
-    BackendStatus pages_map(Address address, std::uint64_t bytes) override;
+    BackendStatus pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) override;
     BackendStatus pages_unmap(Address address, std::uint64_t bytes) override;
     BackendStatus fence_record(Fence* fence) override;
     FenceState fence_query(Fence fence) override;

@@ -20,7 +20,7 @@ class NullBackend final : public DeviceBackend {
     BackendStatus range_reserve(Address* base, std::uint64_t bytes) override {
         return segment_alloc(bytes, base);
     }
-    BackendStatus pages_map(Address, std::uint64_t) override { return {}; }
+    BackendStatus pages_map(Address, std::uint64_t, std::uint64_t) override { return {}; }
     BackendStatus pages_unmap(Address, std::uint64_t) override { return {}; }
     BackendStatus fence_record(Fence* fence) override {
         *fence = busy ? 1 : 0;

@@ -161,7 +161,8 @@ bool SimulatedBackend::inside_a_range(Address begin, std::uint64_t bytes) const 
            bytes <= base + size - begin && begin < base + size;
 }
 
-BackendStatus SimulatedBackend::pages_map(Address address, std::uint64_t bytes) {
+BackendStatus SimulatedBackend::pages_map(Address address, std::uint64_t bytes,
+                                          std::uint64_t chunk) {
     const std::lock_guard lock(mutex_);
     BackendStatus status;
     if (injected(Call::pages_map, &status)) {
@@ -178,8 +179,8 @@ BackendStatus SimulatedBackend::pages_map(Address address, std::uint64_t bytes) 
     for (Address page = address; page < address + bytes; page += page_bytes) {
         pages_.insert(pages_.end(), page);
     }
-    for (Address chunk = address; chunk < address + bytes; chunk += chunk_bytes(bytes)) {
-        chunks_.insert(chunk);
+    for (Address begin = address; begin < address + bytes; begin += chunk) {
+        chunks_.insert(begin);
     }
     used_ += bytes;
     peak_ = std::max(peak_, used_);

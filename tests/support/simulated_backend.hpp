@@ -37,7 +37,7 @@ class SimulatedBackend final : public DeviceBackend {
     BackendStatus segment_free(Address address, std::uint64_t bytes) override;
     BackendStatus range_reserve(Address* base, std::uint64_t bytes) override;
     BackendStatus range_release(Address base, std::uint64_t bytes) override;
-    BackendStatus pages_map(Address address, std::uint64_t bytes) override;
+    BackendStatus pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) override;
     BackendStatus pages_unmap(Address address, std::uint64_t bytes) override;
     std::uint64_t total_memory() const override { return total_; }
     std::uint64_t available_memory() const override;

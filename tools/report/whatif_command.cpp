@@ -58,6 +58,8 @@ bool read_environment(const std::vector<std::string>& assignments, interpose::Se
     return true;
 }
 
+constexpr const char* packed_share_name = "MEMLAB_PACKED_SHARE";
+
 /// The recorded options with these changed: MEMLAB_... by the option table, the others by their own
 /// names.
 bool read_options(const std::vector<trace::OptionValue>& recorded,
@@ -74,11 +76,18 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
     for (const trace::OptionValue& each : recorded) {
         assignments.push_back(each.name + "=" + each.value);
     }
-    // Logs record all options. A log without this one is of a pool without the rule, whatever the
-    // default is now.
+    // Logs record all options. A log without one of these is of a pool without the rule, whatever
+    // the default is now.
+    const bool gives_back_in_parts =
+        std::any_of(recorded.begin(), recorded.end(),
+                    [](const trace::OptionValue& each) { return each.name == packed_share_name; });
     assignments.emplace_back("MEMLAB_FRAGMENTED_ROUNDING_MB=0");
+    assignments.emplace_back(std::string(packed_share_name) + "=1");
     if (!read_environment(assignments, settings, problem)) {
         return false;
+    }
+    if (!gives_back_in_parts) {
+        settings->pool_options.unmaps_per_hold = allocator::PoolOptions::no_limit;
     }
     for (const auto& [name, value] : changes) {
         if (!name.starts_with("MEMLAB_") &&

@@ -136,9 +136,9 @@ std::uint64_t CheckingObserver::largest_free() const {
 /// Determines the range of newly mapped pages from the allocation that they were mapped for.
 void CheckingObserver::accept_fresh_pages(const BlockInfo& block) {
     const std::uint64_t size = expected_size(block.requested);
-    const bool small = size <= options_.small_size;
+    const bool small = packs_all() && size <= options_.small_size;
     const Seen fresh = std::exchange(fresh_pages_, {});
-    if (best_fit(gaps(small), size).gap != nullptr) {
+    if (packs_all() && best_fit(gaps(small), size).gap != nullptr) {
         problem("mapped pages although a gap fits", fresh.address);
     }
     if (fresh.address < block.segment ||
@@ -167,10 +167,10 @@ void CheckingObserver::accept_fresh_pages(const BlockInfo& block) {
     };
     const std::vector<Gap> grown = gaps(small);
     const Fit fit = best_fit(grown, size);
-    if (fit.gap == nullptr || !touches(*fit.gap)) {
+    if (packs_all() && (fit.gap == nullptr || !touches(*fit.gap))) {
         problem("mapped pages that do not help", fresh.address);
     }
-    if (stats_.reserved_bytes.all.current <= mark) {
+    if (!packs_all() || stats_.reserved_bytes.all.current <= mark) {
         return;
     }
     for (const bool half : {true, false}) {
@@ -207,7 +207,7 @@ std::uint64_t CheckingObserver::expected_size(std::uint64_t requested) const {
 
 void CheckingObserver::expect_placement(const BlockInfo& block) {
     const std::uint64_t size = expected_size(block.requested);
-    const bool small = size <= options_.small_size;
+    const bool small = packs_all() && size <= options_.small_size;
     const std::vector<Gap> all = gaps(small);
     const Fit fit = best_fit(all, size);
     const Gap* best = fit.gap;
@@ -286,7 +286,9 @@ void CheckingObserver::on_alloc(const BlockInfo& block, Tag tag) {
             problem("overlaps the block in use below", block.address);
         }
     }
-    expect_placement(block);
+    if (packs_all()) {
+        expect_placement(block);
+    }
     fresh_segment_ = 0;
     in_use_[block.address] = {block.size, block.requested, block.id, true};
     if (block.size >= options_.max_split_size) {

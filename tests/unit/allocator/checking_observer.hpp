@@ -67,13 +67,17 @@ class CheckingObserver final : public PoolObserver {
     /// The same, only their kinds.
     std::vector<Seen::What> take_kinds();
 
+    /// Else the events do not tell what belongs to the small and what to the large pool: all counts
+    /// as large here, and test_unshared.cpp checks the placement.
+    bool packs_all() const { return !options_.expandable || options_.packed_share >= 1; }
+
     /// All violations so far.
     const std::vector<std::string>& problems() const { return problems_; }
 
     /// The statistics derived from the events. num_ooms has no event: it stays 0.
     const PoolStats& stats() const { return stats_; }
 
-    /// The largest request that free memory could serve.
+    /// The largest request that free memory could serve, where blocks are packed.
     std::uint64_t largest_free() const;
 
     /// Call it with Pool::abandon(), for which there is no event.

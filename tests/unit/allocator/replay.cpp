@@ -43,7 +43,8 @@ class ReplayBackend final : public DeviceBackend {
         problem = "released a range";
         return {};
     }
-    BackendStatus pages_map(Address address, std::uint64_t bytes) override {
+    BackendStatus pages_map(Address address, std::uint64_t bytes,
+                            std::uint64_t /*chunk*/) override {
         if (answers.empty() || answers.front().what != What::segment_map ||
             answers.front().address != address || answers.front().size != bytes) {
             problem = "mapped " + std::to_string(bytes) + " bytes at " + std::to_string(address);
@@ -105,7 +106,7 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
             pool.reclaim(seen.requested, seen.tag);
             return {};
         case What::empty_cache:
-            pool.release_cached(false);
+            pool.release_some();
             return {};
         case What::segment_alloc:
         case What::segment_map:

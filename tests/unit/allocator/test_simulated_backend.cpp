@@ -118,11 +118,11 @@ TEST_CASE("ranges have addresses, and memory where it is mapped") {
     CHECK(base == 0x1000000);
     CHECK(backend.used() == 0);
     CHECK(segment(backend, 2 * mib) == base + 100 * mib);
-    CHECK(backend.pages_map(base + 4 * mib, 4 * mib).ok());
-    CHECK(backend.pages_map(base + 8 * mib, 2 * mib).ok());
+    CHECK(backend.pages_map(base + 4 * mib, 4 * mib, 2 * mib).ok());
+    CHECK(backend.pages_map(base + 8 * mib, 2 * mib, 2 * mib).ok());
     CHECK(backend.used() == 8 * mib);
     CHECK(backend.mapped() == 6 * mib);
-    CHECK(backend.pages_map(base, 4 * mib).kind == BackendStatus::Kind::out_of_memory);
+    CHECK(backend.pages_map(base, 4 * mib, 2 * mib).kind == BackendStatus::Kind::out_of_memory);
     backend.access(1, base + 4 * mib, 6 * mib);
     CHECK(backend.problems().empty());
 
@@ -147,10 +147,10 @@ TEST_CASE("ranges have addresses, and memory where it is mapped") {
         CHECK(backend.problems().size() == 3);
     }
     SECTION("pages that are there, or are not") {
-        CHECK_FALSE(backend.pages_map(base + 2 * mib, 4 * mib).ok());
+        CHECK_FALSE(backend.pages_map(base + 2 * mib, 4 * mib, 2 * mib).ok());
         CHECK_FALSE(backend.pages_unmap(base + 8 * mib, 4 * mib).ok());
         CHECK_FALSE(backend.pages_unmap(base + 100 * mib, 2 * mib).ok());
-        CHECK_FALSE(backend.pages_map(base + 98 * mib, 4 * mib).ok());
+        CHECK_FALSE(backend.pages_map(base + 98 * mib, 4 * mib, 2 * mib).ok());
         CHECK(backend.problems().size() == 4);
     }
 }
