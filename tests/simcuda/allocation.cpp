@@ -452,7 +452,8 @@ CUresult sim_cuMemGetInfo_v2(size_t* free, size_t* total) {
         *total = options().memory;
     }
     if (free != nullptr) {
-        *free = options().memory - find_device(context->device)->used;
+        *free = options().memory -
+                std::min<uint64_t>(find_device(context->device)->used, options().memory);
     }
     return CUDA_SUCCESS;
 }

@@ -108,7 +108,7 @@ bool take(Context& context, Taken what) {
     Context& owner = root(context);
     Device& device = *find_device(owner.device);
     const uint64_t bytes = options().takes[static_cast<size_t>(what)];
-    if (bytes > options().memory - std::min(device.used, options().memory)) {
+    if (bytes > options().memory - std::min<uint64_t>(device.used, options().memory)) {
         return false;
     }
     device.used += bytes;

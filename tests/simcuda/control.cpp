@@ -181,7 +181,7 @@ uint64_t simcuda_calls(const char* function) {
 
 uint64_t simcuda_used(void) {
     const Control control;
-    return find_device(0)->used;
+    return find_device(0)->used.own();
 }
 
 int cuSimcudaUnlisted(void) {

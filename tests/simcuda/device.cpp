@@ -27,6 +27,7 @@ void create_devices() {
     for (int ordinal = 0; ordinal < options().devices; ++ordinal) {
         Device device;
         device.ordinal = ordinal;
+        device.used.share(ordinal);
         devices().push_back(device);
     }
 }

@@ -145,6 +145,9 @@ Options read_options() {
     if (const char* path = std::getenv("SIMCUDA_STATS")) {
         read.stats_path = path;
     }
+    if (const char* path = std::getenv("SIMCUDA_SHARED")) {
+        read.shared_path = path;
+    }
     return read;
 }
 

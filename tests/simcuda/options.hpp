@@ -38,6 +38,7 @@ struct Options {
     std::vector<InjectedFault> faults;  // SIMCUDA_FAIL=function:nth:error[,...]
     int driver_version = CUDA_VERSION;  // SIMCUDA_DRIVER_VERSION
     std::string stats_path;             // SIMCUDA_STATS, %p is the process id
+    std::string shared_path;            // SIMCUDA_SHARED, see used_bytes.hpp
     // SIMCUDA_IPC_ENABLES_PEERS=1: opening memory on another device enables access to that device,
     // as is documented; H200s with driver 580 do not.
     bool ipc_enables_peers = false;

@@ -14,6 +14,7 @@
 #include "tests/simcuda/driver_abi.hpp"
 #include "tests/simcuda/options.hpp"
 #include "tests/simcuda/timeline.hpp"
+#include "tests/simcuda/used_bytes.hpp"
 
 namespace memlab::simcuda {
 
@@ -73,7 +74,7 @@ struct Device {
     int ordinal = 0;
     int file = -1;          // the memfd of all its memory
     uint64_t file_end = 0;  // offsets are never reused: the file is sparse
-    uint64_t used = 0;      // bytes of physical memory, contexts' included
+    UsedBytes used;         // bytes of physical memory, contexts' included
     Context* primary = nullptr;
     unsigned primary_retained = 0;
     unsigned primary_flags = 0;

@@ -8,6 +8,7 @@
 
 #include "tests/simcuda/options.hpp"
 #include "tests/simcuda/race.hpp"
+#include "tests/simcuda/state.hpp"
 
 namespace memlab::simcuda {
 namespace {
@@ -22,6 +23,9 @@ __attribute__((destructor)) void finish() {
         return;
     }
     write_statistics();
+    for (Device& device : devices()) {
+        device.used.give_back();
+    }
     if (races() != 0) {
         std::fflush(nullptr);
         _exit(race_exit_code);
