@@ -203,6 +203,12 @@ class Pool {
     /// back. *more (may be null): not all of it, call again. The pool has no other source of time.
     std::uint64_t tick(std::uint64_t now_ns, bool* more = nullptr);
 
+    /// From when on tick() has something to do, if the pool is not called before: 0 while frees are
+    /// not complete or the next tick has to look what is unused, `no_tick` where nothing is held
+    /// that tick() could free.
+    std::uint64_t next_tick() const;
+    static constexpr std::uint64_t no_tick = ~std::uint64_t{0};
+
     /// The context was destroyed: drops everything without calling the backend or the observer, and
     /// frees the host memory. The statistics count what was there as freed.
     void abandon();

@@ -466,6 +466,10 @@ std::uint64_t Pool::tick(std::uint64_t now_ns, bool* more) {
     return impl_->tick(now_ns, more);
 }
 
+std::uint64_t Pool::next_tick() const {
+    return impl_->next_tick();
+}
+
 void Pool::abandon() {
     impl_->abandon();
 }

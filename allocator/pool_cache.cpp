@@ -389,12 +389,25 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
     if (left) {
         store_.put_back({true, never_seen});
     }
-    if (unmapped || !released.empty()) {
+    if (policy_.options().trim_backoff && (unmapped || !released.empty())) {
         trimmed_at_ns_ = now_ns;
     }
     taken += unmap_now(lock, *unmapping);
     end_unmapping(*unmapping);
     return taken + release_segments(lock, released);
+}
+
+std::uint64_t Pool::Impl::next_tick() const {
+    const Lock lock(mutex_);
+    if (trim_delay_ns_ == 0) {
+        return Pool::no_tick;
+    }
+    if (!pending_.empty() || !deferred_.empty() || store_.idle().unseen ||
+        std::any_of(streams_.begin(), streams_.end(),
+                    [](const StreamFrees& frees) { return !frees.blocks.empty(); })) {
+        return 0;
+    }
+    return std::min(next_trim_ns_, due_at(store_.idle().oldest_ns));
 }
 
 void Pool::Impl::reclaim(std::uint64_t requested, Tag tag) {

@@ -72,6 +72,7 @@ class Pool::Impl {
     std::uint64_t release_cached(bool wait);
     std::uint64_t reclaimable();
     std::uint64_t tick(std::uint64_t now_ns, bool* more);
+    std::uint64_t next_tick() const;
     void release_some();
     void abandon();
     void forget_left_wait();

@@ -75,10 +75,11 @@ struct PoolOptions {
     /// recordings that were made without this limit.
     std::uint64_t unmaps_per_hold = 8;
 
-    /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing. The delay
-    /// doubles each time that memory is needed again within `regrown_within_ns` of being freed so:
-    /// a program of long steps soon keeps its memory.
+    /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing.
     std::uint64_t trim_after_ns = 0;
+    /// The delay doubles each time that memory is needed again within `regrown_within_ns` of being
+    /// freed so: a program of long steps soon keeps its memory, and others wait ever longer for it.
+    bool trim_backoff = false;
     static constexpr std::uint64_t regrown_within_ns = 10'000'000'000;
 
     bool operator==(const PoolOptions&) const = default;

@@ -27,6 +27,11 @@ bool switch_option(Settings& settings, std::string_view text) {
     return parse_switch(text, &(settings.*field));
 }
 
+template <bool allocator::PoolOptions::*field>
+bool pool_switch_option(Settings& settings, std::string_view text) {
+    return parse_switch(text, &(settings.pool_options.*field));
+}
+
 bool free_sync_option(Settings& settings, std::string_view text) {
     using allocator::FreeSync;
     if (text == "auto") {
@@ -257,12 +262,16 @@ constexpr OptionDef options[] = {
      "in plain CUDA, so that all that is free goes back to the GPU. 1: always close together, for "
      "programs that would rather reserve less.",
      packed_share_option},
-    {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "1s",
-     "Release cached memory to the driver after it was unused for this long, and at once when the "
-     "program starts a child process or little of the GPU is free. The time doubles when the "
-     "memory "
-     "is needed again within 10 seconds. 0: keep it.",
+    {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "500ms",
+     "Release cached memory to the driver after it was unused for this long to one and a half "
+     "times as long, and at once when the program starts a child process or another process under "
+     "memlab lacks memory. 0: keep it from all of them.",
      trim_after_option},
+    {"MEMLAB_TRIM_BACKOFF", "on, off", "off",
+     "Whenever memory is needed again within 10 seconds of having been released by time, double "
+     "that time: a program of long steps soon keeps its memory, and processes without memlab wait "
+     "for it ever longer.",
+     pool_switch_option<&allocator::PoolOptions::trim_backoff>},
     {"MEMLAB_GC_THRESHOLD", "0 to 1", "0",
      "PyTorch's garbage_collection_threshold: above this share of the GPU's memory (or of "
      "MEMLAB_LIMIT) the pool releases unused segments before it takes new ones, oldest "

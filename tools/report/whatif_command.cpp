@@ -83,6 +83,7 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
                     [](const trace::OptionValue& each) { return each.name == packed_share_name; });
     assignments.emplace_back("MEMLAB_FRAGMENTED_ROUNDING_MB=0");
     assignments.emplace_back(std::string(packed_share_name) + "=1");
+    assignments.emplace_back("MEMLAB_TRIM_BACKOFF=on");
     if (!read_environment(assignments, settings, problem)) {
         return false;
     }

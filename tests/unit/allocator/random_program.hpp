@@ -17,6 +17,7 @@ inline PoolOptions random_options(Random& random) {
     PoolOptions options;
     options.free_sync = static_cast<FreeSync>(random.below(3));
     options.trim_after_ns = random.one_in(2) ? 0 : 1 + random.below(3000);
+    options.trim_backoff = random.one_in(2);
     if (random.one_in(3)) {
         options.expandable = true;
         options.expandable_range = random.one_in(2) ? 0 : (1 + random.below(40)) * 2 * mib;

@@ -80,9 +80,11 @@ TEST_CASE("without trim_after a tick does nothing") {
     CHECK(fixture.reserved() == bytes_of(30 * mib));
 }
 
-TEST_CASE("memory that is needed again soon after a trim is kept for twice as long") {
+TEST_CASE("with backoff, memory that is needed again soon after a trim is kept for twice as long") {
     constexpr std::uint64_t second = 1'000'000'000;
-    Fixture fixture(gib, trimming(second));
+    PoolOptions options = trimming(second);
+    options.trim_backoff = true;
+    Fixture fixture(gib, options);
     // Nanoseconds from the free to the trim, in ticks of half a second.
     std::uint64_t now = 1;
     const auto kept = [&](std::uint64_t needed_after) {
@@ -103,6 +105,55 @@ TEST_CASE("memory that is needed again soon after a trim is kept for twice as lo
     CHECK(kept(11 * second) == 4 * second);
     CHECK(kept(0) == 8 * second);
     CHECK(fixture.problem_at_end() == sound);
+}
+
+TEST_CASE("the time to a trim does not depend on what happened before") {
+    Fixture fixture(gib, trimming(100));
+    for (std::uint64_t now = 1000; now < 2000; now += 110) {
+        fixture.give(fixture.get(30 * mib).address);
+        CHECK(fixture.pool.tick(now) == 0);
+        CHECK(fixture.pool.tick(now + 99) == 0);
+        CHECK(fixture.pool.tick(now + 100) == 30 * mib);
+    }
+    CHECK(fixture.problem_at_end() == sound);
+    CHECK(problem_of_replay(trimming(100), fixture.observer.events(), gib) == sound);
+}
+
+TEST_CASE("a pool says when a tick has something to do") {
+    Fixture fixture(gib, trimming(100));
+    fixture.pool.tick(10);
+    CHECK(fixture.pool.next_tick() == Pool::no_tick);
+    const BlockInfo held = fixture.get(1000);
+    const BlockInfo a = fixture.get(30 * mib);
+    fixture.pool.tick(20);
+    // The rest of the small block's page cannot go back.
+    CHECK(fixture.pool.next_tick() == Pool::no_tick);
+
+    fixture.backend.access(a.id, a.address, a.size);
+    fixture.give(a.address);  // pending
+    CHECK(fixture.pool.next_tick() == 0);
+    fixture.pool.tick(1000);
+    CHECK(fixture.pool.next_tick() == 0);
+    fixture.backend.advance_all();
+    fixture.pool.tick(2000);
+    CHECK(fixture.pool.next_tick() == 0);  // what this tick has left
+    fixture.pool.tick(2050);
+    CHECK(fixture.pool.next_tick() == 2100);
+    CHECK(fixture.pool.tick(2100) == 30 * mib);
+    fixture.pool.tick(2150);
+    CHECK(fixture.pool.next_tick() == Pool::no_tick);
+
+    const BlockInfo b = fixture.get(30 * mib);
+    CHECK(fixture.pool.free(b.address, 0, FenceTiming::deferred).kind == FreeResult::Kind::freed);
+    fixture.pool.tick(3000);
+    CHECK(fixture.pool.next_tick() == 0);
+    fixture.pool.fence_deferred();
+    fixture.give(held.address);
+    CHECK(fixture.problem_at_end() == sound);
+
+    Fixture keeping(gib, trimming(0));
+    keeping.give(keeping.get(30 * mib).address);
+    CHECK(keeping.pool.next_tick() == Pool::no_tick);
 }
 
 TEST_CASE("while the backend takes a segment back the pool can be used") {

@@ -80,6 +80,7 @@ TEST_CASE("the pool's policy, in PyTorch's terms") {
                                        "MEMLAB_LARGE_ROUNDING_MB=8",
                                        "MEMLAB_FRAGMENTED_ROUNDING_MB=0",
                                        "MEMLAB_TRIM_AFTER=30s",
+                                       "MEMLAB_TRIM_BACKOFF=on",
                                        nullptr};
     const LoadedSettings loaded = load_settings(environment);
     CHECK(loaded.problems.empty());
@@ -92,6 +93,8 @@ TEST_CASE("the pool's policy, in PyTorch's terms") {
     CHECK(pool.large_rounding == 8ULL << 20);
     CHECK(pool.fragmented_rounding == 0);
     CHECK(pool.trim_after_ns == 30'000'000'000ULL);
+    CHECK(pool.trim_backoff);
+    CHECK_FALSE(load_settings(nullptr).settings.pool_options.trim_backoff);
 }
 
 TEST_CASE("a value inconsistent with the pool's other options is rejected with the reason") {
@@ -103,7 +106,7 @@ TEST_CASE("a value inconsistent with the pool's other options is rejected with t
     CHECK(loaded.settings.pool_options.large_rounding == 2ULL << 20);
     CHECK(loaded.settings.pool_options.medium_segment == 20ULL << 20);
     CHECK(loaded.settings.pool_options.garbage_collection_threshold == 0);
-    CHECK(loaded.settings.pool_options.trim_after_ns == 1'000'000'000);
+    CHECK(loaded.settings.pool_options.trim_after_ns == 500'000'000);
 }
 
 TEST_CASE("PyTorch's settings apply if its cache is off, and memlab's override them") {

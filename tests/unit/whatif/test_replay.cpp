@@ -47,6 +47,7 @@ allocator::PoolOptions random_options(std::uint64_t seed) {
             break;
         case 4:
             options.trim_after_ns = 1 + random.below(3000);
+            options.trim_backoff = random.one_in(2);
             break;
         default:
             options.large_rounding = 16 * mib;
