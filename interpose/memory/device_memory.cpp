@@ -149,6 +149,7 @@ CUresult probe_stream_free(const Context& owner, CUstream stream) {
                                                   : owner->pool().free_in(stream, address, tag);
     switch (result.kind) {
         case FreeResult::Kind::freed:
+            memory.on_unused();
             // A capture that began meanwhile only delays the fence; the free preceded it.
             return static_cast<CUresult>(
                 result.status.kind == BackendStatus::Kind::not_now ? 0 : result.status.code);
@@ -261,6 +262,10 @@ void after_a_jump(Memory& memory) {
         memory.contexts().release_cached_for(context->device(), bytes, context) != 0) {
         result = context->pool().allocate(bytes, tag);
     }
+    if (result.status.kind == BackendStatus::Kind::out_of_memory &&
+        memory.others_gave_back(context->device(), bytes)) {
+        result = context->pool().allocate(bytes, tag);
+    }
     memory.on_memory_growth();
     sample_device(memory, context->device());
     if (result.status.ok()) {
@@ -312,6 +317,7 @@ void serve_nested_frees(Memory& memory) {
             owner->pool().free(address, make_tag(memory.api_id(api), 0),
                                memory.captures().capturing() ? FenceTiming::deferred
                                                              : FenceTiming::now_without_wait);
+            memory.on_unused();
         }
     });
     if (const std::uint32_t lost = nested_frees.take_lost();
@@ -386,9 +392,14 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         context = memory.contexts().current();
         // Host memory is not what the pools hold.
-        if (context != nullptr && trace::counts_as_device_memory(allocation.kind) &&
-            memory.contexts().release_cached_for(context->device(), least_from_device(allocation),
-                                                 nullptr) != 0) {
+        const bool of_device =
+            context != nullptr && trace::counts_as_device_memory(allocation.kind);
+        if (of_device && memory.contexts().release_cached_for(
+                             context->device(), least_from_device(allocation), nullptr) != 0) {
+            result = within_limit();
+        }
+        if (of_device && result == CUDA_ERROR_OUT_OF_MEMORY &&
+            memory.others_gave_back(context->device(), least_from_device(allocation))) {
             result = within_limit();
         }
     }

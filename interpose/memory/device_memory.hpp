@@ -45,12 +45,18 @@ CUresult allocate_from_driver(Memory& memory, Api api, const DriverAllocation& a
 /// False when there was none.
 bool release_for_driver(Memory& memory, CUdevice device = -1) noexcept;
 
-/// Makes such a call, and makes it once more if release_for_driver() was of help.
+/// Makes such a call, and makes it once more if release_for_driver() was of help, and again if
+/// other processes were.
 template <class Real>
 CUresult retry_after_release(Memory& memory, const Real& real, CUdevice device = -1) {
-    const CUresult result = real();
-    return result == CUDA_ERROR_OUT_OF_MEMORY && release_for_driver(memory, device) ? real()
-                                                                                    : result;
+    CUresult result = real();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_for_driver(memory, device)) {
+        result = real();
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.others_gave_back(device, 0)) {
+        result = real();
+    }
+    return result;
 }
 
 /// Call before `bytes` of managed memory are allocated. The driver never refuses these for lack of

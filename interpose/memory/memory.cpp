@@ -1,5 +1,10 @@
 #include "interpose/memory/memory.hpp"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -40,6 +45,22 @@ void Memory::disable_pooling_quietly(const char* why) {
             recorder_->report_missed(why, 0);
         }
     }
+}
+
+void Memory::wake_trimmer() noexcept {
+    if (trimmer_sleeps_.exchange(0) != 0) {
+        const int saved = errno;
+        syscall(SYS_futex, &trimmer_sleeps_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+        errno = saved;
+    }
+}
+
+void Memory::sleep_until_unused(FunctionRef<bool()> awaited) {
+    trimmer_sleeps_.store(1);
+    while (trimmer_sleeps_.load() != 0 && !awaited()) {
+        syscall(SYS_futex, &trimmer_sleeps_, FUTEX_WAIT_PRIVATE, 1, nullptr, nullptr, 0);
+    }
+    trimmer_sleeps_.store(0);
 }
 
 void Memory::report_exporting_code() noexcept {

@@ -9,6 +9,7 @@
 
 #include "interpose/driver/capture_gate.hpp"
 #include "interpose/driver/driver.hpp"
+#include "interpose/driver/function_ref.hpp"
 #include "interpose/memory/context_registry.hpp"
 #include "interpose/memory/live_allocations.hpp"
 #include "interpose/memory/memory_limit.hpp"
@@ -81,7 +82,28 @@ class Memory {
 
     /// Requests a call of detect_new_libraries(): a pool has grown, or there is another reason. May
     /// be called under any lock.
-    void report_growth() { growth_pending_.store(true, std::memory_order_relaxed); }
+    void report_growth() {
+        growth_pending_.store(true, std::memory_order_relaxed);
+        on_unused();
+    }
+
+    /// Call after memory of a pool may have become unused, or a free pending: wakes the thread that
+    /// gives it back, if it sleeps. Otherwise one load. May be called under any lock.
+    void on_unused() noexcept {
+        if (trimmer_sleeps_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+            wake_trimmer();
+        }
+    }
+
+    /// For that thread: returns after the next on_unused(), or when `awaited` is true. Nothing is
+    /// missed if that looks into the pools, under their locks: what a pool had freed by then it
+    /// sees, and who frees later sees that the thread sleeps.
+    void sleep_until_unused(FunctionRef<bool()> awaited);
+
+    /// Call when the driver has no memory of the device (-1: the current context's) for a request
+    /// of `bytes` (0: unknown) and this process has given back what it can: other processes under
+    /// memlab are asked to. Waits for them, 300 ms at most. True: try once more.
+    virtual bool others_gave_back(CUdevice device, std::uint64_t bytes) noexcept = 0;
 
     /// Calls detect_new_libraries() if that was requested. Call without any of memlab's locks.
     void on_memory_growth() {
@@ -129,6 +151,9 @@ class Memory {
   private:
     std::atomic<profiler::cupti::Audit*> audit_{nullptr};
     const bool started_late_;
+    void wake_trimmer() noexcept;
+
+    std::atomic<std::uint32_t> trimmer_sleeps_{0};  ///< a futex
     std::atomic<bool> growth_pending_{false};
     std::atomic<bool> exporting_code_{false};
     std::atomic<std::uint64_t> changes_{0};

@@ -333,6 +333,13 @@ void Session::on_pool_created() {
     }
 }
 
+bool Session::others_gave_back(CUdevice device, std::uint64_t bytes) noexcept {
+    if (device < 0 && call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+        return false;
+    }
+    return requests_.others_gave_back(device, bytes, limits().limit_for(device));
+}
+
 void Session::detect_new_libraries() noexcept {
     detect_ipc_users();
     cupti_.detect_other_profilers();

@@ -17,6 +17,7 @@
 #include "interpose/process/cupti_subscription.hpp"
 #include "interpose/process/ipc_users.hpp"
 #include "interpose/process/trim_thread.hpp"
+#include "interpose/sharing/memory_requests.hpp"
 
 namespace memlab::interpose {
 
@@ -61,6 +62,8 @@ class Session final : public Memory {
     std::string write_snapshot(std::string_view name, std::uint64_t max_wait_ns);
 
     TrimThread& trimmer() { return trimmer_; }
+    MemoryRequests& requests() { return requests_; }
+    bool others_gave_back(CUdevice device, std::uint64_t bytes) noexcept override;
     CuptiSubscription& cupti() { return cupti_; }
     Ledger& ledger() { return *ledger_; }
     /// Ledger::context_created(), and what is then to be done at exit.
@@ -96,7 +99,8 @@ class Session final : public Memory {
     OutputFiles files_;
     int owner_pid_;
     IpcUsers ipc_users_;
-    TrimThread trimmer_;
+    MemoryRequests requests_;
+    TrimThread trimmer_{requests_};
     CuptiSubscription cupti_;
     std::unique_ptr<Ledger> ledger_;  ///< made when the recorder is there
 };

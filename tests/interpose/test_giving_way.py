@@ -6,8 +6,10 @@ fault of the simulated driver are in the catalogue.
 from __future__ import annotations
 
 import re
+import subprocess
+import time
 
-from support import ROOT, EndToEnd
+from support import ROOT, Build, EndToEnd
 
 ONCE = 1
 OUT_OF_MEMORY = 2
@@ -70,3 +72,110 @@ class GivingWay(EndToEnd):
         outcome = self.under_memlab(self.program("gives_way", "graph", "launch"),
                                     {"SIMCUDA_FAIL": "cuStreamCreate:2:2,cuStreamCreate:3:2"})
         self.assertEqual((outcome.code, outcome.stdout), (0, b"launch: 0\n"), outcome.describe())
+
+
+class Neighbour:
+    """tests/programs/neighbours.cpp, which does what it is told."""
+
+    def __init__(self, test: EndToEnd, memlab: bool, settings: dict[str, str]) -> None:
+        environment = test.layout.environment(memlab=memlab, settings=settings, output=test.output)
+        self.process = subprocess.Popen(test.program("neighbours"), env=environment, cwd=test.cwd, text=True,
+                                        bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL)
+        test.addCleanup(self.end)
+        self.read()
+
+    def end(self) -> None:
+        with self.process:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def do(self, what: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(what + "\n")
+        return self.read()
+
+    def number(self, what: str) -> int:
+        return int(self.do(what).split()[1])
+
+    def take(self, what: str) -> tuple[int, float]:
+        """The driver's answer and how long it took, in ms."""
+        words = self.do(what).split()
+        return int(words[1]), float(words[3])
+
+
+class Neighbours(EndToEnd):
+    """Processes that share a GPU: what one of them frees is there for the others."""
+
+    def neighbour(self, memlab: bool = True, **settings: str) -> Neighbour:
+        return Neighbour(self, memlab, {"SIMCUDA_SHARED": str(self.work / "shared"), "SIMCUDA_MEMORY": "1GiB",
+                                        "MEMLAB_TRIM_AFTER": "500ms"} | settings)
+
+    def answers_within(self, milliseconds: float) -> float:
+        """A build with a sanitizer, on a machine that does other things as well, takes longer."""
+        return milliseconds * (5 if Build.sanitizer else 1)
+
+    def test_who_asks_has_it_at_once_however_often(self) -> None:
+        for backend in ("classic", "vmm"):
+            with self.subTest(backend):
+                # What goes back by time would take five minutes.
+                first, second = (self.neighbour(MEMLAB_TRIM_AFTER="5min", MEMLAB_BACKEND=backend) for _ in "12")
+                for _ in range(8):
+                    for one in (first, second):
+                        result, milliseconds = one.take("take 60")
+                        self.assertEqual(result, 0)
+                        self.assertLess(milliseconds, self.answers_within(60))
+                        one.do("give")
+                self.assertEqual([each.take(what)[0] for each, what in ((first, "take 60"), (second, "take 60"))],
+                                 [0, OUT_OF_MEMORY])
+                first.do("give")
+                self.assertEqual(second.take("array 60")[0], 0)
+                for each in (first, second):
+                    each.end()
+
+    def test_a_context_asks_as_well(self) -> None:
+        settings = {"SIMCUDA_CONTEXT_MEMORY": "100MiB", "MEMLAB_TRIM_AFTER": "5min"}
+        first, second = self.neighbour(**settings), self.neighbour(**settings)
+        self.assertEqual(first.take("take 75")[0], 0)
+        first.do("give")
+        self.assertEqual(second.take("context")[0], 0)
+
+    def test_without_memlab_it_is_there_within_a_second_whatever_happened_before(self) -> None:
+        first, second = self.neighbour(), self.neighbour(memlab=False)
+        for _ in range(4):
+            self.assertEqual(first.take("take 60")[0], 0)
+            first.do("give")
+            time.sleep(self.answers_within(1000) / 1000)
+            self.assertEqual(second.take("take 60")[0], 0)
+            second.do("give")
+
+    def test_who_asks_in_vain_is_told_soon(self) -> None:
+        first, second = self.neighbour(), self.neighbour()
+        self.assertEqual(first.take("take 60")[0], 0)
+        for _ in range(3):
+            result, milliseconds = second.take("take 60")
+            self.assertEqual(result, OUT_OF_MEMORY)
+            self.assertLess(milliseconds, self.answers_within(50))
+
+    def test_a_capture_keeps_nothing_from_others(self) -> None:
+        first, second = self.neighbour(MEMLAB_TRIM_AFTER="5min"), self.neighbour()
+        self.assertEqual(first.take("take 60")[0], 0)
+        first.do("give")
+        first.do("capture")
+        self.assertEqual(second.take("take 60")[0], 0)
+        self.assertEqual(first.do("end"), "captured: 0\n")
+
+    def test_where_nothing_is_cached_nothing_wakes(self) -> None:
+        one = self.neighbour()
+        for _ in range(2):
+            self.assertEqual(one.take("take 10")[0], 0)
+            one.do("give")
+            time.sleep(2)
+            self.assertLess(one.number("used"), 1 << 20)
+            before = one.number("wakes")
+            time.sleep(2)
+            self.assertEqual(one.number("wakes"), before)
