@@ -188,7 +188,10 @@ std::uint64_t TrimThread::trim(bool for_child, bool asked) {
             }
             bool looked = false;
             if (!context.ending() && context.backend().frees_without_waiting()) {
-                context.pool().tick(now);
+                bool more = false;
+                do {
+                    context.pool().tick(now, &more);
+                } while (more && !stopped_.load() && !context.ending());
                 looked = true;
             }
             if (!context.ending() && context.pool().stats().num_device_free != frees_before[i]) {

@@ -76,8 +76,8 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
     for (const trace::OptionValue& each : recorded) {
         assignments.push_back(each.name + "=" + each.value);
     }
-    // Logs record all options. A log without one of these is of a pool without the rule, whatever
-    // the default is now.
+    // Logs record all options. A log without one of these is of a pool before the option was there,
+    // whatever the default is now.
     const bool gives_back_in_parts =
         std::any_of(recorded.begin(), recorded.end(),
                     [](const trace::OptionValue& each) { return each.name == packed_share_name; });
