@@ -1,5 +1,6 @@
-// Arrays and mipmapped arrays: memory that has a handle instead of an address. A texel's place is
-// linear; textures and surfaces are not modelled.
+// Arrays and mipmapped arrays: memory that has a handle instead of an address. They take what the
+// blocks of a real driver's layout need; a texel's place is linear; textures and surfaces are not
+// modelled.
 #include "tests/simcuda/array.hpp"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "tests/simcuda/capture.hpp"
 #include "tests/simcuda/memory.hpp"
 #include "tests/simcuda/state.hpp"
+#include "tests/support/plain_cuda.hpp"
 
 namespace memlab::simcuda {
 namespace {
@@ -77,7 +79,7 @@ CUresult create(Array*& made, const CUDA_ARRAY3D_DESCRIPTOR& shape) {
     array->shape = shape;
     array->row = round_up(shape.Width * texel, 64);
     const uint64_t bytes =
-        array->row * std::max<uint64_t>(shape.Height, 1) * std::max<uint64_t>(shape.Depth, 1);
+        support::PlainCuda::array_bytes(shape.Width * texel, shape.Height, shape.Depth);
     if (CUresult result = allocate_device(root(*context), bytes, Kind::external, array->address)) {
         return result;
     }

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <list>
 
 #include "tests/simcuda/options.hpp"
 #include "tests/simcuda/race.hpp"
 #include "tests/simcuda/state.hpp"
 #include "tests/simcuda/statistics.hpp"
+#include "tests/support/free_ranges.hpp"
 
 namespace memlab::simcuda {
 namespace {
@@ -26,11 +26,11 @@ struct Mapping {
 };
 
 struct Memory {
-    std::map<uint64_t, uint64_t> arenas;          // address, length
-    std::map<uint64_t, uint64_t> free_addresses;  // address, length
+    std::map<uint64_t, uint64_t> arenas;  // address, length
+    support::FreeRanges free_addresses;
     std::map<uint64_t, Mapping> pages;
     std::map<uint64_t, Allocation> allocations;
-    std::map<int, std::list<std::shared_ptr<Chunk>>> chunks;  // by device
+    std::map<std::pair<const Context*, Kind>, Shelf> shelves;
     uint64_t buffer_id = 1ULL << 32;
     uint64_t allocation_calls = 0;
 };
@@ -100,71 +100,34 @@ void split_pages(uint64_t at) {
     memory().pages.emplace(at, tail);
 }
 
-// Lowest fitting piece of a chunk, or NULL.
-bool take_from_chunk(Chunk& chunk, uint64_t bytes, uint64_t& address) {
-    for (auto it = chunk.free.begin(); it != chunk.free.end(); ++it) {
-        const auto [offset, length] = *it;
-        if (length >= bytes) {
-            chunk.free.erase(it);
-            if (length > bytes) {
-                chunk.free.emplace(offset + bytes, length - bytes);
-            }
-            address = chunk.address + offset;
-            return true;
-        }
-    }
-    return false;
-}
-
-void insert_free(std::map<uint64_t, uint64_t>& free, uint64_t at, uint64_t length) {
-    auto it = free.emplace(at, length).first;
-    if (it != free.begin()) {
-        auto before = std::prev(it);
-        if (before->first + before->second == at) {
-            before->second += length;
-            free.erase(it);
-            it = before;
-        }
-    }
-    auto after = std::next(it);
-    if (after != free.end() && it->first + it->second == after->first) {
-        it->second += after->second;
-        free.erase(after);
-    }
-}
-
-void return_to_chunk(int device, const std::shared_ptr<Chunk>& chunk, uint64_t address,
-                     uint64_t bytes) {
-    insert_free(chunk->free, address - chunk->address, bytes);
-    if (chunk->free.begin()->second == page_bytes) {
-        unmap_pages(chunk->address, page_bytes);
-        return_addresses(chunk->address, page_bytes);
-        static_cast<void>(memory().chunks[device].remove(chunk));
+void return_to_chunk(const Chunk& chunk, uint64_t address, uint64_t bytes) {
+    Shelf& shelf = *chunk.shelf;
+    if (shelf.pages.give({chunk.page, address - chunk.address}, bytes)) {
+        unmap_pages(chunk.address, page_bytes);
+        return_addresses(chunk.address, page_bytes);
+        shelf.chunks.erase(chunk.page);
     }
 }
 
 bool allocate_small(Allocation& allocation, uint64_t bytes) {
-    auto& chunks = memory().chunks[allocation.device];
-    for (const auto& chunk : chunks) {
-        if (take_from_chunk(*chunk, bytes, allocation.base)) {
-            allocation.chunk = chunk;
-            return true;
+    Shelf& shelf = memory().shelves[{allocation.context, allocation.kind}];
+    support::SharedPages::Place place{};
+    if (!shelf.pages.take(bytes, place)) {
+        auto chunk = std::make_shared<Chunk>();
+        chunk->physical = Physical::create(allocation.device, page_bytes);
+        chunk->address = chunk->physical ? reserve_addresses(page_bytes) : 0;
+        if (chunk->address == 0) {
+            return false;
         }
+        map_pages(chunk->address, page_bytes, *chunk->physical, 0, true);
+        place = shelf.pages.take_new(bytes);
+        chunk->shelf = &shelf;
+        chunk->page = place.page;
+        shelf.chunks.emplace(place.page, std::move(chunk));
     }
-    auto chunk = std::make_shared<Chunk>();
-    chunk->physical = Physical::create(allocation.device, page_bytes);
-    if (!chunk->physical) {
-        return false;
-    }
-    chunk->address = reserve_addresses(page_bytes);
-    if (chunk->address == 0) {
-        return false;
-    }
-    map_pages(chunk->address, page_bytes, *chunk->physical, 0, true);
-    chunk->free.emplace(0, page_bytes);
-    chunks.push_back(chunk);
-    allocation.chunk = chunk;
-    return take_from_chunk(*chunk, bytes, allocation.base);
+    allocation.chunk = shelf.chunks.at(place.page);
+    allocation.base = allocation.chunk->address + place.offset;
+    return true;
 }
 
 bool allocate_pages(Allocation& allocation, uint64_t bytes) {
@@ -191,7 +154,7 @@ bool allocate_pages(Allocation& allocation, uint64_t bytes) {
 
 std::shared_ptr<Physical> Physical::create(int ordinal, uint64_t bytes) {
     Device& device = *find_device(ordinal);
-    if (bytes > options().memory || device.used > options().memory - bytes) {
+    if (bytes > options().memory || device.used + options().withheld > options().memory - bytes) {
         return nullptr;
     }
     std::shared_ptr<Physical> made = make(ordinal, bytes, Place::device);
@@ -239,19 +202,8 @@ uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment) {
     alignment = std::max(alignment, page_bytes);
     auto& free = memory().free_addresses;
     for (int attempt = 0; attempt < 2; ++attempt) {
-        for (auto it = free.begin(); it != free.end(); ++it) {
-            const auto [begin, length] = *it;
-            const uint64_t address = round_up(begin, alignment);
-            if (address + bytes > begin + length) {
-                continue;
-            }
-            free.erase(it);
-            if (address > begin) {
-                free.emplace(begin, address - begin);
-            }
-            if (address + bytes < begin + length) {
-                free.emplace(address + bytes, begin + length - address - bytes);
-            }
+        uint64_t address = 0;
+        if (free.take(bytes, alignment, address)) {
             return address;
         }
         const uint64_t wanted = std::max(arena_bytes, bytes + alignment) + page_bytes;
@@ -263,14 +215,14 @@ uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment) {
         madvise(arena, wanted, MADV_DONTFORK);
         memory().arenas.emplace(reinterpret_cast<uint64_t>(arena), wanted);
         const uint64_t start = round_up(reinterpret_cast<uint64_t>(arena), page_bytes);
-        insert_free(free, start,
-                    (reinterpret_cast<uint64_t>(arena) + wanted - start) / page_bytes * page_bytes);
+        free.give(start,
+                  (reinterpret_cast<uint64_t>(arena) + wanted - start) / page_bytes * page_bytes);
     }
     return 0;
 }
 
 void return_addresses(uint64_t address, uint64_t bytes) {
-    insert_free(memory().free_addresses, address, round_up(bytes, page_bytes));
+    memory().free_addresses.give(address, round_up(bytes, page_bytes));
 }
 
 void map_pages(uint64_t address, uint64_t bytes, const Physical& physical, uint64_t offset,
@@ -427,8 +379,9 @@ CUresult allocate_device(Context& context, uint64_t bytes, Kind kind, uint64_t& 
     allocation.kind = kind;
     allocation.context = &context;
     allocation.device = context.device;
-    const bool small = bytes <= small_limit && kind != Kind::managed;
-    allocation.reserved = round_up(bytes, small ? small_step : page_bytes);
+    const bool small = bytes < page_bytes && kind != Kind::managed;
+    allocation.reserved =
+        small ? support::SharedPages::rounded(bytes) : round_up(bytes, page_bytes);
     if (!(small ? allocate_small(allocation, allocation.reserved)
                 : allocate_pages(allocation, allocation.reserved))) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -470,7 +423,7 @@ void release_allocation(uint64_t base) {
             break;
     }
     if (gone.chunk) {
-        return_to_chunk(gone.device, gone.chunk, gone.base, gone.reserved);
+        return_to_chunk(*gone.chunk, gone.base, gone.reserved);
         return;
     }
     unmap_pages(gone.base, gone.reserved);

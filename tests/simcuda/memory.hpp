@@ -4,9 +4,10 @@
 // punched out. Device addresses are real addresses that the process reserves and never maps: a host
 // access crashes as it does on a GPU machine, while copies go through the page table to the memfd,
 // so that contents and VMM aliasing are real. Managed memory is mapped for the host too; pinned
-// memory is host memory. Small allocations (up to 1 MiB) share 2 MiB chunks at 512 B steps, larger
-// ones take whole 2 MiB pages, as the real driver does; lowest free address first, so that
-// addresses are reused soon.
+// memory is host memory. Allocations of less than 2 MiB share pages with others of their context
+// and kind, larger ones take whole pages of 2 MiB, as the real driver does
+// (tests/support/plain_cuda.hpp); pages lie at the lowest free address, so that addresses are
+// reused soon. Fresh pages are zero; what a freed neighbour wrote in a shared one stays.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,11 @@
 
 #include "tests/simcuda/driver_abi.hpp"
 #include "tests/simcuda/timeline.hpp"
+#include "tests/support/shared_pages.hpp"
 
 namespace memlab::simcuda {
 
 constexpr uint64_t page_bytes = 2ULL << 20;
-constexpr uint64_t small_limit = 1ULL << 20;
-constexpr uint64_t small_step = 512;
 
 constexpr uint64_t address_space = uint64_t{1} << 47;  // of a process
 
@@ -63,10 +63,20 @@ class Physical {
     Place place_;
 };
 
+struct Chunk;
+
+// The small memory of a context, of one kind.
+struct Shelf {
+    support::SharedPages pages;
+    std::map<uint64_t, std::shared_ptr<Chunk>> chunks;  // by the page's number
+};
+
+// A page that small memory shares.
 struct Chunk {
     uint64_t address = 0;
     std::shared_ptr<Physical> physical;
-    std::map<uint64_t, uint64_t> free;  // offset, length
+    Shelf* shelf = nullptr;
+    uint64_t page = 0;
 };
 
 enum class Kind { device, managed, pinned, registered, async, vmm, ipc, external, graph, module };

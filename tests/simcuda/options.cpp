@@ -129,6 +129,7 @@ Options read_options() {
     read.devices = static_cast<int>(devices);
     read.memory = bytes_option("SIMCUDA_MEMORY", read.memory);
     read.context_memory = bytes_option("SIMCUDA_CONTEXT_MEMORY", 0);
+    read.withheld = bytes_option("SIMCUDA_WITHHELD", 0);
     takes_option(read.takes);
     read.oom_at =
         count_option("SIMCUDA_OOM_AT", 0, "the number of an allocation call, 1 the first");

@@ -33,6 +33,8 @@ struct Options {
     // kernel's are taken when its function is asked for, or at its first launch; upload's at the
     // first cuGraphUpload of an executable graph.
     uint64_t takes[std::size(taken_names)] = {};
+    // SIMCUDA_WITHHELD, bytes that are said to be free and never given: a page on an H100.
+    uint64_t withheld = 0;
     uint64_t oom_at = 0;                // SIMCUDA_OOM_AT, 0: never
     uint64_t oom_above = UINT64_MAX;    // SIMCUDA_OOM_ABOVE, bytes of one request
     std::vector<InjectedFault> faults;  // SIMCUDA_FAIL=function:nth:error[,...]

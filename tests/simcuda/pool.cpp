@@ -10,9 +10,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <list>
+#include <map>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "tests/simcuda/call.hpp"
 #include "tests/simcuda/capture.hpp"
@@ -34,6 +35,76 @@ struct FreeBlock {
     OpPtr freed;
 };
 
+// What a pool caches. A stream's frees complete in the order in which they were made, so that of
+// each stream only the first has to be looked at, however many there are.
+class FreeBlocks {
+  public:
+    using Number = uint64_t;  // of a free: a later one has a larger
+
+    void add(FreeBlock block) {
+        const Number number = ++last_;
+        by_stream_[block.stream].insert(number);
+        by_size_[block.bytes][block.stream].insert(number);
+        blocks_.emplace(number, std::move(block));
+    }
+    FreeBlock take(Number number) {
+        const auto found = blocks_.find(number);
+        FreeBlock block = std::move(found->second);
+        blocks_.erase(found);
+        forget(by_stream_, block.stream, number);
+        auto& streams = by_size_.at(block.bytes);
+        forget(streams, block.stream, number);
+        if (streams.empty()) {
+            by_size_.erase(block.bytes);
+        }
+        return block;
+    }
+    // The least recently freed block whose free has completed; 0: none.
+    Number completed() const { return completed(by_stream_); }
+    // Of that size: the stream's own newest, else the least recently freed that has completed.
+    Number usable(uint64_t bytes, uint64_t stream) const {
+        const auto streams = by_size_.find(bytes);
+        if (streams == by_size_.end()) {
+            return 0;
+        }
+        const auto own = streams->second.find(stream);
+        return own != streams->second.end() ? *own->second.rbegin() : completed(streams->second);
+    }
+    std::vector<OpPtr> frees() const {
+        std::vector<OpPtr> all;
+        for (const auto& [number, block] : blocks_) {
+            all.push_back(block.freed);
+        }
+        return all;
+    }
+
+  private:
+    using Streams = std::map<uint64_t, std::set<Number>>;
+
+    static void forget(Streams& streams, uint64_t stream, Number number) {
+        const auto found = streams.find(stream);
+        found->second.erase(number);
+        if (found->second.empty()) {
+            streams.erase(found);
+        }
+    }
+    Number completed(const Streams& streams) const {
+        Number best = 0;
+        for (const auto& [stream, numbers] : streams) {
+            const Number first = *numbers.begin();
+            if ((best == 0 || first < best) && is_done(blocks_.at(first).freed)) {
+                best = first;
+            }
+        }
+        return best;
+    }
+
+    Number last_ = 0;
+    std::map<Number, FreeBlock> blocks_;
+    Streams by_stream_;
+    std::map<uint64_t, Streams> by_size_;
+};
+
 struct Pool {
     int device = 0;
     bool is_default = false;
@@ -44,7 +115,7 @@ struct Pool {
     uint64_t reserved = 0;
     uint64_t reserved_high = 0;
     int reuse[3] = {1, 1, 1};
-    std::list<FreeBlock> free;
+    FreeBlocks free;
     unsigned live = 0;
 };
 
@@ -68,16 +139,16 @@ CUmemoryPool handle(Pool* pool) {
 // more than `keep`.
 void trim(Pool& pool, uint64_t keep) {
     settle();
-    for (auto it = pool.free.begin(); it != pool.free.end() && pool.reserved > keep;) {
-        if (!is_done(it->freed)) {
-            ++it;
-            continue;
+    while (pool.reserved > keep) {
+        const FreeBlocks::Number number = pool.free.completed();
+        if (number == 0) {
+            return;
         }
-        forget_accesses(it->address, it->bytes);
-        unmap_pages(it->address, it->bytes);
-        return_addresses(it->address, it->bytes);
-        pool.reserved -= it->bytes;
-        it = pool.free.erase(it);
+        const FreeBlock block = pool.free.take(number);
+        forget_accesses(block.address, block.bytes);
+        unmap_pages(block.address, block.bytes);
+        return_addresses(block.address, block.bytes);
+        pool.reserved -= block.bytes;
     }
 }
 
@@ -91,20 +162,14 @@ void end_pool_if_unused(Pool& pool) {
 bool take_free_block(Pool& pool, uint64_t bytes, Stream& stream, Allocation& allocation,
                      Clock& after) {
     settle();
-    auto best = pool.free.end();
-    for (auto it = pool.free.begin(); it != pool.free.end(); ++it) {
-        if (it->bytes == bytes && (it->stream == stream.id || is_done(it->freed)) &&
-            (best == pool.free.end() || it->stream == stream.id)) {
-            best = it;
-        }
-    }
-    if (best == pool.free.end()) {
+    const FreeBlocks::Number number = pool.free.usable(bytes, stream.id);
+    if (number == 0) {
         return false;
     }
-    allocation.base = best->address;
-    allocation.physical = best->physical;
-    after = best->freed->clock;
-    pool.free.erase(best);
+    const FreeBlock block = pool.free.take(number);
+    allocation.base = block.address;
+    allocation.physical = block.physical;
+    after = block.freed->clock;
     return true;
 }
 
@@ -354,7 +419,7 @@ CUresult free_to_pool(uint64_t address, Stream& stream) {
     const OpPtr op = submit(stream, Work{});
     pool.used -= allocation.reserved;
     --pool.live;
-    pool.free.push_back({allocation.base, allocation.reserved, allocation.physical, stream.id, op});
+    pool.free.add({allocation.base, allocation.reserved, allocation.physical, stream.id, op});
     count_live(-static_cast<int64_t>(allocation.bytes));
     set_owner(allocation.base, allocation.bytes, 0);
     allocations().erase(address);
@@ -414,8 +479,8 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool pool) {
     if (device.current_pool == found) {
         device.current_pool = nullptr;
     }
-    for (const FreeBlock& block : std::list<FreeBlock>(found->free)) {
-        wait_for(block.freed);
+    for (const OpPtr& freed : found->free.frees()) {
+        wait_for(freed);
     }
     trim(*found, 0);
     found->destroyed = true;

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <vector>
 
 #include "tests/simcuda/simcuda.h"
 
@@ -121,6 +123,106 @@ int ipc_import(const char* text) {
     return good ? 0 : 1;
 }
 
+constexpr size_t page = size_t{2} << 20;
+
+void must(CUresult result) {
+    if (result != CUDA_SUCCESS) {
+        std::printf("%d\n", result);
+        std::exit(1);
+    }
+}
+
+void allocate_every(std::vector<CUdeviceptr>& all, size_t first, size_t every, size_t bytes) {
+    for (size_t i = first; i < all.size(); i += every) {
+        must(cuMemAlloc(&all[i], bytes));
+    }
+}
+
+void free_every(const std::vector<CUdeviceptr>& all, size_t first, size_t every) {
+    for (size_t i = first; i < all.size(); i += every) {
+        must(cuMemFree(all[i]));
+    }
+}
+
+// Buffers of cuMemAlloc, every second freed, others that do not fit into the holes, and the rest.
+void many_buffers(size_t count, size_t bytes) {
+    std::vector<CUdeviceptr> all(count);
+    allocate_every(all, 0, 1, bytes);
+    free_every(all, 0, 2);
+    std::vector<CUdeviceptr> larger(count / 4);
+    allocate_every(larger, 0, 1, bytes * 3 / 2);
+    allocate_every(all, 0, 4, bytes);
+    free_every(all, 1, 2);
+    free_every(larger, 0, 1);
+    free_every(all, 0, 4);
+}
+
+// Single mappings of one page, every second unmapped and mapped again; then all at once.
+void many_mappings(size_t count) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    std::vector<CUmemGenericAllocationHandle> handles(count);
+    CUdeviceptr range = 0;
+    must(cuMemAddressReserve(&range, count * page, 0, 0, 0));
+    const auto map = [&](size_t i) {
+        must(cuMemCreate(&handles[i], page, &properties, 0));
+        must(cuMemMap(range + i * page, page, 0, handles[i], 0));
+        must(cuMemSetAccess(range + i * page, page, &access, 1));
+    };
+    for (size_t i = 0; i < count; ++i) {
+        map(i);
+    }
+    for (size_t i = 0; i < count; i += 2) {
+        must(cuMemUnmap(range + i * page, page));
+        must(cuMemRelease(handles[i]));
+    }
+    for (size_t i = 0; i < count; i += 2) {
+        map(i);
+    }
+    must(cuMemUnmap(range, count * page));
+    for (const auto handle : handles) {
+        must(cuMemRelease(handle));
+    }
+    must(cuMemAddressFree(range, count * page));
+}
+
+// Buffers of the stream's pool, freed, taken from what it caches, and freed for good.
+void many_of_pool(size_t count) {
+    CUstream stream = nullptr;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    std::vector<CUdeviceptr> all(count);
+    for (unsigned round = 0; round < 2; ++round) {
+        for (size_t i = 0; i < count; ++i) {
+            must(cuMemAllocAsync(&all[i], page * (1 + i % 2), stream));
+        }
+        for (const CUdeviceptr address : all) {
+            must(cuMemFreeAsync(address, stream));
+        }
+    }
+    must(cuStreamSynchronize(stream));
+}
+
+// Prints the microseconds of processor that it took.
+int many(const char* what, size_t count) {
+    enter();
+    const std::clock_t begin = std::clock();
+    if (std::strcmp(what, "buffers") == 0) {
+        many_buffers(count, page);
+    } else if (std::strcmp(what, "small") == 0) {
+        many_buffers(count, 600'000);
+    } else if (std::strcmp(what, "mappings") == 0) {
+        many_mappings(count);
+    } else {
+        many_of_pool(count);
+    }
+    std::printf("%lld\n", static_cast<long long>(std::clock() - begin));
+    return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -130,6 +232,9 @@ int main(int argc, char** argv) {
     }
     if (is("ipc-import") && argc == 3) {
         return ipc_import(argv[2]);
+    }
+    if (is("many") && argc == 4) {
+        return many(argv[2], std::strtoull(argv[3], nullptr, 10));
     }
     return is("devices")   ? devices()
            : is("version") ? version()

@@ -47,6 +47,26 @@ TEST_CASE("memory runs out", "[simcuda]") {
     CHECK(run("SIMCUDA_MEMORY=8MiB", "allocations 4 3145728").output == "0 0 2 2 \n");
     CHECK(run("SIMCUDA_MEMORY=8MiB SIMCUDA_CONTEXT_MEMORY=4MiB", "allocations 2 3145728").output ==
           "0 2 \n");
+    CHECK(run("SIMCUDA_MEMORY=8MiB SIMCUDA_WITHHELD=2MiB", "allocations 4 2097152").output ==
+          "0 0 0 2 \n");
+}
+
+// Ten times the buffers take ten times the time or so: a call that looked at all of them would take
+// a hundred times.
+TEST_CASE("a call costs the same beside many buffers", "[simcuda]") {
+    for (const char* kind : {"buffers", "small", "mappings", "pool"}) {
+        CAPTURE(kind);
+        const auto microseconds = [&](const char* count) {
+            const Result result =
+                run("SIMCUDA_MEMORY=1024GiB", std::string("many ") + kind + " " + count);
+            REQUIRE(result.code == 0);
+            return std::stod(result.output);
+        };
+        const double few = microseconds("10000");
+        const double many = microseconds("100000");
+        CAPTURE(few, many);
+        CHECK(many < 35 * few);
+    }
 }
 
 TEST_CASE("failures on demand", "[simcuda]") {
@@ -64,12 +84,12 @@ TEST_CASE("an older driver lacks what came later", "[simcuda]") {
 }
 
 TEST_CASE("what is not understood is refused", "[simcuda]") {
-    for (const char* wrong :
-         {"SIMCUDA_DEVICES=many", "SIMCUDA_DEVICES=65", "SIMCUDA_MEMORY=8GB",
-          "SIMCUDA_MEMORY=", "SIMCUDA_OOM_AT=-1", "SIMCUDA_FAIL=cuMemAlloc",
-          "SIMCUDA_FAIL=cuNoSuch:1:2", "SIMCUDA_FAIL=cuMemAlloc:0:2",
-          "SIMCUDA_FAIL=cuMemAlloc:1:12345", "SIMCUDA_DRIVER_VERSION=12.4",
-          "SIMCUDA_DRIVER_VERSION=10080", "SIMCUDA_TAKES=code:1MiB", "SIMCUDA_TAKES=module:1MB"}) {
+    for (const char* wrong : {"SIMCUDA_DEVICES=many", "SIMCUDA_DEVICES=65", "SIMCUDA_MEMORY=8GB",
+                              "SIMCUDA_MEMORY=", "SIMCUDA_OOM_AT=-1", "SIMCUDA_FAIL=cuMemAlloc",
+                              "SIMCUDA_FAIL=cuNoSuch:1:2", "SIMCUDA_FAIL=cuMemAlloc:0:2",
+                              "SIMCUDA_FAIL=cuMemAlloc:1:12345", "SIMCUDA_DRIVER_VERSION=12.4",
+                              "SIMCUDA_DRIVER_VERSION=10080", "SIMCUDA_WITHHELD=page",
+                              "SIMCUDA_TAKES=code:1MiB", "SIMCUDA_TAKES=module:1MB"}) {
         CAPTURE(wrong);
         const Result result = run(wrong, "devices");
         CHECK(result.code == 2);

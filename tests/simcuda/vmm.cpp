@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -28,6 +28,7 @@ struct Handle {
     std::shared_ptr<Physical> physical;
     CUmemAllocationProp properties{};
     unsigned references = 1;
+    unsigned mappings = 0;
 };
 
 struct Vmm {
@@ -50,7 +51,7 @@ Handle* find_handle(CUmemGenericAllocationHandle handle) {
 CUmemGenericAllocationHandle add_handle(std::shared_ptr<Physical> physical,
                                         const CUmemAllocationProp& properties) {
     const CUmemGenericAllocationHandle handle = ++vmm().next;
-    vmm().handles.emplace(handle, Handle{std::move(physical), properties, 1});
+    vmm().handles.emplace(handle, Handle{std::move(physical), properties});
     return handle;
 }
 
@@ -68,13 +69,29 @@ bool is_multiple(uint64_t bytes) {
     return bytes != 0 && bytes % page_bytes == 0;
 }
 
-bool any_mapped(uint64_t address, uint64_t bytes) {
-    for (const auto& [base, handle] : vmm().mapped) {
-        if (base < address + bytes && address < base + allocations().at(base).bytes) {
-            return true;
-        }
+uint64_t mapped_end(uint64_t base) {
+    return base + allocations().at(base).bytes;
+}
+
+// The mapping that the address lies in, or the first behind it.
+auto first_mapped(uint64_t address) {
+    auto it = vmm().mapped.upper_bound(address);
+    if (it != vmm().mapped.begin() && mapped_end(std::prev(it)->first) > address) {
+        --it;
     }
-    return false;
+    return it;
+}
+
+bool any_mapped(uint64_t address, uint64_t bytes) {
+    const auto first = first_mapped(address);
+    return first != vmm().mapped.end() && first->first < address + bytes;
+}
+
+void end_handle_if_unused(CUmemGenericAllocationHandle handle) {
+    if (const Handle* found = find_handle(handle);
+        found != nullptr && found->references == 0 && found->mappings == 0) {
+        vmm().handles.erase(handle);
+    }
 }
 
 // Of what is mapped there; all zero where nothing is.
@@ -167,11 +184,8 @@ CUresult sim_cuMemRelease(CUmemGenericAllocationHandle handle) {
     if (found == nullptr || found->references == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (--found->references == 0 &&
-        std::none_of(vmm().mapped.begin(), vmm().mapped.end(),
-                     [&](const auto& entry) { return entry.second == handle; })) {
-        vmm().handles.erase(handle);
-    }
+    --found->references;
+    end_handle_if_unused(handle);
     return CUDA_SUCCESS;
 }
 
@@ -200,24 +214,21 @@ CUresult sim_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     tell_memory(simcuda_device, ptr, size, allocation.device);
     allocations().emplace(ptr, std::move(allocation));
     vmm().mapped.emplace(ptr, handle);
+    ++found->mappings;
     return CUDA_SUCCESS;
 }
 
 CUresult sim_cuMemUnmap(CUdeviceptr ptr, size_t size) {
     // Whole mappings only, inside one reservation; places where nothing is mapped do no harm.
     std::vector<uint64_t> bases;
-    for (const auto& [base, handle] : vmm().mapped) {
-        const uint64_t end = base + allocations().at(base).bytes;
-        if (base >= ptr + size || end <= ptr) {
-            continue;
-        }
-        if (base < ptr || end > ptr + size) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        bases.push_back(base);
-    }
     if (!is_multiple(size) || !inside_reservation(ptr, size)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (auto it = first_mapped(ptr); it != vmm().mapped.end() && it->first < ptr + size; ++it) {
+        if (it->first < ptr || mapped_end(it->first) > ptr + size) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        bases.push_back(it->first);
     }
     // The driver waits for nothing (H200, beside a kernel that does not end).
     for (const uint64_t at : bases) {
@@ -228,12 +239,8 @@ CUresult sim_cuMemUnmap(CUdeviceptr ptr, size_t size) {
         vmm().mapped.erase(at);
         unmap_pages(at, bytes);
         release_allocation(at);
-        if (Handle* found = find_handle(handle);
-            found != nullptr && found->references == 0 &&
-            std::none_of(vmm().mapped.begin(), vmm().mapped.end(),
-                         [&](const auto& entry) { return entry.second == handle; })) {
-            vmm().handles.erase(handle);
-        }
+        --vmm().handles.at(handle).mappings;
+        end_handle_if_unused(handle);
     }
     return CUDA_SUCCESS;
 }

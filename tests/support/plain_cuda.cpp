@@ -1,26 +1,6 @@
 #include "tests/support/plain_cuda.hpp"
 
-#include <algorithm>
-
 namespace memlab::support {
-namespace {
-
-// Bytes in whole units; the largest number of whole units where that is beyond all numbers.
-std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
-    return bytes > UINT64_MAX - (unit - 1) ? UINT64_MAX / unit * unit
-                                           : (bytes + unit - 1) / unit * unit;
-}
-
-// The smallest power of two from `least` to `most` that is not less than the length, or `most`.
-std::uint64_t block_of(std::uint64_t length, std::uint64_t least, std::uint64_t most) {
-    std::uint64_t block = least;
-    while (block < most && block < length) {
-        block *= 2;
-    }
-    return block;
-}
-
-}  // namespace
 
 bool PlainCuda::take_pages(std::uint64_t bytes) {
     if (free_bytes_ < withheld_ || bytes > free_bytes_ - withheld_) {
@@ -73,14 +53,6 @@ void PlainCuda::free(std::uint64_t id) {
     } else if (gone.shared->give(gone.place, gone.bytes)) {
         free_bytes_ += page_bytes;
     }
-}
-
-std::uint64_t PlainCuda::array_bytes(std::uint64_t row_bytes, std::uint64_t height,
-                                     std::uint64_t depth) {
-    const std::uint64_t rows = std::max<std::uint64_t>(height, 1);
-    const std::uint64_t slices = std::max<std::uint64_t>(depth, 1);
-    return round_up(row_bytes, 64) * round_up(rows, block_of(rows, 8, 128)) *
-           round_up(slices, block_of(slices, 1, 32));
 }
 
 }  // namespace memlab::support

@@ -16,6 +16,7 @@
 // then.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 
@@ -50,8 +51,13 @@ class PlainCuda {
 
     /// What an array of that shape takes, before it is rounded to pages or their steps: rows of 64
     /// bytes, in blocks of 8 to 128 rows and up to 32 slices.
-    static std::uint64_t array_bytes(std::uint64_t row_bytes, std::uint64_t height,
-                                     std::uint64_t depth);
+    static constexpr std::uint64_t array_bytes(std::uint64_t row_bytes, std::uint64_t height,
+                                               std::uint64_t depth) {
+        const std::uint64_t rows = std::max<std::uint64_t>(height, 1);
+        const std::uint64_t slices = std::max<std::uint64_t>(depth, 1);
+        return round_up(row_bytes, 64) * round_up(rows, block_of(rows, 8, 128)) *
+               round_up(slices, block_of(slices, 1, 32));
+    }
 
   private:
     struct Live {
@@ -59,6 +65,21 @@ class PlainCuda {
         SharedPages* shared = nullptr;  // none: whole pages
         SharedPages::Place place{};
     };
+
+    // Whole units; the largest number of them that there is where the bytes need more.
+    static constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
+        return bytes > UINT64_MAX - (unit - 1) ? UINT64_MAX / unit * unit
+                                               : (bytes + unit - 1) / unit * unit;
+    }
+    // The smallest power of two from `least` to `most` that is not less than the length, or `most`.
+    static constexpr std::uint64_t block_of(std::uint64_t length, std::uint64_t least,
+                                            std::uint64_t most) {
+        std::uint64_t block = least;
+        while (block < most && block < length) {
+            block *= 2;
+        }
+        return block;
+    }
 
     bool take_pages(std::uint64_t bytes);
     bool take_shared(std::uint64_t id, std::uint64_t bytes, SharedPages& shared);

@@ -1,4 +1,5 @@
-// The model of plain CUDA's memory: its rules, and every call of the transcripts of a GPU.
+// The model of plain CUDA's memory: its rules, and every call of the transcripts of a GPU. The
+// simulated driver's memory beside both.
 #include <cstdint>
 #include <cstdio>
 #include <sstream>
@@ -16,9 +17,8 @@ constexpr std::uint64_t kib = 1ULL << 10;
 constexpr std::uint64_t mib = 1ULL << 20;
 constexpr std::uint64_t page = PlainCuda::page_bytes;
 
-std::vector<std::string> lines_of(const std::string& transcript) {
-    const std::string path = MEMLAB_TRANSCRIPTS "/" + transcript + ".txt.gz";
-    std::FILE* pipe = popen(("gzip -dc '" + path + "'").c_str(), "r");
+std::vector<std::string> lines_of(const std::string& command) {
+    std::FILE* pipe = popen(command.c_str(), "r");
     REQUIRE(pipe != nullptr);
     std::vector<std::string> lines;
     char buffer[256];
@@ -27,6 +27,16 @@ std::vector<std::string> lines_of(const std::string& transcript) {
     }
     REQUIRE(pclose(pipe) == 0);
     return lines;
+}
+
+std::string transcript(const std::string& name) {
+    return "gzip -dc '" MEMLAB_TRANSCRIPTS "/" + name + ".txt.gz'";
+}
+
+// Random calls on a simulated device with so many bytes, of which the last page is withheld.
+std::string simulated(std::uint64_t bytes, const std::string& arguments) {
+    return "LD_LIBRARY_PATH='" MEMLAB_SIMCUDA "' SIMCUDA_WITHHELD=2MiB SIMCUDA_MEMORY=" +
+           std::to_string(bytes) + " '" MEMLAB_PLAIN_MEMORY "' random " + arguments;
 }
 
 std::int64_t change_of(const std::string& text) {
@@ -47,18 +57,18 @@ bool request(PlainCuda& model, char kind, std::uint64_t id, const std::string& s
 
 // The number of calls that the model answered as the GPU did. It stops at the first that it did
 // not.
-std::size_t replayed(const std::string& transcript, std::size_t& refused) {
+std::size_t replayed(const std::string& command, std::size_t& refused) {
     std::size_t calls = 0;
     std::uint64_t requests = 0;
     std::uint64_t free = 0;
     PlainCuda model(0);
-    for (const std::string& line : lines_of(transcript)) {
+    for (const std::string& line : lines_of(command)) {
         std::istringstream words(line);
         std::string kind;
         std::string what;
         std::string change;
         words >> kind >> what;
-        if (kind == "#") {
+        if (kind == "#" || kind == "end") {
             continue;
         }
         if (kind == "free") {
@@ -75,14 +85,14 @@ std::size_t replayed(const std::string& transcript, std::size_t& refused) {
             const bool served = request(model, kind[0], requests++, what);
             refused += served ? 0 : 1;
             if (result != (served ? 0 : 2)) {
-                FAIL_CHECK(transcript << ": call " << calls << ": " << line << "served " << served);
+                FAIL_CHECK(command << ": call " << calls << ": " << line << "served " << served);
                 return calls;
             }
         }
         free += static_cast<std::uint64_t>(change_of(change));
         if (free != model.free_bytes()) {
-            FAIL_CHECK(transcript << ": call " << calls << ": " << line << "free " << free
-                                  << ", the model's " << model.free_bytes());
+            FAIL_CHECK(command << ": call " << calls << ": " << line << "free " << free
+                               << ", the model's " << model.free_bytes());
             return calls;
         }
         ++calls;
@@ -90,16 +100,53 @@ std::size_t replayed(const std::string& transcript, std::size_t& refused) {
     return calls;
 }
 
+struct Recorded {
+    const char* name;
+    std::size_t calls;
+    const char* arguments;  // of plain_memory
+    std::uint64_t left;     // and what was free before the first call
+};
+constexpr Recorded recorded[] = {{"h100_mapped", 100'000, "2 100000 acvg 4096", 4'295'163'904},
+                                 {"h100_arrays", 40'000, "3 40000 acvyg 4096", 4'295'163'904},
+                                 {"h100_tight", 30'000, "4 30000 ac 200", 209'911'808}};
+
 }  // namespace
 
 TEST_CASE("a GPU's answers and free memory, call by call", "[plain_cuda]") {
-    const auto [transcript, calls, least_refused] =
-        GENERATE(table<const char*, std::size_t, std::size_t>({{"h100_mapped", 100'000, 1000},
-                                                               {"h100_arrays", 40'000, 1000},
-                                                               {"h100_tight", 30'000, 1000}}));
-    std::size_t refused = 0;
-    CHECK(replayed(transcript, refused) == calls);
-    CHECK(refused > least_refused);
+    for (const Recorded& one : recorded) {
+        std::size_t refused = 0;
+        CHECK(replayed(transcript(one.name), refused) == one.calls);
+        CHECK(refused > 1000);
+    }
+}
+
+TEST_CASE("the simulated driver answers as the GPU, call by call", "[plain_cuda]") {
+    constexpr std::uint64_t ballast = 1ULL << 30;
+    for (const Recorded& one : recorded) {
+        const auto expected = lines_of(transcript(one.name));
+        auto seen = lines_of(simulated(one.left + ballast, one.arguments));
+        REQUIRE(expected.size() > one.calls);
+        REQUIRE(seen.size() == expected.size() + 1);  // its last line says that it is the last
+        for (std::size_t i = 1; i < expected.size(); ++i) {
+            if (expected[i] != seen[i]) {
+                FAIL_CHECK(one.name << ": call " << i - 2 << ": " << expected[i]
+                                    << "simulated: " << seen[i]);
+                break;
+            }
+        }
+    }
+}
+
+// Other seeds than those that a GPU ran, and more and less left.
+TEST_CASE("the simulated driver's memory is the model's", "[plain_cuda]") {
+    for (unsigned seed = 10; seed < 20; ++seed) {
+        const std::uint64_t left = 100ULL << (seed % 5);
+        const std::string arguments = std::to_string(seed) + " 10000 " +
+                                      (seed % 2 == 0 ? "acvyg " : "ag ") + std::to_string(left);
+        std::size_t refused = 0;
+        CHECK(replayed(simulated(left * mib + seed * 100 * kib, arguments), refused) >= 10'000);
+        CHECK(refused > 50);
+    }
 }
 
 TEST_CASE("large memory takes whole pages", "[plain_cuda]") {
