@@ -99,7 +99,11 @@ CUresult free_device(CUdeviceptr dptr) {
                 return error;
             }
             wait_for_context(root(*context));
-            return free_to_pool(dptr, legacy_stream(*context));
+            if (CUresult failed = free_to_pool(dptr, legacy_stream(*context))) {
+                return failed;
+            }
+            release_idle_pool_memory();
+            return CUDA_SUCCESS;
         default:
             return CUDA_ERROR_INVALID_VALUE;
     }

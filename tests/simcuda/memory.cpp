@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "tests/simcuda/options.hpp"
+#include "tests/simcuda/pool.hpp"
 #include "tests/simcuda/race.hpp"
 #include "tests/simcuda/state.hpp"
 #include "tests/simcuda/statistics.hpp"
@@ -154,7 +155,14 @@ bool allocate_pages(Allocation& allocation, uint64_t bytes) {
 
 std::shared_ptr<Physical> Physical::create(int ordinal, uint64_t bytes) {
     Device& device = *find_device(ordinal);
-    if (bytes > options().memory || device.used + options().withheld > options().memory - bytes) {
+    const auto fits = [&] {
+        return bytes <= options().memory &&
+               device.used + options().withheld <= options().memory - bytes;
+    };
+    if (!fits()) {
+        release_cached_memory(ordinal);
+    }
+    if (!fits()) {
         return nullptr;
     }
     std::shared_ptr<Physical> made = make(ordinal, bytes, Place::device);

@@ -137,8 +137,7 @@ CUmemoryPool handle(Pool* pool) {
 
 // Bytes are given back to the device, the least recently freed first, until the pool reserves no
 // more than `keep`.
-void trim(Pool& pool, uint64_t keep) {
-    settle();
+void trim_completed(Pool& pool, uint64_t keep) {
     while (pool.reserved > keep) {
         const FreeBlocks::Number number = pool.free.completed();
         if (number == 0) {
@@ -150,6 +149,11 @@ void trim(Pool& pool, uint64_t keep) {
         return_addresses(block.address, block.bytes);
         pool.reserved -= block.bytes;
     }
+}
+
+void trim(Pool& pool, uint64_t keep) {
+    settle();
+    trim_completed(pool, keep);
 }
 
 void end_pool_if_unused(Pool& pool) {
@@ -380,6 +384,14 @@ Pool& default_pool(int ordinal) {
 void release_idle_pool_memory() {
     for (Pool* pool : pools()) {
         trim(*pool, std::max(pool->threshold, pool->used));
+    }
+}
+
+void release_cached_memory(int device) {
+    for (Pool* pool : pools()) {
+        if (pool->device == device) {
+            trim_completed(*pool, pool->used);
+        }
     }
 }
 

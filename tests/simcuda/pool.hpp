@@ -19,6 +19,10 @@ void reset_pools(int device);
 // The host has waited for the GPU: pools give back what they cache beyond their release threshold.
 void release_idle_pool_memory();
 
+// A request needs it (H100: cuMemAlloc takes what the default pool keeps below its release
+// threshold).
+void release_cached_memory(int device);
+
 // cuMemFreeAsync's and cuMemFree's part for memory of a pool: back into it when the work before on
 // the stream is done.
 CUresult free_to_pool(uint64_t address, Stream& stream);
