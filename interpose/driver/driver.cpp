@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "interpose/driver/loader.hpp"
+#include "interpose/driver/reentrancy.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -94,7 +95,22 @@ class DriverLibrary {
     }
     bool found() const { return handle_ != nullptr || symbols_.find("cuInit") != nullptr; }
     void* find(const char* symbol) const {
-        return handle_ != nullptr ? real_dlsym()(handle_, symbol) : symbols_.find(symbol);
+        if (handle_ == nullptr) {
+            return symbols_.find(symbol);
+        }
+        void* const found = next_dlsym()(handle_, symbol);
+        if (!is_own_export(found)) {
+            return found;
+        }
+        // A library's references to its own functions, which its dlsym returns, are bound to
+        // memlab's of the same name, since those come first.
+        void* const meant = find_without_memlab(symbol);
+        return meant != nullptr ? meant : symbols_.find(symbol);
+    }
+    /// libcuda's link map: another library's dlsym may have returned its own functions.
+    const void* object() const {
+        void* const own = symbols_.find("cuInit");
+        return containing_object(own != nullptr ? own : find("cuInit"));
     }
 
   private:
@@ -173,7 +189,7 @@ const LoadedDriver* load() {
         } else if (loaded->cuGetProcAddress != nullptr) {
             result = loaded->cuGetProcAddress(entry.base, &real, entry.version, flags);
         }
-        if (result != CUDA_SUCCESS || real == nullptr) {
+        if (result != CUDA_SUCCESS || real == nullptr || is_own_export(real)) {
             continue;
         }
         const bool known =
@@ -184,7 +200,7 @@ const LoadedDriver* load() {
             add_substitution(*loaded, real, entry);
         }
     }
-    const void* const object = containing_object(library.find("cuInit"));
+    const void* const object = library.object();
     const bool linked = driver_is_wrapped();
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
     route_to_wrapper(*loaded, object, linked, #symbol, loaded->symbol);
@@ -210,9 +226,16 @@ const char* function_name(Api api) {
 constinit std::atomic<const Driver*> found_driver{nullptr};
 
 // Several threads may build the table concurrently; the first to finish publishes it. A lock here
-// could deadlock with the loader's, which a thread inside dlopen holds.
+// could deadlock with the loader's, which a thread inside dlopen holds. What another library's
+// dlsym looks up meanwhile is not memlab's to replace.
 const Driver* find_driver() {
+    __attribute__((tls_model("initial-exec"))) static thread_local bool loading = false;
+    if (loading) {
+        return nullptr;
+    }
+    loading = true;
     const LoadedDriver* const mine = load();
+    loading = false;
     if (mine == nullptr) {
         return nullptr;
     }
@@ -245,6 +268,16 @@ bool is_downstream_wrapper(const void* address) {
     const void* const object = containing_object(address);
     return object != nullptr && std::find(loaded->wrappers.begin(), loaded->wrappers.end(),
                                           object) != loaded->wrappers.end();
+}
+
+bool mapped_memory_passes_wrapper_by() {
+    const Driver* const real = driver();
+    if (real == nullptr) {
+        return false;
+    }
+    const void* const allocates = reinterpret_cast<const void*>(real->cuMemAlloc_v2);
+    const void* const maps = reinterpret_cast<const void*>(real->cuMemCreate);
+    return is_downstream_wrapper(allocates) && !is_downstream_wrapper(maps);
 }
 
 void keep_driver_loaded() {

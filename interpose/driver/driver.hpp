@@ -57,6 +57,10 @@ void* substitute(void* address);
 /// driver's functions: memlab's wrappers would call back into it.
 bool is_downstream_wrapper(const void* address);
 
+/// True when another library behind memlab counts or limits cuMemAlloc, but not cuMemCreate: mapped
+/// memory would not be in its books.
+bool mapped_memory_passes_wrapper_by();
+
 /// Pins the library that driver() found: its functions are called until the process ends. Takes the
 /// loader's lock: call where the program takes it anyway, before something is unloaded.
 void keep_driver_loaded();

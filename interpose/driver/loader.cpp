@@ -14,7 +14,8 @@
 #include "profiler/unwind/object_table.hpp"
 
 // Compiled without instrumentation: runs inside other libraries' lookups, sanitizer runtimes'
-// included, before anything is initialized.
+// included, before anything is initialized. So what every lookup runs calls no function that such a
+// runtime intercepts, as those of strings.
 
 namespace memlab::interpose {
 static void note_unknown(const char* name);
@@ -22,63 +23,168 @@ static void note_unknown(const char* name);
 
 extern "C" {
 
-// RTLD_NEXT depends on the caller, which is the loader where an LD_AUDIT library traces calls
-// through the PLT (sotruss, latrace).
-void* dlvsym(void* handle, const char* name, const char* version) noexcept __attribute__((noplt));
-
-// Jump target of dlsym_stub.S.
-__attribute__((visibility("hidden"))) void* (*memlab_real_dlsym)(void*, const char*) = nullptr;
-
-__attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
-    if (memlab_real_dlsym == nullptr) {
-        memlab::interpose::real_dlsym();
-    }
-    // What dlopen has just loaded is seldom entered otherwise.
-    memlab::profiler::unwind::update_object_table();
-    if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
-        return 0;
-    }
-    if (memlab::interpose::is_hooked_name(name) || memlab::interpose::is_subscribing_name(name)) {
-        return 1;
-    }
-    // Names like cuda..., curl_..., cublas... are ignored; an unknown function of the driver is
-    // not.
-    if (name[2] >= 'A' && name[2] <= 'Z' && !memlab::interpose::is_known_symbol(name)) {
-        memlab::interpose::note_unknown(name);
-    }
-    return 0;
-}
+// Jump targets of dlfcn_stubs.S, set before its first jump.
+#pragma GCC visibility push(hidden)
+void* (*memlab_next_dlsym)(void*, const char*) = nullptr;
+void* (*memlab_next_dlvsym)(void*, const char*, const char*) = nullptr;
+void* (*memlab_next_dlopen)(const char*, int) = nullptr;
+void* (*memlab_next_dlmopen)(Lmid_t, const char*, int) = nullptr;
+#pragma GCC visibility pop
 }
 
 namespace memlab::interpose {
 namespace {
 
-void* no_dlsym(void* /*handle*/, const char* /*name*/) {
+constinit DlsymFunction found_libc_dlsym = nullptr;
+
+void* not_there(void* /*handle*/, const char* /*name*/) {
     return nullptr;
+}
+
+void* no_dlvsym(void* /*handle*/, const char* /*name*/, const char* /*version*/) {
+    return nullptr;
+}
+
+void* no_dlopen(const char* /*file*/, int /*mode*/) {
+    return nullptr;
+}
+
+void* no_dlmopen(Lmid_t /*space*/, const char* /*file*/, int /*mode*/) {
+    return nullptr;
+}
+
+const link_map* object_of(const void* address) {
+    Dl_info info{};
+    void* object = nullptr;
+    return dladdr1(address, &info, &object, RTLD_DL_LINKMAP) != 0
+               ? static_cast<const link_map*>(object)
+               : nullptr;
+}
+
+const link_map* own_object() {
+    static const char here = 0;
+    return object_of(&here);
+}
+
+void* definition(const link_map* object, const char* name) {
+    return object == nullptr ? nullptr
+                             : profiler::ObjectSymbols(object->l_ld, object->l_addr).find(name);
+}
+
+const char* file_name_in(const char* path) {
+    const char* name = path;
+    for (; *path != '\0'; ++path) {
+        name = *path == '/' ? path + 1 : name;
+    }
+    return name;
+}
+
+bool begins_with(const char* text, const char* prefix) {
+    for (; *prefix != '\0'; ++text, ++prefix) {
+        if (*text != *prefix) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool is_libdl(const link_map& object) {
+    return begins_with(file_name_in(object.l_name), "libdl.so.2");
+}
+
+/// The object that has glibc's own function: libc, before glibc 2.34 libdl.
+const link_map* home_of(const char* name) {
+    const link_map* const libc = object_of(reinterpret_cast<const void*>(&gnu_get_libc_version));
+    if (libc == nullptr || definition(libc, name) != nullptr) {
+        return libc;
+    }
+    const link_map* object = libc;
+    while (object->l_prev != nullptr) {
+        object = object->l_prev;
+    }
+    while (object != nullptr && !is_libdl(*object)) {
+        object = object->l_next;
+    }
+    return object;
+}
+
+/// The first definition behind memlab. What was loaded after the C library came later than the
+/// program's start, and serves nobody's calls.
+void* next_definition_of(const char* name) {
+    const link_map* const home = home_of(name);
+    const link_map* const own = own_object();
+    void* first = nullptr;
+    for (const link_map* object = own == nullptr ? nullptr : own->l_next; object != nullptr;
+         object = object->l_next) {
+        if (first == nullptr) {
+            first = definition(object, name);
+        }
+        if (object == home) {
+            return first;
+        }
+    }
+    return definition(home, name);  // memlab itself came later
+}
+
+template <class Function>
+void set_target(Function* target, const char* name, Function otherwise) {
+    void* const found = next_definition_of(name);
+    __atomic_store_n(target, found != nullptr ? reinterpret_cast<Function>(found) : otherwise,
+                     __ATOMIC_RELEASE);
+}
+
+// Idempotent: threads may do it at the same time. memlab_next_dlsym is set last.
+void find_functions() {
+    if (__atomic_load_n(&memlab_next_dlsym, __ATOMIC_ACQUIRE) != nullptr) {
+        return;
+    }
+    void* const libc = definition(home_of("dlsym"), "dlsym");
+    __atomic_store_n(&found_libc_dlsym,
+                     libc != nullptr ? reinterpret_cast<DlsymFunction>(libc) : not_there,
+                     __ATOMIC_RELEASE);
+    set_target(&memlab_next_dlvsym, "dlvsym", no_dlvsym);
+    set_target(&memlab_next_dlopen, "dlopen", no_dlopen);
+    set_target(&memlab_next_dlmopen, "dlmopen", no_dlmopen);
+    set_target(&memlab_next_dlsym, "dlsym", not_there);
+}
+
+bool stands_before_memlab(const void* code) {
+    const link_map* const caller = object_of(code);
+    const link_map* object = own_object();
+    while (object != nullptr && object != caller) {
+        object = object->l_prev;
+    }
+    return caller != nullptr && object == caller && object != own_object();
+}
+
+// Libraries that are opened with RTLD_DEEPBIND and use no CUDA: oneTBB's.
+bool is_harmless(const char* file) {
+    const char* const name = file_name_in(file);
+    return begins_with(name, "libtbb") || begins_with(name, "libirml");
 }
 
 }  // namespace
 
+DlsymFunction next_dlsym() {
+    find_functions();
+    return __atomic_load_n(&memlab_next_dlsym, __ATOMIC_RELAXED);
+}
+
+DlsymFunction libc_dlsym() {
+    find_functions();
+    return __atomic_load_n(&found_libc_dlsym, __ATOMIC_RELAXED);
+}
+
+bool dlsym_is_wrapped() {
+    return next_dlsym() != libc_dlsym();
+}
+
 // Only names that libcuda exports: other libraries' names may have the same prefix.
 static void note_unknown(const char* name) {
     void* library = loaded_libcuda();
-    if (library != nullptr && real_dlsym()(library, name) != nullptr) {
+    if (library != nullptr && libc_dlsym()(library, name) != nullptr) {
         on_unknown_function(name);
     }
-}
-
-DlsymFunction real_dlsym() {
-    DlsymFunction found = __atomic_load_n(&memlab_real_dlsym, __ATOMIC_ACQUIRE);
-    if (found == nullptr) {
-        // glibc 2.34 moved dlsym from libdl into libc; since then libc has both versions.
-        void* symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-        if (symbol == nullptr) {
-            symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-        }
-        found = symbol != nullptr ? reinterpret_cast<DlsymFunction>(symbol) : no_dlsym;
-        __atomic_store_n(&memlab_real_dlsym, found, __ATOMIC_RELEASE);
-    }
-    return found;
 }
 
 void* loaded_libcuda() {
@@ -111,17 +217,12 @@ profiler::ObjectSymbols libcuda_symbols() {
 }
 
 void* find_without_memlab(const char* name) {
-    return real_dlsym()(RTLD_NEXT, name);
+    return libc_dlsym()(RTLD_NEXT, name);
 }
 
 void* containing_object(const void* address) {
     dl_find_object found{};
     return _dl_find_object(const_cast<void*>(address), &found) == 0 ? found.dlfo_link_map : nullptr;
-}
-
-bool dlsym_is_wrapped() {
-    return containing_object(reinterpret_cast<const void*>(real_dlsym())) !=
-           containing_object(reinterpret_cast<const void*>(&gnu_get_libc_version));
 }
 
 bool libcuda_is_global() {
@@ -145,7 +246,7 @@ void* definition_in(const link_map* object, const char* name) {
     if (handle == nullptr) {
         return nullptr;
     }
-    void* const found = real_dlsym()(handle, name);
+    void* const found = libc_dlsym()(handle, name);
     real_dlclose()(handle);
     return containing_object(found) == object ? found : nullptr;
 }
@@ -170,7 +271,7 @@ void* next_definition(const void* caller, const char* name) {
             return found;
         }
     }
-    return real_dlsym()(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD),
+    return libc_dlsym()(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD),
                         name);  // not found: sets dlerror
 }
 
@@ -180,3 +281,57 @@ DlcloseFunction real_dlclose() {
 }
 
 }  // namespace memlab::interpose
+
+// Called by dlfcn_stubs.S, which jumps to the targets afterwards.
+extern "C" {
+
+/// Whether the name that dlsym is asked for is memlab's.
+__attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
+    memlab::interpose::next_dlsym();
+    // What dlopen has just loaded is seldom entered otherwise.
+    memlab::profiler::unwind::update_object_table();
+    if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
+        return 0;
+    }
+    if (memlab::interpose::is_hooked_name(name) || memlab::interpose::is_subscribing_name(name)) {
+        return 1;
+    }
+    // Names like cuda..., curl_..., cublas... are ignored; an unknown function of the driver is
+    // not.
+    if (name[2] >= 'A' && name[2] <= 'Z' && !memlab::interpose::is_known_symbol(name)) {
+        memlab::interpose::note_unknown(name);
+    }
+    return 0;
+}
+
+/// Whether dlvsym asks for a dlsym on behalf of code that stands before memlab: of another library
+/// that wraps dlsym, which would pass memlab by. `caller` is a return address.
+__attribute__((visibility("hidden"))) int memlab_dlvsym_route(const char* name,
+                                                              const void* caller) {
+    memlab::interpose::find_functions();
+    return name != nullptr && memlab::interpose::begins_with(name, "dlsym") && name[5] == '\0' &&
+                   memlab::interpose::stands_before_memlab(caller)
+               ? 1
+               : 0;
+}
+
+/// dlvsym for such code: memlab's dlsym where it would get the next one.
+__attribute__((visibility("hidden"))) void* memlab_dlvsym_of_dlsym(void* handle, const char* name,
+                                                                   const char* version) {
+    void* const found = memlab_next_dlvsym(handle, name, version);
+    const bool is_next = found == reinterpret_cast<void*>(memlab::interpose::libc_dlsym()) ||
+                         (found != nullptr && handle == RTLD_NEXT);
+    return is_next ? reinterpret_cast<void*>(&dlsym) : found;
+}
+
+/// Before dlopen, and dlmopen, which passes its namespace.
+__attribute__((visibility("hidden"))) void memlab_before_dlopen(Lmid_t space, const char* file,
+                                                                int mode) {
+    memlab::interpose::find_functions();
+    const bool unseen = (mode & RTLD_DEEPBIND) != 0 || space != LM_ID_BASE;
+    if (unseen && (mode & RTLD_NOLOAD) == 0 && file != nullptr &&
+        !memlab::interpose::is_harmless(file)) {
+        memlab::interpose::on_unseen_library();
+    }
+}
+}

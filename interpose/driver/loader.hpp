@@ -1,4 +1,8 @@
-// Access to the C library's dlsym and dlclose behind memlab's exports, and to the loader's objects.
+// The loader's functions that memlab exports (dlsym, dlvsym, dlopen, dlmopen, dlclose), as they are
+// without it, and the loader's objects.
+//
+// They are found in the objects' symbol tables: dlvsym passes by a definition without a version,
+// which other libraries' are, and memlab's.
 #pragma once
 
 #include <atomic>
@@ -9,8 +13,16 @@ namespace memlab::interpose {
 
 using DlsymFunction = void* (*)(void* handle, const char* name);
 
-/// The real dlsym. Found with dlvsym, so that memlab's own export is not returned.
-DlsymFunction real_dlsym();
+/// The dlsym that would serve the program without memlab: what it calls for the program. Another
+/// preloaded library's may answer with functions of its own. Thread-safe, as the next two.
+DlsymFunction next_dlsym();
+
+/// The C library's dlsym, for lookups of memlab's own. (Others' may not pass RTLD_NEXT on, or
+/// refuse to be asked twice.)
+DlsymFunction libc_dlsym();
+
+/// True when another library behind memlab wraps dlsym.
+bool dlsym_is_wrapped();
 
 /// What a global lookup (RTLD_DEFAULT) would find if memlab exported nothing; null if nothing.
 void* find_without_memlab(const char* name);
@@ -46,15 +58,18 @@ void* containing_object(const void* address);
 /// Defined in process/unknown_functions.cpp.
 void on_unknown_function(const char* name) noexcept;
 
+/// Call before the program opens a library that looks past every preload: with RTLD_DEEPBIND or in
+/// another namespace. Its calls of the driver will not be seen: from now on nothing is assumed
+/// about the work on a device, and new memory is not pooled, as above. Defined in
+/// process/unknown_functions.cpp.
+void on_unseen_library() noexcept;
+
 /// True when libcuda was loaded at program start (weak_references.cpp).
 bool libcuda_loaded_at_start();
 
 /// True when libcuda was loaded at program start and another library of that time precedes it with
 /// driver functions of its own (weak_references.cpp).
 bool driver_is_wrapped();
-
-/// True when another preloaded library wraps dlsym.
-bool dlsym_is_wrapped();
 
 /// True when a global lookup reaches libcuda: the program or a library of its start is linked with
 /// it, or it was loaded with RTLD_GLOBAL.

@@ -118,9 +118,9 @@ const char* OneStream::describe() const {
     return why_.load(std::memory_order_relaxed);
 }
 
-void on_untracked_work() noexcept {
+void on_untracked_work(const char* why) noexcept {
     work_clock.distrust();
-    one_stream.give_up("a driver function that memlab does not know");
+    one_stream.give_up(why);
 }
 
 }  // namespace memlab::interpose

@@ -142,7 +142,7 @@ class OneStream {
 extern constinit OneStream one_stream;
 
 /// Work may be submitted unseen from now on: distrusts the work clock and gives up the single
-/// stream.
-void on_untracked_work() noexcept;
+/// stream. `why`: as for OneStream::give_up().
+void on_untracked_work(const char* why) noexcept;
 
 }  // namespace memlab::interpose

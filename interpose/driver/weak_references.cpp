@@ -177,7 +177,7 @@ int clear_in_object(dl_phdr_info* info, std::size_t /*size*/, void* /*unused*/) 
 }
 
 __attribute__((constructor)) void clear_weak_references_at_start() {
-    real_dlsym();  // looked up now: it takes the loader's lock, which may be held later
+    libc_dlsym();  // looked up now: it takes the loader's lock, which may be held later
     unsigned long long loads = 0;
     loaded_at_start = find_loaded_object(&loads, [](const char* file) {
         return std::strncmp(file, "libcuda.so", std::strlen("libcuda.so")) == 0;

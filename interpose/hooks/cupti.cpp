@@ -47,13 +47,13 @@ void* find_real(std::size_t name, const void* caller) {
     Dl_info info{};
     if (dladdr(caller, &info) != 0 && info.dli_fname != nullptr) {
         if (void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) {
-            void* const found = mi::real_dlsym()(library, symbol);
+            void* const found = mi::libc_dlsym()(library, symbol);
             if (found != nullptr && !mi::is_own_export(found)) {
                 return found;
             }
         }
     }
-    return mi::real_dlsym()(RTLD_NEXT, symbol);
+    return mi::libc_dlsym()(RTLD_NEXT, symbol);
 }
 
 /// Whether a subscriber with these parameters of cuptiSubscribe_v2 can subscribe beside memlab.

@@ -2,9 +2,10 @@
 // substituted by address, so versions, per-thread-stream variants and error statuses are the
 // driver's own.
 //
-// Other libraries may wrap the driver, too, in the order of LD_PRELOAD: a wrapper in front of
-// memlab calls memlab; one behind it is called by memlab wherever the program would call it, and
-// its own lookups get the driver's functions.
+// Other libraries may wrap the driver or dlsym, too, in the order of LD_PRELOAD: a wrapper in front
+// of memlab calls memlab (dlvsym, by which it looks for the C library's dlsym, gives it memlab's);
+// one behind it is called by memlab wherever the program would call it, and its own lookups get the
+// driver's functions.
 #include <dlfcn.h>
 
 #include "interpose/driver/driver.hpp"
@@ -66,13 +67,13 @@ void* choose_result(void* found, const char* name, const void* caller) {
 
 }  // namespace
 
-// Jump target of the exported dlsym (dlsym_stub.S), for hooked names only. `caller` is a return
+// Jump target of the exported dlsym (dlfcn_stubs.S), for hooked names only. `caller` is a return
 // address.
 extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void* handle,
                                                                            const char* name,
                                                                            const void* caller) {
     detect_new_libraries();
-    void* found = handle == RTLD_NEXT ? next_definition(caller, name) : real_dlsym()(handle, name);
+    void* found = handle == RTLD_NEXT ? next_definition(caller, name) : next_dlsym()(handle, name);
     if (found != nullptr) {
         found = choose_result(found, name, caller);
     }

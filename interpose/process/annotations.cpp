@@ -335,7 +335,7 @@ void record_early_annotations(Session& session) {
 
 bool is_preloaded() {
     void* const program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
-    return program != nullptr && is_own_export(real_dlsym()(program, "cuMemAlloc_v2"));
+    return program != nullptr && is_own_export(libc_dlsym()(program, "cuMemAlloc_v2"));
 }
 
 void report_other_nvtx_tool(Session& session) {

@@ -98,7 +98,7 @@ bool CuptiSubscription::start(Memory& memory) noexcept {
         int driver_version = 0;
         call_real(&Driver::cuDriverGetVersion, &driver_version);
         const profiler::cupti::Library library =
-            profiler::cupti::open_library(real_dlsym(), driver_version);
+            profiler::cupti::open_library(libc_dlsym(), driver_version);
         library_ = library.name;
         if (!library.usable) {
             record_coverage(false, library.problem, 0, 0);

@@ -21,7 +21,7 @@ namespace {
 
 template <class Function>
 Function* driver_function(void* library, const char* name) {
-    return reinterpret_cast<Function*>(real_dlsym()(library, name));
+    return reinterpret_cast<Function*>(libc_dlsym()(library, name));
 }
 
 void print_devices(void* library) {

@@ -124,9 +124,20 @@ void unsubscribe_cupti_at_exit() {
     }
 }
 
-void disable_pooling_for_unknown(const char* why) {
+void disable_pooling_in(Session& session, const ReasonNotToPool& why) noexcept {
+    if (!why.quiet) {
+        session.disable_pooling(why.text);
+        return;
+    }
+    try {
+        session.disable_pooling_quietly(why.text);
+    } catch (const std::bad_alloc&) {  // no room for the message
+    }
+}
+
+void disable_pooling_for_unseen(const ReasonNotToPool& why) {
     if (Session* session = Session::current()) {
-        session->disable_pooling(why);
+        disable_pooling_in(*session, why);
     }
 }
 
@@ -192,7 +203,7 @@ Session* Session::start_once(bool late) {
         pthread_atfork(&Session::before_fork, &Session::after_fork_in_parent,
                        &Session::forget_after_fork);
     });
-    const bool segments_needed = segments_are_needed();
+    const bool segments_needed = segments_are_needed() || mapped_memory_passes_wrapper_by();
     const StartLock lock;
     if (state.load(std::memory_order_relaxed) != State::idle) {
         return nullptr;
@@ -228,7 +239,7 @@ Session* Session::start_once(bool late) {
 Session::Session(LoadedSettings loaded, bool late)
     : Memory(std::move(loaded.settings), late), owner_pid_(getpid()) {
     prepare_fork_warning();
-    set_unknown_function_handler(disable_pooling_for_unknown);
+    set_unknown_function_handler(disable_pooling_for_unseen);
     if (settings_.record) {
         const trace::ProcessInfo process = describe_process(late, settings_.arguments);
         PatternValues values;
@@ -291,8 +302,8 @@ void Session::choose_pooling() {
         pooling_.store(false, std::memory_order_relaxed);
         return;
     }
-    if (const std::string unknown = unknown_function_reason(); !unknown.empty()) {
-        disable_pooling(unknown.c_str());
+    if (const ReasonNotToPool* const unseen = reason_not_to_pool_by_unseen_calls()) {
+        disable_pooling_in(*this, *unseen);
         return;
     }
     const std::string reason = reason_not_to_pool();

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -53,11 +54,14 @@ constexpr std::string_view harmless_callers[] = {
     "libnvrtc", "libnvJitLink", "libnvvm",     "libnvidia-ml", "libcublas",
     "libcudnn", "libcufft",     "libcusolver", "libcusparse",  "libcurand"};
 
-// The first unknown pool-critical function. Written once, by the thread that sets `claimed`.
+constexpr char unknown_function[] = "a driver function that memlab does not know";
+
+// The first reason not to pool. Written once, by the thread that sets `claimed`.
 constinit std::atomic_flag claimed = ATOMIC_FLAG_INIT;
-constinit std::atomic<bool> unknown_found{false};
-constinit std::atomic<void (*)(const char*)> disable_pooling_handler{nullptr};
-constinit char unknown_name[64] = "";
+constinit std::atomic<bool> reason_found{false};
+constinit std::atomic<void (*)(const ReasonNotToPool&)> disable_pooling_handler{nullptr};
+constinit ReasonNotToPool first_reason;
+constinit char unknown_text[160] = "";
 
 std::string_view object_file_name(const void* code) {
     const auto* const object = static_cast<const link_map*>(containing_object(code));
@@ -65,34 +69,42 @@ std::string_view object_file_name(const void* code) {
     return path.substr(path.rfind('/') + 1);
 }
 
+void disable_pooling(const ReasonNotToPool& why) {
+    first_reason = why;
+    reason_found.store(true, std::memory_order_release);
+    if (const auto handler = disable_pooling_handler.load(std::memory_order_acquire)) {
+        handler(first_reason);
+    }
+}
+
 }  // namespace
 
 void on_unknown_function(const char* name) noexcept {
-    on_untracked_work();
+    on_untracked_work(unknown_function);
     if (!is_pool_critical(name) || claimed.test_and_set()) {
         return;
     }
-    std::strncpy(unknown_name, name, sizeof(unknown_name) - 1);
-    unknown_found.store(true, std::memory_order_release);
-    if (const auto disable_pooling = disable_pooling_handler.load(std::memory_order_acquire)) {
-        try {
-            disable_pooling(unknown_function_reason().c_str());
-        } catch (const std::bad_alloc&) {
-            disable_pooling("the program uses a driver function that memlab does not know");
-        }
+    std::snprintf(unknown_text, sizeof(unknown_text),
+                  "the program uses a version of %.64s that this memlab does not know", name);
+    disable_pooling({unknown_text, false});
+}
+
+void on_unseen_library() noexcept {
+    on_untracked_work("a library that looks past memlab");
+    if (!claimed.test_and_set()) {
+        disable_pooling(
+            {"a library was opened with RTLD_DEEPBIND or in a namespace of its own: "
+             "its CUDA calls were not seen, and memory allocated since was not pooled",
+             true});
     }
 }
 
-void set_unknown_function_handler(void (*disable_pooling)(const char* why)) {
-    disable_pooling_handler.store(disable_pooling, std::memory_order_release);
+void set_unknown_function_handler(void (*handler)(const ReasonNotToPool& why)) {
+    disable_pooling_handler.store(handler, std::memory_order_release);
 }
 
-std::string unknown_function_reason() {
-    if (!unknown_found.load(std::memory_order_acquire)) {
-        return {};
-    }
-    return std::string("the program uses a version of ") + unknown_name +
-           " that this memlab does not know";
+const ReasonNotToPool* reason_not_to_pool_by_unseen_calls() {
+    return reason_found.load(std::memory_order_acquire) ? &first_reason : nullptr;
 }
 
 bool is_runtime_table(const CUuuid& table) {
@@ -118,7 +130,7 @@ void on_private_table(const CUuuid& table, const void* caller) noexcept {
     if (is_of(profiler_libraries)) {
         return;
     }
-    on_untracked_work();
+    on_untracked_work(unknown_function);
     try {
         constexpr char digits[] = "0123456789abcdef";
         std::string text = "the work clock is not trusted: a private table of the driver, ";

@@ -1,19 +1,24 @@
-// Reacts when a program obtains an entry point into the driver that memlab does not know: a
-// function of a later CUDA, a later version of a hooked one, or a private function table.
+// Reacts when a program gets a way into the driver that memlab does not see: a function of a later
+// CUDA, a later version of a hooked one, a private function table, or a library that is opened so
+// that it looks past every preload.
 #pragma once
-
-#include <string>
 
 #include "interpose/driver/cuda_abi.hpp"
 
 namespace memlab::interpose {
 
-/// Sets the handler that is called, with the reason, when the program obtains an unknown
-/// pool-critical function. For earlier ones see unknown_function_reason().
-void set_unknown_function_handler(void (*disable_pooling)(const char* why));
+struct ReasonNotToPool {
+    const char* text = nullptr;  ///< static
+    bool quiet = false;          ///< for the report only: it may turn out to have no consequences
+};
 
-/// Why this process must not pool because of an unknown function; empty: it may.
-std::string unknown_function_reason();
+/// Sets the handler that is called, with the reason, when the program obtains an unknown
+/// pool-critical function or opens such a library. For earlier ones see
+/// reason_not_to_pool_by_unseen_calls().
+void set_unknown_function_handler(void (*handler)(const ReasonNotToPool& why));
+
+/// Why this process must not pool because of calls that memlab does not see; null: it may.
+const ReasonNotToPool* reason_not_to_pool_by_unseen_calls();
 
 /// The driver returned this private table to the code at `caller`. Tables of the CUDA runtime and
 /// the libraries that come with it submit no work (measured: all kernels of PyTorch, cuBLAS and

@@ -5,8 +5,8 @@
 // it is first used, when dlsym or dlclose is called and the loader's list has changed, and when an
 // address is in none of its objects. The last happens at the first call from a library that was
 // loaded and entered without dlsym; it takes the lock of the loader's list, as the C++ runtime does
-// there at each throw. dlopen is not interposed: the search for a library begins at the RUNPATH of
-// dlopen's caller.
+// there at each throw. memlab's dlopen does not learn what was loaded: it jumps to the real one,
+// which searches by its caller's RUNPATH.
 //
 // Objects of other namespaces (dlmopen) are not in it. A library that is unloaded behind memlab's
 // back stays in it until the next update.

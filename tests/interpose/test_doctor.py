@@ -129,6 +129,16 @@ class Doctor(EndToEnd):
         self.assertIn("wraps the CUDA driver", self.finding(document, "environment", "preload 2")["advice"])
         self.assertIn("ignores it", self.finding(document, "environment", "preload 3")["advice"])
 
+    def test_which_wrapper_of_dlsym_must_stay_behind(self) -> None:
+        asks = str(self.layout.program("dlsym_layer.so"))
+        reads = self.compile("void* dlsym(void* handle, const char* name) { return name ? handle : 0; }\n", "reads.so",
+                             "-shared", "-fPIC", "-fno-builtin")
+        document = self.found(settings={"LD_PRELOAD": f"{asks}:{reads}"})
+        advice = [self.finding(document, "environment", f"preload {place}")["advice"] for place in (2, 3)]
+        self.assertIn("wraps dlsym", advice[0])
+        self.assertNotIn("Keep it behind", advice[0])
+        self.assertIn("Keep it behind", advice[1])
+
     def test_who_has_cupti(self) -> None:
         injected = {"CUDA_INJECTION64_PATH": "/opt/tool/libtool.so"}
         self.assertEqual(self.finding(self.found(settings=injected), "environment", "CUPTI")["weight"], "note")

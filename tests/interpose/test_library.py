@@ -16,6 +16,8 @@ NVTX = ("InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension")
 # What Kokkos looks for in the library that KOKKOS_TOOLS_LIBS names.
 KOKKOS = {f"kokkosp_{name}" for name in ("init_library", "request_tool_settings", "allocate_data", "push_profile_region",
                                          "pop_profile_region", "profile_event")}
+# The loader's.
+LOADER = ("dlsym", "dlvsym", "dlopen", "dlmopen", "dlclose")
 # Start child processes without the handlers of pthread_atfork().
 CHILDREN = ("vfork", "posix_spawn", "posix_spawnp")
 # What ThreadSanitizer's runtime asks for.
@@ -54,13 +56,13 @@ class Library(EndToEnd):
         return names
 
     def test_exports_only_what_it_interposes(self) -> None:
-        allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
+        allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", *LOADER, *CHILDREN,
                                    *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
         self.assertEqual(strangers, set())
 
     def test_exports_all_that_it_interposes(self) -> None:
-        wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
+        wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", *LOADER, *CHILDREN,
                                   *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))

@@ -1,8 +1,10 @@
-"""Wrappers of the driver that somebody else preloads, before or behind memlab: each is called as it
+"""Wrappers of the driver and of dlsym that somebody else preloads, before or behind memlab: each is called as it
 would be without memlab, in the order of LD_PRELOAD. And what traces calls from LD_AUDIT.
 """
 
 from __future__ import annotations
+
+import shutil
 
 from harness import Outcome, recordings_in
 from support import Build, EndToEnd
@@ -63,6 +65,99 @@ class Wrappers(EndToEnd):
                 outcome = self.preloaded(order, ["python3", "-c", script])
                 self.assertEqual(outcome.stdout, native.stdout, outcome.describe())
         self.assert_nothing_written()
+
+
+class Layers(EndToEnd):
+    """tests/programs/layered.cpp with layers that take over dlsym."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if Build.sanitizer:
+            self.skipTest("the order of the preloaded libraries is the test's own")
+        self.memlab = str(self.layout.library)
+        self.quota = str(self.layout.program("quota_layer.so"))
+        self.layer = str(self.layout.program("dlsym_layer.so"))
+
+    def lines(self, libraries: list[str], *arguments: str, **settings: str) -> list[str]:
+        """What the program prints; with memlab among the libraries it must be recorded and pooled."""
+        settings = {"LD_PRELOAD": ":".join(libraries), "MEMLAB_VERBOSITY": "quiet", **settings}
+        shutil.rmtree(self.output, ignore_errors=True)
+        outcome = self.under_memlab(self.program("layered", *arguments), settings)
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        if self.memlab in libraries:
+            found, problems = recordings_in(self.layout, self.output)
+            self.assertEqual((len(found), problems), (1, []))
+            device = found[0].report["devices"][0]
+            self.assertGreaterEqual(device["kinds"]["device"]["count"], 3)
+            pooled = device["memory_stats"]["allocation.all.allocated"] > 0
+            self.assertEqual(pooled, settings.get("MEMLAB_POOL") != "off")
+        return outcome.stdout.decode().splitlines()
+
+    def test_a_quota_in_front_sees_the_program(self) -> None:
+        native = self.lines([self.quota])
+        self.assertEqual(native, ["the same function by dlsym: yes", "the quota saw 1 starts, 3 allocations, 3 frees",
+                                  "it was asked both ways"])
+        self.assertEqual(self.lines([self.quota, self.memlab]), native)
+
+    def test_a_quota_behind_sees_what_the_pool_asks_for(self) -> None:
+        lines = self.lines([self.memlab, self.quota])
+        self.assertEqual(lines, ["the same function by dlsym: yes", "the quota saw 1 starts, 1 allocations, 0 frees",
+                                 "it was asked both ways"])
+        self.assertEqual(self.lines([self.memlab, self.quota], MEMLAB_POOL="off"), self.lines([self.quota]))
+
+    def test_its_quota_holds_in_both_orders(self) -> None:
+        quota = {"QUOTA_BYTES": str(20 << 20)}
+        native = self.lines([self.quota], "exceed", **quota)
+        self.assertEqual(native, ["20 blocks, then 2"])
+        for order in ([self.memlab, self.quota], [self.quota, self.memlab]):
+            for pool in ("on", "off"):
+                with self.subTest(order=order, pool=pool):
+                    self.assertEqual(self.lines(order, "exceed", MEMLAB_POOL=pool, **quota), native)
+
+    def test_a_layer_over_dlsym_in_both_orders(self) -> None:
+        for finds in ("version", "default", "libc"):
+            native = self.lines([self.layer], LAYER_FINDS=finds)
+            self.assertEqual(native, ["the same function by dlsym: yes",
+                                      "the layer saw the look-ups, its function serves"])
+            for order in ([self.memlab, self.layer], [self.layer, self.memlab]):
+                with self.subTest(order=order, finds=finds):
+                    self.assertEqual(self.lines(order, LAYER_FINDS=finds), native)
+
+    def test_one_on_each_side(self) -> None:
+        for order in ([self.quota, self.memlab, self.layer], [self.layer, self.memlab, self.quota]):
+            with self.subTest(order):
+                lines = self.lines(order)
+                self.assertIn("the layer saw the look-ups, its function serves", lines)
+                self.assertIn("it was asked both ways", lines)
+
+
+class DeepBinding(EndToEnd):
+    """tests/programs/deep_bound.cpp opens a plugin that looks past every preload."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if Build.sanitizer:
+            self.skipTest("the sanitizer's runtime refuses RTLD_DEEPBIND")
+
+    def missed(self, *arguments: str) -> list[str]:
+        native = self.without_memlab(self.program("deep_bound", *arguments))
+        under = self.under_memlab(self.program("deep_bound", *arguments))
+        self.assertEqual((native.code, native.stderr), (0, b""), native.describe())
+        self.assertEqual((under.code, under.stdout, under.stderr), (0, native.stdout, b""), under.describe())
+        if not arguments:
+            self.assertEqual(native.stdout.count(b"the free waited: yes"), 2, native.describe())
+            self.assertEqual(native.stdout.count(b"filled 0, freed 0"), 3, native.describe())
+        found, _ = recordings_in(self.layout, self.output)  # the plugin frees unseen what is recorded
+        self.assertEqual(len(found), 1)
+        return [each["reason"] for each in found[0].report["missed"]]
+
+    def test_nothing_is_assumed_of_what_it_does(self) -> None:
+        reasons = self.missed()
+        self.assertEqual(len(reasons), 1)
+        self.assertIn("RTLD_DEEPBIND", reasons[0])
+
+    def test_a_library_that_uses_no_cuda_changes_nothing(self) -> None:
+        self.assertEqual(self.missed("harmless"), [])
 
 
 class TracedCalls(EndToEnd):

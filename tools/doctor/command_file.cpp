@@ -141,12 +141,14 @@ void add_deep_binding(const std::string& program, const std::vector<std::string>
     if (!deep.empty()) {
         out->push_back({Weight::limit, "deep binding", joined(deep) + " uses RTLD_DEEPBIND",
                         "A library that is opened so looks past every preload, and its own calls "
-                        "of CUDA are not seen; those of the libraries that it uses are. memlab-run "
+                        "of CUDA are not seen. From then on new memory comes from the driver; what "
+                        "the pool gave out before it cannot free (--no-pool helps). memlab-run "
                         "--fail-on-bypass tells whether memory was missed."});
     }
     if (!apart.empty()) {
         out->push_back({Weight::note, "dlmopen", joined(apart) + " uses it",
-                        "What is loaded into another namespace has no preloads."});
+                        "What is loaded into another namespace has no preloads: from then on new "
+                        "memory comes from the driver."});
     }
     if (deep.empty() && apart.empty()) {
         out->push_back({Weight::fine, "deep binding",

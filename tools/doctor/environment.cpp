@@ -50,6 +50,11 @@ Finding preload_finding(const std::string& path, std::size_t place, const std::s
         finding.advice = std::string(wraps ? "It wraps the CUDA driver" : "It wraps dlsym") +
                          ": before memlab it sees the program's calls, behind it what memlab asks "
                          "of the driver.";
+        if (file->exports("dlsym") && !file->imports("dlvsym")) {
+            finding.advice +=
+                " Keep it behind: it does not ask dlvsym for the next dlsym, so "
+                "before memlab it would pass memlab by.";
+        }
     }
     return finding;
 }
