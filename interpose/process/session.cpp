@@ -19,6 +19,7 @@
 #include "interpose/process/backend_choice.hpp"
 #include "interpose/process/fork_warning.hpp"
 #include "interpose/process/interrupted_heap.hpp"
+#include "interpose/process/last_thread.hpp"
 #include "interpose/process/output_files.hpp"
 #include "interpose/process/process_description.hpp"
 #include "interpose/process/report_signals.hpp"
@@ -228,6 +229,7 @@ Session* Session::start_once(bool late) {
             warn("MEMLAB_REPORT_ON has no effect: no thread could be created");
         }
         state.store(State::running, std::memory_order_release);
+        watch_for_last_thread();
         return session;
     } catch (...) {
         state.store(State::off, std::memory_order_release);
@@ -435,6 +437,7 @@ void Session::after_fork_in_parent() {
 void Session::forget_after_fork() {
     start_lock = PTHREAD_MUTEX_INITIALIZER;
     profiler::reset_thread_id();
+    forget_threads_after_fork();
     profiler::cupti::Subscriber::forget_after_fork();
     profiler::unwind::reset_unloads_after_fork();
     profiler::KnownStacks::reset_after_fork();
