@@ -157,6 +157,12 @@ class Doctor(EndToEnd):
                               "environment", "output")
         self.assertEqual(output["weight"], "blocked")
 
+    def test_output_in_the_directory_that_a_program_may_remove(self) -> None:
+        advice = self.finding(self.found(), "environment", "output")["advice"]
+        self.assertIn("removes the directory", advice)
+        output = self.finding(self.found("-o", f"{self.work}/"), "environment", "output")
+        self.assertEqual((output["weight"], output["advice"]), ("fine", ""))
+
     def test_a_folder_that_is_yet_to_be_made(self) -> None:
         output = self.finding(self.found("-o", "deep/er/"), "environment", "output")
         self.assertEqual(output["weight"], "fine")

@@ -24,6 +24,26 @@ int main(int count, char** words) {
 }
 """
 
+OVERRUNS = """
+#include <stdio.h>
+#include <stdlib.h>
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void**, int), cuCtxSetCurrent(void*);
+int cuMemAlloc_v2(unsigned long long*, size_t), cuMemFree_v2(unsigned long long);
+int main(int count, char** words) {
+    void* context;
+    unsigned long long address;
+    char* text = malloc(10);
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
+        cuMemAlloc_v2(&address, 10000) || cuMemFree_v2(address))
+        return 3;
+    puts("done");
+    fflush(stdout);
+    text[count > 1 ? 10 : 9] = words[0][0];
+    free(text);
+    return 0;
+}
+"""
+
 # Starts a program and a child that outlives it, and never waits for what it inherits.
 PID_1_THAT_DOES_NOT_REAP = """
 import os, subprocess, sys, time
@@ -49,11 +69,13 @@ def loaders_lines(stderr: bytes) -> list[bytes]:
 class Surroundings(EndToEnd):
     """Programs that memlab is not for, and places where it can do little."""
 
-    def compiled(self, *options: str, compiler: str = "cc") -> str:
+    def compiled(self, *options: str, compiler: str = "cc", source: str = PRINTS, driver: bool = False) -> str:
+        if driver:
+            options += (f"-L{self.layout.library_path[0]}", "-l:libcuda.so.1")
         if shutil.which(compiler) is None:
             self.skipTest(f"there is no {compiler} here")
         path = str(self.work / "prints")
-        built = subprocess.run([compiler, "-x", "c", "-", "-o", path, *options], input=PRINTS, text=True,
+        built = subprocess.run([compiler, "-x", "c", "-", "-o", path, *options], input=source, text=True,
                                capture_output=True, check=False)
         if built.returncode != 0:
             self.skipTest(f"{compiler} {' '.join(options)} does not work here: {built.stderr.splitlines()[-1]}")
@@ -115,6 +137,42 @@ class Surroundings(EndToEnd):
             self.skipTest(f"ThreadSanitizer does not work here: {native.describe()}")
         under = self.under_memlab(program)
         self.assertEqual((under.code, under.stdout, under.stderr), (0, native.stdout, b""), under.describe())
+
+    def test_memlab_run_of_a_program_built_with_address_sanitizer(self) -> None:
+        """GCC's runtime, and Clang's where it is shared, ends a program that has another library before it."""
+        memlab_run = self.layout.tool("memlab-run")
+        if not memlab_run.exists():
+            self.skipTest("memlab-run is not built")
+        program = self.compiled("-fsanitize=address", source=OVERRUNS, driver=True)
+        own = {"ASAN_OPTIONS": "exitcode=99:detect_leaks=0"}
+        native = self.without_memlab([program], own)
+        if native.code != 0:
+            self.skipTest(f"AddressSanitizer does not work here: {native.describe()}")
+        for settings in ({}, own):
+            for arguments, code in (([], 0), (["overrun"], settings and 99 or 1)):
+                with self.subTest(settings=settings, arguments=arguments):
+                    shutil.rmtree(self.output, ignore_errors=True)
+                    under = self.without_memlab([str(memlab_run), "--no-report", "-o", f"{self.output}/", "--", program,
+                                                 *arguments], settings)
+                    self.assertEqual((under.code, under.stdout), (code, native.stdout), under.describe())
+                    self.assertEqual(b"heap-buffer-overflow" in under.stderr, bool(arguments), under.describe())
+                    if not arguments:
+                        found, problems = recordings_in(self.layout, self.output)
+                        found = [each for each in found if each.log is not None]
+                        self.assertEqual((len(found), problems), (1, []))
+                        self.assertEqual(found[0].report["devices"][0]["kinds"]["device"]["count"], 1)
+
+    def test_the_doctor_sees_address_sanitizer(self) -> None:
+        memlab_run = self.layout.tool("memlab-run")
+        if not memlab_run.exists():
+            self.skipTest("memlab-run is not built")
+        program = self.compiled("-fsanitize=address", source=OVERRUNS, driver=True)
+        outcome = self.without_memlab([str(memlab_run), "--doctor", "--json", "--", program],
+                                      {"ASAN_OPTIONS": "halt_on_error=1"})
+        found = [each for each in json.loads(outcome.stdout)["command"] if each["subject"] == "AddressSanitizer"]
+        self.assertEqual(len(found), 1, outcome.describe())
+        self.assertIn("libasan.so", found[0]["fact"])
+        self.assertIn("ASAN_OPTIONS=halt_on_error=1:verify_asan_link_order=0", found[0]["advice"])
 
     def test_memlab_run_of_programs_that_it_cannot_record(self) -> None:
         memlab_run = self.layout.tool("memlab-run")

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <sstream>
+#include <string_view>
 
 #include "report/child_output.hpp"
 #include "report/text/names.hpp"
@@ -61,6 +62,24 @@ std::string script_interpreter(const std::string& path, const std::string& path_
         return search(word, path_variable);
     }
     return interpreter;
+}
+
+/// The program that runs a script, or the command itself; empty: none was found.
+std::string program_of(const std::string& name, const std::string& path_variable) {
+    std::string path = search(name, path_variable);
+    for (int level = 0; level < max_levels && !path.empty(); ++level) {
+        const std::string interpreter = script_interpreter(path, path_variable);
+        if (interpreter.empty()) {
+            break;
+        }
+        path = interpreter;
+    }
+    return path;
+}
+
+bool is_asan_runtime(const std::string& path) {
+    const std::string name = report::base_name(path);
+    return name.starts_with("libasan.so") || name.starts_with("libclang_rt.asan");
 }
 
 /// Why the kernel runs it with more rights than its caller's, so that nothing is preloaded.
@@ -281,11 +300,47 @@ CommandFile examine_command(const std::string& name, const std::string& library,
                                via + path + ": dynamically linked, x86-64" +
                                    (needs.empty() ? "" : ", needs glibc " + version_text(needs)),
                                via.empty() ? "" : "What it starts is recorded too."});
+    if (const std::string runtime = asan_runtime(name, variables); !runtime.empty()) {
+        const auto [option, value] = asan_options(variables);
+        result.findings.push_back({Weight::note, "AddressSanitizer", runtime,
+                                   "It ends a program in which it is not the first library: "
+                                   "memlab-run sets " +
+                                       option + "=" + value +
+                                       ". With LD_PRELOAD alone set that, or preload " + runtime +
+                                       " before memlab."});
+    }
     if (const auto python = read_python(path)) {
         result.findings.push_back(python_finding("Python", path, *python));
     }
     add_loads(path, file->interpreter(), library, variables, &result.findings);
     return result;
+}
+
+std::string asan_runtime(const std::string& name, const Variables& variables) {
+    std::string list = variable(variables, "LD_PRELOAD");
+    std::replace(list.begin(), list.end(), ' ', ':');
+    std::istringstream preloads(list);
+    for (std::string path; std::getline(preloads, path, ':');) {
+        if (is_asan_runtime(path)) {
+            return path;
+        }
+    }
+    const auto file = ElfFile::open(program_of(name, variable(variables, "PATH")));
+    if (file == nullptr || !file->is_x86_64()) {
+        return {};
+    }
+    const auto& needed = file->needed();
+    const auto found = std::find_if(needed.begin(), needed.end(), is_asan_runtime);
+    return found == needed.end() ? "" : *found;
+}
+
+std::pair<std::string, std::string> asan_options(const Variables& variables) {
+    const std::string before = variable(variables, "ASAN_OPTIONS");
+    constexpr std::string_view option = "verify_asan_link_order=";
+    if (before.find(option) != std::string::npos) {
+        return {"ASAN_OPTIONS", before};
+    }
+    return {"ASAN_OPTIONS", (before.empty() ? "" : before + ":") + std::string(option) + "0"};
 }
 
 }  // namespace memlab::tools

@@ -171,6 +171,13 @@ bool can_write(std::string folder, std::string* at, int* error) {
     return true;
 }
 
+bool is_working_directory(const std::string& folder) {
+    struct stat one {};
+    struct stat other {};
+    return stat(folder.c_str(), &one) == 0 && stat(".", &other) == 0 &&
+           one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 Finding output_finding(const Variables& variables) {
     const std::string pattern = variable(variables, "MEMLAB_OUTPUT");
     const std::string folder = folder_of(pattern);
@@ -188,6 +195,11 @@ Finding output_finding(const Variables& variables) {
                     "Little: where the log finds no room it stops. Choose another "
                     "folder with -o.";
             }
+        }
+        if (finding.advice.empty() && is_working_directory(at)) {
+            finding.advice =
+                "A program that removes the directory it runs in cannot while these files are in "
+                "it: there choose another one with -o.";
         }
         return finding;
     }

@@ -25,6 +25,7 @@
 #include "report/text/terminal.hpp"
 #include "tools/completion.hpp"
 #include "tools/diagnostics.hpp"
+#include "tools/doctor/command_file.hpp"
 #include "tools/doctor/doctor.hpp"
 #include "tools/help_formatter.hpp"
 #include "tools/run/bypass_check.hpp"
@@ -262,6 +263,9 @@ Environment make_environment(const RunArguments& arguments, RunDescription& run)
     environment.emplace_back("MEMLAB_OUTPUT", output);
     const std::string library = library_of(arguments);
     environment.emplace_back("LD_PRELOAD", preload_with(library, std::getenv("LD_PRELOAD")));
+    if (!arguments.command.empty() && !asan_runtime(arguments.command[0], {}).empty()) {
+        environment.push_back(asan_options({}));
+    }
     // NVTX supports one tool: a profiler that is already set stays, and the report says so.
     if (std::getenv(nvtx_variable) == nullptr) {
         environment.emplace_back(nvtx_variable, library);
