@@ -1,9 +1,9 @@
 #include "interpose/memory/live_allocations.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <new>
+
+#include "profiler/unwind/back_off.hpp"
 
 namespace memlab::interpose {
 
@@ -75,10 +75,11 @@ std::uint64_t& LiveAllocations::live_bytes(const LiveAllocation& allocation) {
                                        FunctionRef<void()> record) {
     std::unique_lock lock(mutex_);
     std::uint32_t known = find_slot(handles, address);
+    profiler::unwind::BackOff back_off;
     while (is_being_freed(known, handles, address, allocation)) {
         // The freeing thread is between the driver's return and its record: a few instructions.
         lock.unlock();
-        sched_yield();
+        back_off.wait();
         lock.lock();
         known = find_slot(handles, address);
     }

@@ -3,12 +3,13 @@
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+
+#include "profiler/unwind/back_off.hpp"
 
 namespace memlab::profiler::unwind {
 
@@ -140,7 +141,8 @@ void publish() {
 // whose holder may wait for this thread.
 bool begin_update() {
     const pthread_t self = pthread_self();
-    constexpr int max_waits = 2000;
+    constexpr int max_waits = 100;
+    BackOff back_off;
     for (int i = 0; i < max_waits; ++i) {
         pthread_t holder = 0;
         if (updating.compare_exchange_strong(holder, self, std::memory_order_acquire)) {
@@ -149,7 +151,7 @@ bool begin_update() {
         if (holder == self) {
             return false;  // a signal handler that interrupted an update
         }
-        sched_yield();
+        back_off.wait();
     }
     return false;
 }

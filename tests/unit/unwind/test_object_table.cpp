@@ -3,8 +3,10 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -121,4 +123,36 @@ TEST_CASE("the table of objects is read while libraries are loaded and unloaded"
         reader.join();
     }
     CHECK(wrong == 0);
+}
+
+// A thread of real-time priority that only yields never lets the updating thread get on.
+TEST_CASE("a thread that waits for another one's update sleeps, and not for long") {
+    static constexpr int milliseconds = 400;
+    std::atomic<bool> locked{false};
+    std::thread holder([&] {  // of the loader's lock, for which the first update waits
+        dl_iterate_phdr(
+            [](dl_phdr_info*, std::size_t, void* held) {
+                *static_cast<std::atomic<bool>*>(held) = true;
+                std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+                return 1;
+            },
+            &locked);
+    });
+    while (!locked) {
+        std::this_thread::yield();
+    }
+    std::thread first([] { unwind::object_table_state::update(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds / 4));
+    const auto times_asleep = [] {
+        rusage use{};
+        getrusage(RUSAGE_THREAD, &use);
+        return use.ru_nvcsw;  // a yield is none
+    };
+    const long before = times_asleep();
+    const auto begin = std::chrono::steady_clock::now();
+    unwind::object_table_state::update();
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(milliseconds / 2));
+    CHECK(times_asleep() - before > 10);
+    first.join();
+    holder.join();
 }
