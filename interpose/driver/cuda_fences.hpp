@@ -68,6 +68,9 @@ class CudaFences {
     /// True when no running work can use the context's memory. Never blocks.
     bool idle();
 
+    /// Whether there was ever a peer.
+    bool had_peers() const { return had_peers_.load(std::memory_order_acquire); }
+
     /// From now on work of `peer` may use the context's memory.
     void add_peer(CUcontext peer);
     /// `peer` is about to be destroyed: waits until no call of memlab's uses it and blocks new

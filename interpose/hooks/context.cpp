@@ -27,7 +27,6 @@ CUresult call_destroying(Session& session, Api api, std::initializer_list<CUcont
     session.cupti().before_context_ends();
     std::transform(contexts.begin(), contexts.end(), registered.begin(),
                    [&](CUcontext each) { return session.contexts().before_destroy(each); });
-    session.trimmer().leave_ending_contexts();
     const CUresult result = real();
     std::size_t index = 0;
     for (const CUcontext each : contexts) {

@@ -1,6 +1,7 @@
 #include "interpose/memory/context_registry.hpp"
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include "interpose/driver/current_context.hpp"
@@ -86,9 +87,12 @@ Context* ContextRegistry::find(CUcontext handle) const {
 
 // Registered contexts first: a broken primary context can no longer be retained.
 CUcontext ContextRegistry::primary_of(CUdevice device) const {
-    for (const Context* context : all(device)) {
-        if (context->primary()) {
-            return context->handle();
+    {
+        const std::shared_lock lock(mutex_);
+        for (const auto& [handle, context] : contexts_) {
+            if (context->primary() && context->device() == device) {
+                return context->handle();
+            }
         }
     }
     return active_primary(device);
@@ -129,6 +133,7 @@ Context* ContextRegistry::add(CUcontext handle) {
         return context->device() == device;
     });
     owned_.push_back(std::make_unique<Context>(memory_, handle, device, id, primary, first));
+    dropped_.reserve(owned_.capacity());  // then a context's end allocates nothing
     Context* context = owned_.back().get();
     for (const DeviceAccess& access : device_accesses_) {
         grant_access(*context, access);
@@ -208,16 +213,24 @@ void ContextRegistry::add_green(CUcontext green, CUdevice device) {
     }
 }
 
+bool ContextRegistry::any_has_peers() const {
+    const std::shared_lock lock(mutex_);
+    return std::any_of(contexts_.begin(), contexts_.end(), [](const auto& each) {
+        return each.second->backend().fences().had_peers();
+    });
+}
+
 Context* ContextRegistry::before_destroy(CUcontext handle) {
-    for (Context* context : all()) {
-        context->backend().fences().before_peer_destroy(handle);
+    if (any_has_peers()) {
+        for (Context* context : all()) {
+            context->backend().fences().before_peer_destroy(handle);
+        }
     }
     Context* const ending = find(handle);
     if (ending == nullptr || ending->handle() != handle) {  // a green context has no memory
         return nullptr;
     }
-    memory_.live().begin_context_end(ending->id());
-    ending->ending_.fetch_add(1, std::memory_order_acq_rel);
+    ending->end_gate().begin();
     ending_.fetch_add(1, std::memory_order_acq_rel);
     return ending;
 }
@@ -236,15 +249,20 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
         drop(handle, ended);
     }
     if (ended != nullptr) {
-        memory_.live().finish_context_end(ended->id());
-        ended->ending_.fetch_sub(1, std::memory_order_acq_rel);
+        if (destroyed) {
+            const std::unique_lock lock(mutex_);
+            std::erase(dropped_, ended);
+        }
+        ended->end_gate().finish();
         ending_.fetch_sub(1, std::memory_order_acq_rel);
     }
     if (replaced) {
         return;
     }
-    for (Context* context : all()) {
-        context->backend().fences().after_peer_destroy(handle, destroyed);
+    if (any_has_peers()) {
+        for (Context* context : all()) {
+            context->backend().fences().after_peer_destroy(handle, destroyed);
+        }
     }
     if (destroyed) {
         {
@@ -259,33 +277,80 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
     }
 }
 
-bool ContextRegistry::has_earlier_owner(std::uint64_t address, std::uint64_t bytes) const {
-    if (memory_.live().is_leaving(address, bytes)) {
+namespace {
+
+/// Contexts that calls under way may end. Beyond their number: all.
+class EndingContexts {
+  public:
+    void add(const Context* context) {
+        if (context->ending()) {
+            more_ = more_ || count_ == ids_.size();
+            ids_[more_ ? 0 : count_++] = context->id();
+        }
+    }
+    bool any() const { return count_ != 0; }
+    bool has(std::uint32_t id) const {
+        return more_ || std::find(ids_.begin(), ids_.begin() + count_, id) != ids_.begin() + count_;
+    }
+
+  private:
+    std::array<std::uint32_t, 16> ids_{};
+    std::uint32_t count_ = 0;
+    bool more_ = false;
+};
+
+}  // namespace
+
+bool ContextRegistry::has_earlier_owner(std::uint64_t address, std::uint64_t bytes,
+                                        const Context* but) const {
+    if (memory_.live().is_being_freed(address, bytes)) {
         return true;
     }
     if (!any_ending()) {
         return false;
     }
+    EndingContexts ending;
+    {
+        const std::shared_lock lock(mutex_);
+        std::for_each(dropped_.begin(), dropped_.end(),
+                      [&](const Context* each) { ending.add(each); });
+        for (const auto& [handle, context] : contexts_) {
+            if (context != but) {
+                ending.add(context);
+            }
+        }
+    }
+    if (!ending.any()) {
+        return false;
+    }
     for (std::uint64_t at = address & ~(SegmentIndex::page - 1); at < address + bytes;
          at += SegmentIndex::page) {
         const Context* const owner = memory_.segments().find(at);
-        if (owner != nullptr && owner->ending()) {
+        if (owner != nullptr && owner != but && owner->ending()) {
             return true;
         }
     }
-    return false;
+    return memory_.live().is_leaving(address, bytes, [&](std::uint32_t context) {
+        return (but == nullptr || context != but->id()) && ending.has(context);
+    });
 }
 
-void ContextRegistry::wait_for_earlier_owner(std::uint64_t address, std::uint64_t bytes) const {
+void ContextRegistry::wait_for_earlier_owner(std::uint64_t address, std::uint64_t bytes,
+                                             const Context* but) const {
     constexpr std::uint64_t max_wait_ns = 1'000'000'000;
     constexpr std::uint64_t interval_ns = 20'000;
-    if (!has_earlier_owner(address, bytes)) {
+    // Most calls that may end a context have returned in less time than a search takes.
+    constexpr int most_pauses = 50;
+    for (int i = 0; i < most_pauses && any_ending(); ++i) {
+        __builtin_ia32_pause();
+    }
+    if (!has_earlier_owner(address, bytes, but)) {
         return;
     }
     const std::uint64_t until = profiler::monotonic_ns() + max_wait_ns;
     do {
         profiler::sleep_ns(interval_ns);
-    } while (has_earlier_owner(address, bytes) && profiler::monotonic_ns() < until);
+    } while (has_earlier_owner(address, bytes, but) && profiler::monotonic_ns() < until);
 }
 
 void ContextRegistry::drop(CUcontext handle, const Context* expected) {
@@ -303,6 +368,7 @@ void ContextRegistry::drop(CUcontext handle, const Context* expected) {
         }
         context = it->second;
         one_stream.begin_switch("a context that ended");
+        dropped_.push_back(context);
         std::erase_if(contexts_, [context](const auto& entry) { return entry.second == context; });
         std::erase(used_by_graphs_, context);
         generation_.fetch_add(1, std::memory_order_release);
@@ -446,13 +512,29 @@ void ContextRegistry::order_second_stream() noexcept {
 }
 
 std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* but) {
-    std::uint64_t released = 0;
-    for (Context* context : all(device)) {
-        if (context != but && !context->ending()) {
-            released += context->pool().release_cached(true);
+    const std::vector<Context*> contexts = all(device);
+    const auto release = [&](std::uint64_t wait_ns) {
+        const std::uint64_t until = profiler::monotonic_ns() + wait_ns;
+        std::uint64_t released = 0;
+        for (Context* context : contexts) {
+            const std::uint64_t unused = context != but ? context->unused_bytes() : 0;
+            if (unused == 0) {
+                continue;
+            }
+            const std::uint64_t now = profiler::monotonic_ns();
+            const EndGate::Use use(context->end_gate(),
+                                   wait_ns != 0 && now < until ? until - now : 0);
+            if (!use.held()) {
+                continue;
+            }
+            // Where the context has ended meanwhile, the driver has the memory.
+            const std::uint64_t left = context->unused_bytes();
+            released += (unused > left ? unused - left : 0) + context->pool().release_cached(true);
         }
-    }
-    return released;
+        return released;
+    };
+    const std::uint64_t released = release(0);
+    return released != 0 ? released : release(EndGate::max_wait_ns);
 }
 
 std::uint64_t ContextRegistry::release_cached_for(CUdevice device, std::uint64_t bytes,

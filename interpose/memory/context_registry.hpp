@@ -15,6 +15,7 @@
 #include "allocator/pool.hpp"
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/memory/cuda_backend.hpp"
+#include "interpose/memory/end_gate.hpp"
 #include "interpose/memory/pool_recorder.hpp"
 
 namespace memlab::interpose {
@@ -36,18 +37,17 @@ class Context {
     allocator::Pool& pool() { return pool_; }
     CudaBackend& backend() { return backend_; }
 
-    /// True while a driver call that may destroy the context is under way and until its memory is
-    /// recorded as lost.
-    bool ending() const { return ending_.load(std::memory_order_acquire) != 0; }
+    /// Passed by driver calls that may destroy the context, until its memory is recorded as lost.
+    /// Hold it (EndGate::Use) to use a context that is not the program's current one.
+    EndGate& end_gate() { return end_gate_; }
+    bool ending() const { return end_gate_.ending(); }
 
     /// Bytes held by the pool that no live allocation has, those whose frees are not complete
     /// included: reserved - allocated.
     std::uint64_t unused_bytes() const;
 
   private:
-    friend class ContextRegistry;
-
-    std::atomic<int> ending_{0};  // such calls
+    EndGate end_gate_;
     const CUcontext handle_;
     const CUdevice device_;
     const std::uint32_t id_;
@@ -72,9 +72,10 @@ class ContextRegistry {
     /// Allocations in the green context belong to the primary context of its device.
     void add_green(CUcontext green, CUdevice device);
 
-    /// Call before a driver call that may destroy or reset the context: on return no fence of
-    /// another context uses it, and none will. Null: ignored. Returns the registered context, or
-    /// null.
+    /// Call before a driver call that may destroy or reset the context: on return memlab does not
+    /// use it on its own behalf, no fence of another context uses it, and none will. Null: ignored.
+    /// Returns the registered context, or null. Costs the same however much memory there is: most
+    /// such calls destroy nothing.
     Context* before_destroy(CUcontext handle);
     /// That call has returned; `ended` is what before_destroy() returned. `destroyed`: drops the
     /// context's pool and ends its allocations and captures; else the context is used as before.
@@ -82,8 +83,10 @@ class ContextRegistry {
 
     /// Call when memory at this address was obtained from the driver, before that is recorded: the
     /// driver may hand out memory that another thread frees, or whose context it destroys, before
-    /// that is recorded. Waits until it is, one second at most.
-    void wait_for_earlier_owner(std::uint64_t address, std::uint64_t bytes) const;
+    /// that is recorded. Waits until it is, one second at most. Not for the end of `but` (may be
+    /// null): for the context whose own memory it becomes.
+    void wait_for_earlier_owner(std::uint64_t address, std::uint64_t bytes,
+                                const Context* but) const;
     /// False: all that wait_for_earlier_owner() can wait for is a free.
     bool any_ending() const { return ending_.load(std::memory_order_acquire) != 0; }
 
@@ -131,7 +134,9 @@ class ContextRegistry {
     trace::DeviceInfo device_info(CUdevice device) const;
 
     /// Releases the device's (-1: every device's) cached memory to the driver, except that of
-    /// context `but` (may be null); returns the bytes.
+    /// context `but` (may be null); returns the bytes. Where that is none, but a call is under way
+    /// that may end a context with cached memory, waits for its return, a second at most. Call
+    /// without any of memlab's locks.
     std::uint64_t release_cached(CUdevice device, const Context* but);
 
     /// The same for an allocation that needs at least so many bytes of the device: releases
@@ -150,7 +155,9 @@ class ContextRegistry {
     void describe_locked(CUdevice device);
     /// `expected`: only if the handle still denotes that one; null: whichever it denotes.
     void drop(CUcontext handle, const Context* expected);
-    bool has_earlier_owner(std::uint64_t address, std::uint64_t bytes) const;
+    bool has_earlier_owner(std::uint64_t address, std::uint64_t bytes, const Context* but) const;
+    /// Whether a fence of any context covers another one.
+    bool any_has_peers() const;
     CUcontext primary_if_green(CUcontext handle) const;
 
     /// Peer access of a context to all of a device's memory, in any context of the device.
@@ -170,6 +177,7 @@ class ContextRegistry {
     mutable std::shared_mutex mutex_;
     std::unordered_map<CUcontext, Context*> contexts_;  // green contexts point at their primary
     std::vector<std::unique_ptr<Context>> owned_;
+    std::vector<const Context*> dropped_;  ///< whose loss may not be recorded yet
     std::vector<CUdevice> described_devices_;
     std::vector<Context*> used_by_graphs_;
     std::atomic<bool> any_used_by_graphs_{false};

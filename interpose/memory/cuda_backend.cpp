@@ -45,11 +45,8 @@ CudaBackend::CudaBackend(Memory& memory, Context& context, CUcontext handle)
       fences_(memory.captures(), handle, memory.started_late()),
       pages_(context.device()) {}
 
-/// Not while this context may be ending: it could be waiting for itself.
 void CudaBackend::wait_for_earlier_owner(allocator::Address base, std::uint64_t bytes) const {
-    if (!context_.ending()) {
-        memory_.contexts().wait_for_earlier_owner(base, bytes);
-    }
+    memory_.contexts().wait_for_earlier_owner(base, bytes, &context_);
 }
 
 BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {

@@ -84,7 +84,7 @@ std::uint32_t suballocator_id(Memory& memory) {
     if (has_an_address(allocation.kind)) {
         memory.made(address);
         if (memory.contexts().any_ending()) {
-            memory.contexts().wait_for_earlier_owner(address, allocation.requested);
+            memory.contexts().wait_for_earlier_owner(address, allocation.requested, nullptr);
         }
     }
     const std::uint32_t api_id = memory.api_id(api);
@@ -258,8 +258,9 @@ void after_a_jump(Memory& memory) {
     }
     const allocator::Tag tag = make_tag(memory.api_id(api), stack);
     AllocResult result = context->pool().allocate(bytes, tag);
-    if (result.status.kind == BackendStatus::Kind::out_of_memory &&
-        memory.contexts().release_cached_for(context->device(), bytes, context) != 0) {
+    for (int i = 0; i < most_retries && result.status.kind == BackendStatus::Kind::out_of_memory &&
+                    memory.contexts().release_cached_for(context->device(), bytes, context) != 0;
+         ++i) {
         result = context->pool().allocate(bytes, tag);
     }
     if (result.status.kind == BackendStatus::Kind::out_of_memory &&
@@ -394,8 +395,11 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
         // Host memory is not what the pools hold.
         const bool of_device =
             context != nullptr && trace::counts_as_device_memory(allocation.kind);
-        if (of_device && memory.contexts().release_cached_for(
-                             context->device(), least_from_device(allocation), nullptr) != 0) {
+        for (int i = 0;
+             i < most_retries && result == CUDA_ERROR_OUT_OF_MEMORY && of_device &&
+             memory.contexts().release_cached_for(context->device(), least_from_device(allocation),
+                                                  nullptr) != 0;
+             ++i) {
             result = within_limit();
         }
         if (of_device && result == CUDA_ERROR_OUT_OF_MEMORY &&

@@ -35,7 +35,7 @@ CUresult free_device_async(Memory& memory, Api api, CUdeviceptr address, StreamK
                            DriverFree real_free);
 
 /// Makes a driver allocation and records it. `real` is the call; `address` reads its result. If it
-/// fails for lack of memory, cached memory is released and the call repeated once. Beyond the
+/// fails for lack of memory, cached memory is released and the call repeated. Beyond the
 /// device's limit (memory_limit.hpp) it is out of memory as well.
 CUresult allocate_from_driver(Memory& memory, Api api, const DriverAllocation& allocation,
                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
@@ -45,12 +45,18 @@ CUresult allocate_from_driver(Memory& memory, Api api, const DriverAllocation& a
 /// False when there was none.
 bool release_for_driver(Memory& memory, CUdevice device = -1) noexcept;
 
-/// Makes such a call, and makes it once more if release_for_driver() was of help, and again if
-/// other processes were.
+/// How often an allocation is tried again after memory was released for it. Another thread may take
+/// what was, and what a context has that was ending is released only where nothing else is.
+inline constexpr int most_retries = 4;
+
+/// Makes such a call, and makes it again as long as release_for_driver() is of help, and once more
+/// if other processes were.
 template <class Real>
 CUresult retry_after_release(Memory& memory, const Real& real, CUdevice device = -1) {
     CUresult result = real();
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_for_driver(memory, device)) {
+    for (int i = 0; i < most_retries && result == CUDA_ERROR_OUT_OF_MEMORY &&
+                    release_for_driver(memory, device);
+         ++i) {
         result = real();
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.others_gave_back(device, 0)) {

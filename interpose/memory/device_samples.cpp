@@ -5,8 +5,8 @@
 #include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/memory/device_memory.hpp"
-#include "interpose/memory/sample_schedule.hpp"
 #include "profiler/clock.hpp"
+#include "profiler/sample_schedule.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::interpose {
@@ -15,8 +15,8 @@ namespace {
 constexpr int max_sampled_devices = trace::DeviceInfo::max_gpus;
 
 struct SampledDevice {
-    SampleSchedule schedule;
-    IdleSchedule after_waits;
+    profiler::SampleSchedule schedule;
+    profiler::IdleSchedule after_waits;
     std::atomic<std::uint64_t> submissions{0};  ///< when the latest sample was recorded
 };
 
@@ -61,7 +61,7 @@ void record_sample(Memory& memory, CUdevice device, const UsedMemory& used) {
     if (!is_sampled(memory, device)) {
         return;
     }
-    SampleSchedule& schedule = sampled(device).schedule;
+    profiler::SampleSchedule& schedule = sampled(device).schedule;
     if (!schedule.may_be_due(__builtin_ia32_rdtsc())) {
         return;
     }
@@ -79,7 +79,7 @@ void sample_after_wait(Memory& memory, CUdevice device) {
     if (!is_sampled(memory, device)) {
         return;
     }
-    IdleSchedule& schedule = sampled(device).after_waits;
+    profiler::IdleSchedule& schedule = sampled(device).after_waits;
     const std::uint64_t now = profiler::monotonic_ns();
     if (!schedule.claim(now)) {
         return;

@@ -147,30 +147,22 @@ LiveAllocations::BytesByKind LiveAllocations::bytes_by_kind(std::uint32_t device
     return device < bytes_.size() ? bytes_[device] : BytesByKind{};
 }
 
-void LiveAllocations::begin_context_end(std::uint32_t context) {
+bool LiveAllocations::is_being_freed(std::uint64_t address, std::uint64_t bytes) const {
+    const std::uint64_t end = address + std::max<std::uint64_t>(bytes, 1);
     const std::lock_guard lock(mutex_);
-    try {
-        for (const Entry& entry : entries_) {
-            if (entry.handles == HandleClass::memory && entry.allocation.context == context) {
-                ending_.push_back(
-                    {entry.address, end_address(entry.address, entry.allocation), context});
-            }
-        }
-    } catch (const std::bad_alloc&) {  // only the order of two records is at stake
-    }
+    return std::any_of(pending_frees_.begin(), pending_frees_.end(), [&](const PendingFree& each) {
+        return address < each.end && each.begin < end;
+    });
 }
 
-void LiveAllocations::finish_context_end(std::uint32_t context) {
+bool LiveAllocations::is_leaving(std::uint64_t address, std::uint64_t bytes,
+                                 FunctionRef<bool(std::uint32_t)> ends) const {
+    const std::uint64_t end = address + std::max<std::uint64_t>(bytes, 1);
     const std::lock_guard lock(mutex_);
-    std::erase_if(ending_, [context](const EndingMemory& each) { return each.context == context; });
-}
-
-bool LiveAllocations::is_leaving(std::uint64_t address, std::uint64_t bytes) const {
-    const auto overlaps = [begin = address, end = address + std::max<std::uint64_t>(bytes, 1)](
-                              const auto& each) { return begin < each.end && each.begin < end; };
-    const std::lock_guard lock(mutex_);
-    return std::any_of(pending_frees_.begin(), pending_frees_.end(), overlaps) ||
-           std::any_of(ending_.begin(), ending_.end(), overlaps);
+    return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& each) {
+        return each.address < end && address < end_address(each.address, each.allocation) &&
+               each.handles == HandleClass::memory && ends(each.allocation.context);
+    });
 }
 
 void LiveAllocations::remove_context(std::uint32_t context) {

@@ -4,7 +4,8 @@
 // it succeeds. So it has two halves around the real call: begin_free marks the entry; an allocation
 // that receives any of its bytes meanwhile waits in add() until finish_free. The memory of a
 // context that is being destroyed is in the same position; that may take long, so who gets it waits
-// before add(): is_leaving().
+// before add(): is_leaving(). Nothing is noted when a call begins that may destroy a context: most
+// destroy none, and few are looked for.
 #pragma once
 
 #include <array>
@@ -52,12 +53,12 @@ class LiveAllocations {
         std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>;
     BytesByKind bytes_by_kind(std::uint32_t device) const;
 
-    /// A call that may destroy the context begins, and has returned. Calls may overlap.
-    void begin_context_end(std::uint32_t context);
-    void finish_context_end(std::uint32_t context);
-    /// Whether memory in this range is being freed, or was its context's when such a call began
-    /// that has not returned.
-    bool is_leaving(std::uint64_t address, std::uint64_t bytes) const;
+    /// Whether memory in this range is being freed.
+    bool is_being_freed(std::uint64_t address, std::uint64_t bytes) const;
+    /// Whether memory in this range belongs to a context for which `ends(context)` is true. Looks
+    /// at every allocation; `ends` runs under the table's lock.
+    bool is_leaving(std::uint64_t address, std::uint64_t bytes,
+                    FunctionRef<bool(std::uint32_t)> ends) const;
 
     /// The context was destroyed, and its memory with it.
     void remove_context(std::uint32_t context);
@@ -99,14 +100,6 @@ class LiveAllocations {
         0;  ///< slot of the most recent begin_free(): usually the next to finish
     std::vector<BytesByKind> bytes_;          ///< by device
     std::vector<PendingFree> pending_frees_;  ///< at most one per thread
-
-    /// Memory of a context whose end may be under way: [begin, end).
-    struct EndingMemory {
-        std::uint64_t begin;
-        std::uint64_t end;
-        std::uint32_t context;
-    };
-    std::vector<EndingMemory> ending_;
 };
 
 }  // namespace memlab::interpose

@@ -26,6 +26,9 @@ constexpr std::uint64_t max_wait_for_trim_ns = second;
 constexpr std::uint64_t max_between_releases_ns = 10 * second;
 constexpr std::uint64_t between_answers_ns = 1'000'000;  // whoever asks all the time gets no core
 constexpr std::uint64_t context_bytes = 512ULL << 20;    // what another process needs to begin with
+// For a call that releases the context and does not end it; for one that does the thread comes
+// again.
+constexpr std::uint64_t max_wait_for_release_ns = 10'000'000;
 
 /// Less than a context takes, or an eighth of a small device, is free. Costs one cuMemGetInfo.
 bool is_short_of_memory(const Context& context) {
@@ -72,13 +75,6 @@ void TrimThread::stop() {
     }
     stopped_.store(true);
     if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_wait_for_trim_ns)) {
-        pthread_mutex_unlock(&mutex_);
-    }
-}
-
-void TrimThread::leave_ending_contexts() noexcept {
-    if (started_.load(std::memory_order_relaxed) &&
-        profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_wait_for_trim_ns)) {
         pthread_mutex_unlock(&mutex_);
     }
 }
@@ -187,14 +183,17 @@ std::uint64_t TrimThread::trim(bool for_child, bool asked) {
                 return next;
             }
             bool looked = false;
-            if (!context.ending() && context.backend().frees_without_waiting()) {
-                bool more = false;
-                do {
-                    context.pool().tick(now, &more);
-                } while (more && !stopped_.load() && !context.ending());
+            bool more = false;
+            do {
+                const EndGate::Use use(context.end_gate(), max_wait_for_release_ns);
+                if (!use.held() || !context.backend().frees_without_waiting()) {
+                    break;  // at the next tick
+                }
+                context.pool().tick(now, &more);
                 looked = true;
-            }
-            if (!context.ending() && context.pool().stats().num_device_free != frees_before[i]) {
+            } while (more && !stopped_.load());
+            const EndGate::Use use(context.end_gate(), max_wait_for_release_ns);
+            if (use.held() && context.pool().stats().num_device_free != frees_before[i]) {
                 sample(*memory_, context);
             }
             std::uint64_t due = context.pool().next_tick();
@@ -218,7 +217,8 @@ bool TrimThread::release_unused(const Wanted& wanted, std::int64_t* growths) {
             return released;
         }
         *growths += context->pool().stats().num_device_alloc;
-        if (!context->ending() && context->unused_bytes() != 0 &&
+        const EndGate::Use use(context->end_gate(), max_wait_for_release_ns);
+        if (use.held() && context->unused_bytes() != 0 &&
             context->backend().frees_without_waiting() && wanted(*context)) {
             released = context->pool().release_cached(false) != 0 || released;
         }

@@ -41,10 +41,6 @@ class TrimThread {
     /// The process starts a child: wakes the thread. Async-signal-safe.
     void child_starts() noexcept;
 
-    /// On return no driver call of the thread uses a context that is ending, unless one takes
-    /// longer than a second.
-    void leave_ending_contexts() noexcept;
-
     /// Call at process end: no driver call of the thread begins after this. Waits for one under
     /// way, but at most a second: the driver may wait for work that never ends. Also called in
     /// signal handlers.

@@ -1,9 +1,29 @@
-"""What stays of contexts that ended: next to no host memory, however many there were."""
+"""What stays of contexts that ended: next to no host memory, however many there were. And what it costs to retain
+and release one that does not end: nothing that depends on its memory, and nobody's allocations."""
 
 from __future__ import annotations
 
 from harness import run
 from support import Build, EndToEnd
+
+
+class Retained(EndToEnd):
+    """tests/programs/retains.cpp."""
+
+    def same(self, *arguments: str) -> None:
+        command = self.program("retains", *arguments)
+        native = run(command, self.layout.environment(memlab=False), self.cwd)
+        self.assertEqual((native.code, native.stdout), (0, b"done\n"), native.describe())
+        for backend in ("vmm", "classic"):
+            with self.subTest(backend=backend):
+                outcome = self.under_memlab(command, {"MEMLAB_BACKEND": backend})
+                self.assertEqual((outcome.code, outcome.stdout), (0, b"done\n"), outcome.describe())
+
+    def test_costs_the_same_beside_many_allocations(self) -> None:
+        self.same("cost")
+
+    def test_memory_of_a_context_that_is_released_all_the_time(self) -> None:
+        self.same("beside", "100")
 
 
 class Contexts(EndToEnd):

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <map>
 #include <random>
 #include <thread>
@@ -70,25 +72,50 @@ TEST_CASE("destroying a context removes its allocations") {
     CHECK(live.find(HandleClass::memory, 2));
 }
 
-TEST_CASE("memory of a context that is being destroyed is leaving until that has returned") {
+TEST_CASE("memory is leaving with its context, until it is removed") {
     LiveAllocations live;
     live.add(HandleClass::memory, 0x1000, of(0x400, 1), nothing);
     live.add(HandleClass::memory, 0x2000, of(0x400, 2), nothing);
-    CHECK_FALSE(live.is_leaving(0x1000, 0x400));
-    live.begin_context_end(1);
-    CHECK(live.is_leaving(0x13ff, 1));
-    CHECK(live.is_leaving(0x0c00, 0x401));
-    CHECK_FALSE(live.is_leaving(0x1400, 0x100));
-    CHECK_FALSE(live.is_leaving(0x2000, 0x400));
+    live.add(HandleClass::array, 0x3000, of(0x400, 1), nothing);
+    const auto none = [](std::uint32_t) { return false; };
+    const auto first = [](std::uint32_t context) { return context == 1; };
+    CHECK_FALSE(live.is_leaving(0x1000, 0x400, none));
+    CHECK(live.is_leaving(0x13ff, 1, first));
+    CHECK(live.is_leaving(0x0c00, 0x401, first));
+    CHECK(live.is_leaving(0x1000, 0, first));
+    CHECK_FALSE(live.is_leaving(0x1400, 0x100, first));
+    CHECK_FALSE(live.is_leaving(0x2000, 0x400, first));
+    CHECK_FALSE(live.is_leaving(0x3000, 1, first));
     live.remove_context(1);
-    CHECK(live.is_leaving(0x1000, 0x400));
-    live.finish_context_end(1);
-    CHECK_FALSE(live.is_leaving(0x1000, 0x400));
+    CHECK_FALSE(live.is_leaving(0x1000, 0x400, first));
+}
 
+TEST_CASE("memory is being freed until its free has returned") {
+    LiveAllocations live;
+    live.add(HandleClass::memory, 0x2000, of(0x400, 2), nothing);
     REQUIRE(live.begin_free(HandleClass::memory, 0x2000));
-    CHECK(live.is_leaving(0x2000, 1));
+    CHECK(live.is_being_freed(0x23ff, 1));
+    CHECK_FALSE(live.is_being_freed(0x2400, 1));
     live.finish_free(HandleClass::memory, 0x2000, true, nothing);
-    CHECK_FALSE(live.is_leaving(0x2000, 1));
+    CHECK_FALSE(live.is_being_freed(0x2000, 1));
+}
+
+// A thread of real-time priority that only yields never lets the freeing thread get on.
+TEST_CASE("an allocation that waits for a free sleeps") {
+    LiveAllocations live;
+    live.add(HandleClass::memory, 0x1000, of(0x400), nothing);
+    REQUIRE(live.begin_free(HandleClass::memory, 0x1000));
+    double used = 0;
+    std::thread other([&] {
+        timespec time{};
+        live.add(HandleClass::memory, 0x1000, of(0x400), nothing);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+        used = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    live.finish_free(HandleClass::memory, 0x1000, true, nothing);
+    other.join();
+    CHECK(used < 0.1);
 }
 
 TEST_CASE("bytes reused while their free is being recorded: the free is recorded first") {

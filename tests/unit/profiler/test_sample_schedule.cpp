@@ -1,10 +1,10 @@
 // The rate limiter for samples of a device's memory in use.
-#include "interpose/memory/sample_schedule.hpp"
+#include "profiler/sample_schedule.hpp"
 
 #include "tests/catch.hpp"
 
-using memlab::interpose::IdleSchedule;
-using memlab::interpose::SampleSchedule;
+using memlab::profiler::IdleSchedule;
+using memlab::profiler::SampleSchedule;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace memlab::interpose {
+namespace memlab::profiler {
 
 /// When the next sample is due. Thread-safe, lock-free.
 class NextSample {
@@ -89,4 +89,4 @@ class IdleSchedule {
     NextSample next_;
 };
 
-}  // namespace memlab::interpose
+}  // namespace memlab::profiler
