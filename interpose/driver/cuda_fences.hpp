@@ -11,6 +11,9 @@
 //    wait too, because memory freed by the wait may still be in use;
 //  - where no event is possible (a driver without cuCtxRecordEvent, before CUDA 12.5; no memory for
 //    one) the host waits, as plain cudaFree does, without the pool's lock or the gate;
+//  - a host that waits sleeps where the context's flags say so (CU_CTX_SCHED_BLOCKING_SYNC), which
+//    costs it some 50 us, and else spins as the driver does. Events wait in one way or the other
+//    from their creation, flags may change: records get other events when they are used next;
 //  - a peer is not touched from before its destruction begins; until the destruction has ended its
 //    part of a fence counts as pending.
 //
@@ -101,6 +104,9 @@ class CudaFences {
     void update_idle_time(const Record& record);
     bool share(Record* newest, allocator::StreamId stream, Time time, allocator::Fence* fence);
     Record* take_record(Record** spare);
+    void fit_events(Record& record, bool in_use);
+    bool waits_asleep();
+    CUresult wait_for_event(CUevent event, bool blocking, bool asleep);
     void recycle(Record& record);
     CUresult publish(Record& record, CUresult recorded, Time time, Record** newest,
                      allocator::Fence* fence);
@@ -120,6 +126,8 @@ class CudaFences {
     const CUcontext context_;
     /// Time of the work clock at which the device was last known to be idle.
     std::atomic<std::uint64_t> idle_at_;
+    /// Whether the context's flags said so when the host last waited, or an event was made.
+    std::atomic<bool> blocking_{false};
 
     /// Held shared around driver calls that name a peer or its event, exclusively where a peer is
     /// destroyed. Not taken until there is a peer.

@@ -11,6 +11,7 @@
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
 #include "interpose/driver/sticky_errors.hpp"
+#include "profiler/clock.hpp"
 
 namespace memlab::interpose {
 
@@ -210,12 +211,41 @@ CUresult CudaFences::wait_host(Fence fence) {
     return result;
 }
 
+bool CudaFences::waits_asleep() {
+    const CurrentContext current(context_);
+    unsigned flags = 0;
+    const bool blocking =
+        call_real(&Driver::cuCtxGetFlags, &flags) == CUDA_SUCCESS &&
+        (flags & CU_CTX_SCHED_MASK) == static_cast<unsigned>(CU_CTX_SCHED_BLOCKING_SYNC);
+    blocking_.store(blocking, std::memory_order_relaxed);
+    return blocking;
+}
+
+// An event that was made before the flags said that waits sleep is asked again and again, after
+// longer and longer pauses: a query takes 1.4 us while the device works.
+CUresult CudaFences::wait_for_event(CUevent event, bool blocking, bool asleep) {
+    if (blocking || !asleep) {
+        return call_real(&Driver::cuEventSynchronize, event);
+    }
+    constexpr std::uint64_t longest_ns = 2'000'000;
+    std::uint64_t pause_ns = 50'000;
+    for (;;) {
+        const CUresult result = call_real(&Driver::cuEventQuery, event);
+        if (result != CUDA_ERROR_NOT_READY) {
+            return result;
+        }
+        profiler::sleep_ns(pause_ns);
+        pause_ns = std::min(longest_ns, pause_ns + pause_ns / 8);
+    }
+}
+
 // The context's own event lives as long as the fence. A peer cannot be destroyed while its event is
 // waited for; the destruction would wait for the same work.
 CUresult CudaFences::wait_for_events(const Record& record) {
     const RelaxedCapture relaxed(true);
+    const bool asleep = waits_asleep();
     if (!record.foreign) {
-        if (const CUresult result = call_real(&Driver::cuEventSynchronize, record.own);
+        if (const CUresult result = wait_for_event(record.own, record.blocking, asleep);
             result != CUDA_SUCCESS) {
             return result;
         }
@@ -224,7 +254,7 @@ CUresult CudaFences::wait_for_events(const Record& record) {
     if (in_use.held() && (record.stream == 0 || record.foreign)) {
         for (const RecordedEvent& each : record.peers) {
             if (!each.ending) {
-                call_real(&Driver::cuEventSynchronize, each.event);
+                wait_for_event(each.event, record.blocking, asleep);
             }
         }
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "interpose/driver/capture_gate.hpp"
 #include "interpose/driver/current_context.hpp"
@@ -27,10 +28,11 @@ constexpr bool fences = true;
 #endif
 
 /// Creates an event in the context; null on failure.
-CUresult make_event(CUcontext context, CUevent* event) {
+CUresult make_event(CUcontext context, bool blocking, CUevent* event) {
     const CurrentContext current(context);
-    const CUresult made =
-        call_real(&Driver::cuEventCreate, event, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+    const auto way = static_cast<unsigned>(blocking ? CU_EVENT_BLOCKING_SYNC : CU_EVENT_DEFAULT);
+    const unsigned flags = CU_EVENT_DISABLE_TIMING | way;
+    const CUresult made = call_real(&Driver::cuEventCreate, event, flags);
     if (made != CUDA_SUCCESS) {
         *event = nullptr;
     }
@@ -136,6 +138,30 @@ CUresult CudaFences::publish(Record& record, CUresult recorded, Time time, Recor
     return CUDA_SUCCESS;
 }
 
+// Drops the record's events if the context's flags are others than when these were made. `in_use`:
+// with PeersInUse held, or without peers.
+void CudaFences::fit_events(Record& record, bool in_use) {
+    if (record.own == nullptr && record.peers.empty()) {
+        record.blocking = waits_asleep();
+        return;
+    }
+    const bool blocking = blocking_.load(std::memory_order_relaxed);
+    if (record.blocking == blocking || !in_use) {
+        return;
+    }
+    if (record.own != nullptr) {
+        call_real(&Driver::cuEventDestroy_v2, std::exchange(record.own, nullptr));
+    }
+    for (const RecordedEvent& each : record.peers) {
+        if (each.event != nullptr && !each.ending) {
+            call_real(&Driver::cuEventDestroy_v2, each.event);
+        }
+    }
+    record.peers.clear();
+    record.peers_generation = 0;
+    record.blocking = blocking;
+}
+
 CUresult CudaFences::record_new(Time time, Fence* fence) {
     Record* record = nullptr;
     {
@@ -162,8 +188,10 @@ CUresult CudaFences::record_new(Time time, Fence* fence) {
 
 // Records an event in the context and one in each peer; creates missing events.
 CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
+    fit_events(record, in_use.held() || record.peers.empty());
     if (record.own == nullptr) {
-        if (const CUresult made = make_event(context_, &record.own); made != CUDA_SUCCESS) {
+        if (const CUresult made = make_event(context_, record.blocking, &record.own);
+            made != CUDA_SUCCESS) {
             return made;
         }
     }
@@ -188,7 +216,7 @@ CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
             }
             // A destroyed peer has no work left to wait for.
             if (each.event == nullptr && !each.ending) {
-                make_event(each.context, &each.event);
+                make_event(each.context, record.blocking, &each.event);
             }
         }
         if (!same) {
@@ -274,13 +302,15 @@ CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext cont
         record->stream = key;
         record->foreign = foreign;
     }
+    fit_events(*record, in_use.held() || record->peers.empty());
     if (foreign) {
         std::erase_if(record->peers,
                       [&](const RecordedEvent& each) { return each.context != context; });
         record->peers.resize(1, {context, nullptr, false});
     }
     CUevent* event = foreign ? &record->peers.front().event : &record->own;
-    CUresult result = *event == nullptr ? make_event(context, event) : CUDA_SUCCESS;
+    CUresult result =
+        *event == nullptr ? make_event(context, record->blocking, event) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         result = call_real(&Driver::cuEventRecord, *event, stream);
     }

@@ -19,6 +19,7 @@ struct CudaFences::Record {
     allocator::StreamId stream = 0;    ///< covers this stream only; 0: the whole context
     bool foreign = false;              ///< the stream is another context's; the event is in `peers`
     bool host_wait = false;            ///< no events: the host has to wait
+    bool blocking = false;             ///< the host sleeps while it waits for these events
     std::uint64_t peers_generation = 0;  ///< generation of the peer list that `peers` matches
     Time time;                           ///< work clock, read before recording
     std::uint32_t references = 0;

@@ -14,7 +14,7 @@ OLD_DRIVER = {"SIMCUDA_DRIVER_VERSION": "12040"}
 
 class Frees(EndToEnd):
     """tests/programs/stream_frees.cpp, nested_frees.cpp, free_waits.cpp, peers_end.cpp, capture_storm.cpp,
-    endless.cpp."""
+    endless.cpp, sleeps.cpp."""
 
     def natively(self, command: list[str], settings: dict[str, str] | None = None) -> Outcome:
         return run(command, self.layout.environment(memlab=False, settings=settings), self.cwd)
@@ -54,6 +54,10 @@ class Frees(EndToEnd):
 
     def test_events_that_cannot_be_made(self) -> None:
         self.same("free_waits", "events")
+
+    def test_a_thread_that_is_to_sleep_while_it_waits(self) -> None:
+        for mode in ("start", "later", "primary"):
+            self.same("sleeps", mode)
 
     def test_a_free_before_the_launch_has_returned(self) -> None:
         for settings in ({}, {"MEMLAB_WORK_CLOCK": "off"}):

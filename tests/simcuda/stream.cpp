@@ -545,8 +545,12 @@ CUresult sim_cuEventSynchronize(CUevent hEvent) {
     // Copies: another thread may record the event anew or destroy it meanwhile.
     const std::vector<OpPtr> ops = event->ops;
     const Clock clock = event->clock;
+    // On a GPU the event's flags decide, whatever the context's are. Here the thread sleeps, too,
+    // where nobody asked for it: tests run side by side.
+    const bool burns = (event->flags & CU_EVENT_BLOCKING_SYNC) == 0 &&
+                       (event->context->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
     for (const OpPtr& op : ops) {
-        wait_for(op);
+        wait_for(op, burns);
     }
     host_saw(clock);
     release_idle_pool_memory();

@@ -234,11 +234,13 @@ bool is_done(const OpPtr& op) {
     return !op || op->done;
 }
 
-void wait_for(const OpPtr& op) {
+void wait_for(const OpPtr& op, bool burns) {
     while (!is_done(op)) {
         uint64_t when = 0;
         if (next_to_complete(when)) {
             advance(when > timeline().now ? when - timeline().now : 0);
+        } else if (burns) {
+            wait_driver(std::chrono::milliseconds(0));
         } else if (!wait_driver(deadlock_limit) && !is_done(op)) {
             std::fprintf(stderr,
                          "simcuda: a host thread waited a minute for a stream that the test keeps "

@@ -84,8 +84,9 @@ OpPtr submit(Stream& stream, Work work, const std::vector<OpPtr>& after = {},
 
 // Waits as a host thread does: virtual time moves to the op's completion. If a closed stream is in
 // the way, waits for another thread to open it, and gives up after a minute by ending the process
-// with a line on stderr: a deadlock in the test.
-void wait_for(const OpPtr& op);
+// with a line on stderr: a deadlock in the test. `burns`: it takes processor time meanwhile, as a
+// thread that spins does.
+void wait_for(const OpPtr& op, bool burns = false);
 bool is_done(const OpPtr& op);
 
 // What the host has seen complete.
