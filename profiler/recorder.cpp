@@ -104,8 +104,9 @@ void Recorder::record(trace::DeviceSample sample) noexcept {
 }
 
 template <class Record>
-void Recorder::record_rare(Record record) noexcept {
+void Recorder::record_rare(const Record& given) noexcept {
     state_->guarded([&] {
+        Record record = given;
         if constexpr (requires { record.time_ns; }) {
             state_->record_timed(record);
         } else {
@@ -113,13 +114,13 @@ void Recorder::record_rare(Record record) noexcept {
         }
     });
 }
-template void Recorder::record_rare(trace::LedgerEntry) noexcept;
-template void Recorder::record_rare(trace::Witness) noexcept;
-template void Recorder::record_rare(trace::OptionValue) noexcept;
-template void Recorder::record_rare(trace::DeviceInfo) noexcept;
-template void Recorder::record_rare(trace::ContextInfo) noexcept;
-template void Recorder::record_rare(trace::Bypass) noexcept;
-template void Recorder::record_rare(trace::Coverage) noexcept;
+template void Recorder::record_rare(const trace::LedgerEntry&) noexcept;
+template void Recorder::record_rare(const trace::Witness&) noexcept;
+template void Recorder::record_rare(const trace::OptionValue&) noexcept;
+template void Recorder::record_rare(const trace::DeviceInfo&) noexcept;
+template void Recorder::record_rare(const trace::ContextInfo&) noexcept;
+template void Recorder::record_rare(const trace::Bypass&) noexcept;
+template void Recorder::record_rare(const trace::Coverage&) noexcept;
 
 void Recorder::context_lost(std::uint32_t context) noexcept {
     trace::ContextLost lost;

@@ -142,7 +142,7 @@ class Recorder {
 
   private:
     template <class Record>
-    void record_rare(Record record) noexcept;
+    void record_rare(const Record& given) noexcept;
     void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const;
     bool with_frozen_aggregate(std::uint64_t deadline_ns,
                                void (*visit)(void*, const trace::Aggregator&), void* visitor);

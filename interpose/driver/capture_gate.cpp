@@ -1,5 +1,7 @@
 #include "interpose/driver/capture_gate.hpp"
 
+#include <new>
+
 #include "profiler/thread_id.hpp"
 
 namespace memlab::interpose {
@@ -13,12 +15,17 @@ CaptureGate::Key CaptureGate::make_key(CUstream stream, bool per_thread) {
 
 // Call with streams_mutex_ held.
 void CaptureGate::update_count() {
-    active_.store(static_cast<int>(streams_.size()), std::memory_order_release);
+    active_.store(static_cast<int>(streams_.size() + (lost_one_ ? 1 : 0)),
+                  std::memory_order_release);
 }
 
-void CaptureGate::insert(CUstream stream, bool per_thread, CUcontext context) {
+void CaptureGate::insert(CUstream stream, bool per_thread, CUcontext context) noexcept {
     const std::lock_guard lock(streams_mutex_);
-    streams_.insert_or_assign(make_key(stream, per_thread), context);
+    try {
+        streams_.insert_or_assign(make_key(stream, per_thread), context);
+    } catch (const std::bad_alloc&) {
+        lost_one_ = true;
+    }
     update_count();
 }
 
@@ -28,7 +35,7 @@ bool CaptureGate::end(CUstream stream, bool per_thread) {
         return false;
     }
     update_count();
-    return streams_.empty();
+    return !capturing();
 }
 
 bool CaptureGate::end_all(CUcontext context) {
@@ -38,7 +45,7 @@ bool CaptureGate::end_all(CUcontext context) {
         return false;
     }
     update_count();
-    return streams_.empty();
+    return !capturing();
 }
 
 }  // namespace memlab::interpose

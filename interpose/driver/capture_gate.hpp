@@ -72,13 +72,14 @@ class CaptureGate {
 
     using Key = std::pair<CUstream, std::uint32_t>;  // the per-thread stream is one per thread
     static Key make_key(CUstream stream, bool per_thread);
-    void insert(CUstream stream, bool per_thread, CUcontext context);
+    void insert(CUstream stream, bool per_thread, CUcontext context) noexcept;
     void update_count();
 
     pthread_rwlock_t lock_ = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
     std::atomic<int> active_{0};
     std::mutex streams_mutex_;
     std::map<Key, CUcontext> streams_;
+    bool lost_one_ = false;  ///< the host was out of memory: one counts as under way for good
 };
 
 }  // namespace memlab::interpose

@@ -71,6 +71,10 @@ class CudaFences {
     /// True when no running work can use the context's memory. Never blocks.
     bool idle();
 
+    /// Whether there was ever no host memory for a fence. Blocks may be deferred since, as during a
+    /// capture.
+    bool lacked_memory() const { return lacked_memory_.load(std::memory_order_relaxed); }
+
     /// Whether there was ever a peer.
     bool had_peers() const { return had_peers_.load(std::memory_order_acquire); }
 
@@ -133,6 +137,7 @@ class CudaFences {
     /// destroyed. Not taken until there is a peer.
     std::shared_mutex peers_in_use_;
     std::atomic<bool> had_peers_{false};
+    std::atomic<bool> lacked_memory_{false};
 
     mutable std::mutex mutex_;  // protects all members below; taken last
     std::vector<Peer> peers_;

@@ -262,14 +262,20 @@ CUresult CudaFences::wait_for_events(const Record& record) {
 }
 
 CUresult CudaFences::wait_for_all(bool may_end_captures) {
-    std::vector<Peer> peers;
-    {
+    // One by one, since a wait needs no host memory; from the start where peers came or went.
+    std::uint64_t generation = 0;
+    std::size_t index = 0;
+    Peer peer{nullptr, true};
+    const auto next_peer = [&] {
         const std::lock_guard lock(mutex_);
-        peers = peers_;
-    }
+        index = generation == peers_generation_ ? index : 0;
+        generation = peers_generation_;
+        peer = index < peers_.size() ? peers_[index++] : Peer{nullptr, true};
+        return peer.context != nullptr;
+    };
     CUresult result = wait_for_context(context_, may_end_captures);
-    for (const Peer& peer : peers) {
-        if (result == CUDA_SUCCESS && !peer.ending) {
+    while (result == CUDA_SUCCESS && next_peer()) {
+        if (!peer.ending) {
             const CUresult waited = wait_for_context(peer.context, may_end_captures);
             result = may_end_captures ? result : waited;
         }

@@ -83,6 +83,7 @@ void CudaFences::update_idle_time(const Record& record) {
         const CUresult result = record_new(time, fence);
         return result == CUDA_SUCCESS ? result : fall_back_to_host_wait(result, time, fence);
     } catch (const std::bad_alloc&) {  // the pool defers the block and retries
+        lacked_memory_.store(true, std::memory_order_relaxed);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
 }
@@ -280,6 +281,7 @@ CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept
             return CUDA_SUCCESS;
         }
     } catch (const std::bad_alloc&) {
+        lacked_memory_.store(true, std::memory_order_relaxed);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     *alone = false;

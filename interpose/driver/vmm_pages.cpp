@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
+#include <utility>
 
 #include "interpose/driver/driver.hpp"
 
@@ -70,16 +72,22 @@ CUresult VmmPages::reserve(std::uint64_t bytes, std::uint64_t* base) {
         call_real(&Driver::cuMemAddressReserve, &address, std::size_t{bytes}, std::size_t{page},
                   CUdeviceptr{0}, static_cast<unsigned long long>(0));
     *base = address;
-    if (result == CUDA_SUCCESS) {
-        reserved_[address] = bytes;
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
-    return result;
+    try {
+        reserved_[address] = bytes;
+    } catch (const std::bad_alloc&) {
+        call_real(&Driver::cuMemAddressFree, address, std::size_t{bytes});
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult VmmPages::release(std::uint64_t base, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (reserved_.erase(base) == 0) {
-        return CUDA_ERROR_INVALID_VALUE;  // with its context: the addresses may be another's
+        return CUDA_ERROR_INVALID_VALUE;  // gone with its context: the addresses may be another's
     }
     return call_real(&Driver::cuMemAddressFree, CUdeviceptr{base}, std::size_t{bytes});
 }
@@ -107,20 +115,17 @@ CUresult VmmPages::map_chunk(std::uint64_t address, std::uint64_t bytes) {
     return result;
 }
 
-CUresult VmmPages::set_access(std::uint64_t address, std::uint64_t bytes) {
-    std::vector<CUmemAccessDesc> access;
-    for (const CUdevice accessor : accessors_) {
-        access.push_back(access_of(accessor, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    }
-    return call_real(&Driver::cuMemSetAccess, CUdeviceptr{address}, std::size_t{bytes},
-                     static_cast<const CUmemAccessDesc*>(access.data()), access.size());
-}
-
 CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t chunk) {
     const std::lock_guard lock(mutex_);
     if (!owns_locked(address)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    // What takes host memory comes first.
+    std::vector<CUmemAccessDesc> access;
+    for (const CUdevice accessor : accessors_) {
+        access.push_back(access_of(accessor, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    }
+    Ranges fresh{{address, address + bytes}};
     std::uint64_t done = 0;
     CUresult result = CUDA_SUCCESS;
     while (done != bytes && result == CUDA_SUCCESS) {
@@ -129,7 +134,8 @@ CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t
         done += result == CUDA_SUCCESS ? piece : 0;
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(address, bytes);
+        result = call_real(&Driver::cuMemSetAccess, CUdeviceptr{address}, std::size_t{bytes},
+                           static_cast<const CUmemAccessDesc*>(access.data()), access.size());
     }
     if (result != CUDA_SUCCESS) {
         if (done != 0) {
@@ -137,15 +143,16 @@ CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t
         }
         return result;
     }
-    insert_mapped(address, bytes);
+    insert_mapped(fresh.extract(fresh.begin()));
     return CUDA_SUCCESS;
 }
 
 CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (!erase_mapped(address, bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;  // with its context: the addresses may be another's
+    if (!owns_locked(address)) {
+        return CUDA_ERROR_INVALID_VALUE;  // gone with its context: the addresses may be another's
     }
+    erase_mapped(address, bytes);
     return call_real(&Driver::cuMemUnmap, CUdeviceptr{address}, std::size_t{bytes});
 }
 
@@ -215,9 +222,9 @@ CUresult VmmPages::grant(CUdevice accessor, bool enabled) {
     return result;
 }
 
-void VmmPages::insert_mapped(std::uint64_t address, std::uint64_t bytes) {
-    std::uint64_t start = address;
-    std::uint64_t end = address + bytes;
+void VmmPages::insert_mapped(Ranges::node_type range) noexcept {
+    std::uint64_t& start = range.key();
+    std::uint64_t& end = range.mapped();
     auto above = mapped_.lower_bound(start);
     if (above != mapped_.end() && above->first == end) {
         end = above->second;
@@ -230,28 +237,31 @@ void VmmPages::insert_mapped(std::uint64_t address, std::uint64_t bytes) {
             mapped_.erase(below);
         }
     }
-    mapped_[start] = end;
+    mapped_.insert(std::move(range));
 }
 
-bool VmmPages::erase_mapped(std::uint64_t address, std::uint64_t bytes) {
+void VmmPages::erase_mapped(std::uint64_t address, std::uint64_t bytes) noexcept {
     const auto above = mapped_.upper_bound(address);
     if (above == mapped_.begin()) {
-        return false;
+        return;
     }
     const auto holder = std::prev(above);
-    const std::uint64_t start = holder->first;
     const std::uint64_t end = holder->second;
-    if (address + bytes > end) {
-        return false;
+    if (holder->first < address) {
+        holder->second = address;
+        if (address + bytes < end) {
+            try {
+                mapped_[address + bytes] = end;
+            } catch (const std::bad_alloc&) {  // what is mapped there stays until the process ends
+            }
+        }
+        return;
     }
-    mapped_.erase(holder);
-    if (start < address) {
-        mapped_[start] = address;
-    }
+    Ranges::node_type rest = mapped_.extract(holder);
     if (address + bytes < end) {
-        mapped_[address + bytes] = end;
+        rest.key() = address + bytes;
+        mapped_.insert(std::move(rest));
     }
-    return true;
 }
 
 }  // namespace memlab::interpose

@@ -78,11 +78,10 @@ class VmmPages {
     void allow_first_copy(CUdevice accessor);
     CUresult grant(CUdevice accessor, bool enabled);
     CUresult map_chunk(std::uint64_t address, std::uint64_t bytes);
-    CUresult set_access(std::uint64_t address, std::uint64_t bytes);
-    void insert_mapped(std::uint64_t address, std::uint64_t bytes);
-    /// False: not all of it is mapped.
-    bool erase_mapped(std::uint64_t address, std::uint64_t bytes);
     bool owns_locked(std::uint64_t address) const;
+    using Ranges = std::map<std::uint64_t, std::uint64_t>;  // start to end
+    void insert_mapped(Ranges::node_type range) noexcept;
+    void erase_mapped(std::uint64_t address, std::uint64_t bytes) noexcept;
 
     const CUdevice device_;
     std::mutex mutex_;
@@ -93,7 +92,7 @@ class VmmPages {
     std::vector<CUdevice> accessors_;
     std::atomic<std::uint64_t> copies_allowed_{0};     ///< a bit for each device
     std::map<std::uint64_t, std::uint64_t> reserved_;  ///< start to size
-    std::map<std::uint64_t, std::uint64_t> mapped_;    ///< start to end; adjacent ranges are merged
+    Ranges mapped_;                                    ///< adjacent ones are merged
 };
 
 }  // namespace memlab::interpose

@@ -20,11 +20,12 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1* address, unsigned int 
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address,
                                                                   size_t bytes) {
     const mi::CallFrame entry(__builtin_dwarf_cfa());
+    const auto real = mi::real_call(&Driver::cuMemAlloc_v2, address, bytes);
     return mi::hook(
         [&](Session& session) {
-            return mi::allocate_device(session, Api::cuMemAlloc_v2, address, bytes);
+            return mi::allocate_device(session, Api::cuMemAlloc_v2, address, bytes, real);
         },
-        mi::real_call(&Driver::cuMemAlloc_v2, address, bytes));
+        real);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 address) {
@@ -60,7 +61,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* 
                 mi::pitched_size(session, width, height, element_size, &our_pitch, &bytes);
             if (known && address != nullptr && pitch != nullptr && session.pooling()) {
                 const CUresult result =
-                    mi::allocate_device(session, Api::cuMemAllocPitch_v2, address, bytes);
+                    mi::allocate_device(session, Api::cuMemAllocPitch_v2, address, bytes,
+                                        mi::real_call(&Driver::cuMemAlloc_v2, address, bytes));
                 if (result == CUDA_SUCCESS) {
                     *pitch = our_pitch;
                 }

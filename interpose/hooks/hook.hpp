@@ -3,6 +3,7 @@
 #pragma once
 
 #include <new>
+#include <tuple>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/driver.hpp"
@@ -20,9 +21,41 @@
 
 namespace memlab::interpose {
 
+/// The real function with its arguments, as a callable that remembers what it returned.
+template <class Function, class... Arguments>
+class RealCall {
+  public:
+    explicit RealCall(Function Driver::*function, Arguments... arguments)
+        : function_(function), arguments_(arguments...) {}
+
+    CUresult operator()() const {
+        result_ = std::apply(
+            [this](const Arguments&... arguments) { return call_real(function_, arguments...); },
+            arguments_);
+        made_ = true;
+        return result_;
+    }
+
+    /// Whether it was called, and what the last call returned.
+    bool made() const { return made_; }
+    CUresult result() const { return result_; }
+
+  private:
+    Function Driver::*function_;
+    std::tuple<Arguments...> arguments_;
+    mutable CUresult result_ = CUDA_SUCCESS;
+    mutable bool made_ = false;
+};
+
+template <class Function, class... Arguments>
+auto real_call(Function Driver::*function, Arguments... arguments) {
+    return RealCall<Function, Arguments...>(function, arguments...);
+}
+
 /// Runs `ours(session)` when memlab is active in this process and not already on this thread's
-/// stack, else `plain()`, the real driver call. Out of host memory the program gets CUDA's
-/// out-of-memory error; no exception leaves the hook.
+/// stack, else `plain()`, the real driver call. Where the host is out of memory in the middle of
+/// `ours` the program gets what the driver answered, or the call is made now: what memlab has not
+/// recorded then is all that is missing. No exception leaves the hook.
 template <class Ours, class Plain>
 [[gnu::always_inline]] inline CUresult hook(const Ours& ours, const Plain& plain) {
     const InsideMemlab inside;
@@ -32,7 +65,11 @@ template <class Ours, class Plain>
                 return ours(*session);
             } catch (const std::bad_alloc&) {
                 session->disable_pooling("the host is out of memory");
-                return CUDA_ERROR_OUT_OF_MEMORY;
+            }
+            if constexpr (requires { plain.made(); }) {
+                if (plain.made()) {
+                    return plain.result();
+                }
             }
         }
     }
@@ -61,12 +98,6 @@ CUresult hook_nested(const Ours& ours, const Plain& plain) {
         return session != nullptr ? ours(*session, true) : plain();
     }
     return hook([&](Session& session) { return ours(session, false); }, plain);
-}
-
-/// The real function with these arguments, as a callable.
-template <class Function, class... Arguments>
-auto real_call(Function Driver::*function, Arguments... arguments) {
-    return [function, arguments...] { return call_real(function, arguments...); };
 }
 
 }  // namespace memlab::interpose

@@ -6,6 +6,7 @@
 // and from the first export on, new memory comes from the driver so that later exports are exact
 // for everybody.
 #include <algorithm>
+#include <new>
 
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/sticky_errors.hpp"
@@ -134,7 +135,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
                         "program",
                         0);
                 }
-                return mi::exporter().share(session, *pooled, handle);
+                try {
+                    return mi::exporter().share(session, *pooled, handle);
+                } catch (const std::bad_alloc&) {  // the driver's handle would be another block's
+                    return CUDA_ERROR_OUT_OF_MEMORY;
+                }
             }
             if (pooled->context->backend().pages().owns(address)) {
                 mi::warn(

@@ -195,6 +195,19 @@ std::vector<Context*> ContextRegistry::all(CUdevice device) const {
     return found;
 }
 
+Context* ContextRegistry::next(CUdevice device, std::size_t* index) const {
+    const std::shared_lock lock(mutex_);
+    while (*index < owned_.size()) {
+        Context* const context = owned_[(*index)++].get();
+        const auto it = contexts_.find(context->handle());
+        if (it != contexts_.end() && it->second == context &&
+            (device < 0 || context->device() == device)) {
+            return context;
+        }
+    }
+    return nullptr;
+}
+
 void ContextRegistry::add_green(CUcontext green, CUdevice device) {
     CUcontext primary = nullptr;
     if (call_real(&Driver::cuDevicePrimaryCtxRetain, &primary, device) != CUDA_SUCCESS) {
@@ -222,7 +235,8 @@ bool ContextRegistry::any_has_peers() const {
 
 Context* ContextRegistry::before_destroy(CUcontext handle) {
     if (any_has_peers()) {
-        for (Context* context : all()) {
+        std::size_t index = 0;
+        while (Context* const context = next(-1, &index)) {
             context->backend().fences().before_peer_destroy(handle);
         }
     }
@@ -260,7 +274,8 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
         return;
     }
     if (any_has_peers()) {
-        for (Context* context : all()) {
+        std::size_t index = 0;
+        while (Context* const context = next(-1, &index)) {
             context->backend().fences().after_peer_destroy(handle, destroyed);
         }
     }
@@ -512,11 +527,11 @@ void ContextRegistry::order_second_stream() noexcept {
 }
 
 std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* but) {
-    const std::vector<Context*> contexts = all(device);
     const auto release = [&](std::uint64_t wait_ns) {
         const std::uint64_t until = profiler::monotonic_ns() + wait_ns;
         std::uint64_t released = 0;
-        for (Context* context : contexts) {
+        std::size_t index = 0;
+        while (Context* const context = next(device, &index)) {
             const std::uint64_t unused = context != but ? context->unused_bytes() : 0;
             if (unused == 0) {
                 continue;
@@ -526,6 +541,10 @@ std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* bu
                                    wait_ns != 0 && now < until ? until - now : 0);
             if (!use.held()) {
                 continue;
+            }
+            // Also where the host was out of memory for a fence, not only in a capture.
+            if (!memory_.captures().capturing()) {
+                context->pool().fence_deferred();
             }
             // Where the context has ended meanwhile, the driver has the memory.
             const std::uint64_t left = context->unused_bytes();
@@ -541,7 +560,8 @@ std::uint64_t ContextRegistry::release_cached_for(CUdevice device, std::uint64_t
                                                   const Context* but) {
     std::uint64_t unused = 0;
     std::uint64_t released = 0;
-    for (const Context* context : all(device)) {
+    std::size_t index = 0;
+    while (const Context* const context = next(device, &index)) {
         const std::uint64_t bytes_here = context->unused_bytes();
         unused += bytes_here;
         released += context != but ? bytes_here : 0;
@@ -556,13 +576,15 @@ void ContextRegistry::on_capture_ended() {
     if (memory_.captures().capturing()) {
         return;
     }
-    for (Context* context : all()) {
+    std::size_t index = 0;
+    while (Context* const context = next(-1, &index)) {
         context->pool().fence_deferred();
     }
 }
 
 void ContextRegistry::forget_stream(std::uint64_t stream) {
-    for (Context* context : all()) {
+    std::size_t index = 0;
+    while (Context* const context = next(-1, &index)) {
         context->pool().forget_stream(stream);
     }
 }

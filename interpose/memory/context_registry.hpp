@@ -68,6 +68,9 @@ class ContextRegistry {
 
     /// Every registered context of the device (-1: of all devices).
     std::vector<Context*> all(CUdevice device = -1) const;
+    /// The same one by one, in need of no memory: the next one from *index on, which is moved
+    /// behind it and begins at 0; null: no more.
+    Context* next(CUdevice device, std::size_t* index) const;
 
     /// Allocations in the green context belong to the primary context of its device.
     void add_green(CUcontext green, CUdevice device);

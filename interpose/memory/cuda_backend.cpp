@@ -152,8 +152,13 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {
         return to_status(broken);
     }
-    const CUresult result = memory_.limits().take(
-        context_.device(), bytes, [&] { return pages_.map(address, bytes, chunk); });
+    CUresult result = CUDA_SUCCESS;
+    try {
+        result = memory_.limits().take(context_.device(), bytes,
+                                       [&] { return pages_.map(address, bytes, chunk); });
+    } catch (const std::bad_alloc&) {
+        return {BackendStatus::Kind::error, allocator::out_of_memory_code};
+    }
     for (std::uint64_t done = 0; result == CUDA_SUCCESS && done < bytes; done += chunk) {
         memory_.made(address + done);  // CUPTI has a record for each mapping
     }

@@ -165,7 +165,8 @@ CUresult probe_stream_free(const Context& owner, CUstream stream) {
 
 /// The thread jumped out of a call of memlab, maybe out of its wait for the device.
 void after_a_jump(Memory& memory) {
-    for (Context* context : memory.contexts().all()) {
+    std::size_t index = 0;
+    while (Context* const context = memory.contexts().next(-1, &index)) {
         context->pool().forget_left_wait();
     }
     if (memory.recorder() != nullptr) {
@@ -176,15 +177,28 @@ void after_a_jump(Memory& memory) {
     }
 }
 
+/// Bookkeeping beside a call that must go on where the host is out of memory.
+template <class Work>
+[[gnu::always_inline]] inline void without_host_memory(const Work& work) noexcept {
+    try {
+        work();
+    } catch (const std::bad_alloc&) {  // it is missing from the recording
+    }
+}
+
 /// What earlier calls left to do.
-[[gnu::always_inline]] inline void catch_up(Memory& memory) {
+[[gnu::always_inline]] inline void catch_up(Memory& memory) noexcept {
     if (nested_frees.any()) {
-        serve_nested_frees(memory);
+        without_host_memory([&] { serve_nested_frees(memory); });
     }
     if (left_by_a_jump) [[unlikely]] {
         left_by_a_jump = false;
-        after_a_jump(memory);
+        without_host_memory([&] { after_a_jump(memory); });
     }
+}
+
+void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
+    without_host_memory([&] { memory.suballocators().memory_freed(*memory.recorder(), address); });
 }
 
 [[gnu::hot]] CUresult free_memory(Memory& memory, Api api, CUdeviceptr address, StreamKey stream,
@@ -195,7 +209,7 @@ void after_a_jump(Memory& memory) {
     const bool cut = memory.suballocators().any();
     const bool ends_first = cut && memory.suballocators().any_others();
     if (ends_first) [[unlikely]] {
-        memory.suballocators().memory_freed(*memory.recorder(), address);
+        end_suballocations(memory, address);
     }
     std::optional<CUresult> result;
     if (address != 0) {
@@ -205,7 +219,7 @@ void after_a_jump(Memory& memory) {
         result = free_from_driver(memory, api, HandleClass::memory, address, real_free);
     }
     if (cut && !ends_first && *result == CUDA_SUCCESS) {
-        memory.suballocators().memory_freed(*memory.recorder(), address);
+        end_suballocations(memory, address);
     }
     return *result;
 }
@@ -230,14 +244,11 @@ void after_a_jump(Memory& memory) {
 }  // namespace
 
 [[gnu::hot]] CUresult allocate_device(Memory& memory, Api api, CUdeviceptr* address,
-                                      std::size_t bytes) {
+                                      std::size_t bytes, FunctionRef<CUresult()> real) {
     const auto from_driver = [&] {
         DriverAllocation allocation;
         allocation.requested = bytes;
-        return allocate_from_driver(
-            memory, api, allocation,
-            [&] { return call_real(&Driver::cuMemAlloc_v2, address, bytes); },
-            [&] { return *address; });
+        return allocate_from_driver(memory, api, allocation, real, [&] { return *address; });
     };
     if (address == nullptr || bytes == 0 || !memory.pooling()) {
         return from_driver();
@@ -258,6 +269,11 @@ void after_a_jump(Memory& memory) {
     }
     const allocator::Tag tag = make_tag(memory.api_id(api), stack);
     AllocResult result = context->pool().allocate(bytes, tag);
+    if (result.status.kind == BackendStatus::Kind::out_of_memory &&
+        context->backend().fences().lacked_memory()) [[unlikely]] {
+        context->pool().release_cached(true);
+        result = context->pool().allocate(bytes, tag);
+    }
     for (int i = 0; i < most_retries && result.status.kind == BackendStatus::Kind::out_of_memory &&
                     memory.contexts().release_cached_for(context->device(), bytes, context) != 0;
          ++i) {
@@ -267,8 +283,10 @@ void after_a_jump(Memory& memory) {
         memory.others_gave_back(context->device(), bytes)) {
         result = context->pool().allocate(bytes, tag);
     }
-    memory.on_memory_growth();
-    sample_device(memory, context->device());
+    without_host_memory([&] {
+        memory.on_memory_growth();
+        sample_device(memory, context->device());
+    });
     if (result.status.ok()) {
         *address = result.block.address;
         return CUDA_SUCCESS;
@@ -359,7 +377,8 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
         return;
     }
     std::uint64_t cached = 0;
-    for (Context* context : memory.contexts().all(current->device())) {
+    std::size_t index = 0;
+    while (Context* const context = memory.contexts().next(current->device(), &index)) {
         cached += context->pool().reclaimable();
     }
     if (cached == 0) {
@@ -408,14 +427,16 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
         }
     }
     if (result == CUDA_SUCCESS) {
-        const std::uint64_t allocated = address();
-        if (allocated != 0) {
-            context = memory.contexts().current();
-            record_and_keep(memory, api, allocation, allocated, context);
-            if (context != nullptr && trace::counts_as_device_memory(allocation.kind)) {
-                sample_device(memory, context->device());
+        without_host_memory([&] {
+            const std::uint64_t allocated = address();
+            if (allocated != 0) {
+                context = memory.contexts().current();
+                record_and_keep(memory, api, allocation, allocated, context);
+                if (context != nullptr && trace::counts_as_device_memory(allocation.kind)) {
+                    sample_device(memory, context->device());
+                }
             }
-        }
+        });
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         report_oom(memory, api, call_site(memory), context, allocation.kind, allocation.requested,
                    0, result);

@@ -12,14 +12,17 @@
 
 namespace memlab::interpose {
 
-/// Serves cuMemAlloc from the current context's pool, or from the driver where the pool cannot
-/// (during a capture, pooling off, no context, invalid arguments).
-CUresult allocate_device(Memory& memory, Api api, CUdeviceptr* address, std::size_t bytes);
+/// Serves cuMemAlloc from the current context's pool, or from the driver by `real` where the pool
+/// cannot (during a capture, pooling off, no context, invalid arguments). Throws std::bad_alloc
+/// only before the pool has served it.
+CUresult allocate_device(Memory& memory, Api api, CUdeviceptr* address, std::size_t bytes,
+                         FunctionRef<CUresult()> real);
 
 /// The driver's own free, for memory that the driver served.
 using DriverFree = FunctionRef<CUresult()>;
 
 /// cuMemFree of any address: a pooled block, recorded driver memory of any kind, or unknown memory.
+/// Needs no host memory.
 CUresult free_device(Memory& memory, Api api, CUdeviceptr address, DriverFree real_free);
 
 /// A free while the thread is inside memlab, or without a session (null): a pooled block is queued
