@@ -194,7 +194,8 @@ void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total)
         return;
     }
     std::uint64_t cached = 0;
-    for (mi::Context* context : session.contexts().all(current->device())) {
+    std::size_t index = 0;
+    while (mi::Context* const context = session.contexts().next(current->device(), &index)) {
         cached += context->pool().reclaimable();
     }
     const mi::VisibleMemory visible =
