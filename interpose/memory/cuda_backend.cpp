@@ -119,6 +119,37 @@ BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_
     return to_status(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
 }
 
+CUresult CudaBackend::fill_once(allocator::Address address, std::uint64_t bytes) {
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(handle_);
+    CUstream stream = nullptr;
+    {
+        const std::lock_guard lock(fill_mutex_);
+        if (fill_stream_ == nullptr) {
+            const CUresult made =
+                call_real(&Driver::cuStreamCreate, &fill_stream_, unsigned{CU_STREAM_NON_BLOCKING});
+            if (made != CUDA_SUCCESS) {
+                fill_stream_ = nullptr;
+                return made;
+            }
+        }
+        stream = fill_stream_;
+    }
+    const CUresult result = call_real(&Driver::cuMemsetD8Async, CUdeviceptr{address},
+                                      memory_.settings().fill.value, std::size_t{bytes}, stream);
+    return result == CUDA_SUCCESS ? call_real(&Driver::cuStreamSynchronize, stream) : result;
+}
+
+CUresult CudaBackend::fill(allocator::Address address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    const CUresult result = fill_once(address, bytes);
+    // The stream takes memory, too.
+    return result == CUDA_ERROR_OUT_OF_MEMORY &&
+                   memory_.contexts().release_cached(context_.device(), nullptr) != 0
+               ? fill_once(address, bytes)
+               : result;
+}
+
 BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
     const CUresult result = pages_.reserve(bytes, base);

@@ -5,6 +5,13 @@
 // wait for all work of the context, a kernel that never ends included; so segments are freed by
 // cuMemFreeAsync in a stream that has no other work, once their own fences are complete. Not beside
 // a profiler (profiler_attached).
+//
+// MEMLAB_FILL: fresh memory is filled in a stream that depends on no other, and is complete before
+// the program gets its address. So no stream, thread or graph of the program can be before it, and
+// captures are neither touched by it nor refuse it. What used the memory before is over or ordered
+// before it: the pool hands out memory whose fence is complete, or behind which all future work of
+// the context is ordered. It may not rely on the order of the program's only stream then
+// (one_stream.hpp), which Session does not track while that option is on.
 #pragma once
 
 #include <mutex>
@@ -51,6 +58,11 @@ class CudaBackend final : public allocator::DeviceBackend {
     CudaFences& fences() { return fences_; }
     VmmPages& pages() { return pages_; }
 
+    /// MEMLAB_FILL: fills so much fresh memory of the context's device and waits until that is
+    /// done, also behind a kernel that leaves no room on the GPU. On an error, the driver's, it may
+    /// hold anything. Call without any of memlab's locks.
+    CUresult fill(allocator::Address address, std::uint64_t bytes);
+
     /// Whether memory would go back now without waiting for any work.
     bool frees_without_waiting();
 
@@ -58,6 +70,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     void wait_for_earlier_owner(allocator::Address base, std::uint64_t bytes) const;
     bool frees_in_order();
     CUstream release_stream();
+    CUresult fill_once(allocator::Address address, std::uint64_t bytes);
 
     Memory& memory_;
     Context& context_;
@@ -66,6 +79,8 @@ class CudaBackend final : public allocator::DeviceBackend {
     VmmPages pages_;
     std::mutex release_mutex_;           ///< taken last
     CUstream release_stream_ = nullptr;  ///< ends with the context
+    std::mutex fill_mutex_;              ///< taken last
+    CUstream fill_stream_ = nullptr;     ///< ends with the context
     enum class Support : std::uint8_t { unknown, no, yes };
     Support has_async_frees_ = Support::unknown;  ///< whether the device has cuMemFreeAsync
 };

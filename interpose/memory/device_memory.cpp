@@ -288,6 +288,15 @@ void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
         sample_device(memory, context->device());
     });
     if (result.status.ok()) {
+        if (memory.settings().fill.pooled) [[unlikely]] {
+            const CUresult failed =
+                context->backend().fill(result.block.address, result.block.size);
+            if (failed != CUDA_SUCCESS) {
+                context->pool().free(result.block.address, tag, FenceTiming::now_without_wait);
+                *address = 0;
+                return failed;
+            }
+        }
         *address = result.block.address;
         return CUDA_SUCCESS;
     }
@@ -432,6 +441,9 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
             if (allocated != 0) {
                 context = memory.contexts().current();
                 record_and_keep(memory, api, allocation, allocated, context);
+                if (memory.settings().fill.driver) [[unlikely]] {
+                    fill_from_driver(memory, allocation, allocated, context);
+                }
                 if (context != nullptr && trace::counts_as_device_memory(allocation.kind)) {
                     sample_device(memory, context->device());
                 }

@@ -6,6 +6,7 @@
 #include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
+#include "interpose/driver/work_clock.hpp"
 #include "interpose/memory/memory.hpp"
 
 namespace memlab::interpose {
@@ -141,6 +142,29 @@ CUresult probe_driver_in_capture() {
         return in_capture == CUDA_SUCCESS ? result : in_capture;
     }
     return result;
+}
+
+[[gnu::cold]] void fill_from_driver(Memory& memory, const DriverAllocation& allocation,
+                                    std::uint64_t address, Context* context) {
+    CUresult result = CUDA_SUCCESS;
+    if (allocation.kind == MemoryKind::async_pool) {
+        const bool capturing = memory.captures().capturing();
+        if (capturing && is_default_stream(allocation.stream)) {
+            return;
+        }
+        const RelaxedCapture relaxed(capturing);
+        const CurrentContext current(stream_context(allocation.stream));
+        const WorkClock::Submission submission(work_clock);
+        result =
+            call_real(&Driver::cuMemsetD8Async, CUdeviceptr{address}, memory.settings().fill.value,
+                      std::size_t{allocation.requested}, allocation.stream);
+    } else if (allocation.kind == MemoryKind::device && context != nullptr) {
+        result = context->backend().fill(address, allocation.requested);
+    }
+    if (result != CUDA_SUCCESS && memory.recorder() != nullptr) {
+        memory.recorder()->report_missed(
+            "MEMLAB_FILL: an allocation of the driver's was not filled", allocation.requested);
+    }
 }
 
 }  // namespace memlab::interpose

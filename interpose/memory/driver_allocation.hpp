@@ -10,6 +10,7 @@
 
 namespace memlab::interpose {
 
+class Context;
 class Memory;
 
 /// Description of a driver-served allocation for the recording.
@@ -35,5 +36,14 @@ CUresult probe_driver_in_capture();
 /// its result. If a capture forbids the call, the driver's error for that is returned.
 CUresult allocate_within_limit(Memory& memory, const DriverAllocation& allocation,
                                FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
+
+/// MEMLAB_FILL=0xBYTE: fills what the driver has just allocated at `address`, in the program's
+/// current context (`context`; may be null). Waits; but stream-ordered memory, which may have an
+/// earlier user in its stream, is filled in that stream, and not in a default stream while another
+/// stream captures: that would end the capture. Managed memory is left alone, since it would move
+/// to the device, and so is a graph's, since the fill would be a node. What cannot be filled is
+/// counted in the report. Thread-safe; call without any of memlab's locks.
+void fill_from_driver(Memory& memory, const DriverAllocation& allocation, std::uint64_t address,
+                      Context* context);
 
 }  // namespace memlab::interpose

@@ -46,6 +46,25 @@ bool free_sync_option(Settings& settings, std::string_view text) {
     return true;
 }
 
+/// "off", "zero", or "0x" and one or two hexadecimal digits.
+bool fill_option(Settings& settings, std::string_view text) {
+    Fill fill;
+    if (text == "zero") {
+        fill.pooled = true;
+    } else if (text.starts_with("0x") && text.size() <= 4) {
+        const auto [end, error] =
+            std::from_chars(text.data() + 2, text.data() + text.size(), fill.value, 16);
+        if (error != std::errc() || end != text.data() + text.size()) {
+            return false;
+        }
+        fill.pooled = fill.driver = true;
+    } else if (text != "off") {
+        return false;
+    }
+    settings.fill = fill;
+    return true;
+}
+
 bool cupti_option(Settings& settings, std::string_view text) {
     if (text == "auto") {
         settings.cupti = CuptiUse::automatic;
@@ -236,6 +255,13 @@ constexpr OptionDef options[] = {
      "While all work of the program goes to one stream, reuse memory as soon as it is freed "
      "where cudaFree does not wait, as stream-aware allocators do. Needs MEMLAB_WORK_CLOCK.",
      switch_option<&Settings::one_stream>},
+    {"MEMLAB_FILL", "off, zero, 0xBYTE", "off",
+     "What fresh memory holds: off, what its last owner left; zero, zeros, as plain CUDA's memory "
+     "mostly does; 0xBYTE, that byte (0xff: not-a-number in floating point), which shows reads of "
+     "memory that nobody wrote, as valgrind's --malloc-fill does. The byte also fills cudaMalloc's "
+     "and cudaMallocAsync's memory that the driver serves. Each allocation then takes a fill and "
+     "waits for it, and MEMLAB_ONE_STREAM is off.",
+     fill_option},
     {"MEMLAB_LIMIT", "size[,device=index or GPU-UUID], more after ;", "0",
      "Make the GPU look smaller: total and free memory, and out of memory at the limit, for "
      "every kind of device memory. Everything that the driver counts as used counts, "

@@ -26,6 +26,14 @@ enum class CuptiUse : std::uint8_t { automatic, on, off };
 /// run's time; always; never.
 enum class LedgerUse : std::uint8_t { automatic, on, off };
 
+/// What fresh memory is filled with, if at all. Zeros are what plain CUDA's memory happens to hold,
+/// so only the pool's needs them; a pattern is for all device memory, the driver's as well.
+struct Fill {
+    bool pooled = false;
+    bool driver = false;
+    unsigned char value = 0;
+};
+
 struct Settings {
     bool disabled = false;
     bool pool = true;
@@ -42,6 +50,7 @@ struct Settings {
     PythonFrames python = PythonFrames::automatic;
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
+    Fill fill;
     CuptiUse cupti = CuptiUse::automatic;
     LedgerUse ledger = LedgerUse::automatic;
     bool kernels = false;             ///< record kernels, copies and fills

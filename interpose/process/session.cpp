@@ -282,7 +282,8 @@ Session::Session(LoadedSettings loaded, bool late)
     if (!settings_.work_clock || late) {
         work_clock.distrust();
     }
-    if (settings_.one_stream && work_clock.trusted()) {
+    // A fill runs in another stream than the earlier owner's work.
+    if (settings_.one_stream && !settings_.fill.pooled && work_clock.trusted()) {
         one_stream.start_tracking([] {
             if (Session* session = Session::current()) {
                 session->contexts().order_second_stream();

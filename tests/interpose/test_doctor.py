@@ -75,7 +75,7 @@ class Doctor(EndToEnd):
         self.assertLessEqual(max(map(len, text.splitlines())), max(80, len(str(self.work)) + 60))
         places = [text.index(part) for part in (
             "memlab records this command", "Command\n", "Machine\n", "Environment\n", "A run would set\n",
-            "--no-pool", "BACKEND=classic", "CUPTI=off", "DISABLE=on")]
+            "FILL=zero", "--no-pool", "BACKEND=classic", "CUPTI=off", "DISABLE=on")]
         self.assertEqual(places, sorted(places))
 
     def test_each_switch_is_an_option(self) -> None:

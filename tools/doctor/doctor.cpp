@@ -21,13 +21,16 @@ using report::Page;
 
 constexpr const char* usual_loader = "/lib64/ld-linux-x86-64.so.2";
 
-/// What to turn off, one after the other, when a program misbehaves under memlab.
+/// What to set, one after the other, when a program misbehaves under memlab.
 struct Switch {
     const char* option;    ///< of memlab-run
     const char* variable;  ///< the same without it
     const char* meaning;
 };
-constexpr std::array<Switch, 4> switches{{
+constexpr std::array<Switch, 5> switches{{
+    {"--option FILL=zero", "MEMLAB_FILL=zero",
+     "if it computes something else: it reads memory that it never wrote, which plain CUDA mostly "
+     "hands out as zeros"},
     {"--no-pool", "MEMLAB_POOL=off", "record only: all memory comes from the driver"},
     {"--option BACKEND=classic", "MEMLAB_BACKEND=classic",
      "the pool, from segments of cuMemAlloc instead of mapped memory"},

@@ -59,6 +59,30 @@ TEST_CASE("a set value takes effect and is reported as written") {
     CHECK(*value_of(loaded, "MEMLAB_LOG_LIMIT") == "64 MiB");
 }
 
+TEST_CASE("what fresh memory is filled with, and whose") {
+    const auto fill = [](const char* setting) {
+        const char* const environment[] = {setting, nullptr};
+        const LoadedSettings loaded = load_settings(environment);
+        CHECK(loaded.problems.empty());
+        return loaded.settings.fill;
+    };
+    CHECK_FALSE(fill("MEMLAB_FILL=off").pooled);
+    CHECK(fill("MEMLAB_FILL=zero").pooled);
+    CHECK_FALSE(fill("MEMLAB_FILL=zero").driver);
+    CHECK(fill("MEMLAB_FILL=zero").value == 0);
+    CHECK(fill("MEMLAB_FILL=0xa5").pooled);
+    CHECK(fill("MEMLAB_FILL=0xa5").driver);
+    CHECK(fill("MEMLAB_FILL=0xA5").value == 0xa5);
+    CHECK(fill("MEMLAB_FILL=0x7").value == 7);
+    for (const char* bad : {"MEMLAB_FILL=0x", "MEMLAB_FILL=0x100", "MEMLAB_FILL=0x1g",
+                            "MEMLAB_FILL=0x-1", "MEMLAB_FILL=17", "MEMLAB_FILL="}) {
+        const char* const environment[] = {bad, nullptr};
+        const LoadedSettings loaded = load_settings(environment);
+        CHECK(loaded.problems.size() == 1);
+        CHECK_FALSE(loaded.settings.fill.pooled);
+    }
+}
+
 TEST_CASE("invalid values and unknown names are reported, and the default is used") {
     const char* const environment[] = {"MEMLAB_POOL=perhaps", "MEMLAB_STACK_DEPTH=1000",
                                        "MEMLAB_OUTPUT=a%q", "MEMLAB_POOOL=1", nullptr};
