@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from pathlib import Path
 
 from support import ROOT, Build, EndToEnd
 
@@ -115,6 +116,10 @@ class Neighbours(EndToEnd):
         return Neighbour(self, memlab, {"SIMCUDA_SHARED": str(self.work / "shared"), "SIMCUDA_MEMORY": "1GiB",
                                         "MEMLAB_TRIM_AFTER": "500ms"} | settings)
 
+    def replay(self, log: Path) -> str:
+        outcome = self.without_memlab([str(self.layout.tool("memlab-report")), "replay", str(log)])
+        return outcome.stdout.decode()
+
     def answers_within(self, milliseconds: float) -> float:
         """A build with a sanitizer, on a machine that does other things as well, takes longer."""
         return milliseconds * (5 if Build.sanitizer else 1)
@@ -179,3 +184,21 @@ class Neighbours(EndToEnd):
             before = one.number("wakes")
             time.sleep(2)
             self.assertEqual(one.number("wakes"), before)
+
+    def test_what_went_back_by_time_is_replayed_by_the_rule_it_was_recorded_with(self) -> None:
+        for backoff in ("off", "on"):
+            self.output = self.work / backoff
+            one = self.neighbour(MEMLAB_TRIM_AFTER="20ms", MEMLAB_TRIM_BACKOFF=backoff)
+            for _ in range(5):
+                one.take("take 60")
+                one.do("give")
+                time.sleep(0.1)
+            one.end()
+            [log] = self.output.glob("*.memlog")
+            self.assertTrue(self.replay(log).startswith("equal: "))
+            # Before there was the option its rule was always in force. An open block has no checksum.
+            content = bytearray(log.read_bytes().replace(b"MEMLAB_TRIM_BACKOFF", b"Memlab_Trim_Backoff"))
+            self.assertEqual(content[32], 0xb5)
+            content[33] = 0
+            log.write_bytes(content)
+            self.assertTrue(self.replay(log).startswith("equal: " if backoff == "on" else "differs: "))
