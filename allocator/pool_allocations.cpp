@@ -73,6 +73,7 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
                                                             : refuse(attempt.status, 0);
         if (attempt.surplus.bytes != 0) [[unlikely]] {
             give_back(lock, attempt.surplus);
+            end_busy(growing_);  // only now: another growth may be to the same place
         }
         return result;
     };
@@ -198,7 +199,9 @@ Pool::Impl::Attempt Pool::Impl::grow(Lock& lock, const SizePolicy::Plan& plan,
     Fresh range;
     const Attempt attempt = grow_in_turn(lock, plan, requested, tag, &range);
     drop_if_empty(lock, range, attempt.block != nullptr);
-    end_busy(growing_);
+    if (attempt.surplus.bytes == 0) {
+        end_busy(growing_);
+    }
     return attempt;
 }
 

@@ -96,7 +96,7 @@ class Pool::Impl {
     struct Attempt {
         Block* block = nullptr;
         BackendStatus status;
-        Fresh surplus;  ///< to be given back once the block is served
+        Fresh surplus;  ///< to be given back once the block is served, still in the turn to grow
     };
     /// What a growth for a request would be.
     struct GrowthPlan {
