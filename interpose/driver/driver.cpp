@@ -83,6 +83,10 @@ void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) 
     }
 }
 
+bool stands_before_wrappers(const void* function) {
+    return function != nullptr && (is_own_export(function) || stands_before_memlab(function));
+}
+
 // Finds the driver's symbols. The first call may come from a thread that a constructor waits for
 // while the loader's lock is held, where dlsym would deadlock. So dlsym is used only if another
 // preloaded library wraps it, or if libcuda itself exports nothing.
@@ -99,11 +103,11 @@ class DriverLibrary {
             return symbols_.find(symbol);
         }
         void* const found = next_dlsym()(handle_, symbol);
-        if (!is_own_export(found)) {
+        if (!stands_before_wrappers(found)) {
             return found;
         }
-        // A library's references to its own functions, which its dlsym returns, are bound to
-        // memlab's of the same name, since those come first.
+        // A library's references to its own functions, which its dlsym returns, are bound to those
+        // of the same name that come first.
         void* const meant = find_without_memlab(symbol);
         return meant != nullptr ? meant : symbols_.find(symbol);
     }
@@ -189,7 +193,7 @@ const LoadedDriver* load() {
         } else if (loaded->cuGetProcAddress != nullptr) {
             result = loaded->cuGetProcAddress(entry.base, &real, entry.version, flags);
         }
-        if (result != CUDA_SUCCESS || real == nullptr || is_own_export(real)) {
+        if (result != CUDA_SUCCESS || real == nullptr || stands_before_wrappers(real)) {
             continue;
         }
         const bool known =

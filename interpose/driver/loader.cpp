@@ -148,15 +148,6 @@ void find_functions() {
     set_target(&memlab_next_dlsym, "dlsym", not_there);
 }
 
-bool stands_before_memlab(const void* code) {
-    const link_map* const caller = object_of(code);
-    const link_map* object = own_object();
-    while (object != nullptr && object != caller) {
-        object = object->l_prev;
-    }
-    return caller != nullptr && object == caller && object != own_object();
-}
-
 // Libraries that are opened with RTLD_DEEPBIND and use no CUDA: oneTBB's.
 bool is_harmless(const char* file) {
     const char* const name = file_name_in(file);
@@ -173,6 +164,15 @@ DlsymFunction next_dlsym() {
 DlsymFunction libc_dlsym() {
     find_functions();
     return __atomic_load_n(&found_libc_dlsym, __ATOMIC_RELAXED);
+}
+
+bool stands_before_memlab(const void* code) {
+    const link_map* const caller = object_of(code);
+    const link_map* object = own_object();
+    while (object != nullptr && object != caller) {
+        object = object->l_prev;
+    }
+    return caller != nullptr && object == caller && object != own_object();
 }
 
 bool dlsym_is_wrapped() {

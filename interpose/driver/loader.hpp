@@ -24,6 +24,10 @@ DlsymFunction libc_dlsym();
 /// True when another library behind memlab wraps dlsym.
 bool dlsym_is_wrapped();
 
+/// True for code of an object that comes before memlab in the loader's order: of the program, and
+/// of what is preloaded before memlab. Takes the loader's lock.
+bool stands_before_memlab(const void* code);
+
 /// What a global lookup (RTLD_DEFAULT) would find if memlab exported nothing; null if nothing.
 void* find_without_memlab(const char* name);
 

@@ -28,8 +28,10 @@ void* resolve(const char* symbol, void* function, const void* caller) {
         return function;
     }
     void* ours = substitute(function);
+    // A wrapper in front of memlab calls memlab.
     const bool counted = ours != function || memlab::interpose::is_own_export(function) ||
-                         !memlab::interpose::is_hooked_function(symbol);
+                         !memlab::interpose::is_hooked_function(symbol) ||
+                         memlab::interpose::stands_before_memlab(function);
     if (function != nullptr && (!counted || !memlab::interpose::is_known_function(symbol))) {
         memlab::interpose::on_unknown_function(symbol);
     }

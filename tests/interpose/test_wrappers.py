@@ -4,6 +4,7 @@ would be without memlab, in the order of LD_PRELOAD. And what traces calls from 
 
 from __future__ import annotations
 
+import itertools
 import shutil
 
 from harness import Outcome, recordings_in
@@ -129,6 +130,22 @@ class Layers(EndToEnd):
                 lines = self.lines(order)
                 self.assertIn("the layer saw the look-ups, its function serves", lines)
                 self.assertIn("it was asked both ways", lines)
+
+
+    def test_several_in_each_order(self) -> None:
+        """Programs linked with libcuda and others; each library's references to its own functions are bound to those
+        of the first in the order."""
+        libraries = [self.memlab, self.quota, str(self.layout.program("driver_wrapper.so"))]
+        for program in ("malloc_free", "resolve", "kinds"):
+            native = self.without_memlab(self.program(program))
+            for order in itertools.permutations(libraries):
+                with self.subTest(program=program, order=order):
+                    shutil.rmtree(self.output, ignore_errors=True)
+                    under = self.under_memlab(self.program(program), {"LD_PRELOAD": ":".join(order)}, timeout=20)
+                    self.assertEqual((under.code, under.stdout, under.stderr), (native.code, native.stdout, b""),
+                                     under.describe())
+                    found, problems = recordings_in(self.layout, self.output)
+                    self.assertEqual((len(found), problems), (1, []))
 
 
 class DeepBinding(EndToEnd):

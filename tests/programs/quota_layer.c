@@ -22,6 +22,7 @@ static size_t used;
 static int counts[5]; /* lookups, initializations, allocations, frees, resolutions */
 
 static void start(void) {
+    real_dlsym = (dlsym_function)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
     driver = dlopen("libcuda.so.1", RTLD_NOW);
 }
 
@@ -96,16 +97,13 @@ EXPORTED CUresult cuGetProcAddress_v2(const char* name, void** function, int ver
 
 EXPORTED void* dlsym(void* handle, const char* name) {
     __atomic_add_fetch(&counts[0], 1, __ATOMIC_RELAXED);
-    if (real_dlsym == NULL) {
-        real_dlsym = (dlsym_function)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    }
+    pthread_once(&once, start);
     if (handle == RTLD_NEXT) {
         return real_dlsym(RTLD_NEXT, name);
     }
     if (name[0] == 'c' && name[1] == 'u') {
-        void* found;
-        pthread_once(&once, start);
-        found = strcmp(name, "cuGetProcAddress_v2") == 0 ? (void*)cuGetProcAddress_v2 : own(name);
+        void* const found =
+            strcmp(name, "cuGetProcAddress_v2") == 0 ? (void*)cuGetProcAddress_v2 : own(name);
         if (found != NULL) {
             return found;
         }
