@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "interpose/driver/loaded_objects.hpp"
-#include "interpose/memory/object_classes.hpp"
+#include "profiler/object_classes.hpp"
 #include "profiler/object_symbols.hpp"
 #include "profiler/unwind/unloads.hpp"
 
@@ -39,7 +39,7 @@ std::uint8_t classify(std::uintptr_t address, std::string_view path) {
                : other_kind;
 }
 
-constinit ObjectClasses classes;
+constinit profiler::ObjectClasses classes;
 
 std::uint8_t kind_at(std::uintptr_t address) {
     return classes.find_or_classify(

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <memory>
 
-#include "interpose/memory/object_classes.hpp"
+#include "profiler/object_classes.hpp"
 #include "profiler/stack_capture.hpp"
 
 namespace memlab::interpose {
 namespace {
 
-constinit ObjectClasses site_classes;
+constinit profiler::ObjectClasses site_classes;
 
 }  // namespace
 

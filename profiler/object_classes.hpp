@@ -12,7 +12,7 @@
 #include "profiler/loaded_modules.hpp"
 #include "profiler/unwind/unloads.hpp"
 
-namespace memlab::interpose {
+namespace memlab::profiler {
 
 /// `Classify` maps the object's path (empty: no object) to a class from 1 to 127. Thread-safety:
 /// all functions, from any thread; lock-free. Throws std::bad_alloc.
@@ -26,8 +26,8 @@ class ObjectClasses {
         if (const std::uint8_t cached = known(address); cached != 0) {
             return cached;
         }
-        profiler::LoadedModule module;
-        profiler::find_loaded_module(address, &module);
+        LoadedModule module;
+        find_loaded_module(address, &module);
         const std::uint8_t kind = classify(std::string_view(module.path));
         slot(address).store(std::uint64_t{address} << class_bits | kind, std::memory_order_relaxed);
         return kind;
@@ -58,8 +58,8 @@ class ObjectClasses {
         });
     }
 
-    profiler::unwind::EpochTracker follower_;
+    unwind::EpochTracker follower_;
     std::array<std::atomic<std::uint64_t>, 1024> entries_{};
 };
 
-}  // namespace memlab::interpose
+}  // namespace memlab::profiler
