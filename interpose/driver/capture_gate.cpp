@@ -1,5 +1,6 @@
 #include "interpose/driver/capture_gate.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "profiler/thread_id.hpp"
@@ -15,14 +16,19 @@ CaptureGate::Key CaptureGate::make_key(CUstream stream, bool per_thread) {
 
 // Call with streams_mutex_ held.
 void CaptureGate::update_count() {
-    active_.store(static_cast<int>(streams_.size() + (lost_one_ ? 1 : 0)),
-                  std::memory_order_release);
+    const int lost = lost_one_ ? 1 : 0;
+    strict_.store(
+        static_cast<int>(std::count_if(streams_.begin(), streams_.end(),
+                                       [](const auto& each) { return !each.second.relaxed; })) +
+            lost,
+        std::memory_order_release);
+    active_.store(static_cast<int>(streams_.size()) + lost, std::memory_order_release);
 }
 
-void CaptureGate::insert(CUstream stream, bool per_thread, CUcontext context) noexcept {
+void CaptureGate::insert(CUstream stream, bool per_thread, Capture capture) noexcept {
     const std::lock_guard lock(streams_mutex_);
     try {
-        streams_.insert_or_assign(make_key(stream, per_thread), context);
+        streams_.insert_or_assign(make_key(stream, per_thread), capture);
     } catch (const std::bad_alloc&) {
         lost_one_ = true;
     }
@@ -40,8 +46,9 @@ bool CaptureGate::end(CUstream stream, bool per_thread) {
 
 bool CaptureGate::end_all(CUcontext context) {
     const std::lock_guard lock(streams_mutex_);
-    if (std::erase_if(streams_, [context](const auto& each) { return each.second == context; }) ==
-        0) {
+    if (std::erase_if(streams_, [context](const auto& each) {
+            return each.second.context == context;
+        }) == 0) {
         return false;
     }
     update_count();

@@ -40,14 +40,20 @@ class CaptureGate {
     /// True while any stream of the process captures. Without the gate the answer may be outdated.
     bool capturing() const { return active_.load(std::memory_order_acquire) != 0; }
 
+    /// True while one of them began in another mode than relaxed: then plain CUDA refuses
+    /// allocations to threads whose own mode is not relaxed either, to some or all of them. Without
+    /// the gate the answer may be outdated.
+    bool capturing_strictly() const { return strict_.load(std::memory_order_acquire) != 0; }
+
     /// Runs the real cuStreamBeginCapture* with the gate held exclusively. `context` is the
-    /// stream's.
+    /// stream's; `relaxed`: whether the capture's mode is.
     template <class Begin>
-    CUresult begin(CUstream stream, bool per_thread, CUcontext context, const Begin& real_begin) {
+    CUresult begin(CUstream stream, bool per_thread, CUcontext context, bool relaxed,
+                   const Begin& real_begin) {
         const Exclusive exclusive(lock_);
         const CUresult result = real_begin();
         if (result == CUDA_SUCCESS) {
-            insert(stream, per_thread, context);
+            insert(stream, per_thread, {context, relaxed});
         }
         return result;
     }
@@ -72,13 +78,18 @@ class CaptureGate {
 
     using Key = std::pair<CUstream, std::uint32_t>;  // the per-thread stream is one per thread
     static Key make_key(CUstream stream, bool per_thread);
-    void insert(CUstream stream, bool per_thread, CUcontext context) noexcept;
+    struct Capture {
+        CUcontext context;
+        bool relaxed;
+    };
+    void insert(CUstream stream, bool per_thread, Capture capture) noexcept;
     void update_count();
 
     pthread_rwlock_t lock_ = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
     std::atomic<int> active_{0};
+    std::atomic<int> strict_{0};
     std::mutex streams_mutex_;
-    std::map<Key, CUcontext> streams_;
+    std::map<Key, Capture> streams_;
     bool lost_one_ = false;  ///< the host was out of memory: one counts as under way for good
 };
 

@@ -11,11 +11,13 @@ using mi::Session;
 namespace {
 
 template <class Real>
-CUresult begin_capture(CUstream stream, bool per_thread, const Real& real) {
+CUresult begin_capture(CUstream stream, bool per_thread, CUstreamCaptureMode mode,
+                       const Real& real) {
     mi::one_stream.give_up("a stream capture");
     return mi::hook(
         [&](Session& session) {
-            return session.captures().begin(stream, per_thread, mi::stream_context(stream), real);
+            return session.captures().begin(stream, per_thread, mi::stream_context(stream),
+                                            mode == CU_STREAM_CAPTURE_MODE_RELAXED, real);
         },
         real);
 }
@@ -74,21 +76,23 @@ MEMLAB_EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream stream) {
-    return begin_capture(stream, false, mi::real_call(&Driver::cuStreamBeginCapture, stream));
+    return begin_capture(stream, false, CU_STREAM_CAPTURE_MODE_GLOBAL,
+                         mi::real_call(&Driver::cuStreamBeginCapture, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream stream) {
-    return begin_capture(stream, true, mi::real_call(&Driver::cuStreamBeginCapture_ptsz, stream));
+    return begin_capture(stream, true, CU_STREAM_CAPTURE_MODE_GLOBAL,
+                         mi::real_call(&Driver::cuStreamBeginCapture_ptsz, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-    return begin_capture(stream, false,
+    return begin_capture(stream, false, mode,
                          mi::real_call(&Driver::cuStreamBeginCapture_v2, stream, mode));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream stream,
                                                             CUstreamCaptureMode mode) {
-    return begin_capture(stream, true,
+    return begin_capture(stream, true, mode,
                          mi::real_call(&Driver::cuStreamBeginCapture_v2_ptsz, stream, mode));
 }
 
@@ -96,7 +100,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream stream, CUgr
                                                            const CUgraphNode* dependencies,
                                                            const CUgraphEdgeData* edges,
                                                            size_t count, CUstreamCaptureMode mode) {
-    return begin_capture(stream, false,
+    return begin_capture(stream, false, mode,
                          mi::real_call(&Driver::cuStreamBeginCaptureToGraph, stream, graph,
                                        dependencies, edges, count, mode));
 }
@@ -106,7 +110,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream stream,
                                                                 const CUgraphEdgeData* edges,
                                                                 size_t count,
                                                                 CUstreamCaptureMode mode) {
-    return begin_capture(stream, true,
+    return begin_capture(stream, true, mode,
                          mi::real_call(&Driver::cuStreamBeginCaptureToGraph_ptsz, stream, graph,
                                        dependencies, edges, count, mode));
 }

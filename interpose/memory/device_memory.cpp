@@ -224,6 +224,21 @@ void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
     return *result;
 }
 
+/// Whether plain CUDA would allocate here, while a stream captures. Then the pool serves it, as
+/// ever: a graph's copies can be moved between memory of one kind only, mapped or cuMemAlloc's.
+[[gnu::cold]] bool may_allocate_in_capture(Memory& memory) {
+    if (!memory.captures().capturing_strictly()) {
+        return true;
+    }
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (call_real(&Driver::cuThreadExchangeStreamCaptureMode, &mode) != CUDA_SUCCESS) {
+        return false;
+    }
+    const bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    call_real(&Driver::cuThreadExchangeStreamCaptureMode, &mode);
+    return relaxed;
+}
+
 /// Whether the handles that its caller makes of this allocation have to be the driver's own.
 [[gnu::hot]] bool must_be_plain(Memory& memory) {
     if (!memory.settings().detect_ipc) {
@@ -262,8 +277,10 @@ void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
         memory.recorder()->prefetch(EventType::alloc);
     }
     const std::uint32_t stack = call_site(memory);
-    // During a capture the driver decides, so that errors are those of plain CUDA.
-    Context* context = memory.captures().capturing() ? nullptr : memory.contexts().current();
+    // Where a capture may forbid it the driver decides, so that errors are those of plain CUDA.
+    const bool capturing = memory.captures().capturing();
+    Context* context =
+        capturing && !may_allocate_in_capture(memory) ? nullptr : memory.contexts().current();
     if (context == nullptr || broken_context() != CUDA_SUCCESS) {
         return from_driver();
     }
@@ -273,6 +290,9 @@ void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
         context->backend().fences().lacked_memory()) [[unlikely]] {
         context->pool().release_cached(true);
         result = context->pool().allocate(bytes, tag);
+    }
+    if (capturing && result.status.kind == BackendStatus::Kind::out_of_memory) {
+        return from_driver();  // which waits for what was freed in the capture
     }
     for (int i = 0; i < most_retries && result.status.kind == BackendStatus::Kind::out_of_memory &&
                     memory.contexts().release_cached_for(context->device(), bytes, context) != 0;

@@ -147,6 +147,37 @@ bool same_shape(const std::vector<Step>& a, const std::vector<Step>& b) {
         [](const Step& one, const Step& other) { return one.work.type == other.work.type; });
 }
 
+// What a copy in an executable graph may not be moved between (measured on an H200): cuMemAlloc's
+// and managed memory, mapped and pools' memory, the host's.
+enum class Sort { host, allocated, mapped };
+
+Sort sort_of(uint64_t address) {
+    if (const Allocation* allocation = find_allocation(address)) {
+        switch (allocation->kind) {
+            case Kind::vmm:
+            case Kind::async:
+            case Kind::graph:
+                return Sort::mapped;
+            case Kind::pinned:
+            case Kind::registered:
+                return Sort::host;
+            default:
+                return Sort::allocated;
+        }
+    }
+    return reservation_of(address).second != 0 ? Sort::mapped : Sort::host;
+}
+
+bool can_become(const Work& old, const Work& fresh) {
+    return old.type == fresh.type &&
+           (old.type != CU_GRAPH_NODE_TYPE_MEMCPY ||
+            std::equal(old.accesses.begin(), old.accesses.end(), fresh.accesses.begin(),
+                       fresh.accesses.end(), [](const Access& one, const Access& other) {
+                           return one.write == other.write &&
+                                  sort_of(one.address) == sort_of(other.address);
+                       }));
+}
+
 CUresult fill_exec(Exec& exec, const Graph& graph) {
     std::vector<Step> steps = steps_of(graph);
     for (const Step& step : steps) {
@@ -331,7 +362,7 @@ CUresult change(CUgraphExec hExec, CUgraphNode hNode, Work work) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (Step& step : exec->steps) {
-        if (step.node == node->id && step.work.type == work.type) {
+        if (step.node == node->id && can_become(step.work, work)) {
             step.work = std::move(work);
             return CUDA_SUCCESS;
         }
@@ -814,13 +845,22 @@ CUresult sim_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     if (exec == nullptr || graph == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const bool fits = same_shape(exec->steps, steps_of(*graph));
+    const std::vector<Step> fresh = steps_of(*graph);
+    CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    if (!same_shape(exec->steps, fresh)) {
+        result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    } else if (!std::equal(exec->steps.begin(), exec->steps.end(), fresh.begin(),
+                           [](const Step& one, const Step& other) {
+                               return can_become(one.work, other.work);
+                           })) {
+        result = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    }
     if (resultInfo != nullptr) {
         *resultInfo = {};
-        resultInfo->result =
-            fits ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        resultInfo->result = result;
     }
-    return fits ? fill_exec(*exec, *graph) : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    return result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? fill_exec(*exec, *graph)
+                                                  : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
 CUresult sim_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
