@@ -36,6 +36,7 @@ namespace memlab::interpose {
 namespace {
 
 constinit DlsymFunction found_libc_dlsym = nullptr;
+constinit const link_map* memlabs_object = nullptr;
 
 void* not_there(void* /*handle*/, const char* /*name*/) {
     return nullptr;
@@ -133,11 +134,21 @@ void set_target(Function* target, const char* name, Function otherwise) {
                      __ATOMIC_RELEASE);
 }
 
+bool precedes_memlab(const link_map* given) {
+    const link_map* const own = __atomic_load_n(&memlabs_object, __ATOMIC_RELAXED);
+    const link_map* object = own;
+    while (object != nullptr && object != given) {
+        object = object->l_prev;
+    }
+    return object != nullptr && object != own;
+}
+
 // Idempotent: threads may do it at the same time. memlab_next_dlsym is set last.
 void find_functions() {
     if (__atomic_load_n(&memlab_next_dlsym, __ATOMIC_ACQUIRE) != nullptr) {
         return;
     }
+    __atomic_store_n(&memlabs_object, own_object(), __ATOMIC_RELAXED);
     void* const libc = definition(home_of("dlsym"), "dlsym");
     __atomic_store_n(&found_libc_dlsym,
                      libc != nullptr ? reinterpret_cast<DlsymFunction>(libc) : not_there,
@@ -167,12 +178,8 @@ DlsymFunction libc_dlsym() {
 }
 
 bool stands_before_memlab(const void* code) {
-    const link_map* const caller = object_of(code);
-    const link_map* object = own_object();
-    while (object != nullptr && object != caller) {
-        object = object->l_prev;
-    }
-    return caller != nullptr && object == caller && object != own_object();
+    return code != nullptr &&
+           precedes_memlab(static_cast<const link_map*>(containing_object(code)));
 }
 
 bool dlsym_is_wrapped() {
@@ -310,7 +317,7 @@ __attribute__((visibility("hidden"))) int memlab_dlvsym_route(const char* name,
                                                               const void* caller) {
     memlab::interpose::find_functions();
     return name != nullptr && memlab::interpose::begins_with(name, "dlsym") && name[5] == '\0' &&
-                   memlab::interpose::stands_before_memlab(caller)
+                   memlab::interpose::precedes_memlab(memlab::interpose::object_of(caller))
                ? 1
                : 0;
 }

@@ -25,7 +25,7 @@ DlsymFunction libc_dlsym();
 bool dlsym_is_wrapped();
 
 /// True for code of an object that comes before memlab in the loader's order: of the program, and
-/// of what is preloaded before memlab. Takes the loader's lock.
+/// of what is preloaded before memlab. Takes no lock.
 bool stands_before_memlab(const void* code);
 
 /// What a global lookup (RTLD_DEFAULT) would find if memlab exported nothing; null if nothing.
