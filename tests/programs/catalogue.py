@@ -247,6 +247,9 @@ def _memory() -> list[Case]:
                (Recording(Kind(100, at_least=True, live=0), {"managed": Kind(100, at_least=True, live=0)}),),
                settings=(("MEMLAB_BACKEND", backend), ("MEMLAB_TRIM_AFTER", "5ms")))
           for backend in ("vmm", "classic")),
+        Case("memory of a context that is released all the time", ("retains", "beside", "20"), 0, None),
+        *(Case(f"a thread that is to sleep while it waits: {since}", ("sleeps", since), 0, None)
+          for since in ("start", "later", "primary")),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,
              (Recording(Kind(116, 116, _spin_requested()), {"pinned": Kind(1, 1, 64)}),)),
