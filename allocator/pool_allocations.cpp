@@ -73,6 +73,7 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
                                                             : refuse(attempt.status, 0);
         if (attempt.surplus.bytes != 0) [[unlikely]] {
             give_back(lock, attempt.surplus);
+            release(lock, attempt.range);
             end_busy(growing_);  // only now: another growth may be to the same place
         }
         return result;
@@ -197,23 +198,37 @@ Pool::Impl::Attempt Pool::Impl::grow(Lock& lock, const SizePolicy::Plan& plan,
                                      std::uint64_t requested, Tag tag) {
     begin_busy(growing_);
     Fresh range;
-    const Attempt attempt = grow_in_turn(lock, plan, requested, tag, &range);
-    drop_if_empty(lock, range, attempt.block != nullptr);
-    if (attempt.surplus.bytes == 0) {
-        end_busy(growing_);
+    Attempt attempt = grow_in_turn(lock, plan, requested, tag, &range);
+    remove_if_empty(range);
+    if (attempt.surplus.bytes != 0) {
+        attempt.range = range;
+        return attempt;
     }
+    if (attempt.block == nullptr) {
+        release(lock, range);
+    } else if (range.bytes != 0) {  // rare, and the block is not served yet
+        backend_.range_release(range.begin, range.bytes);
+    }
+    end_busy(growing_);
     return attempt;
 }
 
-/// Removes a range that was added for a growth and has no memory: no event reports it, so it must
-/// not stay.
-void Pool::Impl::drop_if_empty(Lock& lock, Fresh& range, bool keep_lock) {
+/// Removes a range that was added for a growth and has no memory, and leaves its addresses to be
+/// released: no event reports it, so it must not stay. Else clears it.
+void Pool::Impl::remove_if_empty(Fresh& range) {
     const Block* const hole = range.bytes != 0 ? store_.find(range.begin) : nullptr;
     if (hole != nullptr && hole->segment->base == range.begin && hole->segment->mapped == 0) {
         store_.remove_range(range.begin);
-        without_lock(lock, keep_lock, [&] { backend_.range_release(range.begin, range.bytes); });
+    } else {
+        range = {};
     }
-    range = {};
+}
+
+/// Releases the addresses of a removed range.
+void Pool::Impl::release(Lock& lock, const Fresh& range) {
+    if (range.bytes != 0) {
+        without_lock(lock, false, [&] { backend_.range_release(range.begin, range.bytes); });
+    }
 }
 
 /// Makes a call of the backend without the lock, or, if `keep_lock`, with it. False if the context
@@ -251,7 +266,8 @@ Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan&
             wait_for_change(lock);
         } else if (policy_.options().expandable && growth.at.hole == nullptr &&
                    !ranges_unavailable_) {
-            drop_if_empty(lock, *range, false);
+            remove_if_empty(*range);
+            release(lock, *range);
             range->bytes = policy_.range_bytes(growth.size, backend_.total_memory());
             BackendStatus status;
             const bool same = without_lock(lock, surpluses >= max_surpluses, [&] {
@@ -260,7 +276,7 @@ Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan&
             if (!status.ok() || !same || !store_.reserve() ||
                 !store_.can_add_range(range->begin, range->bytes)) {
                 ranges_unavailable_ = same;
-                if (status.ok()) {
+                if (status.ok() && same) {  // what an ended context had is gone
                     without_lock(lock, false,
                                  [&] { backend_.range_release(range->begin, range->bytes); });
                 }

@@ -97,6 +97,7 @@ class Pool::Impl {
         Block* block = nullptr;
         BackendStatus status;
         Fresh surplus;  ///< to be given back once the block is served, still in the turn to grow
+        Fresh range{};  ///< the addresses that go with it
     };
     /// What a growth for a request would be.
     struct GrowthPlan {
@@ -115,7 +116,8 @@ class Pool::Impl {
     Attempt grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
     Attempt grow_in_turn(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag,
                          Fresh* range);
-    void drop_if_empty(Lock& lock, Fresh& range, bool keep_lock);
+    void remove_if_empty(Fresh& range);
+    void release(Lock& lock, const Fresh& range);
     bool give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
     template <typename Call>
     bool without_lock(Lock& lock, bool keep_lock, const Call& call);

@@ -250,16 +250,14 @@ class Replayer final : public trace::RecordSink {
         }
         PoolInForce in_force;
         std::string problem;
-        if (!read_options_(option_values_, devices_[record.device], &in_force, &problem)) {
+        const auto known = first_contexts_.find(record.device);
+        const bool first = known == first_contexts_.end() || known->second == record.context;
+        if (!read_options_(option_values_, devices_[record.device], first, &in_force, &problem)) {
             result_.error = "its options cannot be used (" + problem +
                             "); replay it with the memlab that recorded it";
             return nullptr;
         }
-        const auto first = first_contexts_.find(record.device);
-        auto replay = std::make_unique<ContextReplay>(
-            allocator::options_of_context(in_force.options, first == first_contexts_.end() ||
-                                                                first->second == record.context),
-            in_force.total_memory);
+        auto replay = std::make_unique<ContextReplay>(in_force.options, in_force.total_memory);
         return pools_.emplace(record.context, std::move(replay)).first->second.get();
     }
 

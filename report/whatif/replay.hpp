@@ -42,10 +42,11 @@ struct PoolInForce {
 };
 
 /// Parses recorded options ("MEMLAB_..." and value); supplied by the caller, who has the option
-/// table. False with `problem` set when they cannot be used.
-using ReadPoolOptions =
-    std::function<bool(const std::vector<trace::OptionValue>& options,
-                       const trace::DeviceInfo& device, PoolInForce* pool, std::string* problem)>;
+/// table. `first`: for the first of the process's contexts on the device. False with `problem` set
+/// when they cannot be used.
+using ReadPoolOptions = std::function<bool(const std::vector<trace::OptionValue>& options,
+                                           const trace::DeviceInfo& device, bool first,
+                                           PoolInForce* pool, std::string* problem)>;
 
 /// Feeds the records of a log to a sink, in order, and returns the reader's result.
 using FeedRecords = std::function<trace::LogReadResult(trace::RecordSink& sink)>;

@@ -54,7 +54,7 @@ void try_out(const std::uint8_t* data, std::size_t size) {
         pack_offline(program, 100'000);
     }
     replay_records([&](trace::RecordSink& sink) { return trace::read_log(data, size, sink); },
-                   [](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& of,
+                   [](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& of, bool,
                       PoolInForce* pool, std::string*) {
                        pool->total_memory = of.total_bytes;
                        return true;

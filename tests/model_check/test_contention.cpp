@@ -268,9 +268,7 @@ struct Stress {
         if (!site.observer.problems().empty()) {
             return site.observer.problems().front();
         }
-        PoolStats stats = site.pool.stats();
-        stats.num_ooms = 0;
-        if (stats != site.observer.stats()) {
+        if (!site.observer.agrees(site.pool.stats())) {
             return "the statistics differ from the events";
         }
         return site.backend.fences() == 0 ? "" : "fences were not released";

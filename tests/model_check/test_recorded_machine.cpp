@@ -120,7 +120,7 @@ class Recording final : public MachineListener {
     std::string problem() const { return recorder_.log_problem(); }
 
     whatif::ReadPoolOptions options() const {
-        return [this](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& device,
+        return [this](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& device, bool,
                       whatif::PoolInForce* pool, std::string*) {
             *pool = settings_.at(device.index);
             return true;
@@ -250,9 +250,9 @@ TEST_CASE("a replay with other options, or of a changed log, is not equal") {
         REQUIRE(problem == sound);
         const whatif::ReadPoolOptions right = recording.options();
         const auto wrong = [&right](const std::vector<trace::OptionValue>& values,
-                                    const trace::DeviceInfo& device, whatif::PoolInForce* pool,
+                                    const trace::DeviceInfo& device, bool first, whatif::PoolInForce* pool,
                                     std::string* why) {
-            right(values, device, pool, why);
+            right(values, device, first, pool, why);
             pool->options.rounding *= 2;
             pool->options.coarse_alignment *= 2;
             return true;

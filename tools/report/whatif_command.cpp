@@ -122,14 +122,15 @@ void prefer_allocators(std::vector<whatif::Program>& programs) {
 }
 
 bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
-                        const trace::DeviceInfo& device, whatif::PoolInForce* pool,
+                        const trace::DeviceInfo& device, bool first, whatif::PoolInForce* pool,
                         std::string* problem) {
     interpose::Settings settings;
     if (!read_options(recorded, {}, &settings, problem)) {
         return false;
     }
     const std::uint64_t limit = limit_of(settings, device);
-    *pool = {settings.pool_options, limit != 0 ? limit : device.total_bytes};
+    *pool = {allocator::options_of_context(settings.pool_options, first),
+             limit != 0 ? limit : device.total_bytes};
     return true;
 }
 

@@ -142,11 +142,10 @@ std::uint64_t PoolLayout::largest_gap() {
     return largest;
 }
 
-/// Recomputes the figures of a segment whose range has changed, in O(blocks in it). For the rare
-/// changes of mapped segments. Needs unaccount() before the change.
-void PoolLayout::recount(Segment& segment) {
-    count_gaps(segment);
+/// Counts a segment whose range or blocks have changed, after unaccount() and the change.
+void PoolLayout::account_anew(const Segment& segment) {
     account(segment.small, {}, split(segment));
+    gap_bytes_ += segment.size - segment.active_bytes;
 }
 
 void PoolLayout::count_gaps(Segment& segment) {
@@ -158,7 +157,6 @@ void PoolLayout::count_gaps(Segment& segment) {
         segment.largest_gap = std::max(segment.largest_gap, size);
         segment.active_bytes -= size;
     });
-    gap_bytes_ += segment.size - segment.active_bytes;
 }
 
 /// False when the segment is empty, leaves the address space, or overlaps one restored before.
@@ -168,7 +166,9 @@ bool PoolLayout::restore(Segment&& segment) {
         !segments_in(base, segment.size).empty()) {
         return false;
     }
-    count_gaps(segments_.emplace(base, std::move(segment)).first->second);
+    Segment& restored = segments_.emplace(base, std::move(segment)).first->second;
+    count_gaps(restored);
+    gap_bytes_ += restored.size - restored.active_bytes;
     return true;
 }
 
@@ -233,32 +233,53 @@ void PoolLayout::add_mapped(std::uint64_t address, std::uint64_t size, std::uint
             stats.reserved_bytes.increase(small, segment.size);
         }
     };
-    if (behind != segments_.end()) {
-        detach(behind->second);
-    }
+    Segment fresh;
+    fresh.base = address;
+    fresh.size = size;
+    fresh.gaps = 1;
+    fresh.largest_gap = size;
+    fresh.context = context;
+    fresh.mapped = true;
+    fresh.small = small;
     if (front != nullptr) {
         detach(*front);
-        front->size += size;
-        if (behind != segments_.end()) {
-            front->size += behind->second.size;
-            copy_blocks(behind->second, *front);
-            erase(behind);
-        }
-        recount(*front);
-        return;
+        join(*front, std::move(fresh));
+    } else {
+        front = &segments_.emplace(address, std::move(fresh)).first->second;
     }
     if (behind != segments_.end()) {
-        auto node = segments_.extract(behind);
-        node.key() = address;
-        segments_.insert(std::move(node));
+        detach(behind->second);
+        Segment above = std::move(behind->second);
+        erase(behind);
+        join(*front, std::move(above));
     }
-    Segment& segment = segments_[address];
-    segment.base = address;
-    segment.size += size;
-    segment.context = context;
-    segment.mapped = true;
-    segment.small = small;
-    recount(segment);
+    front->small = small;
+    account_anew(*front);
+}
+
+/// Adds a segment, not accounted, that begins where another one ends; in O(the fewer blocks).
+void PoolLayout::join(Segment& below, Segment&& above) {
+    const auto last = below.blocks.previous(below.blocks.end());
+    const std::uint64_t head = (above.blocks.begin() == above.blocks.end()
+                                    ? above.end()
+                                    : above.blocks.key_at(above.blocks.begin())) -
+                               above.base;
+    const std::uint64_t tail = gap_between(below, last, below.blocks.end()).end -
+                               gap_between(below, last, below.blocks.end()).start;
+    below.gaps += above.gaps - (head != 0 && tail != 0 ? 1 : 0);
+    below.active_bytes += above.active_bytes;
+    below.recount_gaps = below.recount_gaps || above.recount_gaps;
+    below.largest_gap = std::max({below.largest_gap, above.largest_gap, head + tail});
+    below.size += above.size;
+    if (above.block_count > below.block_count) {
+        std::swap(below.blocks, above.blocks);
+        std::swap(below.block_count, above.block_count);
+    }
+    for (auto block = above.blocks.begin(); block != above.blocks.end();
+         block = above.blocks.next(block)) {
+        below.blocks.insert(above.blocks.key_at(block), above.blocks.at(block));
+    }
+    below.block_count += above.block_count;
 }
 
 void PoolLayout::set_max_split_size(std::uint64_t bytes) {
@@ -294,43 +315,80 @@ std::uint64_t PoolLayout::unmap(std::uint64_t address, std::uint64_t size) {
         if (!at->second.mapped) {
             continue;
         }
-        const Segment segment = std::move(at->second);
+        Segment segment = std::move(at->second);
         unaccount(segment);
         erase(at);
         const std::uint64_t unmap_from = std::max(base, address);
         const std::uint64_t unmap_to = std::min(segment.end(), end);
-        keep_mapped(segment, base, unmap_from);
-        keep_mapped(segment, unmap_to, segment.end());
-        stats.reserved_bytes.decrease(segment.small, unmap_to - unmap_from);
+        const bool small = segment.small;
+        cut(std::move(segment), unmap_from, unmap_to);
+        stats.reserved_bytes.decrease(small, unmap_to - unmap_from);
         unmapped += unmap_to - unmap_from;
     }
     stats.num_device_free += unmapped != 0 ? 1 : 0;
     return unmapped;
 }
 
-/// Keeps [from, to) of a removed mapped segment, as a segment of its own.
-void PoolLayout::keep_mapped(const Segment& of, std::uint64_t from, std::uint64_t to) {
-    if (from >= to) {
-        return;
+/// Keeps what a removed mapped segment has on both sides of [from, to); in O(the fewer blocks). A
+/// block that was unmapped in part has no layout any more.
+void PoolLayout::cut(Segment&& segment, std::uint64_t from, std::uint64_t to) {
+    Blocks& blocks = segment.blocks;
+    auto first = blocks.lower_bound(from);
+    if (const auto below = blocks.previous(first);
+        below != blocks.end() && blocks.at(below) > from - blocks.key_at(below)) {
+        first = below;
     }
-    Segment& piece = segments_[from];
-    piece.base = from;
-    piece.size = to - from;
-    piece.context = of.context;
-    piece.mapped = true;
-    piece.small = of.small;
-    copy_blocks(of, piece);
-    recount(piece);
-}
-
-/// Copies the blocks that lie wholly within `to`; one that was unmapped in part has no layout any
-/// more.
-void PoolLayout::copy_blocks(const Segment& from, Segment& to) {
-    const Blocks& blocks = from.blocks;
-    for (auto block = blocks.lower_bound(to.base);
-         block != blocks.end() && blocks.key_at(block) < to.end(); block = blocks.next(block)) {
-        if (blocks.at(block) <= to.end() - blocks.key_at(block)) {
-            to.blocks.insert(blocks.key_at(block), blocks.at(block));
+    while (first != blocks.end() && blocks.key_at(first) < to) {
+        const std::uint64_t key = blocks.key_at(first);
+        segment.active_bytes -= blocks.at(first);
+        --segment.block_count;
+        blocks.erase(first);
+        first = blocks.lower_bound(key);
+        segment.recount_gaps = true;
+        segment.gaps = 0;
+    }
+    if (segment.gaps == 0 && segment.size != segment.active_bytes) {
+        count_gaps(segment);
+    }
+    const Gap around = gap_between(segment, blocks.previous(first), first);
+    segment.gaps += static_cast<std::uint64_t>(around.start != from) +
+                    static_cast<std::uint64_t>(around.end != to);
+    segment.gaps -= 1;
+    // The blocks on the side that has fewer move.
+    auto up = blocks.begin();
+    auto down = blocks.previous(blocks.end());
+    while (up != first && down != blocks.end() && blocks.key_at(down) > from) {
+        up = blocks.next(up);
+        down = blocks.previous(down);
+    }
+    const bool low_moves = up == first;
+    Segment moved;
+    moved.base = low_moves ? segment.base : to;
+    moved.size = low_moves ? from - segment.base : segment.end() - to;
+    moved.context = segment.context;
+    moved.mapped = true;
+    moved.small = segment.small;
+    const auto next_to_move = [&] {
+        auto block = low_moves ? blocks.begin() : blocks.previous(blocks.end());
+        const bool moves = block != blocks.end() && (blocks.key_at(block) < from) == low_moves;
+        return moves ? block : blocks.end();
+    };
+    for (auto block = next_to_move(); block != blocks.end(); block = next_to_move()) {
+        moved.blocks.insert(blocks.key_at(block), blocks.at(block));
+        ++moved.block_count;
+        blocks.erase(block);
+    }
+    count_gaps(moved);
+    segment.size = low_moves ? segment.end() - to : from - segment.base;
+    segment.base = low_moves ? to : segment.base;
+    segment.gaps -= moved.gaps;
+    segment.active_bytes -= moved.active_bytes;
+    segment.block_count -= moved.block_count;
+    segment.recount_gaps = true;
+    for (Segment* side : {&moved, &segment}) {
+        if (side->size != 0) {
+            const std::uint64_t base = side->base;
+            account_anew(segments_.emplace(base, std::move(*side)).first->second);
         }
     }
 }
@@ -361,6 +419,7 @@ PoolLayout::AddedBlock PoolLayout::add_block(std::uint64_t address, std::uint64_
         return {.overlaps = true};
     }
     segment.blocks.insert(next, address, size);
+    ++segment.block_count;
     const Split before = split(segment);
     segment.gaps += static_cast<std::uint64_t>(gap.start != address) +
                     static_cast<std::uint64_t>(gap.end != end);
@@ -404,6 +463,7 @@ void PoolLayout::remove_block(std::uint64_t address, std::uint64_t size, bool sm
     const Gap gap =
         gap_between(segment, segment.blocks.previous(block), segment.blocks.next(block));
     segment.blocks.erase(block);
+    --segment.block_count;
     const Split before = split(segment);
     segment.gaps -= static_cast<std::uint64_t>(gap.start != address) +
                     static_cast<std::uint64_t>(gap.end != address + size);

@@ -214,6 +214,7 @@ class PoolLayout {
         bool small = false;
         bool recount_gaps = false;  ///< largest_gap is outdated
         Blocks blocks;              ///< the active ones
+        std::uint64_t block_count = 0;
 
         std::uint64_t end() const { return base + size; }
 
@@ -231,16 +232,12 @@ class PoolLayout {
                         return;
                     }
                     self.blocks.insert(address, size);
+                    ++self.block_count;
                     at = address + size;
                 }
             } else {
                 const Blocks& blocks = self.blocks;
-                std::size_t count = 0;
-                for (auto block = blocks.begin(); block != blocks.end();
-                     block = blocks.next(block)) {
-                    ++count;
-                }
-                archive.count(count);
+                archive.count(self.block_count);
                 for (auto block = blocks.begin(); block != blocks.end();
                      block = blocks.next(block)) {
                     archive.number(blocks.key_at(block) - at);
@@ -273,11 +270,11 @@ class PoolLayout {
     static Gap gap_between(const Segment& segment, Blocks::Position previous,
                            Blocks::Position next);
     void add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context);
-    void keep_mapped(const Segment& of, std::uint64_t from, std::uint64_t to);
-    static void copy_blocks(const Segment& from, Segment& to);
+    static void join(Segment& below, Segment&& above);
+    void cut(Segment&& segment, std::uint64_t from, std::uint64_t to);
     void erase(Segments::iterator segment);
-    void recount(Segment& segment);
-    void count_gaps(Segment& segment);
+    void account_anew(const Segment& segment);
+    static void count_gaps(Segment& segment);
     bool restore(Segment&& segment);
     /// Subtracts the segment from gap_bytes_ and inactive_split.
     void unaccount(const Segment& segment);

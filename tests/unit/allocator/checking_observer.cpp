@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "allocator/stat_counters.hpp"
+
 namespace memlab::allocator::testing {
 
 namespace {
@@ -459,6 +461,19 @@ std::vector<Seen::What> CheckingObserver::take_kinds() {
         kinds.push_back(seen.what);
     }
     return kinds;
+}
+
+bool CheckingObserver::agrees(PoolStats stats) const {
+    PoolStats seen = stats_;
+    stats.num_ooms = 0;
+    seen.largest_free = packs_all() ? bytes(largest_free()) : stats.largest_free;
+    for (PoolStats* each : {&stats, &seen}) {
+        for (const CountedStat& counted : counted_stats) {
+            StatByPool& by_pool = each->*counted.stat;
+            by_pool = packs_all() ? by_pool : StatByPool{by_pool.all, {}, {}};
+        }
+    }
+    return stats == seen;
 }
 
 void CheckingObserver::forget() {

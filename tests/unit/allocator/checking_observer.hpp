@@ -80,6 +80,9 @@ class CheckingObserver final : public PoolObserver {
     /// The largest request that free memory could serve, where blocks are packed.
     std::uint64_t largest_free() const;
 
+    /// Whether these statistics of the pool are those of the events, as far as events tell.
+    bool agrees(PoolStats stats) const;
+
     /// Call it with Pool::abandon(), for which there is no event.
     void forget();
 

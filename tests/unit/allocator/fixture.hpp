@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "allocator/pool.hpp"
-#include "allocator/stat_counters.hpp"
 #include "tests/catch.hpp"
 #include "tests/support/simulated_backend.hpp"
 #include "tests/unit/allocator/checking_observer.hpp"
@@ -73,20 +72,7 @@ struct Fixture {
         if (const auto problems = backend.problems(); !problems.empty()) {
             return "backend: " + problems.front();
         }
-        PoolStats stats = pool.stats();
-        stats.num_ooms = 0;
-        PoolStats seen = observer.stats();
-        seen.largest_free = bytes_of(observer.largest_free());
-        if (!observer.packs_all()) {
-            seen.largest_free = stats.largest_free;
-            for (PoolStats* each : {&stats, &seen}) {
-                for (const CountedStat& counted : counted_stats) {
-                    StatByPool& by_pool = each->*counted.stat;
-                    by_pool = {by_pool.all, {}, {}};
-                }
-            }
-        }
-        return stats == seen ? "" : "the statistics differ from the events";
+        return observer.agrees(pool.stats()) ? "" : "the statistics differ from the events";
     }
 
     /// Frees all cached memory and checks that nothing is left.

@@ -16,7 +16,7 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 ReadPoolOptions always(const allocator::PoolOptions& options) {
-    return [options](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& device,
+    return [options](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& device, bool,
                      whatif::PoolInForce* pool, std::string*) {
         pool->options = options;
         pool->total_memory = device.total_bytes / 2;  // as LivePools has it
@@ -167,7 +167,7 @@ TEST_CASE("options that cannot be read are an error, not a difference") {
     const Records records = LivePools(1, {}, 60 * mib).run(20);
     const ReplayResult result = whatif::replay_records(
         [&](RecordSink& sink) { return feed_prefix(records, records.size(), sink); },
-        [](const std::vector<trace::OptionValue>&, const trace::DeviceInfo&, whatif::PoolInForce*,
+        [](const std::vector<trace::OptionValue>&, const trace::DeviceInfo&, bool, whatif::PoolInForce*,
            std::string* problem) {
             *problem = "MEMLAB_FUTURE is not an option";
             return false;
