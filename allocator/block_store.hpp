@@ -106,7 +106,7 @@ class BlockStore {
     /// more than max_growth_steps holes, the smallest, before it takes the first that fits alone.
     /// Without sharing: the smallest hole that fits. O(log holes).
     Growth best_growth(std::uint64_t size, Area area) const noexcept;
-    static constexpr unsigned max_growth_steps = 4096;
+    static constexpr unsigned max_growth_steps = 128;
 
     /// The size of the chunks in which a growth is mapped.
     static std::uint64_t chunk_of(const Growth& growth) noexcept {

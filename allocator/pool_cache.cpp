@@ -163,8 +163,8 @@ Pool::Impl::Unmapping* Pool::Impl::free_unmapping() {
     return nullptr;
 }
 
-/// False when the lock has to be dropped before more. Without a limit the places noted so far are
-/// given back at once, which drops it, too: nobody else uses the pool then.
+/// False when the lock has to be dropped before more. Without a limit, in replays, the places noted
+/// so far are given back at once, with the lock held.
 bool Pool::Impl::may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t* taken) {
     const std::uint64_t limit = policy_.options().unmaps_per_hold;
     if (unmapping.count < std::min<std::uint64_t>(limit, Unmapping::capacity)) {
@@ -173,7 +173,7 @@ bool Pool::Impl::may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t*
     if (limit <= Unmapping::capacity) {
         return false;
     }
-    *taken += unmap_now(lock, unmapping);
+    *taken += unmap_now(lock, unmapping, true);
     return true;
 }
 
@@ -194,13 +194,16 @@ bool Pool::Impl::unmap(Unmapping& unmapping, const BlockStore::Pages& pages) {
     return true;
 }
 
-/// Gives back what was noted, without the lock; returns the bytes that the backend took back.
-std::uint64_t Pool::Impl::unmap_now(Lock& lock, Unmapping& unmapping) {
+/// Gives back what was noted, without the lock unless `keep_lock`; returns the bytes that the
+/// backend took back.
+std::uint64_t Pool::Impl::unmap_now(Lock& lock, Unmapping& unmapping, bool keep_lock) {
     if (unmapping.count == 0) {
         return 0;
     }
     std::uint64_t taken = 0;
-    lock.unlock();
+    if (!keep_lock) {
+        lock.unlock();
+    }
     for (unsigned i = 0; i < unmapping.count; ++i) {
         const Unmapping::Place& place = unmapping.places[i];
         for (std::uint64_t done = 0; done < place.bytes; done += place.piece) {
@@ -208,7 +211,9 @@ std::uint64_t Pool::Impl::unmap_now(Lock& lock, Unmapping& unmapping) {
             taken += backend_.pages_unmap(place.begin + done, bytes).ok() ? bytes : 0;
         }
     }
-    lock.lock();
+    if (!keep_lock) {
+        lock.lock();
+    }
     unmapping.count = 0;
     notify_change();
     return taken;

@@ -192,7 +192,7 @@ class Pool::Impl {
     Unmapping* free_unmapping();
     bool may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t* taken);
     bool unmap(Unmapping& unmapping, const BlockStore::Pages& pages);
-    std::uint64_t unmap_now(Lock& lock, Unmapping& unmapping);
+    std::uint64_t unmap_now(Lock& lock, Unmapping& unmapping, bool keep_lock = false);
     void end_unmapping(Unmapping& unmapping);
     bool is_unmapping(Address begin, std::uint64_t bytes) const;
     bool any_unmapping() const;
