@@ -1,6 +1,6 @@
-// The two state machines of the pool: how an allocation finds memory (pool_allocations.cpp), and
-// how a freed block becomes reusable (pool_frees.cpp); what goes back to the device
-// (pool_cache.cpp). BlockStore does the placement, SizePolicy the sizes.
+// The state machines of the pool: how an allocation finds memory (pool_allocations.cpp), how the
+// pool grows (pool_growth.cpp), how a freed block becomes reusable (pool_frees.cpp), and what goes
+// back to the device (pool_cache.cpp). BlockStore does the placement, SizePolicy the sizes.
 //
 // Waiting without the lock: a thread that waits on the host for a block's fence marks the block
 // `waited_for`, and from then on only that thread retires it, so block and fence stay valid without
@@ -35,6 +35,9 @@
 #include "allocator/stat_counters.hpp"
 
 namespace memlab::allocator {
+
+/// For the pool's own bookkeeping.
+inline constexpr BackendStatus no_host_memory{BackendStatus::Kind::error, out_of_memory_code};
 
 inline BlockInfo describe(const Block& block) {
     return {block.address,       block.use.requested, block.size,

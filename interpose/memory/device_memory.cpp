@@ -443,10 +443,9 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
         // Host memory is not what the pools hold.
         const bool of_device =
             context != nullptr && trace::counts_as_device_memory(allocation.kind);
-        for (int i = 0;
-             i < most_retries && result == CUDA_ERROR_OUT_OF_MEMORY && of_device &&
-             memory.contexts().release_cached_for(context->device(), least_from_device(allocation),
-                                                  nullptr) != 0;
+        for (int i = 0; i < most_retries && result == CUDA_ERROR_OUT_OF_MEMORY && of_device &&
+                        memory.contexts().release_cached_for(
+                            context->device(), least_from_device(allocation), nullptr) != 0;
              ++i) {
             result = within_limit();
         }

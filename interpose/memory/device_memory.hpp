@@ -13,8 +13,8 @@
 namespace memlab::interpose {
 
 /// Serves cuMemAlloc from the current context's pool, or from the driver by `real` where the pool
-/// cannot (where a capture may forbid it, pooling off, no context, invalid arguments). Throws std::bad_alloc
-/// only before the pool has served it.
+/// cannot (where a capture may forbid it, pooling off, no context, invalid arguments). Throws
+/// std::bad_alloc only before the pool has served it.
 CUresult allocate_device(Memory& memory, Api api, CUdeviceptr* address, std::size_t bytes,
                          FunctionRef<CUresult()> real);
 

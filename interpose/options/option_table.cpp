@@ -176,25 +176,6 @@ bool roundup_option(Settings& settings, std::string_view text) {
         .empty();
 }
 
-/// A number from 0 to 1 with at most six digits after the point: "0", "0.8", "1".
-bool parse_share(std::string_view text, double* share) {
-    const std::size_t point = text.find('.');
-    std::string digits(text.substr(0, point));
-    const std::string_view fraction =
-        point == std::string_view::npos ? std::string_view() : text.substr(point + 1);
-    constexpr std::size_t max_digits = 6;
-    if (fraction.size() > max_digits || (point != std::string_view::npos && fraction.empty())) {
-        return false;
-    }
-    digits.append(fraction).append(max_digits - fraction.size(), '0');
-    std::uint64_t millionths = 0;
-    if (!parse_number(digits, 1'000'000, &millionths)) {
-        return false;
-    }
-    *share = static_cast<double>(millionths) / 1'000'000;
-    return true;
-}
-
 bool gc_threshold_option(Settings& settings, std::string_view text) {
     return parse_share(text, &settings.pool_options.garbage_collection_threshold);
 }

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <iterator>
 #include <limits>
+#include <string>
 
 namespace memlab::interpose {
 
@@ -30,6 +31,27 @@ bool parse_duration(std::string_view text, std::uint64_t* nanoseconds) {
         return false;
     }
     *nanoseconds = number * scale;
+    return true;
+}
+
+bool parse_share(std::string_view text, double* share) {
+    constexpr std::size_t max_digits = 6;
+    const std::size_t point = text.find('.');
+    std::string digits(text.substr(0, point));
+    const std::string_view fraction =
+        point == std::string_view::npos ? std::string_view() : text.substr(point + 1);
+    if (fraction.size() > max_digits || (point != std::string_view::npos && fraction.empty())) {
+        return false;
+    }
+    digits.append(fraction).append(max_digits - fraction.size(), '0');
+    std::uint64_t millionths = 0;
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), millionths);
+    if (error != std::errc() || end != digits.data() + digits.size() || millionths > 1'000'000 ||
+        point == 0) {
+        return false;
+    }
+    *share = static_cast<double>(millionths) / 1'000'000;
     return true;
 }
 

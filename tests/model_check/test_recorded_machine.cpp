@@ -250,8 +250,8 @@ TEST_CASE("a replay with other options, or of a changed log, is not equal") {
         REQUIRE(problem == sound);
         const whatif::ReadPoolOptions right = recording.options();
         const auto wrong = [&right](const std::vector<trace::OptionValue>& values,
-                                    const trace::DeviceInfo& device, bool first, whatif::PoolInForce* pool,
-                                    std::string* why) {
+                                    const trace::DeviceInfo& device, bool first,
+                                    whatif::PoolInForce* pool, std::string* why) {
             right(values, device, first, pool, why);
             pool->options.rounding *= 2;
             pool->options.coarse_alignment *= 2;

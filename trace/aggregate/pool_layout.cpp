@@ -260,10 +260,10 @@ void PoolLayout::add_mapped(std::uint64_t address, std::uint64_t size, std::uint
 /// Adds a segment, not accounted, that begins where another one ends; in O(the fewer blocks).
 void PoolLayout::join(Segment& below, Segment&& above) {
     const auto last = below.blocks.previous(below.blocks.end());
-    const std::uint64_t head = (above.blocks.begin() == above.blocks.end()
-                                    ? above.end()
-                                    : above.blocks.key_at(above.blocks.begin())) -
-                               above.base;
+    const std::uint64_t head =
+        (above.blocks.begin() == above.blocks.end() ? above.end()
+                                                    : above.blocks.key_at(above.blocks.begin())) -
+        above.base;
     const std::uint64_t tail = gap_between(below, last, below.blocks.end()).end -
                                gap_between(below, last, below.blocks.end()).start;
     below.gaps += above.gaps - (head != 0 && tail != 0 ? 1 : 0);

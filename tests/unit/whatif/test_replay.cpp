@@ -167,8 +167,8 @@ TEST_CASE("options that cannot be read are an error, not a difference") {
     const Records records = LivePools(1, {}, 60 * mib).run(20);
     const ReplayResult result = whatif::replay_records(
         [&](RecordSink& sink) { return feed_prefix(records, records.size(), sink); },
-        [](const std::vector<trace::OptionValue>&, const trace::DeviceInfo&, bool, whatif::PoolInForce*,
-           std::string* problem) {
+        [](const std::vector<trace::OptionValue>&, const trace::DeviceInfo&, bool,
+           whatif::PoolInForce*, std::string* problem) {
             *problem = "MEMLAB_FUTURE is not an option";
             return false;
         });
