@@ -428,7 +428,11 @@ void Aggregator::segment(const Event& event) {
         }
         Fragmentation& fragmentation = device.fragmentation;
         const std::uint64_t free_before = pool.gap_bytes();
-        const std::uint64_t largest_before = pool.largest_gap();
+        // Where nothing is asked of it it is not counted: a pool may have many segments.
+        const std::uint64_t held = pool.stats.reserved_bytes.all.current;
+        const bool may_peak = event.size > fragmentation.peak_reserved ||
+                              held > fragmentation.peak_reserved - event.size;
+        const std::uint64_t largest_before = may_peak ? pool.largest_gap() : 0;
         const std::uint64_t added = pool.add_segment(event.address, event.size, event.context,
                                                      event.type == EventType::segment_map);
         if (pool.stats.reserved_bytes.all.peak > fragmentation.peak_reserved) {
