@@ -91,6 +91,7 @@ CUresult free_device(CUdeviceptr dptr) {
         case Kind::managed:
             // CUDA's promise: nothing that was submitted may still use it.
             wait_for_context(*allocation.context);
+            show_output(*allocation.context);
             release_allocation(dptr);
             return CUDA_SUCCESS;
         case Kind::async:
@@ -99,6 +100,7 @@ CUresult free_device(CUdeviceptr dptr) {
                 return error;
             }
             wait_for_context(root(*context));
+            show_output(*context);
             if (CUresult failed = free_to_pool(dptr, legacy_stream(*context))) {
                 return failed;
             }

@@ -125,6 +125,7 @@ void give_back(Context& context, Taken what) {
 
 void end_context(Context& context) {
     wait_for_context(context);
+    show_output(context);
     end_captures(context);
     std::vector<uint64_t> owned;
     for (const auto& [base, allocation] : allocations()) {
@@ -399,6 +400,7 @@ CUresult sim_cuCtxSynchronize_v2(CUcontext ctx) {
         return refused;
     }
     wait_for_context(*context);
+    show_output(*context);
     return CUDA_SUCCESS;
 }
 

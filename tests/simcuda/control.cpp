@@ -115,9 +115,7 @@ int simcuda_stream_idle(void* handle) {
     return is_done(stream->last) ? 1 : 0;
 }
 
-int simcuda_kernel(void* handle, uint64_t nanoseconds, const simcuda_access* accesses,
-                   size_t count) {
-    Work work = declared_work(nanoseconds, accesses, count);
+static int launch_declared(void* handle, Work work) {
     declared_kernel = &work;
     const CUresult result =
         launcher<decltype(cuLaunchKernel)>("cuLaunchKernel", FunctionId::cuLaunchKernel)(
@@ -125,6 +123,17 @@ int simcuda_kernel(void* handle, uint64_t nanoseconds, const simcuda_access* acc
             static_cast<CUstream>(handle), nullptr, nullptr);
     declared_kernel = nullptr;
     return result == CUDA_SUCCESS ? 0 : -1;
+}
+
+int simcuda_kernel(void* handle, uint64_t nanoseconds, const simcuda_access* accesses,
+                   size_t count) {
+    return launch_declared(handle, declared_work(nanoseconds, accesses, count));
+}
+
+int simcuda_printing_kernel(void* handle, const char* text) {
+    Work work = declared_work(0, nullptr, 0);
+    work.prints = text;
+    return launch_declared(handle, std::move(work));
 }
 
 int simcuda_early_kernel(void* handle, uint64_t nanoseconds, const simcuda_access* accesses,

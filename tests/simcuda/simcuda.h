@@ -49,6 +49,10 @@ int simcuda_kernel(void* stream, uint64_t nanoseconds, const simcuda_access* acc
  * (programmatic stream serialization, which nothing in it waits for). */
 int simcuda_early_kernel(void* stream, uint64_t nanoseconds, const simcuda_access* accesses,
                          size_t count);
+/* A kernel that takes no time and prints the text, which stays in the context until the host waits
+ * for something in it, or frees memory, as an H100's driver has it: a query does not show it. Then
+ * it is written to standard output. */
+int simcuda_printing_kernel(void* stream, const char* text);
 /* The same as simcuda_kernel for one range and no time. */
 int simcuda_declare_access(void* stream, uint64_t address, uint64_t bytes, int write);
 /* From now on the range belongs to this owner (any number but 0; 0 takes it back). Freed driver

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -67,6 +68,7 @@ struct Context {
     size_t limits[16] = {};
     uint64_t taken = 0;  // bytes that the driver took in it on its own
     bool limit_changed = false;
+    std::string output;  // what its kernels printed and nothing showed yet
     unsigned usage = 1;  // cuCtxCreate's and cuCtxAttach's, less cuCtxDetach's
 };
 

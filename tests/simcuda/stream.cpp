@@ -299,6 +299,7 @@ CUresult enqueue_and_wait(Stream& stream, Work work) {
         return refused;
     }
     wait_for(submit(stream, std::move(work)));
+    show_output(*stream.context);
     return CUDA_SUCCESS;
 }
 
@@ -371,6 +372,7 @@ CUresult sim_cuStreamSynchronize(CUstream hStream) {
     } else {
         wait_for(stream->last);
     }
+    show_output(*stream->context);
     release_idle_pool_memory();
     return CUDA_SUCCESS;
 }
@@ -545,6 +547,7 @@ CUresult sim_cuEventSynchronize(CUevent hEvent) {
     // Copies: another thread may record the event anew or destroy it meanwhile.
     const std::vector<OpPtr> ops = event->ops;
     const Clock clock = event->clock;
+    Context& context = *event->context;
     // On a GPU the event's flags decide, whatever the context's are. Here the thread sleeps, too,
     // where nobody asked for it: tests run side by side.
     const bool burns = (event->flags & CU_EVENT_BLOCKING_SYNC) == 0 &&
@@ -553,6 +556,7 @@ CUresult sim_cuEventSynchronize(CUevent hEvent) {
         wait_for(op, burns);
     }
     host_saw(clock);
+    show_output(context);
     release_idle_pool_memory();
     return CUDA_SUCCESS;
 }

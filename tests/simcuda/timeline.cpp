@@ -1,9 +1,12 @@
 #include "tests/simcuda/timeline.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <list>
+#include <utility>
 
 #include "tests/simcuda/call.hpp"
 #include "tests/simcuda/pool.hpp"
@@ -172,6 +175,9 @@ OpPtr submit(Stream& stream, Work work, const std::vector<OpPtr>& after, const C
     tell_work(work, op->duration, context.device);
     op->submitted = timeline().now;
     op->action = std::move(work.action);
+    if (!work.prints.empty()) {
+        op->action = [owner = &root(context), text = work.prints] { owner->output += text; };
+    }
     op->calls_host = work.calls_host;
     op->clock = timeline().host;
     const auto wait_on = [&](const OpPtr& before) {
@@ -277,6 +283,17 @@ void wait_for_context(Context& context) {
     }
     host_saw(clock);
     release_idle_pool_memory();
+}
+
+void show_output(Context& context) {
+    const std::string output = std::exchange(root(context).output, {});
+    for (std::size_t done = 0; done < output.size();) {
+        const ssize_t written = ::write(STDOUT_FILENO, output.data() + done, output.size() - done);
+        if (written <= 0) {
+            break;
+        }
+        done += static_cast<std::size_t>(written);
+    }
 }
 
 size_t take_clock_index() {

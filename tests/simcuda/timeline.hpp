@@ -48,6 +48,7 @@ struct Work {
     std::string name = "simcuda_kernel";  // what a tool is told that a kernel is called
     std::function<void()> action;
     bool calls_host = false;  // the action is the program's own function: run without the lock
+    std::string prints;       // a kernel's output
     std::vector<Access> accesses;
     bool early = false;         // may begin before the kernel before it in its stream has ended
     uint64_t memory = 0;        // of a memory node: the address
@@ -96,6 +97,9 @@ const Clock& host_clock();
 // The newest ops of all streams of a context, and the join of their clocks.
 std::vector<OpPtr> newest_ops(Context& context, Clock& clock);
 void wait_for_context(Context& context);
+// What kernels of the context printed goes to standard output. Call where the driver does that:
+// where the host waits.
+void show_output(Context& context);
 
 // A stream's component of the clocks, reused once the host has seen all that its last user did.
 size_t take_clock_index();
