@@ -207,6 +207,9 @@ CUresult CudaFences::wait_host(Fence fence) {
     const CUresult result = record.host_wait ? wait_for_all(true) : wait_for_events(record);
     if (result == CUDA_SUCCESS) {
         update_idle_time(record);
+        if (record.time && record.stream == 0) {
+            shown_at_.store(*record.time, std::memory_order_relaxed);
+        }
     }
     return result;
 }
@@ -222,7 +225,8 @@ bool CudaFences::waits_asleep() {
 }
 
 // An event that was made before the flags said that waits sleep is asked again and again, after
-// longer and longer pauses: a query takes 1.4 us while the device works.
+// longer and longer pauses: a query takes 1.4 us while the device works. In the end it is waited
+// for all the same, which shows what kernels printed.
 CUresult CudaFences::wait_for_event(CUevent event, bool blocking, bool asleep) {
     if (blocking || !asleep) {
         return call_real(&Driver::cuEventSynchronize, event);
@@ -232,7 +236,7 @@ CUresult CudaFences::wait_for_event(CUevent event, bool blocking, bool asleep) {
     for (;;) {
         const CUresult result = call_real(&Driver::cuEventQuery, event);
         if (result != CUDA_ERROR_NOT_READY) {
-            return result;
+            return result == CUDA_SUCCESS ? call_real(&Driver::cuEventSynchronize, event) : result;
         }
         profiler::sleep_ns(pause_ns);
         pause_ns = std::min(longest_ns, pause_ns + pause_ns / 8);

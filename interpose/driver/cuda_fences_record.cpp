@@ -45,7 +45,10 @@ CudaFences::Record* CudaFences::to_record(Fence fence) {
 }
 
 CudaFences::CudaFences(CaptureGate& captures, CUcontext context, bool late)
-    : captures_(captures), context_(context), idle_at_(late ? never_idle : 0) {}
+    : captures_(captures),
+      context_(context),
+      idle_at_(late ? never_idle : 0),
+      shown_at_(late ? never_idle : 0) {}
 
 CudaFences::~CudaFences() = default;
 
@@ -388,8 +391,37 @@ bool CudaFences::idle() {
     return complete;
 }
 
+[[gnu::hot]] bool CudaFences::may_hold_output() const {
+    const Time time = work_clock.now();
+    return !time || *time != shown_at_.load(std::memory_order_relaxed);
+}
+
+// The time is read first. Only where the device was idle since then all that was submitted by then
+// is shown; else the next free asks again.
+void CudaFences::show_output() {
+    const Time time = work_clock.now();
+    const bool complete = idle_since(time);
+    const CaptureGate::Shared gate(captures_);
+    const RelaxedCapture relaxed(gate.capturing());
+    const CUevent event = never_recorded_event();
+    if (event != nullptr && call_real(&Driver::cuEventSynchronize, event) == CUDA_SUCCESS &&
+        complete) {
+        shown_at_.store(*time, std::memory_order_relaxed);
+    }
+}
+
+// An event of its own: those of records may be recorded anew meanwhile, and would be waited for.
+CUevent CudaFences::never_recorded_event() {
+    const std::lock_guard lock(mutex_);
+    if (never_recorded_ == nullptr) {
+        make_event(context_, false, &never_recorded_);
+    }
+    return never_recorded_;
+}
+
 void CudaFences::after_context_destroy() {
     const std::lock_guard lock(mutex_);
+    never_recorded_ = nullptr;
     spare_ = nullptr;
     spare_in_stream_ = nullptr;
     std::erase_if(records_, [](const std::unique_ptr<Record>& record) { return record->spare; });

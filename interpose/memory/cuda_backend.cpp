@@ -264,6 +264,16 @@ BackendStatus CudaBackend::wait_host() {
     return caller_relies_on_host_wait();
 }
 
+[[gnu::hot]] void CudaBackend::show_output() {
+    const allocator::FreeSync sync = memory_.settings().pool_options.free_sync;
+    if (!fences_.may_hold_output() || sync == allocator::FreeSync::never ||
+        (sync == allocator::FreeSync::automatic && !caller_relies_on_host_wait())) {
+        return;
+    }
+    const trace::NoCancellation no_cancellation;
+    fences_.show_output();
+}
+
 [[gnu::hot]] bool CudaBackend::caller_never_waits() const {
     return caller_is_known_asynchronous();
 }

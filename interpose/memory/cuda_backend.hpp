@@ -56,6 +56,10 @@ class CudaBackend final : public allocator::DeviceBackend {
     bool caller_never_waits() const override;
 
     CudaFences& fences() { return fences_; }
+    /// Call after a free for which plain CUDA waits: shows what kernels printed where that wait
+    /// would have, and the caller may rely on it. Waits for no work; costs no call of the driver
+    /// where nothing was submitted since the last time.
+    void show_output();
     VmmPages& pages() { return pages_; }
 
     /// MEMLAB_FILL: fills so much fresh memory of the context's device and waits until that is

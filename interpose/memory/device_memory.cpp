@@ -149,6 +149,9 @@ CUresult probe_stream_free(const Context& owner, CUstream stream) {
                                                   : owner->pool().free_in(stream, address, tag);
     switch (result.kind) {
         case FreeResult::Kind::freed:
+            if (timing == FenceTiming::now && stream == no_stream) {
+                owner->backend().show_output();
+            }
             memory.on_unused();
             // A capture that began meanwhile only delays the fence; the free preceded it.
             return static_cast<CUresult>(

@@ -5,7 +5,7 @@ code 5.
 
 from __future__ import annotations
 
-from catalogue import BESIDE_CAPTURES, FAULTS_TOLD_BY
+from catalogue import BESIDE_CAPTURES, FAULTS_TOLD_BY, PRINTED
 from harness import Outcome, judge_recordings, run
 from support import EndToEnd
 
@@ -14,7 +14,7 @@ OLD_DRIVER = {"SIMCUDA_DRIVER_VERSION": "12040"}
 
 class Frees(EndToEnd):
     """tests/programs/stream_frees.cpp, nested_frees.cpp, free_waits.cpp, peers_end.cpp, capture_storm.cpp,
-    endless.cpp, sleeps.cpp."""
+    endless.cpp, sleeps.cpp, device_printf.cpp."""
 
     def natively(self, command: list[str], settings: dict[str, str] | None = None) -> Outcome:
         return run(command, self.layout.environment(memlab=False, settings=settings), self.cwd)
@@ -58,6 +58,30 @@ class Frees(EndToEnd):
     def test_a_thread_that_is_to_sleep_while_it_waits(self) -> None:
         for mode in ("start", "later", "primary"):
             self.same("sleeps", mode)
+
+    def test_what_kernels_printed(self) -> None:
+        """Frees that wait as plain CUDA's do show it as those do, whoever found the kernel complete."""
+        never = {"MEMLAB_FREE_SYNC": "never"}
+        waiting = ({}, {"MEMLAB_FREE_SYNC": "always"}, {"MEMLAB_WORK_CLOCK": "off"}, {"MEMLAB_ONE_STREAM": "off"})
+        for way in PRINTED:
+            command = self.program("device_printf", way)
+            native = self.natively(command)
+            self.assertEqual((native.code, native.stdout), (0, b"seen\ndone\n"), native.describe())
+            for backend in ("vmm", "classic"):
+                for settings in (*waiting, never):
+                    with self.subTest(way=way, backend=backend, **settings):
+                        outcome = self.under_memlab(command, settings | {"MEMLAB_BACKEND": backend})
+                        # In a capture the driver is asked for its answer to such a free, which shows it.
+                        seen = settings != never or way == "in_capture"
+                        self.assertEqual((outcome.code, outcome.stdout),
+                                         (0, b"seen\ndone\n" if seen else b"not seen\ndone\n"), outcome.describe())
+
+    def test_printing_costs_one_call_after_a_launch(self) -> None:
+        for settings, waits in (({}, 10), ({"MEMLAB_FREE_SYNC": "always"}, 10), ({"MEMLAB_FREE_SYNC": "never"}, 0)):
+            with self.subTest(**settings):
+                outcome = self.under_memlab(self.program("device_printf", "calls"), settings)
+                self.assertEqual(outcome.stdout.decode(), "1000 pairs: 0\n10 launches, 100 pairs after each: "
+                                 f"{waits}\ndone\n", outcome.describe())
 
     def test_a_free_before_the_launch_has_returned(self) -> None:
         for settings in ({}, {"MEMLAB_WORK_CLOCK": "off"}):

@@ -150,6 +150,7 @@ def _two_gpus_requested() -> int:
 BESIDE_CAPTURES = ("relaxed", "exchanged", "other_thread", "create", "freed", "thread_ends",
                    "never_ended", "stream", "joined", "invalidated", "legacy", "handle")
 BESIDE_A_KERNEL = ("malloc", "impossible", "host", "async", "create", "array")
+PRINTED = ("at_once", "busy", "done", "pair", "again", "other_context", "in_capture", "after_capture")
 FAULTS_TOLD_BY = ("stream_query", "event_query", "record", "elapsed", "synchronize")
 
 
@@ -250,6 +251,7 @@ def _memory() -> list[Case]:
         Case("memory of a context that is released all the time", ("retains", "beside", "20"), 0, None),
         *(Case(f"a thread that is to sleep while it waits: {since}", ("sleeps", since), 0, None)
           for since in ("start", "later", "primary")),
+        *(Case(f"what kernels print is seen after a free: {way}", ("device_printf", way), 0, None) for way in PRINTED),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,
              (Recording(Kind(116, 116, _spin_requested()), {"pinned": Kind(1, 1, 64)}),)),
