@@ -391,42 +391,6 @@ void serve_nested_frees(Memory& memory) {
     return free_memory(memory, api, address, stream, real_free);
 }
 
-bool release_for_driver(Memory& memory, CUdevice device) noexcept {
-    const trace::NoCancellation no_cancellation;
-    if (device < 0 && call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
-        device = -1;
-    }
-    try {
-        return memory.contexts().release_cached(device, nullptr) != 0;
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
-}
-
-void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
-    const Context* const current = memory.contexts().current();
-    if (current == nullptr || memory.captures().capturing()) {
-        return;
-    }
-    std::uint64_t cached = 0;
-    std::size_t index = 0;
-    while (Context* const context = memory.contexts().next(current->device(), &index)) {
-        cached += context->pool().reclaimable();
-    }
-    if (cached == 0) {
-        return;
-    }
-    const auto device = static_cast<std::uint32_t>(current->device());
-    const std::uint64_t managed =
-        memory.live().bytes_by_kind(device)[static_cast<std::size_t>(MemoryKind::managed)];
-    std::size_t free = 0;
-    std::size_t total = 0;
-    if (device_memory_info(&free, &total) == CUDA_SUCCESS &&
-        (bytes > free || managed > free - bytes)) {
-        memory.contexts().release_cached(current->device(), nullptr);
-    }
-}
-
 [[gnu::hot]] CUresult allocate_from_driver(Memory& memory, Api api,
                                            const DriverAllocation& allocation,
                                            FunctionRef<CUresult()> real,

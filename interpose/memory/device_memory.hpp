@@ -43,36 +43,6 @@ CUresult free_device_async(Memory& memory, Api api, CUdeviceptr address, StreamK
 CUresult allocate_from_driver(Memory& memory, Api api, const DriverAllocation& allocation,
                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
 
-/// The driver lacked memory for a call that takes it implicitly (code, contexts, graphs, streams,
-/// events): releases cached memory of `device` (-1: of the current context's; without one, of all).
-/// False when there was none.
-bool release_for_driver(Memory& memory, CUdevice device = -1) noexcept;
-
-/// How often an allocation is tried again after memory was released for it. Another thread may take
-/// what was, and what a context has that was ending is released only where nothing else is.
-inline constexpr int most_retries = 4;
-
-/// Makes such a call, and makes it again as long as release_for_driver() is of help, and once more
-/// if other processes were.
-template <class Real>
-CUresult retry_after_release(Memory& memory, const Real& real, CUdevice device = -1) {
-    CUresult result = real();
-    for (int i = 0; i < most_retries && result == CUDA_ERROR_OUT_OF_MEMORY &&
-                    release_for_driver(memory, device);
-         ++i) {
-        result = real();
-    }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.others_gave_back(device, 0)) {
-        result = real();
-    }
-    return result;
-}
-
-/// Call before `bytes` of managed memory are allocated. The driver never refuses these for lack of
-/// device memory but moves pages to the host. So if the program's managed memory would not fit
-/// beside the pools' cached memory, the latter is released.
-void reclaim_for_managed(Memory& memory, std::uint64_t bytes);
-
 /// Records memory that appeared without an allocation call (for example a mapped import).
 void record_driver_allocation(Memory& memory, Api api, const DriverAllocation& allocation,
                               std::uint64_t address);

@@ -1,6 +1,7 @@
 #include "interpose/memory/driver_allocation.hpp"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 
 #include "interpose/driver/async_pools.hpp"
@@ -8,6 +9,8 @@
 #include "interpose/driver/relaxed_capture.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/memory/memory.hpp"
+#include "interpose/memory/memory_limit.hpp"
+#include "trace/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -164,6 +167,42 @@ CUresult probe_driver_in_capture() {
     if (result != CUDA_SUCCESS && memory.recorder() != nullptr) {
         memory.recorder()->report_missed(
             "MEMLAB_FILL: an allocation of the driver's was not filled", allocation.requested);
+    }
+}
+
+bool release_for_driver(Memory& memory, CUdevice device) noexcept {
+    const trace::NoCancellation no_cancellation;
+    if (device < 0 && call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+        device = -1;
+    }
+    try {
+        return memory.contexts().release_cached(device, nullptr) != 0;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
+void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
+    const Context* const current = memory.contexts().current();
+    if (current == nullptr || memory.captures().capturing()) {
+        return;
+    }
+    std::uint64_t cached = 0;
+    std::size_t index = 0;
+    while (Context* const context = memory.contexts().next(current->device(), &index)) {
+        cached += context->pool().reclaimable();
+    }
+    if (cached == 0) {
+        return;
+    }
+    const auto device = static_cast<std::uint32_t>(current->device());
+    const std::uint64_t managed =
+        memory.live().bytes_by_kind(device)[static_cast<std::size_t>(MemoryKind::managed)];
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (device_memory_info(&free, &total) == CUDA_SUCCESS &&
+        (bytes > free || managed > free - bytes)) {
+        memory.contexts().release_cached(current->device(), nullptr);
     }
 }
 

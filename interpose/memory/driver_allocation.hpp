@@ -1,4 +1,4 @@
-// An allocation served by the driver, kept within the device's limit.
+// An allocation served by the driver, kept within the device's limit, and what makes room for one.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/function_ref.hpp"
 #include "interpose/memory/live_allocations.hpp"
+#include "interpose/memory/memory.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::interpose {
 
 class Context;
-class Memory;
 
 /// Description of a driver-served allocation for the recording.
 struct DriverAllocation {
@@ -45,5 +45,35 @@ CUresult allocate_within_limit(Memory& memory, const DriverAllocation& allocatio
 /// counted in the report. Thread-safe; call without any of memlab's locks.
 void fill_from_driver(Memory& memory, const DriverAllocation& allocation, std::uint64_t address,
                       Context* context);
+
+/// The driver lacked memory for a call that takes it implicitly (code, contexts, graphs, streams,
+/// events): releases cached memory of `device` (-1: of the current context's; without one, of all).
+/// False when there was none.
+bool release_for_driver(Memory& memory, CUdevice device = -1) noexcept;
+
+/// How often an allocation is tried again after memory was released for it. Another thread may take
+/// what was, and what a context has that was ending is released only where nothing else is.
+inline constexpr int most_retries = 4;
+
+/// Makes such a call, and makes it again as long as release_for_driver() is of help, and once more
+/// if other processes were.
+template <class Real>
+CUresult retry_after_release(Memory& memory, const Real& real, CUdevice device = -1) {
+    CUresult result = real();
+    for (int i = 0; i < most_retries && result == CUDA_ERROR_OUT_OF_MEMORY &&
+                    release_for_driver(memory, device);
+         ++i) {
+        result = real();
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.others_gave_back(device, 0)) {
+        result = real();
+    }
+    return result;
+}
+
+/// Call before `bytes` of managed memory are allocated. The driver never refuses these for lack of
+/// device memory but moves pages to the host. So if the program's managed memory would not fit
+/// beside the pools' cached memory, the latter is released.
+void reclaim_for_managed(Memory& memory, std::uint64_t bytes);
 
 }  // namespace memlab::interpose
