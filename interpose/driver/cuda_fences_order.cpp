@@ -159,20 +159,36 @@ void CudaFences::order_second_stream() {
     release(reinterpret_cast<Fence>(last));
 }
 
+// Several threads may wait at once: what is waited for stays known to all until it is complete.
 void CudaFences::wait_for_barriers() {
     Record* settled[2] = {};
     {
         const std::lock_guard lock(mutex_);
-        settled[0] = std::exchange(barrier_, nullptr);
+        settled[0] = barrier_;
         // ordered_ stays: later frees rely on it to cover earlier ones.
         settled[1] = ordered_;
-        if (ordered_ != nullptr) {
-            ++ordered_->references;
+        for (Record* each : settled) {
+            if (each != nullptr) {
+                ++each->references;
+            }
         }
     }
     for (Record* each : settled) {
         if (each != nullptr) {
             wait_host(reinterpret_cast<Fence>(each));
+        }
+    }
+    bool latest = false;
+    {
+        const std::lock_guard lock(mutex_);
+        latest = settled[0] != nullptr && barrier_ == settled[0];
+        barrier_ = latest ? nullptr : barrier_;
+    }
+    if (latest) {
+        release(reinterpret_cast<Fence>(settled[0]));
+    }
+    for (Record* each : settled) {
+        if (each != nullptr) {
             release(reinterpret_cast<Fence>(each));
         }
     }
