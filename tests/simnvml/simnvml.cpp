@@ -1,20 +1,40 @@
 // A libnvidia-ml.so.1 of our own: says of each GPU that the processes of SIMNVML_PROCESSES run on
-// it, "self:700,1:3072": process id, or self, and MiB. Without the variable NVML does not start, as
-// where there is no driver for it. Its calls hold a lock, and take SIMNVML_MILLISECONDS.
+// it, "self:700,1:3072": process id, or self, and MiB, or "used": what the simulated driver has in
+// use on GPU 0, which is in use on each GPU. Without the variable NVML does not start, as where
+// there is no driver for it. Its calls hold a lock, and take SIMNVML_MILLISECONDS.
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace {
 
-struct Process {
+struct ProcessV1 {
     unsigned pid;
     unsigned long long used_bytes;
+};
+
+struct Process : ProcessV1 {
     unsigned gpu_instance;
     unsigned compute_instance;
+};
+
+struct Memory {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used;
+};
+
+struct MemoryV2 {
+    unsigned version;
+    unsigned long long total;
+    unsigned long long reserved;
+    unsigned long long free;
+    unsigned long long used;
 };
 
 constexpr int success = 0;
@@ -22,6 +42,11 @@ constexpr int uninitialized = 1;
 constexpr int invalid_argument = 2;
 constexpr int not_found = 6;
 constexpr int insufficient_size = 7;
+constexpr int version_mismatch = 25;  // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+constexpr unsigned long long total_bytes = 1ULL << 40;
+constexpr unsigned long long reserved_bytes = 1ULL << 29;
+constexpr int gpus = 16;
+int handles[gpus];
 bool started = false;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -38,29 +63,19 @@ class Call {
     Call& operator=(const Call&) = delete;
 };
 
-}  // namespace
-
-extern "C" {
-
-int nvmlInit_v2() {
-    const Call call;
-    started = std::getenv("SIMNVML_PROCESSES") != nullptr;
-    return started ? success : 9;  // NVML_ERROR_DRIVER_NOT_LOADED
+unsigned long long used_bytes() {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (driver == nullptr) {
+        return 0;
+    }
+    const auto used = reinterpret_cast<unsigned long (*)()>(dlsym(driver, "simcuda_used"));
+    const unsigned long long bytes = used != nullptr ? used() : 0;
+    dlclose(driver);
+    return bytes;
 }
 
-int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
-    static int gpu = 0;
-    if (!started) {
-        return uninitialized;
-    }
-    if (uuid == nullptr || device == nullptr) {
-        return invalid_argument;
-    }
-    *device = &gpu;
-    return std::strncmp(uuid, "GPU-", 4) == 0 ? success : not_found;
-}
-
-int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
+template <class Entry>
+int list_processes(const void* device, unsigned* count, Entry* processes) {
     if (device == nullptr || count == nullptr) {
         return invalid_argument;
     }
@@ -73,9 +88,12 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Proce
             return invalid_argument;
         }
         if (found < *count) {
-            processes[found] = {self ? static_cast<unsigned>(getpid())
-                                     : static_cast<unsigned>(std::strtoul(at, nullptr, 10)),
-                                std::strtoull(colon + 1, nullptr, 10) << 20, 0, 0};
+            processes[found] = {};
+            processes[found].pid = self ? static_cast<unsigned>(getpid())
+                                        : static_cast<unsigned>(std::strtoul(at, nullptr, 10));
+            processes[found].used_bytes = std::strncmp(colon + 1, "used", 4) == 0
+                                              ? used_bytes()
+                                              : std::strtoull(colon + 1, nullptr, 10) << 20;
         }
         ++found;
         const char* const comma = std::strchr(colon, ',');
@@ -85,4 +103,87 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Proce
     *count = found;
     return fits ? success : insufficient_size;
 }
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+    const Call call;
+    started = std::getenv("SIMNVML_PROCESSES") != nullptr;
+    return started ? success : 9;  // NVML_ERROR_DRIVER_NOT_LOADED
+}
+
+// As the simulated driver's: the GPU's number is the last byte.
+constexpr char uuid_begin[] = "GPU-73696d63-7564-6100-0000-0000000000";
+
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+    if (!started) {
+        return uninitialized;
+    }
+    if (uuid == nullptr || device == nullptr) {
+        return invalid_argument;
+    }
+    if (std::strncmp(uuid, uuid_begin, sizeof uuid_begin - 1) != 0) {
+        return not_found;
+    }
+    const unsigned long number = std::strtoul(uuid + sizeof uuid_begin - 1, nullptr, 16);
+    if (number >= gpus) {
+        return not_found;
+    }
+    *device = &handles[number];
+    return success;
+}
+
+int nvmlDeviceGetUUID(void* device, char* uuid, unsigned length) {
+    if (device == nullptr || uuid == nullptr) {
+        return invalid_argument;
+    }
+    const auto number = static_cast<int>(static_cast<int*>(device) - handles);
+    return std::snprintf(uuid, length, "%s%02x", uuid_begin, static_cast<unsigned>(number)) <
+                   static_cast<int>(length)
+               ? success
+               : insufficient_size;
+}
+
+int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
+    if (!started) {
+        return uninitialized;
+    }
+    if (device == nullptr || memory == nullptr) {
+        return invalid_argument;
+    }
+    const Call call;
+    const unsigned long long used = used_bytes() + reserved_bytes;
+    *memory = {total_bytes, total_bytes - used, used};
+    return success;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
+    if (!started) {
+        return uninitialized;
+    }
+    if (device == nullptr || memory == nullptr) {
+        return invalid_argument;
+    }
+    if (memory->version != (sizeof(MemoryV2) | 2U << 24)) {
+        return version_mismatch;
+    }
+    const Call call;
+    const unsigned long long used = used_bytes();
+    *memory = {memory->version, total_bytes, reserved_bytes, total_bytes - used - reserved_bytes,
+               used};
+    return success;
+}
+
+#define SIMNVML_LIST(function, Entry)                               \
+    int function(void* device, unsigned* count, Entry* processes) { \
+        return list_processes(device, count, processes);            \
+    }
+SIMNVML_LIST(nvmlDeviceGetComputeRunningProcesses, ProcessV1)
+SIMNVML_LIST(nvmlDeviceGetComputeRunningProcesses_v2, Process)
+SIMNVML_LIST(nvmlDeviceGetComputeRunningProcesses_v3, Process)
+SIMNVML_LIST(nvmlDeviceGetGraphicsRunningProcesses, ProcessV1)
+SIMNVML_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, Process)
+SIMNVML_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, Process)
 }
