@@ -26,6 +26,13 @@ inline constexpr auto hooked_names = sorted_names({
 inline constexpr std::array subscribing_names = std::to_array<std::string_view>(
     {"cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks"});
 
+/// NVML's functions whose answers tell of memory that is free or used (hooks/nvml.cpp).
+inline constexpr std::array nvml_names = std::to_array<std::string_view>(
+    {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2",
+     "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2",
+     "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses",
+     "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3"});
+
 /// Exact match only: "cuInit" yes, "curl_easy_init" and "cuda" no. False for names that only
 /// cuGetProcAddress knows.
 inline bool is_hooked_name(std::string_view name) {
@@ -35,6 +42,18 @@ inline bool is_hooked_name(std::string_view name) {
 inline bool is_subscribing_name(std::string_view name) {
     return std::find(subscribing_names.begin(), subscribing_names.end(), name) !=
            subscribing_names.end();
+}
+
+inline bool is_nvml_name(std::string_view name) {
+    return std::find(nvml_names.begin(), nvml_names.end(), name) != nvml_names.end();
+}
+
+/// Whether memlab exports a function of this name in front of a library's.
+inline bool is_interposed_name(const char* name) {
+    if (name[0] == 'c' && name[1] == 'u') {
+        return is_hooked_name(name) || is_subscribing_name(name);
+    }
+    return name[0] == 'n' && name[1] == 'v' && is_nvml_name(name);
 }
 
 /// Name prefixes of functions that free memory, begin or end captures, destroy contexts or streams,
@@ -53,5 +72,8 @@ inline bool is_pool_critical(std::string_view name) {
 
 /// The result of dlsym for one of subscribing_names, for which the real dlsym returned `found`.
 void* subscribing_hook(const char* symbol, void* found);
+
+/// The same for one of nvml_names.
+void* nvml_hook(const char* symbol, void* found);
 
 }  // namespace memlab::interpose

@@ -258,10 +258,22 @@ void* definition_in(const link_map* object, const char* name) {
     return containing_object(found) == object ? found : nullptr;
 }
 
+/// The library with the real function of this name, if it was opened for its users alone; or null.
+const void* object_not_global(const char* name) {
+    if (!is_nvml_name(name)) {
+        return libcuda_is_global() ? nullptr : loaded_libcuda();
+    }
+    void* const library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (library != nullptr) {
+        real_dlclose()(library);
+    }
+    return library == containing_object(find_without_memlab(name)) ? nullptr : library;
+}
+
 }  // namespace
 
-// Follows the loader's search order for objects of the program's start, then later ones. A libcuda
-// that is not globally visible is skipped.
+// Follows the loader's search order for objects of the program's start, then later ones. A libcuda,
+// or NVML, that is not globally visible is skipped.
 void* next_definition(const void* caller, const char* name) {
     static const char here = 0;
     const void* const own = containing_object(&here);
@@ -269,7 +281,7 @@ void* next_definition(const void* caller, const char* name) {
     if (callers == nullptr || callers == own) {
         return find_without_memlab(name);
     }
-    const void* const hidden = libcuda_is_global() ? nullptr : loaded_libcuda();
+    const void* const hidden = object_not_global(name);
     for (const link_map* object = callers->l_next; object != nullptr; object = object->l_next) {
         if (object == hidden || (object == own && find_without_memlab(name) == nullptr)) {
             continue;
@@ -297,15 +309,16 @@ __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
     memlab::interpose::next_dlsym();
     // What dlopen has just loaded is seldom entered otherwise.
     memlab::profiler::unwind::update_object_table();
-    if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
+    if (name == nullptr) {
         return 0;
     }
-    if (memlab::interpose::is_hooked_name(name) || memlab::interpose::is_subscribing_name(name)) {
+    if (memlab::interpose::is_interposed_name(name)) {
         return 1;
     }
     // Names like cuda..., curl_..., cublas... are ignored; an unknown function of the driver is
     // not.
-    if (name[2] >= 'A' && name[2] <= 'Z' && !memlab::interpose::is_known_symbol(name)) {
+    if (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' &&
+        !memlab::interpose::is_known_symbol(name)) {
         memlab::interpose::note_unknown(name);
     }
     return 0;

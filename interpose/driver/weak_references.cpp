@@ -1,6 +1,6 @@
-// Resets weak references to the driver's and CUPTI's functions that the loader bound to memlab. A
-// program uses such references to find out whether the library is present, or whether it is new
-// enough for a function; bound to memlab's exports, it would call what is not there.
+// Resets weak references to the driver's, CUPTI's and NVML's functions that the loader bound to
+// memlab. A program uses such references to find out whether the library is present, or whether it
+// is new enough for a function; bound to memlab's exports, it would call what is not there.
 //
 // The loader binds weak references like any others. An indirect function (IFUNC) could resolve to
 // null, but the loader then warns about each library that refers to it before memlab is relocated.
@@ -88,9 +88,7 @@ bool is_weak_reference_to_us(const DynamicTables& tables, const ElfW(Sym) & symb
         return false;
     }
     const char* const name = tables.names + symbol.st_name;
-    return name[0] == 'c' && name[1] == 'u' &&
-           (is_hooked_name(name) || is_subscribing_name(name)) &&
-           find_without_memlab(name) == nullptr;
+    return is_interposed_name(name) && find_without_memlab(name) == nullptr;
 }
 
 /// Zeroes the slot, which RELRO may have made read-only.

@@ -57,12 +57,16 @@ void* choose_result(void* found, const char* name, const void* caller) {
     // A global lookup (RTLD_DEFAULT, or a handle of the program) finds memlab's export. It is
     // returned only if there is a real function behind it.
     if (is_own_export(found)) {
-        const bool has_target = is_subscribing_name(name) || driver() != nullptr;
+        const bool has_target =
+            is_subscribing_name(name) || is_nvml_name(name) || driver() != nullptr;
         void* const next = find_without_memlab(name);  // last, so that dlerror reports it
         return next != nullptr && has_target ? found : next;
     }
     if (is_downstream_wrapper(caller)) {
         return found;
+    }
+    if (is_nvml_name(name)) {
+        return nvml_hook(name, found);
     }
     return is_subscribing_name(name) ? subscribing_hook(name, found) : substitute(found);
 }

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "interpose/driver/loader.hpp"
 #include "interpose/driver/reentrancy.hpp"
+#include "interpose/ledger/nvml_abi.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
 #include "trace/own_thread.hpp"
@@ -27,24 +29,12 @@ constexpr std::uint64_t max_fork_wait_ns = second_ns / 5;
 constexpr std::array<std::uint64_t, 4> pauses_ns = {3 * second_ns / 10, second_ns, 10 * second_ns,
                                                     60 * second_ns};
 
-// Of <nvml.h>, which is not needed to build.
-using NvmlDevice = struct NvmlDeviceObject*;
-struct NvmlProcess {
-    unsigned pid;
-    unsigned long long used_bytes;
-    unsigned gpu_instance;
-    unsigned compute_instance;
-};
-constexpr int nvml_success = 0;
-constexpr int nvml_insufficient_size = 7;
-constexpr unsigned long long nvml_not_available = ~0ULL;
-
 }  // namespace
 
 /// The thread's own.
 struct NvmlWitness::Nvml {
-    int (*by_uuid)(const char*, NvmlDevice*) = nullptr;
-    int (*processes)(NvmlDevice, unsigned*, NvmlProcess*) = nullptr;
+    int (*by_uuid)(const char*, nvml::Device*) = nullptr;
+    int (*processes)(nvml::Device, unsigned*, nvml::Process*) = nullptr;
     std::uint32_t pid = 0;
 
     void load() {
@@ -52,34 +42,36 @@ struct NvmlWitness::Nvml {
         if (library == nullptr) {
             return;
         }
-        // Never closed: other users in the process may come to rely on it.
-        const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
-        if (init == nullptr || init() != nvml_success) {
+        // Never closed: other users in the process may come to rely on it. Its own functions, not
+        // those that the program gets.
+        const DlsymFunction find = libc_dlsym();
+        const auto init = reinterpret_cast<int (*)()>(find(library, "nvmlInit_v2"));
+        if (init == nullptr || init() != nvml::success) {
             return;
         }
-        by_uuid = reinterpret_cast<decltype(by_uuid)>(dlsym(library, "nvmlDeviceGetHandleByUUID"));
+        by_uuid = reinterpret_cast<decltype(by_uuid)>(find(library, "nvmlDeviceGetHandleByUUID"));
         processes = reinterpret_cast<decltype(processes)>(
-            dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"));
+            find(library, "nvmlDeviceGetComputeRunningProcesses_v3"));
         pid = pid_of_the_host();
     }
 
     /// May throw std::bad_alloc.
     trace::Witness ask(const std::string& uuid) const {
         trace::Witness witness;
-        NvmlDevice device = nullptr;
+        nvml::Device device = nullptr;
         if (by_uuid == nullptr || processes == nullptr ||
-            by_uuid(uuid.c_str(), &device) != nvml_success) {
+            by_uuid(uuid.c_str(), &device) != nvml::success) {
             return witness;
         }
-        std::vector<NvmlProcess> list(64);
+        std::vector<nvml::Process> list(64);
         for (int attempt = 0; attempt < 3; ++attempt) {
             auto count = static_cast<unsigned>(list.size());
             const int result = processes(device, &count, list.data());
-            if (result == nvml_success) {
+            if (result == nvml::success) {
                 list.resize(std::min<std::size_t>(count, list.size()));
                 return judge(list);
             }
-            if (result != nvml_insufficient_size) {
+            if (result != nvml::insufficient_size) {
                 return witness;
             }
             list.resize(std::size_t{count} + 64);
@@ -87,13 +79,13 @@ struct NvmlWitness::Nvml {
         return witness;
     }
 
-    trace::Witness judge(const std::vector<NvmlProcess>& list) const {
+    trace::Witness judge(const std::vector<nvml::Process>& list) const {
         trace::Witness witness;
         witness.state = trace::WitnessState::elsewhere;
         // This process has a context on the GPU: a list of one process is this one.
         const bool alone = list.size() == 1;
-        for (const NvmlProcess& process : list) {
-            if (process.used_bytes == nvml_not_available) {
+        for (const nvml::Process& process : list) {
+            if (process.used_bytes == nvml::not_available) {
                 return trace::Witness();
             }
             if (alone || (pid != 0 && process.pid == pid)) {

@@ -22,9 +22,12 @@ LOADER = ("dlsym", "dlvsym", "dlopen", "dlmopen", "dlclose")
 CHILDREN = ("vfork", "posix_spawn", "posix_spawnp")
 # What ThreadSanitizer's runtime asks for.
 SANITIZERS = ("__tsan_default_suppressions",)
-# CUPTI's functions by which another profiler subscribes.
 # For musl's loader, which looks at hidden symbols too.
 HIDDEN = {"__libc_start_main", "stdin"}
+# NVML's that tell of memory.
+NVML = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"} | {
+    f"nvmlDeviceGet{what}RunningProcesses{version}" for what in ("Compute", "Graphics") for version in ("", "_v2", "_v3")}
+# CUPTI's functions by which another profiler subscribes.
 SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks")
 
 
@@ -57,13 +60,13 @@ class Library(EndToEnd):
 
     def test_exports_only_what_it_interposes(self) -> None:
         allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", *LOADER, *CHILDREN,
-                                   *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
+                                   *SUBSCRIBING, *NVML, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
         self.assertEqual(strangers, set())
 
     def test_exports_all_that_it_interposes(self) -> None:
         wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", *LOADER, *CHILDREN,
-                                  *SUBSCRIBING, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
+                                  *SUBSCRIBING, *NVML, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))
         self.assertGreater(len(wanted), 50)

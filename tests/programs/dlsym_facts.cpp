@@ -18,8 +18,9 @@ void ask(void* handle, const char* handle_name, const char* name) {
     // The text begins with the path of the object that asked. For a name that a preloaded library
     // exports that library has to ask again in its own name; everywhere else the path must be
     // right.
-    const bool driver_name = std::strncmp(name, "cu", 2) == 0 && error != nullptr;
-    const char* text = driver_name ? std::strstr(error, "undefined symbol") : error;
+    const bool exported = std::strncmp(name, "cu", 2) == 0 || std::strncmp(name, "nvml", 4) == 0;
+    const char* text =
+        exported && error != nullptr ? std::strstr(error, "undefined symbol") : error;
     std::printf("%s %s: %s; %s\n", handle_name, name, address != nullptr ? "found" : "null",
                 text != nullptr ? text : "no error");
 }
@@ -36,8 +37,8 @@ extern "C" __attribute__((visibility("default"))) int curl_of_my_own() {
 int main() {
     for (const char* name :
          {"cuInit", "cuMemAlloc_v2", "cuGetProcAddress_v2", "cuNoSuchFunction", "curl_easy_init",
-          "cublasCreate_v2", "cuMemAlloc_of_my_own", "curl_of_my_own", "malloc", "dlopen", "", "cu",
-          "no_such_symbol_anywhere"}) {
+          "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetName", "cublasCreate_v2", "cuMemAlloc_of_my_own",
+          "curl_of_my_own", "malloc", "dlopen", "", "cu", "no_such_symbol_anywhere"}) {
         ask(RTLD_DEFAULT, "default", name);
         ask(RTLD_NEXT, "next", name);
     }

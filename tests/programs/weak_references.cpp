@@ -1,4 +1,4 @@
-// Finds out by weak references whether there is a driver, or CUPTI. Not linked with either.
+// Finds out by weak references whether there is a driver, CUPTI, or NVML. Linked with none.
 //
 // Recorded: without a driver nothing; with one preloaded 1 device allocation of 5,000 bytes, 1
 // free.
@@ -16,6 +16,7 @@ __attribute__((weak)) CUresult CUDAAPI cuCtxSetCurrent(CUcontext context);
 __attribute__((weak)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address, size_t bytes);
 __attribute__((weak)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address);
 __attribute__((weak)) int cuptiSubscribe(void* subscriber, void* callback, void* user);
+__attribute__((weak)) int nvmlDeviceGetMemoryInfo(void* device, void* memory);
 }
 
 namespace {
@@ -25,6 +26,8 @@ CUresult (*volatile free_function)(CUdeviceptr) = &cuMemFree_v2;
 
 int main() {
     ::dprintf(STDOUT_FILENO, "cuptiSubscribe: %s\n", cuptiSubscribe != nullptr ? "there" : "null");
+    ::dprintf(STDOUT_FILENO, "nvmlDeviceGetMemoryInfo: %s\n",
+              nvmlDeviceGetMemoryInfo != nullptr ? "there" : "null");
     ::dprintf(STDOUT_FILENO, "cuMemFree: %s\n", free_function != nullptr ? "there" : "null");
     if (cuInit == nullptr) {
         ::dprintf(STDOUT_FILENO, "cuInit: null\n");

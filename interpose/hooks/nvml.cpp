@@ -1,0 +1,252 @@
+// NVML's answers in this process: what the pool holds unused counts as free, as in cuMemGetInfo.
+// Plain CUDA's cudaFree has given memory back when it returns, and programs look by NVML at what is
+// left. Other processes ask an NVML of their own, and see that memory as used until it goes back.
+//
+// The real function comes first, whatever its arguments; figures change only where it succeeds, for
+// a GPU on which this process has pooled memory. Which one that is its UUID tells: instances of
+// MIG, whose UUIDs are others in CUDA, are left alone.
+//
+// Programs that open NVML get the hooks from dlsym, in the place of libnvidia-ml's own functions:
+// another library's that have these names are left alone. Programs and libraries that are linked
+// with it bind memlab's exports, which look the real function up at the first call.
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "interpose/driver/hooked_names.hpp"
+#include "interpose/driver/loader.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/ledger/nvml_abi.hpp"
+#include "profiler/object_symbols.hpp"
+
+namespace mi = memlab::interpose;
+namespace nvml = memlab::interpose::nvml;
+
+namespace {
+
+using RealFunctions = std::array<std::atomic<void*>, mi::nvml_names.size()>;
+
+constinit RealFunctions opened_nvml{};  ///< what dlsym found
+constinit RealFunctions linked_nvml{};  ///< what a global lookup finds
+
+constexpr std::size_t nvml_position(std::string_view name) {
+    return static_cast<std::size_t>(std::find(mi::nvml_names.begin(), mi::nvml_names.end(), name) -
+                                    mi::nvml_names.begin());
+}
+
+const link_map* nvml_object_of(const void* function) {
+    const auto* const object = static_cast<const link_map*>(mi::containing_object(function));
+    if (object == nullptr) {
+        return nullptr;
+    }
+    const char* const slash = std::strrchr(object->l_name, '/');
+    constexpr char library[] = "libnvidia-ml.so";
+    return std::strncmp(slash == nullptr ? object->l_name : slash + 1, library,
+                        sizeof library - 1) == 0
+               ? object
+               : nullptr;
+}
+
+/// A known function must stay where it is: the library is never unloaded.
+void keep_loaded(const link_map& object) {
+    (void)dlopen(object.l_name, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+/// What code that is linked with NVML would call without memlab. Null if there is none.
+void* find_linked(std::size_t name) {
+    void* const known = linked_nvml[name].load(std::memory_order_acquire);
+    if (known != nullptr) {
+        return known;
+    }
+    const char* const symbol = mi::nvml_names[name].data();
+    void* found = mi::find_without_memlab(symbol);
+    if (found == nullptr) {  // linked with a plugin, which was opened for its own use
+        void* const library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        found = library != nullptr ? mi::libc_dlsym()(library, symbol) : nullptr;
+    }
+    if (const link_map* const object = nvml_object_of(found)) {
+        keep_loaded(*object);
+        linked_nvml[name].store(found, std::memory_order_release);
+    }
+    return found;
+}
+
+bool any_unused(mi::Session& session) {
+    std::size_t index = 0;
+    while (const mi::Context* const context = session.contexts().next(-1, &index)) {
+        if (context->unused_bytes() != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// What the pools of a device hold unused, in bytes. `real`: a function of the NVML that the device
+/// is of. 0 inside memlab, whose own thread is told the real figures. May throw std::bad_alloc.
+std::uint64_t unused_of(nvml::Device device, const void* real) {
+    using GetUuid = int (*)(nvml::Device, char*, unsigned);
+    constexpr std::size_t uuid_bytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+
+    const mi::InsideMemlab inside;
+    mi::Session* const session = inside.nested() ? nullptr : mi::Session::current();
+    if (session == nullptr || nvml_object_of(real) == nullptr || !any_unused(*session)) {
+        return 0;
+    }
+    const auto get_uuid = reinterpret_cast<GetUuid>(
+        memlab::profiler::ObjectSymbols::at(reinterpret_cast<std::uintptr_t>(real))
+            .find("nvmlDeviceGetUUID"));
+    char uuid[uuid_bytes] = "";
+    if (get_uuid == nullptr || get_uuid(device, uuid, uuid_bytes) != nvml::success) {
+        return 0;
+    }
+    std::uint64_t bytes = 0;
+    CUdevice asked = -1;
+    bool same = false;
+    std::size_t index = 0;
+    while (mi::Context* const context = session->contexts().next(-1, &index)) {
+        if (context->device() != asked) {
+            asked = context->device();
+            same = mi::device_uuid(asked) == uuid;
+        }
+        const mi::EndGate::Use use(context->end_gate());
+        if (same && use.held()) {
+            bytes += context->pool().reclaimable();
+        }
+    }
+    return bytes;
+}
+
+std::uint64_t unused_or_none(nvml::Device device, const void* real) {
+    try {
+        return unused_of(device, real);
+    } catch (const std::bad_alloc&) {
+        return 0;
+    }
+}
+
+template <class Figures>
+void count_as_free(Figures& figures, std::uint64_t unused) {
+    const auto moved = std::min<unsigned long long>(figures.used, unused);
+    figures.free += moved;
+    figures.used -= moved;
+}
+
+template <class Process>
+void take_from_own(Process* list, unsigned count, bool compute, std::uint64_t unused) {
+    // NVML's process ids are the host's. Where this one's is not known it is the only one that
+    // computes.
+    const std::uint32_t pid = mi::pid_of_the_host();
+    for (unsigned i = 0; i < count; ++i) {
+        const bool own = pid != 0 ? list[i].pid == pid : compute && count == 1;
+        if (own && list[i].used_bytes != nvml::not_available) {
+            list[i].used_bytes -= std::min<unsigned long long>(list[i].used_bytes, unused);
+        }
+    }
+}
+
+template <class Figures>
+int memory_info(void* real, nvml::Device device, Figures* figures) {
+    if (real == nullptr) {
+        return nvml::function_not_found;
+    }
+    const int result = reinterpret_cast<int (*)(nvml::Device, Figures*)>(real)(device, figures);
+    if (result == nvml::success && figures != nullptr) {
+        if constexpr (requires { figures->version; }) {
+            if (figures->version != nvml::memory_v2) {
+                return result;
+            }
+        }
+        count_as_free(*figures, unused_or_none(device, real));
+    }
+    return result;
+}
+
+template <class Process>
+int running_processes(bool compute, void* real, nvml::Device device, unsigned* count,
+                      Process* list) {
+    if (real == nullptr) {
+        return nvml::function_not_found;
+    }
+    const unsigned room = count != nullptr ? *count : 0;
+    const int result =
+        reinterpret_cast<int (*)(nvml::Device, unsigned*, Process*)>(real)(device, count, list);
+    if (result == nvml::success && count != nullptr && list != nullptr) {
+        if (const std::uint64_t unused = unused_or_none(device, real)) {
+            take_from_own(list, std::min(room, *count), compute, unused);
+        }
+    }
+    return result;
+}
+
+template <std::size_t name>
+struct OpenedNvml;
+
+}  // namespace
+
+// Each function twice: as dlsym returns it, and as linked programs call it.
+
+#define MEMLAB_NVML_MEMORY(symbol, Figures)                                                  \
+    namespace {                                                                              \
+    template <>                                                                              \
+    struct OpenedNvml<nvml_position(#symbol)> {                                              \
+        static int call(nvml::Device device, Figures* figures) {                             \
+            return memory_info(                                                              \
+                opened_nvml[nvml_position(#symbol)].load(std::memory_order_acquire), device, \
+                figures);                                                                    \
+        }                                                                                    \
+    };                                                                                       \
+    }                                                                                        \
+    MEMLAB_EXPORT int symbol(nvml::Device device, Figures* figures) {                        \
+        return memory_info(find_linked(nvml_position(#symbol)), device, figures);            \
+    }
+
+#define MEMLAB_NVML_PROCESSES(symbol, Process, compute)                                       \
+    namespace {                                                                               \
+    template <>                                                                               \
+    struct OpenedNvml<nvml_position(#symbol)> {                                               \
+        static int call(nvml::Device device, unsigned* count, Process* list) {                \
+            return running_processes(                                                         \
+                compute, opened_nvml[nvml_position(#symbol)].load(std::memory_order_acquire), \
+                device, count, list);                                                         \
+        }                                                                                     \
+    };                                                                                        \
+    }                                                                                         \
+    MEMLAB_EXPORT int symbol(nvml::Device device, unsigned* count, Process* list) {           \
+        return running_processes(compute, find_linked(nvml_position(#symbol)), device, count, \
+                                 list);                                                       \
+    }
+
+MEMLAB_NVML_MEMORY(nvmlDeviceGetMemoryInfo, nvml::Memory)
+MEMLAB_NVML_MEMORY(nvmlDeviceGetMemoryInfo_v2, nvml::MemoryV2)
+MEMLAB_NVML_PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvml::ProcessV1, true)
+MEMLAB_NVML_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvml::Process, true)
+MEMLAB_NVML_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvml::Process, true)
+MEMLAB_NVML_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvml::ProcessV1, false)
+MEMLAB_NVML_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvml::Process, false)
+MEMLAB_NVML_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvml::Process, false)
+
+// For lookups through dlsym (hooks/resolve.cpp): stores the real function and returns the hook.
+void* memlab::interpose::nvml_hook(const char* symbol, void* found) {
+    static constexpr auto hooks = []<std::size_t... names>(std::index_sequence<names...>) {
+        return std::array{+[] { return reinterpret_cast<void*>(&OpenedNvml<names>::call); }...};
+    }
+    (std::make_index_sequence<nvml_names.size()>());
+    const std::size_t name = nvml_position(symbol);
+    const link_map* const object = nvml_object_of(found);
+    if (object == nullptr) {
+        return found;
+    }
+    void* known = nullptr;
+    if (opened_nvml[name].compare_exchange_strong(known, found, std::memory_order_acq_rel)) {
+        keep_loaded(*object);
+    } else if (known != found) {
+        return found;  // of a second copy of NVML, whose devices are others
+    }
+    return hooks[name]();
+}
