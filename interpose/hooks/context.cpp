@@ -113,11 +113,16 @@ CUresult create_context(Api api, CUdevice device, const CUcontext* context, cons
     return on_context(result, context);
 }
 
-// The first one that retains the primary context creates it.
+// The first one that retains the primary context creates it. A registered one is there: one whose
+// end was not seen on_context() finds, and what creating it took is then not measured.
 template <class Real>
 CUresult retain_primary(Api api, CUdevice device, const CUcontext* context, const Real& real) {
-    return on_context(primary_is_inactive(device) ? call_creating(api, device, context, real)
-                                                  : mi::call_and_retry(real, device),
+    Session* const session = Session::current();
+    const bool known =
+        session != nullptr && session->contexts().registered_primary(device) != nullptr;
+    return on_context(!known && primary_is_inactive(device)
+                          ? call_creating(api, device, context, real)
+                          : mi::call_and_retry(real, device),
                       context);
 }
 

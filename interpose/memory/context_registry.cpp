@@ -83,17 +83,20 @@ Context* ContextRegistry::find(CUcontext handle) const {
     return known;
 }
 
-// Registered contexts first: a broken primary context can no longer be retained.
-CUcontext ContextRegistry::primary_of(CUdevice device) const {
-    {
-        const std::shared_lock lock(mutex_);
-        for (const auto& [handle, context] : contexts_) {
-            if (context->primary() && context->device() == device) {
-                return context->handle();
-            }
+CUcontext ContextRegistry::registered_primary(CUdevice device) const {
+    const std::shared_lock lock(mutex_);
+    for (const auto& [handle, context] : contexts_) {
+        if (context->primary() && context->device() == device) {
+            return context->handle();
         }
     }
-    return active_primary(device);
+    return nullptr;
+}
+
+// Registered contexts first: a broken primary context can no longer be retained.
+CUcontext ContextRegistry::primary_of(CUdevice device) const {
+    const CUcontext registered = registered_primary(device);
+    return registered != nullptr ? registered : active_primary(device);
 }
 
 void ContextRegistry::check_identity(CUcontext handle) {

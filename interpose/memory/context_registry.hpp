@@ -99,6 +99,9 @@ class ContextRegistry {
 
     /// The primary context of a device, while it is active; null when it is not.
     CUcontext primary_of(CUdevice device) const;
+    /// The same where it is registered, without a call of the driver: unless its end was not seen
+    /// it is active.
+    CUcontext registered_primary(CUdevice device) const;
 
     /// `accessor` (the calling thread's current context) may now use memory of `owner`: owner's
     /// fences cover its work for as long as both exist, since work may still run after access is

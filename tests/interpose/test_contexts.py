@@ -22,6 +22,11 @@ class Retained(EndToEnd):
     def test_costs_the_same_beside_many_allocations(self) -> None:
         self.same("cost")
 
+    def test_a_retain_does_not_ask_whether_a_known_context_is_there(self) -> None:
+        outcome = self.under_memlab(self.program("retains", "asks"))
+        self.assertEqual((outcome.code, outcome.stdout), (0, b"asked whether it is there: 100\ndone\n"),
+                         outcome.describe())
+
     def test_memory_of_a_context_that_is_released_all_the_time(self) -> None:
         self.same("beside", "100")
 

@@ -6,6 +6,9 @@
 //   retains beside N  two threads retain and release without a pause; another gives back 70 % of
 //                     the device and takes 60 % as stream-ordered memory, N times
 //
+//   retains asks      how often the driver is asked for the context's state in 100 pairs, on the
+//                     simulated driver
+//
 // Prints what went wrong, and "done".
 #include <atomic>
 #include <chrono>
@@ -13,7 +16,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/programs/program.hpp"
+#include "tests/programs/simulated.hpp"
 
 using namespace program;
 
@@ -69,6 +72,18 @@ void compare(const char* what, const Pair& pair) {
     ::dprintf(STDERR_FILENO, "%s: %.2f us, %.2f us\n", what, alone, beside);
 }
 
+void asks() {
+    auto* const calls = control<decltype(simcuda_calls)>("simcuda_calls");
+    use_device();
+    (void)allocate(1000);
+    const std::uint64_t before = calls("cuDevicePrimaryCtxGetState");
+    for (int i = 0; i < 100; ++i) {
+        retain_and_release();
+    }
+    SAY("asked whether it is there: %d\n",
+        static_cast<int>(calls("cuDevicePrimaryCtxGetState") - before));
+}
+
 void cost() {
     use_device();
     compare("retain and release", retain_and_release);
@@ -117,6 +132,8 @@ void beside(int rounds) {
 int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "cost") == 0) {
         cost();
+    } else if (argc == 2 && std::strcmp(argv[1], "asks") == 0) {
+        asks();
     } else if (argc == 3 && std::strcmp(argv[1], "beside") == 0) {
         beside(std::atoi(argv[2]));
     } else {
