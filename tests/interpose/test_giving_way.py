@@ -133,7 +133,7 @@ class Neighbours(EndToEnd):
                     for one in (first, second):
                         result, milliseconds = one.take("take 60")
                         self.assertEqual(result, 0)
-                        self.assertLess(milliseconds, self.answers_within(60))
+                        self.assertLess(milliseconds, self.answers_within(150))
                         one.do("give")
                 self.assertEqual([each.take(what)[0] for each, what in ((first, "take 60"), (second, "take 60"))],
                                  [0, OUT_OF_MEMORY])
@@ -164,7 +164,7 @@ class Neighbours(EndToEnd):
         for _ in range(3):
             result, milliseconds = second.take("take 60")
             self.assertEqual(result, OUT_OF_MEMORY)
-            self.assertLess(milliseconds, self.answers_within(50))
+            self.assertLess(milliseconds, self.answers_within(300))
 
     def test_a_capture_keeps_nothing_from_others(self) -> None:
         first, second = self.neighbour(MEMLAB_TRIM_AFTER="5min"), self.neighbour()

@@ -25,6 +25,9 @@ constexpr int rounds = 40;
 
 void peers() {
     const CUcontext a = use_device();
+    // Plain CUDA's free does not wait for another context's copy: what lies beside it keeps its
+    // page from the other thread.
+    const CUdeviceptr beside = allocate(mib);
     std::atomic<bool> stop{false};
     std::thread freeing([&] {
         CHECK(cuCtxSetCurrent(a));
@@ -54,6 +57,7 @@ void peers() {
     }
     stop = true;
     freeing.join();
+    release(beside);
 }
 
 void pending() {
