@@ -1,6 +1,8 @@
 // How a freed block becomes reusable: fences, waits, captures, streams.
 #include "allocator/pool_impl.hpp"
 
+#include <pthread.h>
+
 #include <new>
 
 namespace memlab::allocator {
@@ -198,7 +200,11 @@ void Pool::Impl::wait_for_change(Lock& lock) {
     std::unique_lock asleep(changed_mutex_);  // before the lock is released: none is missed
     ++waiting_for_change_;
     lock.unlock();
+    // Not where a cancelled thread may end: it may have the turn to grow.
+    int cancellable = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
     changed_.wait(asleep);
+    pthread_setcancelstate(cancellable, nullptr);
     asleep.unlock();
     lock.lock();
     --waiting_for_change_;

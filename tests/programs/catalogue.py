@@ -251,7 +251,8 @@ def _memory() -> list[Case]:
         Case("memory of a context that is released all the time", ("retains", "beside", "20"), 0, None),
         *(Case(f"a thread that is to sleep while it waits: {since}", ("sleeps", since), 0, None)
           for since in ("start", "later", "primary")),
-        *(Case(f"what kernels print is seen after a free: {way}", ("device_printf", way), 0, None) for way in PRINTED),
+        *(Case(f"what kernels print is seen after a free: {way}", ("device_printf", way), 0, None,
+               settings=(("MEMLAB_FREE_SYNC", "auto"),)) for way in PRINTED),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,
              (Recording(Kind(116, 116, _spin_requested()), {"pinned": Kind(1, 1, 64)}),)),
