@@ -94,6 +94,9 @@ def _ends() -> list[Case]:
                                  ("heap", "10"), ("waiting", "2"), ("other", "4"), ("thread", "4"))]
     cases.append(Case("cancelled threads", ("cancelled", "50"), 0,
                       (Recording(Kind(51, at_least=True, live=150)),), "ends"))
+    cases.append(Case("cancelled threads, beside memory that goes back", ("cancelled", "50"), 0,
+                      (Recording(Kind(51, at_least=True, live=150)),), "ends",
+                      settings=(("MEMLAB_TRIM_AFTER", "5ms"),)))
     cases.append(Case("ends by quick_exit", ("ways_to_end", "quick_exit"), 10,
                       (Recording(device, ended="quick_exit"),), "ends"))
     return cases
