@@ -200,8 +200,7 @@ void Pool::Impl::wait_for_change(Lock& lock) {
     std::unique_lock asleep(changed_mutex_);  // before the lock is released: none is missed
     ++waiting_for_change_;
     lock.unlock();
-    // Not where a cancelled thread may end: it may have the turn to grow.
-    int cancellable = 0;
+    int cancellable = 0;  // a cancelled thread may not end here: it may have the turn to grow
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
     changed_.wait(asleep);
     pthread_setcancelstate(cancellable, nullptr);
