@@ -106,11 +106,11 @@ void Recorder::record(trace::DeviceSample sample) noexcept {
 template <class Record>
 void Recorder::record_rare(const Record& given) noexcept {
     state_->guarded([&] {
-        Record record = given;
-        if constexpr (requires { record.time_ns; }) {
+        if constexpr (requires { given.time_ns; }) {
+            Record record = given;
             state_->record_timed(record);
         } else {
-            state_->record_plain(record);
+            state_->record_plain(given);
         }
     });
 }
