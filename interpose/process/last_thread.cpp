@@ -19,7 +19,7 @@ namespace memlab::interpose {
 namespace {
 
 constinit std::atomic<bool> main_thread_ended{false};
-constinit std::atomic<bool> started{false};
+constinit std::atomic<bool> session_began{false};
 constinit std::atomic<bool> watching{false};
 constinit pthread_key_t end_of_main_thread{};
 constinit bool has_key = false;
@@ -92,7 +92,7 @@ void on_end_of_thread(void* /*unused*/) {
         return;
     }
     main_thread_ended.store(true);
-    if (started.load()) {
+    if (session_began.load()) {
         watch_for_last_thread();
     }
 }
@@ -111,7 +111,7 @@ __attribute__((constructor)) void follow_main_thread_at_start() {
 }  // namespace
 
 void watch_for_last_thread() noexcept {
-    started.store(true);
+    session_began.store(true);
     if (main_thread_ended.load() && !watching.exchange(true)) {
         watching.store(trace::start_own_thread(&watch, nullptr));
     }
@@ -120,7 +120,7 @@ void watch_for_last_thread() noexcept {
 void forget_threads_after_fork() noexcept {
     trace::own_threads.store(0);
     main_thread_ended.store(false);
-    started.store(false);
+    session_began.store(false);
     watching.store(false);
     follow_main_thread();
 }
