@@ -228,7 +228,7 @@ void Pool::Impl::end_busy(bool& busy) {
 }
 
 void Pool::Impl::forget_left_wait() {
-    for (const unsigned inner : {1, 0}) {
+    for (const unsigned inner : {1U, 0U}) {
         if (busy_here[inner].pool == this) {
             const Lock lock(mutex_);
             end_busy(*busy_here[inner].busy);
