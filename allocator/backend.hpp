@@ -26,6 +26,11 @@ inline constexpr std::int32_t not_supported_code = 801;
 /// The granularity of device memory.
 inline constexpr std::uint64_t page_bytes = 2ULL << 20;
 
+/// Bytes rounded up to whole pages, which must not overflow.
+constexpr std::uint64_t whole_pages(std::uint64_t bytes) {
+    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
 inline constexpr std::uint64_t max_chunk_bytes = 64ULL << 20;
 
 /// Memory is mapped into expandable ranges in chunks: of a fixed size from the beginning of what is

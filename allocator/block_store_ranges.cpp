@@ -35,13 +35,10 @@ void BlockStore::remove_range(Address base) noexcept {
 }
 
 BlockStore::Growth BlockStore::best_growth(std::uint64_t size, Area area) const noexcept {
-    const auto pages = [](std::uint64_t bytes) {
-        return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-    };
     const OrderedBlocks<BySize>& holes = sub_pool(area).holes;
     if (!is_packed(area)) {
-        Block* const hole = holes.lower_bound(pages(size), 0);
-        return hole != nullptr ? Growth{hole, hole->address, pages(size)} : Growth{};
+        Block* const hole = holes.lower_bound(whole_pages(size), 0);
+        return hole != nullptr ? Growth{hole, hole->address, whole_pages(size)} : Growth{};
     }
     Growth best;
     unsigned steps = 0;
@@ -56,7 +53,7 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, Area area) const 
     for (Block* each = holes.first(); each != nullptr;
          each = holes.upper_bound(each->size, each->address)) {
         if (++steps == max_growth_steps) {
-            each = each->size < pages(size) ? holes.lower_bound(pages(size), 0) : each;
+            each = each->size < whole_pages(size) ? holes.lower_bound(whole_pages(size), 0) : each;
             if (each == nullptr) {
                 break;
             }
@@ -74,13 +71,13 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, Area area) const 
         const Address begin = beyond == 0 ? from : from + (unit - beyond);
         const std::uint64_t above = is_free(hole.next) ? hole.next->size : 0;
         if (size <= end - begin) {
-            offer(hole, hole.address, pages(begin + size - hole.address));
+            offer(hole, hole.address, whole_pages(begin + size - hole.address));
         } else if (size <= end + above - begin) {
             offer(hole, hole.address, hole.size);
         }
         // ... or downwards from the free block above; a page is aligned enough for any block.
-        if (above != 0 && above < size && pages(size - above) <= hole.size) {
-            const std::uint64_t bytes = pages(size - above);
+        if (above != 0 && above < size && whole_pages(size - above) <= hole.size) {
+            const std::uint64_t bytes = whole_pages(size - above);
             offer(hole, end - bytes, bytes);
         }
     }

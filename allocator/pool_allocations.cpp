@@ -99,7 +99,8 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
 
 [[gnu::hot]] bool Pool::Impl::has_fit(const SizePolicy::Plan& plan) const {
     return store_.has_fit(plan.size, packed_area(plan.small)) ||
-           store_.has_fit(plan.unshared, unshared_area(plan.unshared));
+           (packed_limit_ != PoolOptions::no_limit &&
+            store_.has_fit(plan.unshared, unshared_area(plan.unshared)));
 }
 
 [[gnu::hot]] bool Pool::Impl::has_exact_fit(const SizePolicy::Plan& plan) const {
@@ -110,7 +111,8 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
 
 bool Pool::Impl::fits(const Block& block, const SizePolicy::Plan& plan) const {
     return store_.fits(block, plan.size, packed_area(plan.small)) ||
-           store_.fits(block, plan.unshared, unshared_area(plan.unshared));
+           (packed_limit_ != PoolOptions::no_limit &&
+            store_.fits(block, plan.unshared, unshared_area(plan.unshared)));
 }
 
 /// A free block, or one from new memory. What gives memory back before that, and another thread's

@@ -384,8 +384,7 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
             store_.saw(*block, now_ns);
         }
         while (Block* block = store_.oldest(area)) {
-            if (block->idle.since_ns == never_seen || block->idle.since_ns == now_ns ||
-                !is_due(block->idle.since_ns) ||
+            if (!is_due(block->idle.since_ns) ||
                 !unmap_if_allowed({block, block->address, block->size})) {
                 break;
             }

@@ -5,10 +5,6 @@ namespace memlab::allocator {
 
 namespace {
 
-std::uint64_t whole_pages(std::uint64_t bytes) {
-    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-}
-
 /// Before a growth is made with the lock held: how often its memory may have come too late.
 constexpr unsigned max_surpluses = 3;
 

@@ -428,7 +428,7 @@ void Aggregator::segment(const Event& event) {
         }
         Fragmentation& fragmentation = device.fragmentation;
         const std::uint64_t free_before = pool.gap_bytes();
-        // Where nothing is asked of it it is not counted: a pool may have many segments.
+        // Only where it may be a new peak: a pool may have many segments to look at.
         const std::uint64_t held = pool.stats.reserved_bytes.all.current;
         const bool may_peak = event.size > fragmentation.peak_reserved ||
                               held > fragmentation.peak_reserved - event.size;
