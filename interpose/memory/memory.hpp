@@ -102,7 +102,7 @@ class Memory {
 
     /// Call when the driver has no memory of the device (-1: the current context's) for a request
     /// of `bytes` (0: unknown) and this process has given back what it can: other processes under
-    /// memlab are asked to. Waits for them, 300 ms at most. True: try once more.
+    /// memlab are asked to. Waits for them, half a second at most. True: try once more.
     virtual bool others_gave_back(CUdevice device, std::uint64_t bytes) noexcept = 0;
 
     /// Calls detect_new_libraries() if that was requested. Call without any of memlab's locks.

@@ -22,12 +22,13 @@ namespace memlab::interpose {
 namespace {
 
 constexpr std::uint64_t millisecond = 1'000'000;
-constexpr std::uint64_t longest_wait_ns = 300 * millisecond;
-constexpr std::uint64_t patience_ns = 60 * millisecond;  // after the last sign of life
+constexpr std::uint64_t longest_wait_ns = 500 * millisecond;
+constexpr std::uint64_t patience_ns = 150 * millisecond;  // after the last sign of life
 constexpr std::uint64_t longest_pause_ns = 16 * millisecond;
-// A process that has just freed its first memory listens once its thread runs. Where nobody
-// listened lately, that is not waited for again: programs may ask all the time.
-constexpr std::uint64_t first_sign_ns = 10 * millisecond;
+// A process that has just freed its first memory listens once its thread runs, which takes a while
+// where processors are short. Where nobody listened lately, that is not waited for again: programs
+// may ask all the time.
+constexpr std::uint64_t first_sign_ns = 40 * millisecond;
 constexpr std::uint64_t alone_for_ns = 2000 * millisecond;
 
 // Of the 32 bits, these many stand for GPUs, the others for processes: what wakes one of them for

@@ -34,9 +34,9 @@ class MemoryRequests {
     void wake_own() noexcept;
 
     /// Asks the others for memory of the device. `bytes`: how much is needed, 0 where that is
-    /// unknown; `limit`: what this process may use in all, 0: no limit. Where nobody
-    /// has any it returns after 15 ms, and at once if that was so two seconds ago; else when there
-    /// is enough or no more comes, after 300 ms at most. True where it makes sense to try again.
+    /// unknown; `limit`: what this process may use in all, 0: no limit. Where nobody has any it
+    /// returns after 40 ms, and at once if that was so in the last two seconds; else when there is
+    /// enough or no more comes, after half a second at most. True: trying again makes sense.
     bool others_gave_back(CUdevice device, std::uint64_t bytes, std::uint64_t limit) noexcept;
 
   private:

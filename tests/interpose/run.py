@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shutil
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -20,7 +22,21 @@ import support
 from support import Build, Layout
 
 
+def own_driver(folder: Path, into: Path) -> Path:
+    """The simulated driver as a file of its own. Processes ask each other for memory by a page of the driver's file
+    (interpose/sharing/memory_requests.hpp): tests that run beside these must not be asked, nor ask."""
+    into.mkdir()
+    shutil.copy2(folder / "libcuda.so.1", into)
+    (into / "libcuda.so").symlink_to("libcuda.so.1")
+    return into
+
+
 def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="memlab_driver_") as scratch:
+        return run(Path(scratch))
+
+
+def run(scratch: Path) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--library", type=Path, help="the libmemlab.so under test, if not DIR's own")
@@ -52,6 +68,7 @@ def main() -> int:
         drivers.insert(0, drivers[0] / arguments.driver)
         major, minor = arguments.driver.split(".")
         extra["SIMCUDA_DRIVER_VERSION"] = str(int(major) * 1000 + int(minor) * 10)
+    drivers.insert(0, own_driver(drivers[0], scratch / "driver"))
     extra |= dict(setting.split("=", 1) for setting in arguments.set)
     Build.layout = Layout(build, [str(folder) for folder in drivers], arguments.preload_first, extra,
                           arguments.library.resolve() if arguments.library else None)
