@@ -41,6 +41,9 @@ constexpr std::size_t capacity = 16384;
 constinit std::atomic<Slot*> tables[2]{};
 constinit std::atomic<std::size_t> counts[2]{};
 
+// A library was unloaded since the last update began.
+constinit std::atomic<bool> stale{false};
+
 // The thread that updates; 0: none. Guards what follows.
 constinit std::atomic<pthread_t> updating{0};
 constinit Object* collected = nullptr;
@@ -139,11 +142,10 @@ void publish() {
 
 // Waits a little for another thread's update, not without end: it waits for the loader's lock,
 // whose holder may wait for this thread.
-bool begin_update() {
+bool begin_update(int tries) {
     const pthread_t self = pthread_self();
-    constexpr int max_waits = 100;
     BackOff back_off;
-    for (int i = 0; i < max_waits; ++i) {
+    for (; tries != 0; --tries) {
         pthread_t holder = 0;
         if (updating.compare_exchange_strong(holder, self, std::memory_order_acquire)) {
             return true;
@@ -151,17 +153,18 @@ bool begin_update() {
         if (holder == self) {
             return false;  // a signal handler that interrupted an update
         }
-        back_off.wait();
+        if (tries != 1) {
+            back_off.wait();
+        }
     }
     return false;
 }
 
-}  // namespace
-
-void object_table_state::update() noexcept {
-    if (!begin_update()) {
+void update_within(int tries) {
+    if (!begin_update(tries)) {
         return;
     }
+    stale.store(false);  // before it looks: what is unloaded from now on makes it stale again
     if (collected != nullptr || map_tables()) {
         Visit visit;
         dl_iterate_phdr(collect, &visit);
@@ -172,7 +175,16 @@ void object_table_state::update() noexcept {
     updating.store(0, std::memory_order_release);
 }
 
-namespace {
+constexpr int most_tries = 100;
+
+/// Whether the table may be read; without waiting.
+bool is_current() {
+    if (stale.load(std::memory_order_acquire)) [[unlikely]] {
+        update_within(1);
+        return !stale.load(std::memory_order_acquire);
+    }
+    return true;
+}
 
 bool find(std::uintptr_t address, Object* result) {
     for (;;) {
@@ -213,7 +225,19 @@ bool may_be_code(std::uintptr_t address) {
 
 }  // namespace
 
+void object_table_state::update() noexcept {
+    update_within(most_tries);
+}
+
+void object_table_state::update_after_unload() noexcept {
+    stale.store(true);
+    update_within(most_tries);
+}
+
 int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcept {
+    if (!is_current()) {
+        return -1;
+    }
     Object object{};
     if (!find(address, &object)) {
         if (!may_be_code(address)) {

@@ -27,6 +27,7 @@ namespace object_table_state {
 /// 0 until the table is first used.
 extern constinit std::atomic<std::uint64_t> version;
 void update() noexcept;
+void update_after_unload() noexcept;
 }  // namespace object_table_state
 
 /// Brings the table up to date if it is in use. Thread-safe. Always inlined: one caller is compiled
@@ -34,6 +35,14 @@ void update() noexcept;
 [[gnu::always_inline]] inline void update_object_table() noexcept {
     if (object_table_state::version.load(std::memory_order_relaxed) != 0) {
         object_table_state::update();
+    }
+}
+
+/// The same after a library was unloaded. Where another thread's update takes too long to wait for,
+/// no object is found until one has been made: that thread may have seen the library.
+inline void update_object_table_after_unload() noexcept {
+    if (object_table_state::version.load(std::memory_order_relaxed) != 0) {
+        object_table_state::update_after_unload();
     }
 }
 

@@ -52,7 +52,7 @@ Unloading::~Unloading() {
     const std::uint64_t count = count_unloads();
     if (known_unloads.exchange(count) != count) {
         clear_modules();
-        update_object_table();
+        update_object_table_after_unload();
         advance_epoch();
     }
     running.fetch_sub(1);
