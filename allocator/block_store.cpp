@@ -61,27 +61,10 @@ std::uint64_t BlockStore::capacity(const Block& block) const noexcept {
            policy_.may_use(size, block.size);
 }
 
-[[gnu::hot]] Block* BlockStore::best_fit(std::uint64_t size, Area area) const noexcept {
-    Block* best = coarse(size, area) ? sub_pool(area).by_capacity.lower_bound(size, 0)
-                                     : sub_pool(area).by_size.lower_bound(size, 0);
-    if (best == nullptr || (area == Area::own_chunks && best->size != size)) {
-        return nullptr;
-    }
-    return policy_.may_use(size, best->size) ? best : nullptr;
-}
-
-[[gnu::hot]] Block* BlockStore::take(std::uint64_t size, Area area) noexcept {
-    Block* best = best_fit(size, area);
-    return best != nullptr ? &take_from(*best, size) : nullptr;
-}
-
-bool BlockStore::has_fit(std::uint64_t size, Area area) const noexcept {
-    return best_fit(size, area) != nullptr;
-}
-
-[[gnu::hot]] bool BlockStore::has_exact_fit(std::uint64_t size, Area area) const noexcept {
-    const Block* best = best_fit(size, area);
-    return best != nullptr && best->size == size;
+[[gnu::hot]] Block* BlockStore::best_unshared_fit(std::uint64_t size, Area area) const noexcept {
+    Block* const best = sub_pool(area).by_size.lower_bound(size, 0);
+    const bool fits = best != nullptr && (area != Area::own_chunks || best->size == size);
+    return fits && policy_.may_use(size, best->size) ? best : nullptr;
 }
 
 [[gnu::hot]] Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
@@ -278,14 +261,14 @@ std::uint64_t BlockStore::largest_free() const noexcept {
 }
 
 [[gnu::hot]] void BlockStore::link(Block& block) noexcept {
-    const Area area = block.segment->area;
-    SubPool& in = sub_pool(area);
-    block.by_size = has_fine_requests(area);
+    Segment& segment = *block.segment;
+    SubPool& in = sub_pool(segment.area);
+    block.by_size = has_fine_requests(segment.area);
     if (block.by_size) {
         in.by_size.insert(block);
     }
     block.idle.capacity = capacity(block);
-    block.by_capacity = coarse(block.idle.capacity, area);
+    block.by_capacity = coarse(block.idle.capacity, segment.area);
     if (block.by_capacity) {
         in.by_capacity.insert(block);
     }
@@ -293,13 +276,15 @@ std::uint64_t BlockStore::largest_free() const noexcept {
         block.idle.since_ns = never_seen;
         in.by_age.push(block);
     }
-    if (counts_as_split(block)) {
+    if (segment.expandable) {
+        note_idle(block);
+    } else if (segment.blocks > 1) {
         ++in.split_free.blocks;
         in.split_free.bytes += block.size;
     } else {
-        in.unused += block.segment->expandable ? 0 : block.size;
-        block.segment->unused_since = in.takes;
-        block.segment->idle_since_ns = never_seen;
+        in.unused += block.size;
+        segment.unused_since = in.takes;
+        segment.idle_since_ns = never_seen;
         note_idle(block);
     }
 }
@@ -334,11 +319,13 @@ std::uint64_t BlockStore::largest_free() const noexcept {
         in.by_capacity.remove(block);
         block.by_capacity = false;
     }
-    if (counts_as_split(block)) {
-        --in.split_free.blocks;
-        in.split_free.bytes -= block.size;
-    } else {
-        in.unused -= block.segment->expandable ? 0 : block.size;
+    if (const Segment& segment = *block.segment; !segment.expandable) {
+        if (segment.blocks > 1) {
+            --in.split_free.blocks;
+            in.split_free.bytes -= block.size;
+        } else {
+            in.unused -= block.size;
+        }
     }
 }
 

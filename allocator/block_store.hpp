@@ -48,19 +48,20 @@ class BlockStore {
     BlockStore& operator=(const BlockStore&) = delete;
 
     /// Allocates the host memory for one add_segment() or add_range(), one map() (with
-    /// reserve_chunks()) or unmap(), and one take(), together. False when there is none; then
+    /// reserve_chunks()) or unmap(), and one take_from(), together. False when there is none; then
     /// nothing has changed.
     bool reserve() noexcept;
 
-    /// Takes the best-fitting free block, split to `size`; it becomes live. Null when none fits; in
-    /// Area::own_chunks only a block of just this size does.
-    Block* take(std::uint64_t size, Area area) noexcept;
-
-    /// Whether take() would succeed.
-    bool has_fit(std::uint64_t size, Area area) const noexcept;
-
-    /// Whether take() would use a whole free block, without a rest.
-    bool has_exact_fit(std::uint64_t size, Area area) const noexcept;
+    /// The best-fitting free block of a packed area, for take_from(). Null when none fits.
+    [[gnu::always_inline]] Block* best_packed_fit(std::uint64_t size, Area area) const noexcept {
+        const SubPool& in = sub_pool(area);
+        Block* const best = coarse(size, area) ? in.by_capacity.lower_bound(size, 0)
+                                               : in.by_size.lower_bound(size, 0);
+        return best != nullptr && policy_.may_use(size, best->size) ? best : nullptr;
+    }
+    /// The same of an area without sharing; in Area::own_chunks only a block of just this size
+    /// fits.
+    Block* best_unshared_fit(std::uint64_t size, Area area) const noexcept;
 
     /// Takes a free block that is large enough, split to `size`; it becomes live.
     Block& take_from(Block& block, std::uint64_t size) noexcept;
@@ -68,7 +69,7 @@ class BlockStore {
     /// The number of blocks taken from this area so far: the clock for the age of unused memory.
     std::uint64_t takes(Area area) const noexcept { return sub_pool(area).takes; }
 
-    /// Whether this block would satisfy take() if it were free.
+    /// Whether it could be this block if that were free.
     bool fits(const Block& block, std::uint64_t size, Area area) const noexcept;
 
     /// Makes a block free and coalesces it with its free neighbours.
@@ -113,6 +114,9 @@ class BlockStore {
         return is_packed(growth.hole->segment->area) ? chunk_bytes(growth.bytes)
                                                      : std::min(growth.bytes, max_own_chunk_bytes);
     }
+
+    /// Whether an area without sharing has memory.
+    bool has_unshared(Area area) const noexcept { return sub_pool(area).mapped != 0; }
 
     /// The memory in the areas in which blocks share chunks.
     std::uint64_t packed_bytes() const noexcept {
@@ -227,8 +231,6 @@ class BlockStore {
     std::string validate() const;
 
   private:
-    Block* best_fit(std::uint64_t size, Area area) const noexcept;
-
     struct BySize {
         static std::uint64_t of(const Block& block) noexcept { return block.size; }
         static TreeLinks& links(Block& block) noexcept { return block.idle.size_links; }
@@ -339,7 +341,8 @@ class BlockStore {
     BlockIndex index_;                     // what changes with each block is at its beginning
     std::unique_ptr<SubPools> sub_pools_;  ///< null before reserve() and from clear() on
 
-    static constexpr std::size_t needed_blocks = 5;  ///< adding takes 1, mapping and take() 2 each
+    static constexpr std::size_t needed_blocks =
+        5;  ///< adding takes 1, mapping and take_from() 2 each
     static constexpr std::size_t slab_blocks = 256;
     struct Slab {
         Block blocks[slab_blocks];

@@ -57,8 +57,8 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
         return refuse({BackendStatus::Kind::out_of_memory, out_of_memory_code},
                       store_.largest_free());
     }
-    poll_pending(*plan);
-    Attempt attempt = take_or_grow(lock, *plan, requested, tag);
+    const Fit fit = poll_pending(*plan);
+    Attempt attempt = take_or_grow(lock, *plan, requested, tag, fit);
     const auto served = [&] {
         const AllocResult result = attempt.block != nullptr ? serve(*attempt.block, requested, tag)
                                                             : refuse(attempt.status, 0);
@@ -81,32 +81,65 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
     if (!store_.reserve()) {
         return {no_host_memory, {}, 0};
     }
-    if (Block* block = take(*plan)) {
+    if (Block* block = take(find_fit(*plan))) {
         return serve(*block, requested, tag);
     }
     const std::uint64_t largest = store_.largest_free();
     prepare_retry(lock, requested, tag);
-    attempt = take_or_grow(lock, *plan, requested, tag);
+    attempt = take_or_grow(lock, *plan, requested, tag, find_fit(*plan));
     return attempt.block != nullptr ? served() : refuse(attempt.status, largest);
 }
 
-[[gnu::hot]] Block* Pool::Impl::take(const SizePolicy::Plan& plan) {
-    Block* const block = store_.take(plan.size, packed_area(plan.small));
-    return block != nullptr || packed_limit_ == PoolOptions::no_limit
-               ? block
-               : store_.take(plan.unshared, unshared_area(plan.unshared));
+[[gnu::hot]] Pool::Impl::Fit Pool::Impl::find_fit(const SizePolicy::Plan& plan) const {
+    Block* const block = store_.best_packed_fit(plan.size, packed_area(plan.small));
+    const Area unshared = unshared_area(plan.unshared);
+    if (block != nullptr || !store_.has_unshared(unshared)) {
+        return {block, plan.size};
+    }
+    return {store_.best_unshared_fit(plan.unshared, unshared), plan.unshared};
 }
 
-[[gnu::hot]] bool Pool::Impl::has_fit(const SizePolicy::Plan& plan) const {
-    return store_.has_fit(plan.size, packed_area(plan.small)) ||
-           (packed_limit_ != PoolOptions::no_limit &&
-            store_.has_fit(plan.unshared, unshared_area(plan.unshared)));
+/// Whether a whole free block would do, in any area. `fit`: find_fit()'s.
+[[gnu::hot]] bool Pool::Impl::has_exact_fit(const SizePolicy::Plan& plan, const Fit& fit) const {
+    if (fit.block == nullptr || fit.block->size == fit.size) {
+        return fit.block != nullptr;
+    }
+    const Area unshared = unshared_area(plan.unshared);
+    if (!store_.has_unshared(unshared) || !is_packed(fit.block->segment->area)) {
+        return false;
+    }
+    const Block* const other = store_.best_unshared_fit(plan.unshared, unshared);
+    return other != nullptr && other->size == plan.unshared;
 }
 
-[[gnu::hot]] bool Pool::Impl::has_exact_fit(const SizePolicy::Plan& plan) const {
-    return store_.has_exact_fit(plan.size, packed_area(plan.small)) ||
-           (packed_limit_ != PoolOptions::no_limit &&
-            store_.has_exact_fit(plan.unshared, unshared_area(plan.unshared)));
+/// Before an allocation: retires completed frees, as far as the queries are worth their cost, and
+/// finds the free block. They dominate an allocation while the device is busy: 0.1 us for a pending
+/// fence, 1.2 us for a complete one (H200). None is made where a block of the exact size is free.
+/// For large blocks all are made, since a needless split may cost a segment later. Small segments
+/// are cheap, so where a small block can be split, polling at every eighth allocation suffices.
+[[gnu::hot]] Pool::Impl::Fit Pool::Impl::poll_pending(const SizePolicy::Plan& plan) {
+    constexpr unsigned poll_interval = 8;
+    Fit fit = find_fit(plan);
+    if (has_exact_fit(plan, fit) || !any_pending()) {
+        return fit;
+    }
+    if (plan.small) {
+        if (++small_polls_skipped_ < poll_interval && fit.block != nullptr) {
+            return fit;
+        }
+        small_polls_skipped_ = 0;
+        retire_recent();
+        fit = find_fit(plan);
+        if (fit.block != nullptr) {
+            return fit;
+        }
+    }
+    retire_completed();
+    return find_fit(plan);
+}
+
+[[gnu::hot]] Block* Pool::Impl::take(const Fit& fit) {
+    return fit.block != nullptr ? &store_.take_from(*fit.block, fit.size) : nullptr;
 }
 
 bool Pool::Impl::fits(const Block& block, const SizePolicy::Plan& plan) const {
@@ -115,24 +148,26 @@ bool Pool::Impl::fits(const Block& block, const SizePolicy::Plan& plan) const {
             store_.fits(block, plan.unshared, unshared_area(plan.unshared)));
 }
 
-/// A free block, or one from new memory. What gives memory back before that, and another thread's
-/// growth, drop the lock, and another thread may free a block meanwhile: the search is repeated.
+/// A free block, `fit` if that is one, or one from new memory. What gives memory back before that,
+/// and another thread's growth, drop the lock, and another thread may free a block meanwhile: the
+/// search is repeated.
 [[gnu::hot]] Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan& plan,
-                                                          std::uint64_t requested, Tag tag) {
+                                                          std::uint64_t requested, Tag tag,
+                                                          Fit fit) {
     for (;;) {
         if (!store_.reserve()) {
             return {nullptr, no_host_memory, {}};
         }
-        if (Block* block = take(plan)) {
+        if (Block* block = take(fit)) {
             return {block, {}, {}};
         }
-        if (give_way(lock, plan, requested, tag)) {
-            continue;
+        if (!give_way(lock, plan, requested, tag)) {
+            if (!growing_) {
+                return grow(lock, plan, requested, tag);
+            }
+            wait_for_change(lock);
         }
-        if (!growing_) {
-            return grow(lock, plan, requested, tag);
-        }
-        wait_for_change(lock);
+        fit = find_fit(plan);
     }
 }
 
@@ -159,7 +194,7 @@ bool Pool::Impl::give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_
     if (policy_.oversize(block.size)) {
         increase(stats_.oversize_allocations, 1);
     }
-    count_split(small);
+    count_split(*block.segment);
     const BlockInfo info = describe(block);
     observer_.on_alloc(info, tag);
     return {{}, info, 0};
@@ -182,7 +217,7 @@ bool Pool::Impl::may_fit(const SizePolicy::Plan& plan) {
         return true;
     }
     std::uint64_t unused = 0;
-    if (counters_.current(Counter::active) != counters_.current(Counter::allocation)) {
+    if (any_pending()) {
         unused = counters_.current(Counter::reserved_bytes) -
                  counters_.current(Counter::allocated_bytes);
     } else {

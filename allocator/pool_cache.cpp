@@ -479,7 +479,11 @@ void Pool::Impl::abandon() {
     notify_change();
 }
 
-[[gnu::hot]] void Pool::Impl::count_split(bool small) {
+[[gnu::hot]] void Pool::Impl::count_split(const Segment& changed) {
+    if (changed.expandable) {
+        return;  // its blocks do not count
+    }
+    const bool small = changed.small();
     const BlockStore::SplitFree now = store_.split_free(small);
     counters_.set_current(Counter::inactive_split, small, now.blocks);
     counters_.set_current(Counter::inactive_split_bytes, small, now.bytes);

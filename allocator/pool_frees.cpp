@@ -276,35 +276,13 @@ void Pool::Impl::forget_left_wait() {
 
 /// Makes a retired block reusable. It may be coalesced away.
 [[gnu::hot]] void Pool::Impl::free_block(Block& block) {
-    const bool small = block.segment->small();
+    const Segment& segment = *block.segment;
+    const bool small = segment.small();
     counters_.decrease(Counter::active, small, 1);
     counters_.decrease(Counter::active_bytes, small, block.size);
     counters_.decrease(Counter::requested_bytes, small, block.use.requested);
     store_.free_block(block);
-    count_split(small);
-}
-
-/// Before an allocation: retires completed frees, as far as the queries are worth their cost. They
-/// dominate an allocation while the device is busy: 0.1 us for a pending fence, 1.2 us for a
-/// complete one (H200). None is made where a block of the exact size is free. For large blocks all
-/// are made, since a needless split may cost a segment later. Small segments are cheap, so where a
-/// small block can be split, polling at every eighth allocation suffices.
-[[gnu::hot]] void Pool::Impl::poll_pending(const SizePolicy::Plan& plan) {
-    constexpr unsigned poll_interval = 8;
-    if (has_exact_fit(plan)) {
-        return;
-    }
-    if (plan.small) {
-        if (++small_polls_skipped_ < poll_interval && has_fit(plan)) {
-            return;
-        }
-        small_polls_skipped_ = 0;
-        retire_recent();
-        if (has_fit(plan)) {
-            return;
-        }
-    }
-    retire_completed();
+    count_split(segment);
 }
 
 /// Retires completed frees of pending_, where a complete fence implies all earlier ones. Searches

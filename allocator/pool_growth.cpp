@@ -130,7 +130,7 @@ Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan&
                 give_back(lock, fresh);
                 return {nullptr, no_host_memory, {}};
             }
-            if (Block* block = take(plan)) {
+            if (Block* block = take(find_fit(plan))) {
                 return {block, {}, fresh};
             }
         } while (give_way(lock, plan, requested, tag));

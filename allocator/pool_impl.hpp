@@ -109,11 +109,16 @@ class Pool::Impl {
         std::uint64_t size = 0;  ///< the block's
         std::uint64_t bytes = 0;
     };
-    Attempt take_or_grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
-                         Tag tag);
-    Block* take(const SizePolicy::Plan& plan);
-    bool has_fit(const SizePolicy::Plan& plan) const;
-    bool has_exact_fit(const SizePolicy::Plan& plan) const;
+    /// The free block that a request gets, and the size it is cut to.
+    struct Fit {
+        Block* block = nullptr;  ///< null: none
+        std::uint64_t size = 0;
+    };
+    Attempt take_or_grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag,
+                         Fit fit);
+    Fit find_fit(const SizePolicy::Plan& plan) const;
+    bool has_exact_fit(const SizePolicy::Plan& plan, const Fit& fit) const;
+    Block* take(const Fit& fit);
     bool fits(const Block& block, const SizePolicy::Plan& plan) const;
     GrowthPlan plan_growth(const SizePolicy::Plan& plan) const;
     Attempt grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
@@ -148,6 +153,10 @@ class Pool::Impl {
     BlockList& pending_list(const Block& block) {
         return block.list == 0 ? pending_ : streams_[block.list - 1].blocks;
     }
+    /// Whether any freed block is not free yet.
+    bool any_pending() const {
+        return counters_.current(Counter::active) != counters_.current(Counter::allocation);
+    }
     void enqueue_pending(Block& block, Fence fence, std::uint32_t list);
     void retire(Block& block, FenceState state);
     bool frees_immediately(FreeSync sync) const;
@@ -160,7 +169,7 @@ class Pool::Impl {
     void end_busy(bool& busy);
     void complete(Block& block);
     void free_block(Block& block);
-    void poll_pending(const SizePolicy::Plan& plan);
+    Fit poll_pending(const SizePolicy::Plan& plan);
     void retire_recent();
     void retire_completed();  // in all lists
     void retire_completed(const BlockList& list);
@@ -234,7 +243,7 @@ class Pool::Impl {
     }
     std::uint64_t due_at(std::uint64_t idle_since_ns) const;
     bool reclaim_pages(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
-    void count_split(bool small);
+    void count_split(const Segment& changed);
     std::string validate_frees() const;
     std::string validate_trim() const;
     std::string validate_stats() const;

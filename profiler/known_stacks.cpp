@@ -26,7 +26,8 @@ bool is_alive(std::uint32_t thread) {
 }  // namespace
 
 constinit std::array<KnownStacks::Slot, KnownStacks::slot_count> KnownStacks::slots{};
-constinit thread_local std::uintptr_t KnownStacks::own_slot = 0;
+__attribute__((
+    tls_model("initial-exec"))) constinit thread_local std::uintptr_t KnownStacks::own_slot = 0;
 
 /// A slot of no thread, or of one that has ended: it had finished with it, which is read before it
 /// is taken over. Null if there is none. Async-signal-safe.

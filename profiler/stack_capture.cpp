@@ -15,7 +15,7 @@ extern const char etext[] __attribute__((visibility("hidden")));
 
 namespace memlab::profiler {
 
-constinit thread_local bool serves_origins = false;
+__attribute__((tls_model("initial-exec"))) constinit thread_local bool serves_origins = false;
 
 [[gnu::hot]] unwind::Bytes own_code() {
     return {reinterpret_cast<std::uintptr_t>(__ehdr_start),

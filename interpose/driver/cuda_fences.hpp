@@ -33,6 +33,7 @@
 
 #include "allocator/backend.hpp"
 #include "interpose/driver/cuda_abi.hpp"
+#include "interpose/driver/work_clock.hpp"
 
 namespace memlab::interpose {
 
@@ -72,7 +73,10 @@ class CudaFences {
     void release(allocator::Fence fence) noexcept;
 
     /// Whether kernels of the context may have printed what no wait of memlab's has shown yet.
-    bool may_hold_output() const;
+    bool may_hold_output() const {
+        const std::optional<std::uint64_t> time = work_clock.now();
+        return !time || *time != shown_at_.load(std::memory_order_relaxed);
+    }
     /// Shows what they printed, as far as they are complete. Waits for no work.
     void show_output();
 

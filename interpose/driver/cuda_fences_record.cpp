@@ -391,11 +391,6 @@ bool CudaFences::idle() {
     return complete;
 }
 
-[[gnu::hot]] bool CudaFences::may_hold_output() const {
-    const Time time = work_clock.now();
-    return !time || *time != shown_at_.load(std::memory_order_relaxed);
-}
-
 // The time is read first. Only where the device was idle since then all that was submitted by then
 // is shown; else the next free asks again.
 void CudaFences::show_output() {

@@ -47,7 +47,7 @@ bool is_inside(std::uintptr_t frame_end, const InsideMemlab* object) {
 
 }  // namespace
 
-constinit thread_local bool left_by_a_jump = false;
+__attribute__((tls_model("initial-exec"))) constinit thread_local bool left_by_a_jump = false;
 
 [[gnu::hot]] InsideMemlab::InsideMemlab(std::uintptr_t frame_end)
     : nested_(entered.frame_end != 0 && is_inside(frame_end, this)) {

@@ -11,7 +11,8 @@ std::uint64_t make_check(const AutogradNode* node, std::uint64_t value) {
 
 }  // namespace
 
-constinit thread_local AutogradNodes::Newest AutogradNodes::newest;
+__attribute__((
+    tls_model("initial-exec"))) constinit thread_local AutogradNodes::Newest AutogradNodes::newest;
 
 /// Whether the node is the one that took the thread's newest number. Votes for the layout.
 [[gnu::hot]] bool AutogradNodes::is_newest(const AutogradEdge& edge, std::uint64_t next) {

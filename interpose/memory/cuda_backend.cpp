@@ -264,9 +264,9 @@ BackendStatus CudaBackend::wait_host() {
     return caller_relies_on_host_wait();
 }
 
-[[gnu::hot]] void CudaBackend::show_output() {
+[[gnu::hot]] void CudaBackend::show_new_output() {
     const allocator::FreeSync sync = memory_.settings().pool_options.free_sync;
-    if (!fences_.may_hold_output() || sync == allocator::FreeSync::never ||
+    if (sync == allocator::FreeSync::never ||
         (sync == allocator::FreeSync::automatic && !caller_relies_on_host_wait())) {
         return;
     }

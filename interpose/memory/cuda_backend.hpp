@@ -59,7 +59,11 @@ class CudaBackend final : public allocator::DeviceBackend {
     /// Call after a free for which plain CUDA waits: shows what kernels printed where that wait
     /// would have, and the caller may rely on it. Waits for no work; costs no call of the driver
     /// where nothing was submitted since the last time.
-    void show_output();
+    void show_output() {
+        if (fences_.may_hold_output()) {
+            show_new_output();
+        }
+    }
     VmmPages& pages() { return pages_; }
 
     /// MEMLAB_FILL: fills so much fresh memory of the context's device and waits until that is
@@ -71,6 +75,8 @@ class CudaBackend final : public allocator::DeviceBackend {
     bool frees_without_waiting();
 
   private:
+    void show_new_output();
+
     void wait_for_earlier_owner(allocator::Address base, std::uint64_t bytes) const;
     bool frees_in_order();
     CUstream release_stream();
