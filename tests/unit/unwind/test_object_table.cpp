@@ -113,9 +113,11 @@ TEST_CASE("the table of objects is read while libraries are loaded and unloaded"
         dl_find_object found{};
         const auto address = reinterpret_cast<std::uintptr_t>(static_cast<link_map*>(plugin)->l_ld);
         int result = -1;
-        for (int tries = 0; result != 0 && tries < 1000; ++tries) {
+        // Another thread's update may be under way, and that thread not running.
+        const auto begin = std::chrono::steady_clock::now();
+        while (result != 0 && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) {
             result = unwind::find_in_object_table(address, &found);
-            std::this_thread::yield();  // to another's update
+            std::this_thread::yield();
         }
         CHECK(result == 0);
         CHECK(found.dlfo_link_map == plugin);
