@@ -22,9 +22,11 @@ inline constexpr auto hooked_names = sorted_names({
 #undef MEMLAB_HOOK
 });
 
-/// CUPTI's functions with which a profiler subscribes (hooks/cupti.cpp).
+/// CUPTI's functions with which a profiler begins (hooks/cupti.cpp): it subscribes, or sets up
+/// activities, some of which programs do first.
 inline constexpr std::array subscribing_names = std::to_array<std::string_view>(
-    {"cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks"});
+    {"cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable",
+     "cuptiActivityEnableContext", "cuptiActivitySetAttribute", "cuptiActivitySetAttribute_v2"});
 
 /// NVML's functions whose answers tell of memory that is free or used (hooks/nvml.cpp).
 inline constexpr std::array nvml_names = std::to_array<std::string_view>(

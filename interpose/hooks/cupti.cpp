@@ -1,8 +1,10 @@
 // Interposes CUPTI's subscribe functions, so that another profiler can subscribe: memlab, if it is
-// the subscriber, unsubscribes first and then forwards the call unchanged. Profilers that link
-// libcupti bind these symbols, those that open it get them from dlsym. Without this the second
-// subscriber would be refused, and kineto tries only once. A subscriber that allows for several may
-// subscribe beside memlab where CUPTI supports that (since 13.3).
+// the subscriber, unsubscribes first and then forwards the call unchanged. The same goes for the
+// functions that set up activities, which need no subscription: they belong to the process, or
+// since 13.3 cannot be mixed with a shared subscription. Profilers that link libcupti bind these
+// symbols, those that open it get them from dlsym. Without this the second subscriber would be
+// refused, and kineto tries only once. A subscriber that allows for several may subscribe beside
+// memlab where CUPTI supports that (since 13.3).
 //
 // CUPTI's types are not needed (its header conflicts with cuda_abi.hpp): the arguments are
 // forwarded as they are, and only the number of pointers matters.
@@ -20,6 +22,11 @@
 MEMLAB_EXPORT int cuptiSubscribe(void* subscriber, void* callback, void* user);
 MEMLAB_EXPORT int cuptiSubscribe_v2(void* subscriber, void* callback, void* user, void* parameters);
 MEMLAB_EXPORT int cuptiActivityRegisterCallbacks(void* request, void* complete);
+MEMLAB_EXPORT int cuptiActivityEnable(int kind);
+MEMLAB_EXPORT int cuptiActivityEnableContext(void* context, int kind);
+MEMLAB_EXPORT int cuptiActivitySetAttribute(int attribute, std::size_t* size, void* value);
+MEMLAB_EXPORT int cuptiActivitySetAttribute_v2(void* subscriber, int attribute, std::size_t* size,
+                                               void* value);
 
 namespace mi = memlab::interpose;
 
@@ -35,6 +42,12 @@ void yield_subscription() {
     if (mi::Session* session = mi::Session::current()) {
         session->cupti().yield_subscription();
     }
+}
+
+/// The program sets up activities: memlab leaves CUPTI to it, now or when it would subscribe.
+void leave_activities() {
+    mi::activities_of_program.store(true, std::memory_order_relaxed);
+    yield_subscription();
 }
 
 /// The function of this name in the libcupti that the caller's library uses. `caller` is a return
@@ -82,7 +95,11 @@ int forward_call(Function /*type*/, std::size_t name, const void* caller, Argume
 void* memlab::interpose::subscribing_hook(const char* symbol, void* found) {
     static void* const hooks[] = {reinterpret_cast<void*>(&::cuptiSubscribe),
                                   reinterpret_cast<void*>(&::cuptiSubscribe_v2),
-                                  reinterpret_cast<void*>(&::cuptiActivityRegisterCallbacks)};
+                                  reinterpret_cast<void*>(&::cuptiActivityRegisterCallbacks),
+                                  reinterpret_cast<void*>(&::cuptiActivityEnable),
+                                  reinterpret_cast<void*>(&::cuptiActivityEnableContext),
+                                  reinterpret_cast<void*>(&::cuptiActivitySetAttribute),
+                                  reinterpret_cast<void*>(&::cuptiActivitySetAttribute_v2)};
     static_assert(std::size(hooks) == subscribing_names.size());
     for (std::size_t i = 0; i < subscribing_names.size(); ++i) {
         if (subscribing_names[i] == symbol) {
@@ -110,7 +127,33 @@ int cuptiSubscribe_v2(void* subscriber, void* callback, void* user, void* parame
 }
 
 int cuptiActivityRegisterCallbacks(void* request, void* complete) {
-    yield_subscription();
+    leave_activities();
     return forward_call(&::cuptiActivityRegisterCallbacks, 2, __builtin_return_address(0), request,
                         complete);
+}
+
+int cuptiActivityEnable(int kind) {
+    leave_activities();
+    return forward_call(&::cuptiActivityEnable, 3, __builtin_return_address(0), kind);
+}
+
+int cuptiActivityEnableContext(void* context, int kind) {
+    leave_activities();
+    return forward_call(&::cuptiActivityEnableContext, 4, __builtin_return_address(0), context,
+                        kind);
+}
+
+int cuptiActivitySetAttribute(int attribute, std::size_t* size, void* value) {
+    leave_activities();
+    return forward_call(&::cuptiActivitySetAttribute, 5, __builtin_return_address(0), attribute,
+                        size, value);
+}
+
+// Before it subscribes a profiler sets what only the first subscriber can.
+int cuptiActivitySetAttribute_v2(void* subscriber, int attribute, std::size_t* size, void* value) {
+    if (subscriber == nullptr) {
+        leave_activities();
+    }
+    return forward_call(&::cuptiActivitySetAttribute_v2, 6, __builtin_return_address(0), subscriber,
+                        attribute, size, value);
 }

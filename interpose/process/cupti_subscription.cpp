@@ -62,6 +62,9 @@ std::string CuptiSubscription::reason_not_to_subscribe(const Memory& memory) con
     if (settings.cupti == CuptiUse::off) {
         return "MEMLAB_CUPTI=off.";
     }
+    if (activities_of_program.load(std::memory_order_relaxed)) {
+        return "The program uses CUPTI's activities itself.";
+    }
     if (settings.cupti == CuptiUse::on) {
         return {};
     }

@@ -1,9 +1,11 @@
-// Manages memlab's CUPTI subscription. CUPTI takes one subscriber per process.
+// Manages memlab's CUPTI subscription. CUPTI takes one subscriber per process, or since 13.3
+// several that allow for it.
 //
 // Subscribing costs milliseconds at start, and other tools need the subscription: kineto (PyTorch's
 // profiler) tries once and never again. So memlab subscribes only for what nothing else tells:
 //   auto  for MEMLAB_AUDIT and MEMLAB_KERNELS, unless another tool is in the process;
-//   on    always; with an audit, and with the runtime's names of allocations.
+//   on    always, unless the program uses CUPTI's activities already; with an audit, and with the
+//         runtime's names of allocations.
 // In both cases it unsubscribes for good when another tool subscribes through a function that
 // memlab interposes (hooks/cupti.cpp), and in auto also when such a tool is loaded later. The
 // report says what was missed because of that.
@@ -71,6 +73,9 @@ class CuptiSubscription {
     std::mutex yield_mutex_;  ///< held while unsubscribing; other threads wait
     std::string yield_reason_;
 };
+
+/// Set once the program has set up CUPTI's activities itself: memlab's would take their place.
+inline constinit std::atomic<bool> activities_of_program{false};
 
 /// The name of another profiler in the process; empty: none. Takes the loader's lock.
 std::string other_profiler();

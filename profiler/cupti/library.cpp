@@ -14,7 +14,9 @@ namespace memlab::profiler::cupti {
 namespace {
 
 // Several subscribers: CUPTI 13.3 with a driver of release 610, the first one that is of CUDA 13.3.
-constexpr std::uint32_t several_since = 130300;
+// Only since its Update 1: before, it could crash when several asked for activities at the same
+// time.
+constexpr std::uint32_t several_since = 130301;
 constexpr int several_since_driver = 13030;
 
 // CUDA 12's minor version by the API version of its CUPTI, from oldest_api on (cupti_version.h);

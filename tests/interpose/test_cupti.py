@@ -186,13 +186,14 @@ class Cupti(EndToEnd):
     def test_another_subscriber_that_allows_for_it_sits_beside(self) -> None:
         if self.SONAME != "libcupti.so.13":
             self.skipTest("since CUPTI 13.3")
-        newest = {"SIMCUPTI_SHARED": "1", "SIMCUDA_DRIVER_VERSION": "13030"}
+        newest = {"SIMCUPTI_SHARED": "130301", "SIMCUDA_DRIVER_VERSION": "13030"}
         beside = self.program("subscribes_itself", self.SONAME, "shared")
         alone = self.program("subscribes_itself", self.SONAME)
         native = self.without_memlab(beside, newest)
         self.assertIn(b"subscribe: 0\nenable: 0\nafter: 5\ncalls seen: 10\n", native.stdout)
         # Its place, this driver, this CUPTI: what is missing makes memlab yield, or not be there.
         for program, settings, audited in ((beside, {}, True), (alone, {}, False),
+                                           (beside, {"SIMCUPTI_SHARED": "130300"}, False),
                                            (beside, {"SIMCUDA_DRIVER_VERSION": "13020"}, False)):
             for asked in ({"MEMLAB_CUPTI": "on"}, {"MEMLAB_AUDIT": "on"}, {"MEMLAB_CUPTI": "on", "MEMLAB_KERNELS": "on"}):
                 outcome, found = self.record(program, **(newest | settings | asked))
@@ -200,10 +201,30 @@ class Cupti(EndToEnd):
                 self.assertEqual(self.coverage(found)["audited"], audited, (program, settings, asked))
         for program in ("kinds", "runtime_api", "contents"):
             _, found = self.record(self.program(program), MEMLAB_CUPTI="on", MEMLAB_KERNELS="on", **newest)
-            self.assertTrue(self.coverage(found)["cupti"].startswith("CUPTI 13.3.0, "))
+            self.assertTrue(self.coverage(found)["cupti"].startswith("CUPTI 13.3.1, "))
             self.assertEqual((self.coverage(found)["audited"], self.coverage(found)["bypassed"]), (True, []))
         _, found = self.record([str(self.layout.tool("sample_checkpointing")), "plain"], MEMLAB_KERNELS="on", **newest)
         self.assertTrue(found.report["devices"][0]["kernels_at_peak"]["kernels"])
+
+    def test_who_was_there_before_keeps_its_place(self) -> None:
+        """A subscriber, and a program that has records without one, on a CUPTI of each kind."""
+        newest = {"SIMCUPTI_SHARED": "130301", "SIMCUDA_DRIVER_VERSION": "13030"}
+        of_one = [({}, "alone", "first", "Another tool is CUPTI's subscriber"),
+                  ({}, "alone", "activities", "The program uses CUPTI's activities itself.")]
+        of_several = [(newest, "alone", "first", "Another tool is CUPTI's subscriber"),
+                      (newest, "shared", "first", ""),
+                      (newest, "alone", "activities", "The program uses CUPTI's activities itself."),
+                      (newest, "shared", "attribute", "Another profiler wants to be CUPTI's only subscriber")]
+        for driver, kind, when, words in of_one + (of_several if self.SONAME == "libcupti.so.13" else []):
+            program = self.program("subscribes_itself", self.SONAME, kind, when)
+            native = self.without_memlab(program, driver)
+            self.assertIn(b"records: some" if when == "activities" else b"subscribe: 0\nenable: 0\n", native.stdout)
+            for asked in ({"MEMLAB_CUPTI": "on"}, {"MEMLAB_AUDIT": "on"}, {"MEMLAB_CUPTI": "on", "MEMLAB_KERNELS": "on"}):
+                with self.subTest(several=bool(driver), kind=kind, when=when, asked=asked):
+                    outcome, found = self.record(program, **(driver | asked))
+                    self.assertEqual(outcome.stdout, native.stdout)
+                    self.assertEqual(self.coverage(found)["audited"], not words)
+                    self.assertIn(words, self.coverage(found)["because"])
 
     def test_processes_fork_and_end_as_ever(self) -> None:
         layout = dataclasses.replace(

@@ -28,7 +28,8 @@ HIDDEN = {"__libc_start_main", "stdin"}
 NVML = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"} | {
     f"nvmlDeviceGet{what}RunningProcesses{version}" for what in ("Compute", "Graphics") for version in ("", "_v2", "_v3")}
 # CUPTI's functions by which another profiler subscribes.
-SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks")
+SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable",
+               "cuptiActivityEnableContext", "cuptiActivitySetAttribute", "cuptiActivitySetAttribute_v2")
 
 
 def tool(*command: str) -> str:

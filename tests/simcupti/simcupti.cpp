@@ -8,8 +8,9 @@
 // It is CUPTI 13.0 or, built with SIMCUPTI_MAJOR=12, CUPTI 12.4: each with its own records and
 // functions.
 //
-// SIMCUPTI_SHARED=1: it is 13.3 with several subscribers, if all of them allow for it by
-// cuptiSubscribe_v2 and use the functions that name a subscriber.
+// SIMCUPTI_SHARED=130301, a version: it is that CUPTI, with several subscribers, if all of them
+// allow for it by cuptiSubscribe_v2 and use the functions that name a subscriber. One that set up
+// activities by the functions that name none counts as one that does not allow for others.
 //
 // SIMCUPTI_FAULT, one of:
 //   subscriber_already   there is a subscriber already
@@ -98,9 +99,19 @@ const CallName driver_names[] = {
 using memlab::profiler::cupti::SubscriberParameters;
 using Record = std::vector<std::uint64_t>;  // words, for the alignment
 
+/// Of a CUPTI with several subscribers; 0: it has not.
+std::uint32_t shared_version() {
+    static const std::uint32_t version = [] {
+        const char* const text = std::getenv("SIMCUPTI_SHARED");
+        return text == nullptr || SIMCUPTI_MAJOR < 13
+                   ? 0U
+                   : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+    }();
+    return version;
+}
+
 bool is_shared() {
-    static const bool shared = SIMCUPTI_MAJOR >= 13 && std::getenv("SIMCUPTI_SHARED") != nullptr;
-    return shared;
+    return shared_version() != 0;
 }
 
 struct Subscriber {
@@ -405,6 +416,7 @@ CUptiResult enable_kind(Subscriber& subscriber, CUpti_ActivityKind kind) {
     if (kind == CUPTI_ACTIVITY_KIND_MEMORY2) {
         take_private_table();
     }
+    attach();
     const std::lock_guard lock(state().mutex);
     subscriber.kinds.insert(kind);
     return CUPTI_SUCCESS;
@@ -425,7 +437,7 @@ Subscriber& subscriber_of(CUpti_SubscriberHandle handle) {
 extern "C" {
 
 CUptiResult cuptiGetVersion(std::uint32_t* version) {
-    *version = fault() == Fault::old_version ? 18 : is_shared() ? 130300 : api_version;
+    *version = fault() == Fault::old_version ? 18 : is_shared() ? shared_version() : api_version;
     return CUPTI_SUCCESS;
 }
 
@@ -461,7 +473,8 @@ CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, CUpti_Callback
         return cuptiSubscribe(subscriber, callback, user);
     }
     const std::lock_guard lock(state().mutex);
-    if (state().only.callback != nullptr || fault() == Fault::subscriber_already) {
+    if (state().only.callback != nullptr || state().only.request != nullptr ||
+        !state().only.kinds.empty() || fault() == Fault::subscriber_already) {
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
     if (!attach()) {
@@ -518,6 +531,9 @@ CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle handle) {
     const std::lock_guard lock(state().mutex);
     subscriber_of(handle).callback = nullptr;
     subscriber_of(handle).enabled.clear();
+    if (subscriber_of(handle).kinds.empty()) {
+        subscriber_of(handle).request = nullptr;  // nothing is left that others could not be beside
+    }
     state().shared.erase(
         std::remove(state().shared.begin(), state().shared.end(), &subscriber_of(handle)),
         state().shared.end());
@@ -551,6 +567,20 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
     return is_mixed() ? CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
                       : enable_kind(state().only, kind);
 }
+
+// Attributes change nothing here, but have their rules.
+CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute, std::size_t*, void*) {
+    return is_mixed() ? CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED : CUPTI_SUCCESS;
+}
+
+#if SIMCUPTI_MAJOR >= 13
+CUptiResult cuptiActivitySetAttribute_v2(CUpti_SubscriberHandle handle, CUpti_ActivityAttribute,
+                                         std::size_t*, void*) {
+    // Without a subscriber: what only the first one can set.
+    return handle == nullptr && is_mixed() ? CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+                                           : CUPTI_SUCCESS;
+}
+#endif
 
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
     const std::lock_guard lock(state().mutex);
