@@ -58,6 +58,13 @@ class CaptureGate {
         return result;
     }
 
+    /// Captures may begin and end unseen: from now on one counts as under way for good.
+    void assume_one() {
+        const std::lock_guard lock(streams_mutex_);
+        lost_one_ = true;
+        update_count();
+    }
+
     /// The stream's capture ended, failed or was destroyed. True when it was the last one.
     bool end(CUstream stream, bool per_thread);
 
@@ -90,7 +97,7 @@ class CaptureGate {
     std::atomic<int> strict_{0};
     std::mutex streams_mutex_;
     std::map<Key, Capture> streams_;
-    bool lost_one_ = false;  ///< the host was out of memory: one counts as under way for good
+    bool lost_one_ = false;  ///< not in streams_: one counts as under way for good
 };
 
 }  // namespace memlab::interpose

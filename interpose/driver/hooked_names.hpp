@@ -58,20 +58,6 @@ inline bool is_interposed_name(const char* name) {
     return name[0] == 'n' && name[1] == 'v' && is_nvml_name(name);
 }
 
-/// Name prefixes of functions that free memory, begin or end captures, destroy contexts or streams,
-/// or export memory: a pool must intercept them. Prefixes, so that later versions and variants
-/// match too.
-inline constexpr std::array pool_critical_prefixes = std::to_array<std::string_view>(
-    {"cuMemFree", "cuMemGetHandle", "cuIpcGetMem", "cuStreamBegin", "cuStreamEndCapture",
-     "cuStreamDestroy", "cuThreadExchangeStreamCaptureMode", "cuCtxDestroy", "cuCtxDetach",
-     "cuDevicePrimaryCtxRe", "cuGreenCtxDestroy", "cuCtxEnablePeerAccess", "cuGraphDestroy",
-     "cuGraphExecDestroy"});
-
-inline bool is_pool_critical(std::string_view name) {
-    return std::any_of(pool_critical_prefixes.begin(), pool_critical_prefixes.end(),
-                       [name](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
 /// The result of dlsym for one of subscribing_names, for which the real dlsym returned `found`.
 void* subscribing_hook(const char* symbol, void* found);
 

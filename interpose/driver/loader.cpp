@@ -17,10 +17,6 @@
 // included, before anything is initialized. So what every lookup runs calls no function that such a
 // runtime intercepts, as those of strings.
 
-namespace memlab::interpose {
-static void note_unknown(const char* name);
-}
-
 extern "C" {
 
 // Jump targets of dlfcn_stubs.S, set before its first jump.
@@ -186,8 +182,8 @@ bool dlsym_is_wrapped() {
     return next_dlsym() != libc_dlsym();
 }
 
-// Only names that libcuda exports: other libraries' names may have the same prefix.
-static void note_unknown(const char* name) {
+// Other libraries' names may have the same prefix.
+void note_unknown(const char* name) {
     void* library = loaded_libcuda();
     if (library != nullptr && libc_dlsym()(library, name) != nullptr) {
         on_unknown_function(name);

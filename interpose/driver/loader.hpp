@@ -57,10 +57,14 @@ profiler::ObjectSymbols libcuda_symbols();
 void* containing_object(const void* address);
 
 /// Call when the program obtains a driver function, or a version of one, unknown to memlab. It may
-/// submit work, so the work clock is distrusted from now on. If it is pool-critical
-/// (hooked_names.hpp), new memory is no longer pooled, in the current session or a later one.
+/// submit work, so the work clock is distrusted from now on. Where its name
+/// says that more depends on it (function_purpose.hpp), the report names it and new memory is no
+/// longer pooled, in the current session or a later one.
 /// Defined in process/unknown_functions.cpp.
 void on_unknown_function(const char* name) noexcept;
+
+/// on_unknown_function() if libcuda exports a function of this name.
+void note_unknown(const char* name);
 
 /// Call before the program opens a library that looks past every preload: with RTLD_DEEPBIND or in
 /// another namespace. Its calls of the driver will not be seen: from now on nothing is assumed

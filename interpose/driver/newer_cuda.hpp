@@ -1,4 +1,5 @@
-// What memlab uses of <cuda.h> that came after CUDA 12.4, the oldest header it is built with.
+// What memlab uses of <cuda.h> that came after CUDA 12.4, the oldest header it is built with. What
+// came after 13.0 is declared as newer_functions.inc says where it was read.
 // Functions and the types that they only point to are declared whatever the header is: one that
 // declares them otherwise does not compile. Layouts and values are compared with the header's where
 // it has them.
@@ -46,6 +47,16 @@ typedef struct CUDA_MEMCPY3D_BATCH_OP_st CUDA_MEMCPY3D_BATCH_OP;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
 typedef struct CUmemDecompressParams_st CUmemDecompressParams;
+// Only passed on: any pointer, also to a function, and words of these sizes have the ABI.
+#if CUDA_VERSION < 13020
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+#endif
+#if CUDA_VERSION < 13030
+typedef void (*CUgraphRecaptureCallback)(void);
+typedef cuuint32_t CUlogicalEndpointId;
+typedef struct CUlogicalEndpointProp_st CUlogicalEndpointProp;
+typedef int CUlogicalEndpointIpcHandleType;
+#endif
 
 // Since 12.5.
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext*, CUctxCreateParams*, unsigned, CUdevice);
@@ -101,9 +112,56 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr*, std::size_
                                                         CUmemLocation*, std::size_t*, std::size_t,
                                                         unsigned long long, CUstream);
 
+// Since 13.1.
+CUresult CUDAAPI cuMulticastBindMem_v2(CUmemGenericAllocationHandle, CUdevice, std::size_t,
+                                       CUmemGenericAllocationHandle, std::size_t, std::size_t,
+                                       unsigned long long);
+CUresult CUDAAPI cuMulticastBindAddr_v2(CUmemGenericAllocationHandle, CUdevice, std::size_t,
+                                        CUdeviceptr, std::size_t, unsigned long long);
+
+// Since 13.2.
+CUresult CUDAAPI cuLaunchHostFunc_v2(CUstream, CUhostFn, void*, unsigned);
+CUresult CUDAAPI cuLaunchHostFunc_v2_ptsz(CUstream, CUhostFn, void*, unsigned);
+CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr, CUdeviceptr, std::size_t,
+                                             CUmemcpyAttributes*, CUstream);
+CUresult CUDAAPI cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr, CUdeviceptr, std::size_t,
+                                                  CUmemcpyAttributes*, CUstream);
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP*, unsigned long long,
+                                               CUstream);
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP*, unsigned long long,
+                                                    CUstream);
+CUresult CUDAAPI cuStreamBeginCaptureToCig(CUstream, CUstreamCigCaptureParams*);
+CUresult CUDAAPI cuStreamBeginCaptureToCig_ptsz(CUstream, CUstreamCigCaptureParams*);
+CUresult CUDAAPI cuStreamEndCaptureToCig(CUstream);
+CUresult CUDAAPI cuStreamEndCaptureToCig_ptsz(CUstream);
+
+// Since 13.3.
+CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream, CUstreamCaptureMode, CUgraph,
+                                               CUgraphRecaptureCallback, void*);
+CUresult CUDAAPI cuStreamBeginRecaptureToGraph_ptsz(CUstream, CUstreamCaptureMode, CUgraph,
+                                                    CUgraphRecaptureCallback, void*);
+CUresult CUDAAPI cuLogicalEndpointCreate(CUlogicalEndpointId, const CUlogicalEndpointProp*);
+CUresult CUDAAPI cuLogicalEndpointBindAddr(CUlogicalEndpointId, CUdevice, cuuint64_t, void*,
+                                           cuuint64_t, unsigned long long);
+CUresult CUDAAPI cuLogicalEndpointBindMem(CUlogicalEndpointId, CUdevice, cuuint64_t,
+                                          CUmemGenericAllocationHandle, cuuint64_t, cuuint64_t,
+                                          unsigned long long);
+CUresult CUDAAPI cuLogicalEndpointExport(void*, CUlogicalEndpointId,
+                                         CUlogicalEndpointIpcHandleType);
+CUresult CUDAAPI cuLogicalEndpointImport(CUlogicalEndpointId, const void*,
+                                         CUlogicalEndpointIpcHandleType);
+
+// Since 13.4.
+CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode*, CUgraph, const CUgraphNode*,
+                                   const CUgraphEdgeData*, std::size_t, CUgraphNodeParams*);
+CUresult CUDAAPI cuGraphNodeSetParams_v2(CUgraphNode, CUgraphNodeParams*);
+
 }  // extern "C"
 
 namespace memlab::interpose::newer_cuda {
+
+/// The newest CUDA whose additions were read, as cuDriverGetVersion counts.
+inline constexpr int newest_known = 13050;
 
 inline constexpr auto error_contained = static_cast<CUresult>(226);
 inline constexpr auto error_tensor_memory_leak = static_cast<CUresult>(721);

@@ -1,5 +1,10 @@
-// Resets weak references to the driver's, CUPTI's and NVML's functions that the loader bound to
-// memlab. A program uses such references to find out whether the library is present, or whether it
+// What the references of the objects of a program's start say, before any of its code runs.
+//
+// Functions of the driver that memlab does not know, in objects that are linked with libcuda, are
+// noted: nobody asks for them by name. References of libraries loaded later are not seen.
+//
+// Weak references to the driver's, CUPTI's and NVML's functions that the loader bound to memlab are
+// reset. A program uses such references to find out whether the library is present, or whether it
 // is new enough for a function; bound to memlab's exports, it would call what is not there.
 //
 // The loader binds weak references like any others. An indirect function (IFUNC) could resolve to
@@ -31,6 +36,7 @@
 #include "interpose/driver/loaded_objects.hpp"
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/reentrancy.hpp"
+#include "interpose/driver/work_clock.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -166,10 +172,50 @@ void clear_weak_references(const link_map& object, const dl_phdr_info& info) {
     protect_again(object, info.dlpi_phdr, info.dlpi_phnum);
 }
 
+const link_map* loaded_object_of(const dl_phdr_info& info) {
+    const auto* const object = static_cast<const link_map*>(containing_object(info.dlpi_phdr));
+    return object != nullptr && object->l_addr == info.dlpi_addr && object->l_ld != nullptr
+               ? object
+               : nullptr;
+}
+
 int clear_in_object(dl_phdr_info* info, std::size_t /*size*/, void* /*unused*/) {
-    const auto* const object = static_cast<const link_map*>(containing_object(info->dlpi_phdr));
-    if (object != nullptr && object->l_addr == info->dlpi_addr && object->l_ld != nullptr) {
+    if (const link_map* const object = loaded_object_of(*info)) {
         clear_weak_references(*object, *info);
+    }
+    return 0;
+}
+
+/// A reference to a function that could be the driver's and that memlab does not know.
+bool is_unknown_reference(const DynamicTables& tables, const ElfW(Sym) & symbol) {
+    const char* const name = tables.names + symbol.st_name;
+    return symbol.st_shndx == SHN_UNDEF && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' &&
+           name[2] <= 'Z' && !is_interposed_name(name) && !is_known_symbol(name);
+}
+
+// Names are noted when the loader's lock is free: there are seldom any.
+constexpr std::size_t max_unknown = 16;
+struct UnknownReferences {
+    const char* names[max_unknown] = {};
+    std::size_t count = 0;
+};
+
+int find_unknown_in_object(dl_phdr_info* info, std::size_t /*size*/, void* found) {
+    const link_map* const object = loaded_object_of(*info);
+    const DynamicTables tables = object == nullptr ? DynamicTables() : read_dynamic_tables(*object);
+    if (tables.symbols == nullptr || tables.names == nullptr || !needs_driver(*object, tables)) {
+        return 0;
+    }
+    auto& unknown = *static_cast<UnknownReferences*>(found);
+    for (std::size_t table = 0; table < 2; ++table) {
+        const std::size_t count = tables.relocation_bytes[table] / sizeof(ElfW(Rela));
+        for (std::size_t i = 0; tables.relocations[table] != nullptr && i < count; ++i) {
+            const ElfW(Sym)& symbol =
+                tables.symbols[ELF64_R_SYM(tables.relocations[table][i].r_info)];
+            if (unknown.count < max_unknown && is_unknown_reference(tables, symbol)) {
+                unknown.names[unknown.count++] = tables.names + symbol.st_name;
+            }
+        }
     }
     return 0;
 }
@@ -183,6 +229,11 @@ __attribute__((constructor)) void clear_weak_references_at_start() {
     dl_iterate_phdr(clear_in_object, nullptr);
     if (!loaded_at_start) {
         return;
+    }
+    UnknownReferences unknown;
+    dl_iterate_phdr(find_unknown_in_object, &unknown);
+    for (std::size_t i = 0; i < unknown.count; ++i) {
+        note_unknown(unknown.names[i]);
     }
     // Determined now, while no other thread can hold the loader's lock.
     const void* const library = containing_object(libcuda_symbols().find("cuInit"));

@@ -21,7 +21,10 @@ constexpr auto known_bases = sorted_names({
 #undef MEMLAB_KNOWN
 });
 
-/// "cuMemcpyHtoDAsync_v2_ptsz" -> "cuMemcpyHtoDAsync".
+}  // namespace
+
+constinit WorkClock work_clock;
+
 std::string_view without_version(std::string_view symbol) {
     if (symbol.ends_with("_ptsz") || symbol.ends_with("_ptds")) {
         symbol.remove_suffix(5);
@@ -33,10 +36,6 @@ std::string_view without_version(std::string_view symbol) {
     }
     return symbol;
 }
-
-}  // namespace
-
-constinit WorkClock work_clock;
 
 bool is_hooked_function(std::string_view base) {
     return std::binary_search(hooked_bases.begin(), hooked_bases.end(), base);

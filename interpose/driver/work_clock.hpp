@@ -80,6 +80,9 @@ bool is_hooked_function(std::string_view base);
 /// True when memlab knows the driver function `base` (a name for cuGetProcAddress).
 bool is_known_function(std::string_view base);
 
+/// "cuMemcpyHtoDAsync_v2_ptsz" -> "cuMemcpyHtoDAsync".
+std::string_view without_version(std::string_view symbol);
+
 /// is_known_function() for an exported symbol of any version: "cuMemcpyAsync_ptsz",
 /// "cuCtxCreate_v4". False for an unlisted version of a function that submits work.
 bool is_known_symbol(std::string_view symbol);

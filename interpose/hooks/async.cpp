@@ -15,6 +15,21 @@ using mi::Session;
 
 namespace {
 
+// The graph keeps its allocations and their addresses; the driver refuses others.
+template <class Real>
+[[gnu::cold]] CUresult recapture(Session& session, Api api, const mi::DriverAllocation& allocation,
+                                 CUgraph graph, const CUdeviceptr* address, const Real& real) {
+    const CUresult result = mi::retry_after_release(session, real);
+    if (result == CUDA_SUCCESS) {
+        const auto live = session.live().find(mi::HandleClass::memory, *address);
+        if (!live || live->kind != MemoryKind::graph) {
+            mi::record_driver_allocation(session, api, allocation, *address);
+        }
+        mi::graph_memory().add(graph, *address);
+    }
+    return result;
+}
+
 /// `pool` is null for the device's current one.
 template <class Real>
 [[gnu::hot]] CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes,
@@ -29,6 +44,9 @@ template <class Real>
             allocation.requested = bytes;
             allocation.stream = stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
             allocation.pool = pool;
+            if (graph != nullptr && mi::graph_memory().may_be_recaptured()) {
+                return recapture(session, api, allocation, graph, address, real);
+            }
             const CUresult result =
                 mi::allocate_from_driver(session, api, allocation, real, [&] { return *address; });
             if (result == CUDA_SUCCESS && graph != nullptr) {

@@ -205,6 +205,15 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* node, CUgraph grap
                                   count, parameters));
 }
 
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph,
+                                                 const CUgraphNode* dependencies,
+                                                 const CUgraphEdgeData* edges, size_t count,
+                                                 CUgraphNodeParams* parameters) {
+    return add_node(Api::cuGraphAddNode_v3, graph, parameters,
+                    mi::real_call(&Driver::cuGraphAddNode_v3, node, graph, dependencies, edges,
+                                  count, parameters));
+}
+
 // Copy and fill nodes: creation and change of parameters.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode* made, CUgraph graph,
@@ -255,6 +264,12 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec execut
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode changed,
                                                     CUgraphNodeParams* parameters) {
     return any_node(parameters, mi::real_call(&Driver::cuGraphNodeSetParams, changed, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphNodeSetParams_v2(CUgraphNode changed,
+                                                       CUgraphNodeParams* parameters) {
+    return any_node(parameters,
+                    mi::real_call(&Driver::cuGraphNodeSetParams_v2, changed, parameters));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode changed,

@@ -3,6 +3,8 @@
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/hooks/measured_call.hpp"
+#include "interpose/memory/graph_memory.hpp"
+#include "interpose/process/unknown_functions.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Driver;
@@ -43,6 +45,23 @@ CUresult end_capture(CUstream stream, bool per_thread, const Real& real) {
             return result;
         },
         real);
+}
+
+// The nodes of the graph stay, and with them the memory that its allocations have.
+template <class Real>
+CUresult begin_recapture(CUstream stream, bool per_thread, CUstreamCaptureMode mode,
+                         const Real& real) {
+    mi::graph_memory().recaptures();
+    return begin_capture(stream, per_thread, mode, real);
+}
+
+// Such a capture is executed by a graphics API, which memlab does not see. What it forbids to other
+// calls is not documented: nothing is refused that the driver would not refuse.
+template <class Real>
+CUresult begin_graphics_capture(const char* name, CUstream stream, bool per_thread,
+                                const Real& real) {
+    mi::on_unfollowed_call(name);
+    return begin_capture(stream, per_thread, CU_STREAM_CAPTURE_MODE_RELAXED, real);
 }
 
 template <class Real>
@@ -113,6 +132,48 @@ MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream stream,
     return begin_capture(stream, true, mode,
                          mi::real_call(&Driver::cuStreamBeginCaptureToGraph_ptsz, stream, graph,
                                        dependencies, edges, count, mode));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream stream,
+                                                             CUstreamCaptureMode mode,
+                                                             CUgraph graph,
+                                                             CUgraphRecaptureCallback callback,
+                                                             void* user) {
+    return begin_recapture(
+        stream, false, mode,
+        mi::real_call(&Driver::cuStreamBeginRecaptureToGraph, stream, mode, graph, callback, user));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginRecaptureToGraph_ptsz(CUstream stream,
+                                                                  CUstreamCaptureMode mode,
+                                                                  CUgraph graph,
+                                                                  CUgraphRecaptureCallback callback,
+                                                                  void* user) {
+    return begin_recapture(stream, true, mode,
+                           mi::real_call(&Driver::cuStreamBeginRecaptureToGraph_ptsz, stream, mode,
+                                         graph, callback, user));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToCig(CUstream stream,
+                                                         CUstreamCigCaptureParams* parameters) {
+    return begin_graphics_capture(
+        "cuStreamBeginCaptureToCig", stream, false,
+        mi::real_call(&Driver::cuStreamBeginCaptureToCig, stream, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI
+cuStreamBeginCaptureToCig_ptsz(CUstream stream, CUstreamCigCaptureParams* parameters) {
+    return begin_graphics_capture(
+        "cuStreamBeginCaptureToCig", stream, true,
+        mi::real_call(&Driver::cuStreamBeginCaptureToCig_ptsz, stream, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamEndCaptureToCig(CUstream stream) {
+    return end_capture(stream, false, mi::real_call(&Driver::cuStreamEndCaptureToCig, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamEndCaptureToCig_ptsz(CUstream stream) {
+    return end_capture(stream, true, mi::real_call(&Driver::cuStreamEndCaptureToCig_ptsz, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph* graph) {

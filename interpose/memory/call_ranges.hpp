@@ -221,26 +221,35 @@ void visit_ranges(Visit& visit, Is<CUdeviceptr*> targets, Is<CUdeviceptr*> sourc
         bytes(visit, sources.value[i], sizes.value[i]);
     }
 }
+template <class Visit>
+void operands(Visit& visit, const CUDA_MEMCPY3D_BATCH_OP& copy) {
+    if (copy.extent.depth == 0) {
+        return;
+    }
+    for (const CUmemcpy3DOperand* side : {&copy.src, &copy.dst}) {
+        if (static_cast<unsigned>(side->type) == newer_cuda::operand_is_pointer) {
+            const auto& operand = side->op.ptr;
+            // Lengths are in elements of one byte.
+            const std::size_t row = operand.rowLength != 0 ? operand.rowLength : copy.extent.width;
+            const std::size_t slice =
+                operand.layerHeight != 0 ? operand.layerHeight : copy.extent.height;
+            rows(visit, operand.ptr, copy.extent.width,
+                 (copy.extent.depth - 1) * slice + copy.extent.height, row);
+        }
+    }
+}
 template <class Visit, class... Rest>
 void visit_ranges(Visit& visit, Is<std::size_t> count, Is<CUDA_MEMCPY3D_BATCH_OP*> copies,
                   Rest... /*rest*/) {
     for (std::size_t i = 0; copies.value != nullptr && i < count.value; ++i) {
-        const CUDA_MEMCPY3D_BATCH_OP& copy = copies.value[i];
-        if (copy.extent.depth == 0) {
-            continue;
-        }
-        for (const CUmemcpy3DOperand* side : {&copy.src, &copy.dst}) {
-            if (static_cast<unsigned>(side->type) == newer_cuda::operand_is_pointer) {
-                const auto& operand = side->op.ptr;
-                // Lengths are in elements of one byte.
-                const std::size_t row =
-                    operand.rowLength != 0 ? operand.rowLength : copy.extent.width;
-                const std::size_t slice =
-                    operand.layerHeight != 0 ? operand.layerHeight : copy.extent.height;
-                rows(visit, operand.ptr, copy.extent.width,
-                     (copy.extent.depth - 1) * slice + copy.extent.height, row);
-            }
-        }
+        operands(visit, copies.value[i]);
+    }
+}
+// cuMemcpy3DWithAttributesAsync.
+template <class Visit, class... Rest>
+void visit_ranges(Visit& visit, Is<CUDA_MEMCPY3D_BATCH_OP*> copy, Rest... /*rest*/) {
+    if (copy.value != nullptr) {
+        operands(visit, *copy.value);
     }
 }
 

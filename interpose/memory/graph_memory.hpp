@@ -2,6 +2,7 @@
 // derived from it, or until the program frees it outside.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,11 @@ class GraphMemory {
     /// `made` (a clone or an executable graph) keeps alive what `from` keeps alive.
     void share(const void* from, const void* made);
 
+    /// A graph is captured anew: from now on an allocation in a capture may be one that a graph
+    /// already has.
+    void recaptures() { recaptures_.store(true, std::memory_order_relaxed); }
+    bool may_be_recaptured() const { return recaptures_.load(std::memory_order_relaxed); }
+
     /// A graph or executable graph was destroyed; memory that no other graph keeps alive is
     /// recorded as freed. `api` is the function that destroyed it.
     void destroyed(Memory& memory, Api api, const void* graph);
@@ -29,6 +35,7 @@ class GraphMemory {
   private:
     using Addresses = std::set<std::uint64_t>;
 
+    std::atomic<bool> recaptures_{false};
     std::mutex mutex_;
     // What each graph keeps alive, and the number of owners of each address.
     std::unordered_map<const void*, Addresses> owners_;

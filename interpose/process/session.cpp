@@ -126,6 +126,16 @@ void unsubscribe_cupti_at_exit() {
 }
 
 void disable_pooling_in(Session& session, const ReasonNotToPool& why) noexcept {
+    // What the pool gave out is then kept when it is freed: a fence would end such a capture.
+    if (captures_may_be_unseen()) {
+        session.captures().assume_one();
+    }
+    if (!session.pooling()) {
+        if (why.of_function && session.recorder() != nullptr) {
+            session.recorder()->report_missed(why.text, 0);
+        }
+        return;
+    }
     if (!why.quiet) {
         session.disable_pooling(why.text);
         return;
@@ -139,6 +149,16 @@ void disable_pooling_in(Session& session, const ReasonNotToPool& why) noexcept {
 void disable_pooling_for_unseen(const ReasonNotToPool& why) {
     if (Session* session = Session::current()) {
         disable_pooling_in(*session, why);
+    }
+}
+
+void report_unfollowed_function(const char* sentence) {
+    Session* const session = Session::current();
+    if (session != nullptr && captures_may_be_unseen()) {
+        session->captures().assume_one();
+    }
+    if (session != nullptr && session->recorder() != nullptr) {
+        session->recorder()->report_missed(sentence, 0);
     }
 }
 
@@ -224,6 +244,7 @@ Session* Session::start_once(bool late) {
         report_other_nvtx_tool(*session);
         record_early_annotations(*session);
         publish(session);
+        set_sentence_handler(report_unfollowed_function);
         if (session->recorder_ &&
             !report_on_signals(session->settings_.report_signals, &Session::report_for_signals)) {
             warn("MEMLAB_REPORT_ON has no effect: no thread could be created");
@@ -303,10 +324,12 @@ Session::Session(LoadedSettings loaded, bool late)
 void Session::choose_pooling() {
     if (!settings_.pool) {
         pooling_.store(false, std::memory_order_relaxed);
-        return;
     }
     if (const ReasonNotToPool* const unseen = reason_not_to_pool_by_unseen_calls()) {
         disable_pooling_in(*this, *unseen);
+        return;
+    }
+    if (!settings_.pool) {
         return;
     }
     const std::string reason = reason_not_to_pool();

@@ -13,9 +13,10 @@
 
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/driver.hpp"
-#include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/one_stream.hpp"
+#include "interpose/driver/work_clock.hpp"
+#include "interpose/process/function_purpose.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -61,7 +62,48 @@ constinit std::atomic_flag claimed = ATOMIC_FLAG_INIT;
 constinit std::atomic<bool> reason_found{false};
 constinit std::atomic<void (*)(const ReasonNotToPool&)> disable_pooling_handler{nullptr};
 constinit ReasonNotToPool first_reason;
-constinit char unknown_text[160] = "";
+
+// A sentence for each function that memlab cannot follow, for the report.
+struct Sentence {
+    enum State { free, written, complete };
+    std::atomic<State> state{free};
+    bool ended_pooling = false;  ///< then it is first_reason
+    char name[64] = "";
+    char text[224] = "";
+};
+constexpr std::size_t max_sentences = 24;  // a program that asks for every name of a later CUDA
+constinit Sentence sentences[max_sentences];
+constinit std::atomic<void (*)(const char*)> sentence_handler{nullptr};
+
+constinit std::atomic<bool> unseen_captures{false};
+
+struct Newer {
+    std::string_view symbol;
+    int version;
+};
+constexpr Newer newer_functions[] = {
+#define MEMLAB_NEWER(symbol, version, source) {#symbol, version},
+#include "interpose/process/newer_functions.inc"
+#undef MEMLAB_NEWER
+};
+
+/// A place for a new sentence about this function; null: it has one, or there is none left.
+Sentence* begin_sentence(const char* name) {
+    for (Sentence& each : sentences) {
+        Sentence::State state = Sentence::free;
+        if (each.state.compare_exchange_strong(state, Sentence::written,
+                                               std::memory_order_acq_rel)) {
+            std::snprintf(each.name, sizeof each.name, "%s", name);
+            return &each;
+        }
+        // One that another thread writes just now may be the same: it is then said twice.
+        if (state == Sentence::complete &&
+            std::strncmp(each.name, name, sizeof each.name - 1) == 0) {
+            return nullptr;
+        }
+    }
+    return nullptr;
+}
 
 std::string_view object_file_name(const void* code) {
     const auto* const object = static_cast<const link_map*>(containing_object(code));
@@ -77,16 +119,56 @@ void disable_pooling(const ReasonNotToPool& why) {
     }
 }
 
+/// `quiet`: as in ReasonNotToPool.
+void end_sentence(Sentence& sentence, bool without_pool, bool quiet) {
+    sentence.ended_pooling = without_pool && !claimed.test_and_set();
+    sentence.state.store(Sentence::complete, std::memory_order_release);
+    if (sentence.ended_pooling) {
+        disable_pooling({sentence.text, quiet, true});
+    } else if (const auto handler = sentence_handler.load(std::memory_order_acquire)) {
+        handler(sentence.text);
+    }
+}
+
 }  // namespace
 
 void on_unknown_function(const char* name) noexcept {
     on_untracked_work(unknown_function);
-    if (!is_pool_critical(name) || claimed.test_and_set()) {
+    const Purpose purpose = purpose_of(name);
+    if (purpose == Purpose::other) {
         return;
     }
-    std::snprintf(unknown_text, sizeof(unknown_text),
-                  "the program uses a version of %.64s that this memlab does not know", name);
-    disable_pooling({unknown_text, false});
+    if (std::string_view(name).find("apture") != std::string_view::npos) {
+        unseen_captures.store(true, std::memory_order_release);
+    }
+    if (Sentence* const sentence = begin_sentence(name)) {
+        const bool later = is_known_function(without_version(name));
+        std::snprintf(sentence->text, sizeof sentence->text,
+                      "the program uses %s%.63s%s does not know, which by its name may %s",
+                      later ? "a version of " : "", name,
+                      later ? " that this memlab" : ", which this memlab", describe(purpose));
+        end_sentence(*sentence, ends_pooling(purpose), false);
+    } else if (ends_pooling(purpose) && !claimed.test_and_set()) {
+        disable_pooling(
+            {"the program uses many driver functions that this memlab does not know", false, true});
+    }
+}
+
+void on_unfollowed_call(const char* name) noexcept {
+    on_untracked_work("a driver function that memlab does not follow");
+    Sentence* const sentence = begin_sentence(name);
+    if (sentence == nullptr) {
+        return;
+    }
+    const auto* const newer =
+        std::find_if(std::begin(newer_functions), std::end(newer_functions),
+                     [name](const Newer& each) { return each.symbol == name; });
+    const int version = newer != std::end(newer_functions) ? newer->version : 0;
+    std::snprintf(sentence->text, sizeof sentence->text,
+                  "the program calls %.63s (CUDA %d.%d), which memlab does not follow: memory "
+                  "allocated since was not pooled, and what uses it is not known",
+                  name, version / 1000, version % 1000 / 10);
+    end_sentence(*sentence, true, true);
 }
 
 void on_unseen_library() noexcept {
@@ -95,12 +177,26 @@ void on_unseen_library() noexcept {
         disable_pooling(
             {"a library was opened with RTLD_DEEPBIND or in a namespace of its own: "
              "its CUDA calls were not seen, and memory allocated since was not pooled",
-             true});
+             true, false});
     }
 }
 
 void set_unknown_function_handler(void (*handler)(const ReasonNotToPool& why)) {
     disable_pooling_handler.store(handler, std::memory_order_release);
+}
+
+bool captures_may_be_unseen() {
+    return unseen_captures.load(std::memory_order_acquire);
+}
+
+void set_sentence_handler(void (*handler)(const char* sentence)) {
+    sentence_handler.store(handler, std::memory_order_release);
+    for (const Sentence& each : sentences) {
+        if (each.state.load(std::memory_order_acquire) == Sentence::complete &&
+            !each.ended_pooling) {
+            handler(each.text);
+        }
+    }
 }
 
 const ReasonNotToPool* reason_not_to_pool_by_unseen_calls() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import tempfile
 import unittest
@@ -32,6 +33,14 @@ class EndToEnd(unittest.TestCase):
         self.output = self.work / "out"
         self.cwd = self.work / "cwd"
         self.cwd.mkdir()
+
+    def use_driver(self, version: str) -> None:
+        """The runs of this test are on the simulated driver of that CUDA ("99.0": one that is yet to come)."""
+        major, minor = version.split(".")
+        driver = self.layout.root / "lib" / "simcuda" / version
+        self.layout = dataclasses.replace(
+            self.layout, library_path=[str(driver), *self.layout.library_path], extra_environment=(
+                self.layout.extra_environment | {"SIMCUDA_DRIVER_VERSION": str(int(major) * 1000 + int(minor) * 10)}))
 
     def require_installed(self, name: str) -> None:
         if not any((Path(folder) / name).exists() for folder in ("/usr/bin", "/bin", "/usr/local/bin")):

@@ -1,4 +1,5 @@
-// Frees with a version of cuMemFree that is later than any header's: the simulated driver has one.
+// Frees with a version of cuMemFree that is later than any header's: the simulated driver of
+// CUDA 99.0 has one.
 //
 //   later_version symbol before     finds it with dlsym, before cuInit
 //   later_version address before    by cuGetProcAddress

@@ -4,6 +4,9 @@ For every function family of the table, every version and per-thread-stream vari
 declares must be a line of the table, with the CUDA version in which that variant appeared. Every
 function that gives work to a device must be hooked, so that the work clock counts it, and every
 function of <cuda.h> must be in exactly one of the lists of hooked and of known ones.
+
+What is newer than that <cuda.h> is held against interpose/process/newer_functions.inc: each function that it
+names is hooked, in its version, or known, and nothing newer is hooked that it does not name.
 """
 
 import argparse
@@ -53,12 +56,38 @@ def check_work(declared, submitting, table_bases, known):
     return problems
 
 
+def check_newer(newer, runtime, used, table, known, headers_version):
+    """What is wrong with the lists as seen by what CUDA added after the headers."""
+    problems = []
+    bases = {symbol: SUFFIXES.match(symbol).group(1) for symbol in newer}
+    for symbol, version in sorted(newer.items()):
+        if symbol in table and bases[symbol] in known:
+            problems.append(f"{symbol} is hooked and in the list of known functions too")
+        elif symbol in table:
+            if table[symbol][1] != version:
+                problems.append(f"{symbol}: {table[symbol][1]} in the table, {version} in the newer functions")
+        elif bases[symbol] not in known:
+            problems.append(f"{symbol} of CUDA {version} is neither hooked nor known")
+    for symbol, (_, version, _) in sorted(table.items()):
+        if version > headers_version and newer.get(re.sub(r"_pt[sd][sz]$", "", symbol)) != version:
+            problems.append(f"{symbol} of CUDA {version} is hooked, but not in the newer functions")
+    for name, symbol in sorted(runtime.items()):
+        if symbol not in table:
+            problems.append(f"{name} calls {symbol}, which is not hooked")
+    for name in sorted(used):
+        if not any(name in text for text in used[name]):
+            problems.append(f"{name} is said to be used, but memlab does not name it")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--table", required=True)
     parser.add_argument("--submitting", required=True)
     parser.add_argument("--implicit", required=True)
     parser.add_argument("--known", required=True)
+    parser.add_argument("--newer", required=True)
+    parser.add_argument("--cupti", required=True, nargs="+", help="the files that name CUPTI's functions")
     parser.add_argument("--header", required=True, help="what tests/support/cuda_header.py wrote")
     parser.add_argument("--include", required=True)
     arguments = parser.parse_args()
@@ -87,6 +116,22 @@ def main():
     table = {symbol: (base, int(version), thread == "1") for symbol, base, version, thread in rows}
     if len(table) != len(rows):
         problems.append("a symbol stands in two lines")
+    with open(arguments.newer, encoding="utf-8") as file:
+        text = file.read()
+    newer = {symbol: int(version) for symbol, version in re.findall(r"^MEMLAB_NEWER\((\w+), (\d+), \w+\)$", text, re.M)}
+    runtime = dict(re.findall(r"^MEMLAB_NEWER_RUNTIME\((\w+), \d+, (\w+),\s+\w+\)$", text, re.M))
+    cupti = re.findall(r"^MEMLAB_NEWER_CUPTI\((\w+), \d+, ([01]), \w+\)$", text, re.M)
+    if len(newer) + len(runtime) + len(cupti) != len(re.findall(r"^MEMLAB_NEWER", text, re.M)):
+        problems.append("lines of the newer functions are not of their form")
+    texts = []
+    for path in arguments.cupti:
+        with open(path, encoding="utf-8") as file:
+            texts.append(file.read())
+    headers_version = max(version for each in versions.values() for version in each)
+    problems += check_newer(newer, runtime, {name: texts for name, used in cupti if used == "1"}, table, known,
+                            headers_version)
+    # What the headers cannot know is not held against them.
+    table = {symbol: row for symbol, row in table.items() if row[1] <= headers_version}
     bases = {base for base, _, _ in table.values()}
 
     for name in sorted(declared.keys() - NOT_EXPORTED):

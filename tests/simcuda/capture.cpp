@@ -178,6 +178,28 @@ CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, C
     return CUDA_SUCCESS;
 }
 
+constexpr auto recapture_failure = static_cast<CUresult>(918);
+
+// The graph's next node gets the work; type, order and memory must be as they were.
+CUresult capture_again(Stream& stream, Work work, Node** made) {
+    Capture& capture = *stream.capture;
+    Node* const node = capture.next < capture.graph->nodes.size()
+                           ? capture.graph->nodes[capture.next].get()
+                           : nullptr;
+    if (node == nullptr || node->work.type != work.type || node->work.memory != work.memory ||
+        node->dependencies != stream.capture_tail) {
+        invalidate(capture);
+        return recapture_failure;
+    }
+    ++capture.next;
+    node->work = std::move(work);
+    stream.capture_tail = {node};
+    if (made != nullptr) {
+        *made = node;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult update_dependencies(CUstream hStream, const CUgraphNode* dependencies, size_t count,
                              unsigned flags) {
     Stream* stream = nullptr;
@@ -253,12 +275,26 @@ CUresult capture_work(Stream& stream, Work work, Node** made) {
         work.duration += stream.work_time;
         work.takes_time = false;
     }
+    if (stream.capture->again) {
+        return capture_again(stream, std::move(work), made);
+    }
     Node& node = add_node(*stream.capture->graph, std::move(work), stream.capture_tail);
     stream.capture_tail = {&node};
     if (made != nullptr) {
         *made = &node;
     }
     return CUDA_SUCCESS;
+}
+
+uint64_t allocated_before(const Stream& stream, uint64_t bytes) {
+    const Capture& capture = *stream.capture;
+    if (!capture.again || capture.next >= capture.graph->nodes.size()) {
+        return 0;
+    }
+    const Node& node = *capture.graph->nodes[capture.next];
+    return node.work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node.work.memory_bytes == bytes
+               ? node.work.memory
+               : 0;
 }
 
 void end_captures(Context& context) {
@@ -301,6 +337,34 @@ CUresult sim_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
         return CUDA_ERROR_INVALID_VALUE;
     }
     return begin(hStream, mode, graph, dependencies, numDependencies);
+}
+
+CUresult sim_cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode,
+                                           CUgraph hGraph, CUgraphRecaptureCallback, void*) {
+    Graph* graph = find_graph(hGraph);
+    if (graph == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUresult result = begin(hStream, mode, graph, nullptr, 0);
+    Stream* stream = nullptr;
+    if (result == CUDA_SUCCESS && find_stream(hStream, stream) == CUDA_SUCCESS) {
+        stream->capture->again = true;
+    }
+    return result;
+}
+
+// What was captured goes to a graphics API, which is not simulated.
+CUresult sim_cuStreamBeginCaptureToCig(CUstream hStream, CUstreamCigCaptureParams*) {
+    return begin(hStream, CU_STREAM_CAPTURE_MODE_RELAXED, nullptr, nullptr, 0);
+}
+
+CUresult sim_cuStreamEndCaptureToCig(CUstream hStream) {
+    CUgraph graph = nullptr;
+    const CUresult result = end(hStream, &graph);
+    if (result == CUDA_SUCCESS) {
+        destroy_graph(*find_graph(graph));
+    }
+    return result;
 }
 
 CUresult sim_cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {

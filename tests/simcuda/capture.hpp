@@ -32,6 +32,8 @@ struct Capture {
     Stream* origin = nullptr;
     Graph* graph = nullptr;
     bool owns_graph = true;  // not when captured into a graph of the program
+    bool again = false;      // the graph's nodes are captured anew, in their order
+    size_t next = 0;         // the one that comes next
     bool invalidated = false;
     std::vector<Stream*> members;  // origin included
 };
@@ -46,6 +48,9 @@ CUresult refuse_while_capturing(Stream& stream);
 
 // Adds work to the stream's graph; 901 if the capture is invalid.
 CUresult capture_work(Stream& stream, Work work, Node** node = nullptr);
+
+// The memory of the next node of a graph that is captured again, if that allocates so much; else 0.
+uint64_t allocated_before(const Stream& stream, uint64_t bytes);
 
 // A stream, or a whole context, goes: its captures are ended without a graph.
 void end_captures(Context& context);

@@ -197,11 +197,6 @@ int cuSimcudaUnlisted(void) {
     return 0;
 }
 
-int cuMemFree_v3(unsigned long long address) {
-    const Control control;
-    return static_cast<int>(sim_cuMemFree_v2(address));
-}
-
 void simcuda_write_statistics(void) {
     const Control control;
     write_statistics();

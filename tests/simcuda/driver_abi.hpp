@@ -11,6 +11,16 @@
 #include <cuda.h>
 #include <cudaProfiler.h>
 
+// Types of later_functions.inc; any pointer and words of these sizes have the ABI.
+#if CUDA_VERSION < 13020
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+#endif
+#if CUDA_VERSION < 13030
+typedef CUresult (*CUgraphRecaptureCallback)(void*);
+typedef cuuint32_t CUlogicalEndpointId;
+typedef struct CUlogicalEndpointProp_st CUlogicalEndpointProp;
+#endif
+
 extern "C" {
 #define SIMCUDA_BODY(body, parameters, arguments) CUresult sim_##body parameters;
 #include "tests/simcuda/driver_functions.inc"

@@ -60,6 +60,7 @@ def main():
             declared[name + suffix] for suffix in ("_ptsz", "_ptds") if name + suffix in declared)
         print(f"SIMCUDA_BODY({name}, ({parameters}), ({arguments(parameters)}))")
     print("#endif")
+    print('#include "tests/simcuda/later_functions.inc"')
 
 
 main()

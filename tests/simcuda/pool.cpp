@@ -183,7 +183,9 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
         return CUDA_SUCCESS;
     }
     if (stream.capture) {
-        const uint64_t address = reserve_graph_memory(*stream.context, bytes);
+        const uint64_t before = allocated_before(stream, bytes);
+        const uint64_t address =
+            before != 0 ? before : reserve_graph_memory(*stream.context, bytes);
         if (address == 0) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -274,7 +276,7 @@ CUresult free_async(CUdeviceptr dptr, CUstream hStream) {
         return CUDA_SUCCESS;
     }
     if (stream->capture) {
-        if (!may_free_in(*stream->capture->graph, dptr)) {
+        if (!stream->capture->again && !may_free_in(*stream->capture->graph, dptr)) {
             return CUDA_ERROR_INVALID_VALUE;  // the capture goes on
         }
         Work work;

@@ -10,9 +10,6 @@
 namespace memlab::simcuda {
 namespace {
 
-// For one of a CUDA that is yet to come there is a later version of cuMemFree.
-constexpr int later_cuda = 99000;
-
 struct Found {
     void* address = nullptr;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -43,20 +40,11 @@ CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_
                           CUdriverProcAddressQueryResult* status) {
     constexpr cuuint64_t known =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    const bool later =
-        symbol != nullptr && version == later_cuda && std::strcmp(symbol, "cuMemFree") == 0;
     if (symbol == nullptr || pfn == nullptr || (flags & ~known) != 0 ||
-        (version > options().driver_version && !later)) {
+        version > options().driver_version) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     Found found;
-    if (later) {
-        *pfn = reinterpret_cast<void*>(&cuMemFree_v3);
-        if (status != nullptr) {
-            *status = CU_GET_PROC_ADDRESS_SUCCESS;
-        }
-        return CUDA_SUCCESS;
-    }
     if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0) {
         found = find(symbol, version, Flavor::per_thread);
     }

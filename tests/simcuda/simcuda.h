@@ -73,8 +73,6 @@ void simcuda_write_statistics(void);
 
 /* A driver function of a later CUDA than any header names. Does nothing. */
 int cuSimcudaUnlisted(void);
-/* A later version of cuMemFree, which cuGetProcAddress gives from CUDA 99.0 on. Frees. */
-int cuMemFree_v3(unsigned long long address);
 /* The name of a private table that cuGetExportTable gives: 16 bytes. */
 #define SIMCUDA_PRIVATE_TABLE "simcuda-private!"
 

@@ -45,6 +45,18 @@ TEST_CASE("planes without a pitch and a height do too") {
     CHECK(of_device(static_cast<const CUDA_MEMCPY3D*>(&copy)) == Range{0x10000 + 30, 60});
 }
 
+TEST_CASE("a copy of a volume with attributes names what a batch of one names") {
+    CUDA_MEMCPY3D_BATCH_OP copy{};
+    copy.src.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+    copy.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    copy.dst.op.ptr.ptr = 0x10000;
+    copy.dst.op.ptr.rowLength = 16;
+    copy.extent = {10, 3, 2};
+    CHECK(of_device(&copy, 0ULL, CUstream{}) == Range{0x10000, 5 * 16 + 10});
+    CHECK(of_device(std::size_t{1}, &copy, 0ULL, CUstream{}) == Range{0x10000, 5 * 16 + 10});
+    CHECK(of_device(static_cast<CUDA_MEMCPY3D_BATCH_OP*>(nullptr), 0ULL, CUstream{}) == Range{});
+}
+
 TEST_CASE("a batch that the driver refuses for its length is not read") {
     CUstreamBatchMemOpParams operation{};
     operation.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
