@@ -36,6 +36,17 @@ class ObjectSymbols {
     /// Where a function or variable lies; no bytes if the object does not define it.
     Extent extent_of(const char* name) const;
 
+    /// Calls `visit` with the name of each function and variable that the object defines.
+    template <class Visit>
+    void for_each_defined(const Visit& visit) const {
+        const std::uint32_t count = symbols_ == nullptr || strings_ == nullptr ? 0 : symbol_count();
+        for (std::uint32_t i = 0; i < count; ++i) {
+            if (symbols_[i].st_shndx != SHN_UNDEF) {
+                visit(strings_ + symbols_[i].st_name);
+            }
+        }
+    }
+
     /// Whether the object refers to a symbol of that name that it does not define. O(symbols it
     /// does not define) with a GNU hash table; false without one.
     bool refers_to(const char* name) const;

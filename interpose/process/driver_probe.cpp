@@ -13,7 +13,10 @@
 #include <cstdlib>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/loader.hpp"
+#include "interpose/driver/work_clock.hpp"
+#include "interpose/process/function_purpose.hpp"
 #include "memlab_version.hpp"
 
 namespace memlab::interpose {
@@ -48,6 +51,18 @@ void print_devices(void* library) {
     }
 }
 
+/// The driver's exported functions that memlab does not know and that by their names do more than
+/// ask. Read from the driver's symbol table: nothing is called.
+void print_unknown_functions(const link_map& driver) {
+    profiler::ObjectSymbols(driver.l_ld, driver.l_addr).for_each_defined([](const char* name) {
+        if (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' &&
+            !is_interposed_name(name) && !is_known_symbol(name) &&
+            purpose_of(name) != Purpose::other) {
+            dprintf(STDOUT_FILENO, "unknown_function %s\n", name);
+        }
+    });
+}
+
 void print_driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
@@ -58,6 +73,7 @@ void print_driver() {
     link_map* map = nullptr;
     if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) {
         dprintf(STDOUT_FILENO, "libcuda %s\n", map->l_name);
+        print_unknown_functions(*map);
     }
     auto* const version_of = driver_function<CUresult(int*)>(library, "cuDriverGetVersion");
     auto* const init = driver_function<CUresult(unsigned)>(library, "cuInit");
@@ -80,7 +96,8 @@ extern "C" {
 /// The entry point of libmemlab.so (-e), where the stack is as the kernel left it.
 [[noreturn, gnu::used, gnu::force_align_arg_pointer, gnu::visibility("hidden")]] void
 memlab_run_as_program() {
-    dprintf(STDOUT_FILENO, "memlab %s\nglibc %s\n", MEMLAB_VERSION, gnu_get_libc_version());
+    dprintf(STDOUT_FILENO, "memlab %s\nglibc %s\nknows_cuda %d\n", MEMLAB_VERSION,
+            gnu_get_libc_version(), memlab::interpose::newer_cuda::newest_known);
     memlab::interpose::print_driver();
     dprintf(STDOUT_FILENO, "end\n");
     _exit(0);

@@ -103,6 +103,19 @@ class Doctor(EndToEnd):
         self.assertEqual(driver["weight"], "limit")
         self.assertIn("CUDA 12.2", driver["fact"])
 
+    def test_a_driver_with_functions_that_memlab_does_not_know(self) -> None:
+        self.assertEqual([each for each in self.found()["machine"] if each["subject"] == "functions"], [])
+        newer = self.layout.root / "lib" / "simcuda" / "99.0"
+        functions = self.finding(self.found(settings={"SIMCUDA_DRIVER_VERSION": "99000", "LD_LIBRARY_PATH": str(newer)}),
+                                 "machine", "functions")
+        self.assertEqual(functions["weight"], "note")
+        self.assertEqual(functions["fact"], "memlab knows those up to CUDA 13.5, not cuMemAlloc_v3, cuMemBindExtent, "
+                         "cuMemFree_v3, cuMemsetTileAsync, cuMemsetTileAsync_ptsz, cuStreamBeginCapture_v3, "
+                         "cuStreamEndCapture_v2")
+        newer = self.layout.root / "lib" / "simcuda" / "13.5"
+        document = self.found(settings={"SIMCUDA_DRIVER_VERSION": "13050", "LD_LIBRARY_PATH": str(newer)})
+        self.assertEqual([each for each in document["machine"] if each["subject"] == "functions"], [])
+
     def test_a_driver_that_crashes(self) -> None:
         self.compile("int cuDriverGetVersion(int* v) { *v = 13000; return 0; }\n"
                      "int cuInit(unsigned flags) { __builtin_trap(); return (int)flags; }\n",

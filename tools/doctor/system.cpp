@@ -35,6 +35,8 @@ struct Probe {
     std::string libcuda;
     std::string no_libcuda;
     int cuda = 0;
+    int knows_cuda = 0;  ///< the newest CUDA whose functions memlab knows
+    std::vector<std::string> unknown_functions;
     int init = -1;  ///< cuInit's result; -1: it did not return
     int devices = 0;
     std::vector<std::string> device_names;
@@ -56,6 +58,10 @@ Probe parse_probe(const std::string& text) {
             probe.no_libcuda = value;
         } else if (name == "cuda") {
             probe.cuda = std::atoi(value.c_str());
+        } else if (name == "knows_cuda") {
+            probe.knows_cuda = std::atoi(value.c_str());
+        } else if (name == "unknown_function") {
+            probe.unknown_functions.push_back(value);
         } else if (name == "cuInit") {
             probe.init = std::atoi(value.c_str());
         } else if (name == "devices") {
@@ -179,6 +185,28 @@ Finding driver_finding(const Probe& probe, const report::ChildOutput& output) {
     return finding;
 }
 
+/// What the driver has beyond what memlab knows. A program that does not ask for it is not
+/// concerned.
+void add_unknown_functions(const Probe& probe, Findings* out) {
+    if (probe.unknown_functions.empty() && probe.cuda <= probe.knows_cuda) {
+        return;
+    }
+    constexpr std::size_t named = 12;
+    std::vector<std::string> names = probe.unknown_functions;
+    std::sort(names.begin(), names.end());
+    std::string text = "memlab knows those up to CUDA " + cuda_version(probe.knows_cuda);
+    for (std::size_t i = 0; i < std::min(names.size(), named); ++i) {
+        text += (i == 0 ? ", not " : ", ") + names[i];
+    }
+    if (names.size() > named) {
+        text += " and " + std::to_string(names.size() - named) + " more";
+    }
+    out->push_back(
+        {Weight::note, "functions", text,
+         "Of a program that uses a function of a later CUDA nothing is assumed from then "
+         "on: its report names the function, and new memory may come from the driver."});
+}
+
 }  // namespace
 
 bool is_glibc_loader(const std::string& path) {
@@ -214,6 +242,7 @@ Findings examine_system(const std::string& library, const std::string& loader,
         return found;
     }
     found.push_back(driver_finding(probe, output));
+    add_unknown_functions(probe, &found);
     if (probe.init == 0 && probe.devices == 0) {
         found.push_back({Weight::blocked, "GPU", "none is visible", "Check CUDA_VISIBLE_DEVICES."});
     }
