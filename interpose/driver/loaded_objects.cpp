@@ -52,6 +52,22 @@ int visit_symbols(dl_phdr_info* info, std::size_t /*size*/, void* data) {
     return 0;
 }
 
+struct PathSearch {
+    const char* prefix;
+    std::string path;  // of as many bytes as a path may have
+};
+
+// Copies: the name is the loader's, and nothing may be thrown through its code.
+int visit_paths(dl_phdr_info* info, std::size_t /*size*/, void* data) {
+    auto& search = *static_cast<PathSearch*>(data);
+    if (std::strncmp(file_name(*info), search.prefix, std::strlen(search.prefix)) != 0 ||
+        std::strlen(info->dlpi_name) > search.path.size()) {
+        return 0;
+    }
+    std::memcpy(search.path.data(), info->dlpi_name, std::strlen(info->dlpi_name) + 1);
+    return 1;
+}
+
 struct AddressSearch {
     std::uintptr_t address;
     const char* name;
@@ -85,6 +101,13 @@ std::string loaded_object_at(const void* address) {
     const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
     path.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
     return path;
+}
+
+std::string loaded_object_path(const char* prefix) {
+    PathSearch search{prefix, std::string(4096, '\0')};
+    dl_iterate_phdr(visit_paths, &search);
+    search.path.resize(std::strlen(search.path.c_str()));
+    return search.path;
 }
 
 bool find_loaded_symbols(const char* prefix,

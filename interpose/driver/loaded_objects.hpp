@@ -21,6 +21,10 @@ bool find_loaded_object(unsigned long long* loads, FunctionRef<bool(const char* 
 bool find_loaded_symbols(const char* prefix,
                          FunctionRef<bool(const profiler::ObjectSymbols& symbols)> wanted);
 
+/// The path of the first loaded object whose file name begins with `prefix`, as the loader has it;
+/// empty: there is none. Locks as find_loaded_object(). May throw std::bad_alloc.
+std::string loaded_object_path(const char* prefix);
+
 /// The path of the loaded object that this address is in: as the loader has it, the program's is
 /// /proc/self/exe's; empty: none. Locks as find_loaded_object(). May throw std::bad_alloc.
 std::string loaded_object_at(const void* address);

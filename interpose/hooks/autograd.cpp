@@ -2,25 +2,21 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <memory>
 
 #include "interpose/driver/loaded_objects.hpp"
 #include "interpose/hooks/autograd_nodes.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/pytorch_checks.hpp"
 #include "profiler/object_symbols.hpp"
-#include "profiler/unwind/stack_memory.hpp"
 #include "profiler/unwind/unloads.hpp"
 
 namespace memlab::interpose {
 namespace {
 
-constexpr const char* set_gradient_edge_name =
-    "_ZN5torch8autograd4impl17set_gradient_edgeERKN2at6TensorENS0_4EdgeE";
-
 using SetGradientEdge = void(const void* tensor, AutogradEdge* edge);
 using PeekSequenceNumber = std::uint64_t();
-/// Returns a std::shared_ptr<torch::autograd::Node>: one to any type has the same binary interface.
-using GetCurrentNode = std::shared_ptr<const AutogradNode>();
+/// Returns a pointer to a torch::autograd::Node.
+using GetCurrentNode = CurrentNode::Function;
 
 /// What libtorch_cpu.so has of autograd; null or of no bytes where it has not.
 struct Functions {
@@ -33,14 +29,10 @@ struct Functions {
         Functions found;
         find_loaded_symbols("libtorch_cpu.so", [&](const profiler::ObjectSymbols& in) {
             found.set_gradient_edge =
-                reinterpret_cast<SetGradientEdge*>(in.find(set_gradient_edge_name));
-            found.peek =
-                reinterpret_cast<PeekSequenceNumber*>(in.find("_ZN2at15sequence_number4peekEv"));
-            found.current_node = reinterpret_cast<GetCurrentNode*>(
-                in.find("_ZN5torch8autograd16get_current_nodeEv"));
-            found.evaluate = in.extent_of(
-                "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEE"
-                "PNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE");
+                reinterpret_cast<SetGradientEdge*>(in.find(pytorch_set_gradient_edge));
+            found.peek = reinterpret_cast<PeekSequenceNumber*>(in.find(pytorch_peek));
+            found.current_node = reinterpret_cast<GetCurrentNode*>(in.find(pytorch_current_node));
+            found.evaluate = in.extent_of(pytorch_evaluate_function);
             return true;
         });
         return found;
@@ -86,24 +78,12 @@ class FoundFunctions {
 
 constinit FoundFunctions functions;
 constinit AutogradNodes nodes;
+constinit CurrentNode current_node;
 
-void report_once(const char* why) noexcept {
-    static constinit std::atomic<bool> reported{false};
-    Session* const session = Session::current();
-    if (session != nullptr && session->recorder() != nullptr &&
-        !reported.exchange(true, std::memory_order_relaxed)) {
-        session->recorder()->report_missed(why, 0);
+void not_read(const char* why) noexcept {
+    if (Session* const session = Session::current()) {
+        session->pytorch_not_read(PytorchFeature::forward_lines, "libtorch_cpu.so", why);
     }
-}
-
-/// Whether what memlab reads of an edge and its node is memory at all.
-bool can_be_read(const AutogradEdge* edge) {
-    const auto readable = [](const auto* object) {
-        const auto at = reinterpret_cast<std::uintptr_t>(object);
-        return profiler::unwind::is_readable(at) &&
-               profiler::unwind::is_readable(at + sizeof *object - 8);
-    };
-    return readable(edge) && readable(edge->node);
 }
 
 /// The id of the calling thread's stack, of which only its Python frames matter; 0: it has none.
@@ -125,15 +105,34 @@ bool wanted() {
 void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
     Session* const session = Session::current();
     if (session == nullptr || session->recorder() == nullptr ||
-        !session->settings().forward_lines || peek == nullptr || nodes.refuted() ||
-        (!nodes.proved() && !can_be_read(edge))) {
+        !session->settings().forward_lines || nodes.refuted()) {
         return;
+    }
+    if (peek == nullptr) [[unlikely]] {
+        not_read("at::sequence_number::peek is not exported");
+        return;
+    }
+    if (!nodes.proved()) [[unlikely]] {
+        if (can_be_read(edge, sizeof *edge) && edge->node == nullptr) {
+            return;  // a tensor that is given no node
+        }
+        if (!can_be_read(edge, sizeof *edge) || !looks_like_node(edge->node)) {
+            nodes.unlike_a_node();
+            return;
+        }
     }
     nodes.attached(*edge, peek(), capture);
 }
 
 [[gnu::hot]] profiler::ObjectSymbols::Extent evaluating_code() noexcept {
-    return wanted() ? functions.get().evaluate : profiler::ObjectSymbols::Extent{};
+    if (!wanted()) {
+        return {};
+    }
+    const Functions found = functions.get();
+    if (found.evaluate.bytes == 0 && found.set_gradient_edge != nullptr) [[unlikely]] {
+        not_read("torch::autograd::Engine::evaluate_function is not exported");
+    }
+    return found.evaluate;
 }
 
 /// The stack of the forward call that made the node which this thread evaluates; 0: unknown.
@@ -145,24 +144,22 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
 [[gnu::hot]] std::uint32_t forward_stack() noexcept {
     if (!nodes.proved()) [[unlikely]] {
         if (nodes.refuted()) {
-            report_once(
-                "the nodes of this PyTorch's backward graph are not as memlab knows them: what "
-                "backward allocates has no line of the forward");
+            not_read(pytorch_layout_unknown);
         } else if (nodes.none_seen()) {
-            report_once(
-                "this PyTorch's operators make their backward graph unseen: what backward "
-                "allocates has no line of the forward");
+            not_read("its operators make their backward graph unseen");
         }
         return 0;
     }
-    GetCurrentNode* const current_node = functions.get().current_node;
-    if (current_node == nullptr) [[unlikely]] {
-        report_once(
-            "this PyTorch does not tell which node of its graph backward evaluates (2.1 and later "
-            "do): what backward allocates has no line of the forward");
+    GetCurrentNode* const function = functions.get().current_node;
+    if (function == nullptr) [[unlikely]] {
+        not_read("torch::autograd::get_current_node is not exported");
         return 0;
     }
-    return nodes.find(current_node().get());
+    const AutogradNode* const node = current_node.get(function, nodes.layout());
+    if (node == nullptr && current_node.refuted()) [[unlikely]] {
+        not_read("torch::autograd::get_current_node returns something else");
+    }
+    return nodes.find(node);
 }
 
 }  // namespace
@@ -193,7 +190,7 @@ extern "C" [[gnu::hot]] void memlab_set_gradient_edge(const void* tensor,
     if (real == nullptr) [[unlikely]] {
         // Linked statically, or under another name: whoever calls this has it from some object.
         mi::find_loaded_symbols("", [&](const memlab::profiler::ObjectSymbols& in) {
-            real = reinterpret_cast<mi::SetGradientEdge*>(in.find(mi::set_gradient_edge_name));
+            real = reinterpret_cast<mi::SetGradientEdge*>(in.find(mi::pytorch_set_gradient_edge));
             real = real == memlab_set_gradient_edge ? nullptr : real;
             return real != nullptr;
         });

@@ -14,19 +14,65 @@ std::uint64_t make_check(const AutogradNode* node, std::uint64_t value) {
 __attribute__((
     tls_model("initial-exec"))) constinit thread_local AutogradNodes::Newest AutogradNodes::newest;
 
-/// Whether the node is the one that took the thread's newest number. Votes for the layout.
-[[gnu::hot]] bool AutogradNodes::is_newest(const AutogradEdge& edge, std::uint64_t next) {
-    const bool is = edge.node->self == edge.node && edge.node->self_control == edge.control &&
-                    edge.node->sequence + 1 == next && next != 0;
-    if (layout_.load(std::memory_order_relaxed) == Layout::unproved) [[unlikely]] {
-        const std::uint32_t in_favour =
-            votes_for_.fetch_add(is ? 1 : 0, std::memory_order_relaxed) + (is ? 1 : 0);
-        if (votes_.fetch_add(1, std::memory_order_relaxed) + 1 >= votes) {
-            layout_.store(in_favour >= votes_for ? Layout::right : Layout::wrong,
-                          std::memory_order_relaxed);
+constinit thread_local std::uint64_t AutogradNodes::own_thread = 0;
+
+void AutogradNodes::vote(NodeLayout in_favour) {
+    const auto count = [this](NodeLayout layout) -> std::atomic<std::uint32_t>& {
+        return votes_for_[static_cast<std::size_t>(layout)];
+    };
+    count(in_favour).fetch_add(1, std::memory_order_relaxed);
+    if (votes_.fetch_add(1, std::memory_order_relaxed) + 1 < votes) {
+        return;
+    }
+    NodeLayout elected = NodeLayout::wrong;
+    for (const NodeLayout each : {NodeLayout::shared, NodeLayout::intrusive}) {
+        if (count(each).load(std::memory_order_relaxed) >= votes_for) {
+            elected = each;
         }
     }
-    return is;
+    NodeLayout expected = NodeLayout::unproved;
+    layout_.compare_exchange_strong(expected, elected, std::memory_order_relaxed);
+}
+
+/// As what the node looks the thread's newest; wrong: as nothing.
+NodeLayout AutogradNodes::fitting_layout(const AutogradEdge& edge, std::uint64_t next) {
+    const auto& shared = static_cast<const SharedNode&>(*edge.node);
+    const auto& intrusive = static_cast<const IntrusiveNode&>(*edge.node);
+    NodeLayout layout = NodeLayout::wrong;
+    if (shared.self == edge.node && shared.self_control == edge.control &&
+        shared.numbers.sequence + 1 == next && next != 0) {
+        layout = NodeLayout::shared;
+    } else if (is_reference_count(intrusive.references) && intrusive.numbers.sequence + 1 == next &&
+               next != 0) {
+        layout = NodeLayout::intrusive;
+    } else {
+        return layout;
+    }
+    const std::uint64_t thread = numbers_of(*edge.node, layout).thread + 1;
+    if (own_thread == 0) {
+        own_thread = thread;
+    }
+    return thread == own_thread ? layout : NodeLayout::wrong;
+}
+
+/// How the node lies, if it is the one that took the thread's newest number, else wrong. Votes.
+[[gnu::hot]] NodeLayout AutogradNodes::layout_if_newest(const AutogradEdge& edge,
+                                                        std::uint64_t next) {
+    const NodeLayout proved = layout();
+    if (proved == NodeLayout::shared) [[likely]] {
+        const auto& node = static_cast<const SharedNode&>(*edge.node);
+        return node.self == edge.node && node.self_control == edge.control &&
+                       node.numbers.sequence + 1 == next && next != 0
+                   ? proved
+                   : NodeLayout::wrong;
+    }
+    if (proved == NodeLayout::intrusive) {
+        const auto& node = static_cast<const IntrusiveNode&>(*edge.node);
+        return node.numbers.sequence + 1 == next && next != 0 ? proved : NodeLayout::wrong;
+    }
+    const NodeLayout fitting = fitting_layout(edge, next);
+    vote(fitting);
+    return fitting;
 }
 
 [[gnu::hot]] AutogradNodes::Kind* AutogradNodes::find_kind(const void* virtual_table) {
@@ -65,22 +111,23 @@ __attribute__((
 }
 
 /// `value`: what was read of the entry, which another thread may replace.
-[[gnu::hot]] bool AutogradNodes::is_of(const AutogradNode& node, const Entry& entry,
-                                       std::uint64_t value) {
-    return value != 0 && value >> 32 == (node.sequence & 0xffff'ffffU) &&
-           entry.check.load(std::memory_order_relaxed) == make_check(&node, value);
+[[gnu::hot]] bool AutogradNodes::is_of(const AutogradNode* node, const NodeNumbers& numbers,
+                                       const Entry& entry, std::uint64_t value) {
+    return value != 0 && value >> 32 == (numbers.sequence & 0xffff'ffffU) &&
+           entry.check.load(std::memory_order_relaxed) == make_check(node, value);
 }
 
-[[gnu::hot]] void AutogradNodes::insert(const AutogradNode& node, std::uint32_t stack) {
-    Entry& entry = entry_of(node);
-    const std::uint64_t value = node.sequence << 32 | stack;
+[[gnu::hot]] void AutogradNodes::insert(const AutogradNode* node, const NodeNumbers& numbers,
+                                        std::uint32_t stack) {
+    Entry& entry = entry_of(numbers);
+    const std::uint64_t value = numbers.sequence << 32 | stack;
     entry.value.store(value, std::memory_order_relaxed);
-    entry.check.store(make_check(&node, value), std::memory_order_relaxed);
+    entry.check.store(make_check(node, value), std::memory_order_relaxed);
 }
 
-[[gnu::hot]] void AutogradNodes::forget(const AutogradNode& node) {
-    Entry& entry = entry_of(node);
-    if (is_of(node, entry, entry.value.load(std::memory_order_relaxed))) {
+[[gnu::hot]] void AutogradNodes::forget(const AutogradNode* node, const NodeNumbers& numbers) {
+    Entry& entry = entry_of(numbers);
+    if (is_of(node, numbers, entry, entry.value.load(std::memory_order_relaxed))) {
         entry.value.store(0, std::memory_order_relaxed);
     }
 }
@@ -89,9 +136,10 @@ __attribute__((
     if (!proved() || node == nullptr) {
         return 0;
     }
-    const Entry& entry = entry_of(*node);
+    const NodeNumbers& numbers = numbers_of(*node, layout());
+    const Entry& entry = entry_of(numbers);
     const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
-    const auto stack = is_of(*node, entry, value) ? static_cast<std::uint32_t>(value) : 0;
+    const auto stack = is_of(node, numbers, entry, value) ? static_cast<std::uint32_t>(value) : 0;
     if (stack == 0 || (stack & captured) != 0) {
         if (Kind* const kind = find_kind(node->virtual_table)) {
             kind->asked.store(kind->asked.load(std::memory_order_relaxed) + 1,

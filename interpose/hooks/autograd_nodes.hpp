@@ -8,10 +8,11 @@
 //
 // A node is known by its address *and* its number, since addresses are reused; where both are, by
 // threads that begin to count anew, the newest node is the one that is known. The number is read
-// from the node, as releases from 1.13 to 2.11 lay it out (torch/csrc/autograd/function.h): behind
-// the virtual table's address and the weak pointer to itself of std::enable_shared_from_this.
-// Nothing is believed until the layout has proved right: the weak pointer leads back to the node,
-// and the numbers of new nodes are those that the thread's counter handed out.
+// from the node, as its header has it: function.h of PyTorch 1.13 to 2.11, where nodes are held by
+// shared pointers, or node.h of 2.14, where they count their references themselves. Nothing is
+// believed until one of the two has proved right: the weak pointer leads back to the node, or the
+// count of references is one; the numbers of new nodes are those that the thread's counter handed
+// out, and those of one thread are all of the same thread.
 #pragma once
 
 #include <array>
@@ -23,23 +24,55 @@
 
 namespace memlab::interpose {
 
-/// What of torch::autograd::Node is read.
+/// What every torch::autograd::Node begins with.
 struct AutogradNode {
     const void* virtual_table;
-    const AutogradNode* self;
-    const void* self_control;  ///< of the weak pointer
+};
+
+/// What of a node's own members is read.
+struct NodeNumbers {
     std::uint64_t sequence;
     std::uint64_t topological;
-    std::uint64_t has_parent;
+    std::uint64_t flags;   ///< its first byte: whether it has a parent
     std::uint64_t thread;  ///< by PyTorch's count; only tells nodes of equal numbers apart
 };
 
-/// torch::autograd::Edge: a shared pointer to a node, and a number.
+/// A node with std::enable_shared_from_this: its weak pointer to itself.
+struct SharedNode : AutogradNode {
+    const AutogradNode* self;
+    const void* self_control;
+    NodeNumbers numbers;
+};
+
+/// A node that is a c10::intrusive_ptr_target.
+struct IntrusiveNode : AutogradNode {
+    /// Lower half: pointers to it; upper half: weak ones, and in the highest bit whether there is
+    /// a Python object of it.
+    std::uint64_t references;
+    NodeNumbers numbers;
+};
+
+enum class NodeLayout : std::uint8_t { unproved, shared, intrusive, wrong };
+
+/// torch::autograd::Edge: a pointer to a node, and a number behind it.
 struct AutogradEdge {
     const AutogradNode* node;
-    const void* control;
-    std::uint32_t input;
+    const void* control;  ///< of a shared pointer; of an intrusive one the number is here
 };
+
+/// `layout`: shared or intrusive.
+inline const NodeNumbers& numbers_of(const AutogradNode& node, NodeLayout layout) {
+    return layout == NodeLayout::intrusive ? static_cast<const IntrusiveNode&>(node).numbers
+                                           : static_cast<const SharedNode&>(node).numbers;
+}
+
+/// Whether a count of references can be that of a node that somebody holds.
+inline bool is_reference_count(std::uint64_t references) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 24;
+    const std::uint64_t strong = references & 0xffff'ffffU;
+    const std::uint64_t weak = references << 1 >> 33;
+    return strong != 0 && strong < most && weak != 0 && weak < most;
+}
 
 /// Thread-safety: all member functions, from any thread; without a lock or an allocation. The
 /// newest `capacity` nodes of a thread are known, fewer where several threads make so many.
@@ -64,9 +97,12 @@ class AutogradNodes {
     template <class Capture>
     void attached(const AutogradEdge& edge, std::uint64_t next, const Capture& capture) {
         const AutogradNode* const node = edge.node;
-        if (node == nullptr || refuted() || !is_newest(edge, next)) {
+        const NodeLayout layout =
+            node == nullptr || refuted() ? NodeLayout::wrong : layout_if_newest(edge, next);
+        if (layout == NodeLayout::wrong) {
             return;
         }
+        const NodeNumbers& numbers = numbers_of(*node, layout);
         std::uint32_t stack = 0;
         if (newest.next == next) {
             if (newest.stack == attached_already) {
@@ -75,28 +111,34 @@ class AutogradNodes {
             stack = newest.stack;
         }
         newest = {next, attached_already};
-        prefetch_entries(*node);
+        prefetch_entries(numbers);
         if (stack == 0 && is_asked_for(node->virtual_table)) {
             stack = capture();
             stack |= stack != 0 ? captured : 0;
         }
         if (stack != 0) {
-            insert(*node, stack);
+            insert(node, numbers, stack);
         } else {
-            forget(*node);
+            forget(node, numbers);
         }
     }
+
+    /// As attached(), of an edge whose node cannot be read or is nothing like one.
+    void unlike_a_node() { vote(NodeLayout::wrong); }
 
     /// The stack of the call that made the node, which backward is evaluating; 0: unknown.
     std::uint32_t find(const AutogradNode* node);
 
     /// Whether nodes are as they are read here; both are false until enough of them were seen.
-    bool proved() const { return layout_.load(std::memory_order_relaxed) == Layout::right; }
-    bool refuted() const { return layout_.load(std::memory_order_relaxed) == Layout::wrong; }
+    bool proved() const {
+        const NodeLayout now = layout();
+        return now == NodeLayout::shared || now == NodeLayout::intrusive;
+    }
+    bool refuted() const { return layout() == NodeLayout::wrong; }
+    NodeLayout layout() const { return layout_.load(std::memory_order_relaxed); }
     bool none_seen() const { return votes_.load(std::memory_order_relaxed) == 0; }
 
   private:
-    enum class Layout : std::uint8_t { unproved, right, wrong };
     /// Votes of the first nodes; a few may be against, of operators that make several nodes.
     static constexpr std::uint32_t votes = 8;
     static constexpr std::uint32_t votes_for = 6;
@@ -111,6 +153,9 @@ class AutogradNodes {
     };
     // Initial-exec: see profiler/thread_id.cpp.
     __attribute__((tls_model("initial-exec"))) static constinit thread_local Newest newest;
+    /// What the calling thread's first node said of its thread, plus 1; 0: there was none.
+    __attribute__((
+        tls_model("initial-exec"))) static constinit thread_local std::uint64_t own_thread;
 
     struct Entry {
         std::atomic<std::uint64_t> check;  ///< the node's address, mixed with `value`
@@ -128,29 +173,32 @@ class AutogradNodes {
     /// So many of a kind are captured whether or not backward allocates for it.
     static constexpr std::uint32_t trial = 16;
 
-    bool is_newest(const AutogradEdge& edge, std::uint64_t next);
+    void vote(NodeLayout in_favour);
+    static NodeLayout fitting_layout(const AutogradEdge& edge, std::uint64_t next);
+    NodeLayout layout_if_newest(const AutogradEdge& edge, std::uint64_t next);
     bool is_asked_for(const void* virtual_table);
     Kind* find_kind(const void* virtual_table);
-    void insert(const AutogradNode& node, std::uint32_t stack);
-    void forget(const AutogradNode& node);
-    static bool is_of(const AutogradNode& node, const Entry& entry, std::uint64_t value);
+    void insert(const AutogradNode* node, const NodeNumbers& numbers, std::uint32_t stack);
+    void forget(const AutogradNode* node, const NodeNumbers& numbers);
+    static bool is_of(const AutogradNode* node, const NodeNumbers& numbers, const Entry& entry,
+                      std::uint64_t value);
 
     /// Numbers that follow each other lie together; those of another thread elsewhere.
-    static std::uint64_t index_of(const AutogradNode& node) {
+    static std::uint64_t index_of(const NodeNumbers& node) {
         constexpr std::uint64_t stride = 4099;
         return node.sequence + node.thread * stride;
     }
-    Entry& entry_of(const AutogradNode& node) { return entries_[index_of(node) % capacity]; }
+    Entry& entry_of(const NodeNumbers& node) { return entries_[index_of(node) % capacity]; }
 
     /// Of the nodes that follow soon: it was long ago that entries there were used.
-    void prefetch_entries(const AutogradNode& node) {
+    void prefetch_entries(const NodeNumbers& node) {
         constexpr std::uint64_t ahead = 8;
         trace::prefetch_to_write<1>(&entries_[(index_of(node) + ahead) % capacity]);
     }
 
-    std::atomic<Layout> layout_{Layout::unproved};
+    std::atomic<NodeLayout> layout_{NodeLayout::unproved};
     std::atomic<std::uint32_t> votes_{0};
-    std::atomic<std::uint32_t> votes_for_{0};
+    std::array<std::atomic<std::uint32_t>, 4> votes_for_{};  ///< by NodeLayout
     std::array<Kind, kinds> kinds_{};
     std::array<Entry, capacity> entries_{};
 };

@@ -10,6 +10,7 @@
 #include "interpose/driver/loaded_objects.hpp"
 #include "interpose/hooks/autograd.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/pytorch_checks.hpp"
 #include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/suballocations.hpp"
 #include "profiler/unwind/unloads.hpp"
@@ -29,6 +30,8 @@ struct Device {
 namespace {
 
 constexpr std::int8_t cuda_type = 1;  // c10::DeviceType::CUDA
+
+constinit mi::ReportCheck check;
 
 /// A function of libc10.so. Found without the loader's lock, which a thread that waits for this one
 /// may hold; again after libraries were unloaded.
@@ -65,12 +68,32 @@ void record_on(c10::Device device, const Work& work) noexcept {
     }
 }
 
+/// Checks the first reports; of what is not as expected nothing more is recorded.
+[[gnu::always_inline]] inline bool believes(mi::Session& session, const mi::BlockReport& report) {
+    const auto is_memory = [&session](int gpu, std::uint64_t address, std::uint64_t bytes) {
+        session.pytorch_reported();
+        return mi::is_memory_of(session, gpu, address, bytes);
+    };
+    if (check.believes(report, is_memory)) [[likely]] {
+        return true;
+    }
+    session.pytorch_not_read(mi::PytorchFeature::tensors, "libc10_cuda.so",
+                             mi::pytorch_layout_unknown);
+    return false;
+}
+
 template <typename Size>
 void tell_memory(RealFunction<void(void*, std::int64_t, Size, Size, c10::Device)>& real,
                  void* pointer, std::int64_t bytes, Size allocated, Size reserved,
                  c10::Device device) {
     record_on(device, [&](mi::Session& session) {
         const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+        const mi::BlockReport report{device.index, address, bytes,
+                                     static_cast<std::uint64_t>(allocated),
+                                     static_cast<std::uint64_t>(reserved)};
+        if (session.recorder() == nullptr || !believes(session, report)) {
+            return;
+        }
         if (bytes > 0) {
             mi::allocated_by_pytorch(mi::record_suballocation(
                 session, device.index, address, static_cast<std::uint64_t>(bytes),
@@ -89,6 +112,16 @@ template <typename Size>
 void tell_out_of_memory(RealFunction<void(std::int64_t, Size, Size, c10::Device)>& real,
                         std::int64_t bytes, Size allocated, Size reserved, c10::Device device) {
     record_on(device, [&](mi::Session& session) {
+        if (!mi::ReportCheck::is_possible_failure(device.index, bytes,
+                                                  static_cast<std::uint64_t>(allocated),
+                                                  static_cast<std::uint64_t>(reserved))) {
+            session.pytorch_not_read(mi::PytorchFeature::out_of_memory, "libc10_cuda.so",
+                                     mi::pytorch_layout_unknown);
+        }
+        if (session.leaves_out(mi::PytorchFeature::out_of_memory) ||
+            session.leaves_out(mi::PytorchFeature::tensors)) {
+            return;
+        }
         mi::record_suballocator_oom(session, device.index, static_cast<std::uint64_t>(bytes),
                                     mi::backwards_origin);
     });
@@ -104,10 +137,8 @@ using OutOfMemory = RealFunction<void(std::int64_t, Size, Size, c10::Device)>;
 
 constinit MemoryUsage<std::size_t> real_memory_usage(mi::pytorch_memory_usage);
 constinit MemoryUsage<std::int64_t> real_signed_memory_usage(mi::pytorch_signed_memory_usage);
-constinit OutOfMemory<std::size_t> real_out_of_memory(
-    "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
-constinit OutOfMemory<std::int64_t> real_signed_out_of_memory(
-    "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE");
+constinit OutOfMemory<std::size_t> real_out_of_memory(mi::pytorch_out_of_memory);
+constinit OutOfMemory<std::int64_t> real_signed_out_of_memory(mi::pytorch_signed_out_of_memory);
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "interpose/driver/loaded_objects.hpp"
+#include "interpose/options/pytorch_doors.hpp"
 #include "profiler/object_classes.hpp"
 #include "profiler/object_symbols.hpp"
 #include "profiler/unwind/unloads.hpp"
@@ -172,10 +173,7 @@ namespace {
     }
 }
 
-bool caller_tells_of_blocks() {
-    if (calling_allocator() != Allocator::pytorch) {
-        return false;
-    }
+bool pytorch_tells_of_blocks() {
     constinit static profiler::unwind::FoundUntilUnload<bool> tells;
     return tells.get([] {
         return find_loaded_symbols("libc10_cuda.so", [](const profiler::ObjectSymbols& symbols) {

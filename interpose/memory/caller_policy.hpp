@@ -55,15 +55,9 @@ enum class Allocator : std::uint8_t {
 /// Of the allocation that the calling thread is inside. Thread-safe; lock-free.
 Allocator calling_allocator();
 
-/// What PyTorch tells of its blocks with: reportMemoryUsageToProfiler since 2.3, and before.
-inline constexpr const char* pytorch_memory_usage =
-    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
-inline constexpr const char* pytorch_signed_memory_usage =
-    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE";
-
-/// The same, of a version of that library that tells hooks/pytorch.cpp of the blocks that it cuts
-/// from its allocations. Thread-safe; takes the lock of the loader's list the first time, and after
-/// a library was unloaded.
-bool caller_tells_of_blocks();
+/// Whether PyTorch's allocator library tells hooks/pytorch.cpp of the blocks that it cuts from its
+/// allocations. Thread-safe; takes the lock of the loader's list the first time, and after a
+/// library was unloaded.
+bool pytorch_tells_of_blocks();
 
 }  // namespace memlab::interpose

@@ -67,8 +67,7 @@ bool has_an_address(MemoryKind kind) {
 /// The string id of the allocator for which the calling thread allocates, if that tells of its
 /// blocks; else 0.
 std::uint32_t suballocator_id(Memory& memory) {
-    return memory.serves_recorded_cache() ? memory.recorder()->string_id(Suballocators::pytorch)
-                                          : 0;
+    return memory.serves_recorded_cache() ? memory.segment_of_pytorch() : 0;
 }
 
 [[gnu::hot]] void record_and_keep(Memory& memory, Api api, const DriverAllocation& allocation,

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <new>
 #include <utility>
 
 #include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/loaded_objects.hpp"
 #include "interpose/memory/caller_policy.hpp"
 #include "profiler/cupti/current_call.hpp"
 
@@ -20,8 +22,44 @@ Memory::Memory(Settings settings, bool late)
       limits_(settings_.limits),
       contexts_(*this) {}
 
-bool Memory::serves_recorded_cache() const {
-    return recorder_ != nullptr && settings_.pytorch_caches && caller_tells_of_blocks();
+bool Memory::serves_recorded_cache() {
+    if (recorder_ == nullptr || !settings_.pytorch_caches ||
+        calling_allocator() != Allocator::pytorch) {
+        return false;
+    }
+    if (!pytorch_tells_of_blocks()) {
+        pytorch_not_read(PytorchFeature::tensors, "libc10_cuda.so",
+                         "it does not call c10::reportMemoryUsageToProfiler");
+        return false;
+    }
+    return !leaves_out(PytorchFeature::tensors);
+}
+
+std::uint32_t Memory::segment_of_pytorch() {
+    // Between its segments PyTorch's cache reports at least one block; without it there is none.
+    constexpr std::uint32_t segments_without_a_report = 3;
+    if (!pytorch_reported_.load(std::memory_order_relaxed) &&
+        pytorch_segments_.fetch_add(1, std::memory_order_relaxed) >= segments_without_a_report &&
+        std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {
+        pytorch_not_read(PytorchFeature::tensors, "libc10_cuda.so", "no block is reported");
+    }
+    return recorder_->string_id(Suballocators::pytorch);
+}
+
+void Memory::pytorch_not_read(PytorchFeature feature, const char* library,
+                              const char* why) noexcept {
+    const std::uint32_t bit = 1U << static_cast<unsigned>(feature);
+    if (leaves_out(feature) ||
+        (pytorch_left_out_.fetch_or(bit, std::memory_order_relaxed) & bit) != 0) {
+        return;
+    }
+    try {
+        if (recorder_) {
+            const std::string version = pytorch_version_of(loaded_object_path(library));
+            recorder_->report_missed(interpose::pytorch_not_read(version, feature, why), 0);
+        }
+    } catch (const std::bad_alloc&) {  // out of memory: drop the message
+    }
 }
 
 void Memory::disable_pooling(const char* why) noexcept {

@@ -15,6 +15,7 @@
 #include "interpose/memory/memory_limit.hpp"
 #include "interpose/memory/segment_index.hpp"
 #include "interpose/memory/suballocators.hpp"
+#include "interpose/options/pytorch_doors.hpp"
 #include "interpose/options/settings.hpp"
 #include "profiler/cupti/audit.hpp"
 #include "profiler/recorder.hpp"
@@ -51,7 +52,22 @@ class Memory {
     bool pooling() const { return pooling_.load(std::memory_order_relaxed); }
 
     /// Whether the calling thread allocates for a cache of the program's whose blocks are recorded.
-    bool serves_recorded_cache() const;
+    bool serves_recorded_cache();
+
+    /// The calling thread allocated for that, PyTorch's: the recording's string id of its name.
+    /// Call without any of memlab's locks.
+    std::uint32_t segment_of_pytorch();
+    /// Of PyTorch's cache a block was reported, whatever of it is believed.
+    void pytorch_reported() { pytorch_reported_.store(true, std::memory_order_relaxed); }
+
+    /// This is not read of PyTorch, whose library's file name begins so; said once in the report.
+    /// Takes the lock of the loader's list: call without any of memlab's locks.
+    void pytorch_not_read(PytorchFeature feature, const char* library, const char* why) noexcept;
+    /// Whether that was said.
+    bool leaves_out(PytorchFeature feature) const {
+        return (pytorch_left_out_.load(std::memory_order_relaxed) &
+                1U << static_cast<unsigned>(feature)) != 0;
+    }
 
     /// Turns pooling off for new memory and warns once; pooled memory is still served.
     void disable_pooling(const char* why) noexcept;
@@ -156,6 +172,9 @@ class Memory {
     std::atomic<std::uint32_t> trimmer_sleeps_{0};  ///< a futex
     std::atomic<bool> growth_pending_{false};
     std::atomic<bool> exporting_code_{false};
+    std::atomic<bool> pytorch_reported_{false};
+    std::atomic<std::uint32_t> pytorch_segments_{0};
+    std::atomic<std::uint32_t> pytorch_left_out_{0};  ///< a bit for each PytorchFeature
     std::atomic<std::uint64_t> changes_{0};
     std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};
     MemoryLimits limits_;

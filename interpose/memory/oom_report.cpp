@@ -281,7 +281,8 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, 
         oom.largest_free_block = largest_free_block;
         oom.error = error;
         // PyTorch gives its cache back and tries again; if that fails, it says so.
-        const bool explained_later = memory.serves_recorded_cache();
+        const bool explained_later =
+            memory.serves_recorded_cache() && !memory.leaves_out(PytorchFeature::out_of_memory);
         record_and_explain(memory, oom, function_name(api), context->device(), explained_later);
     } catch (const std::bad_alloc&) {  // no host memory either: the program still gets its error
     }

@@ -196,6 +196,23 @@ void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes,
     report_suballocator_oom(memory, oom, gpu, Suballocators::pytorch);
 }
 
+bool is_memory_of(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    const int owner = gpu_at(memory, address);
+    if (owner >= 0 && owner != gpu) {
+        return false;
+    }
+    const std::uint64_t end = address + bytes;
+    for (std::uint64_t at = address; at < end;) {
+        const SegmentRange range = find_range(memory, at);
+        if (range.bytes == 0 || at - range.begin >= range.bytes) {
+            return at == address && owner == gpu;  // memory whose extent the driver does not tell
+        }
+        at = range.begin + range.bytes;
+    }
+    return true;
+}
+
 bool record_suballocation_by(Memory& memory, std::string_view allocator, std::uint64_t address,
                              std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;

@@ -13,6 +13,9 @@ namespace memlab::interpose {
 // Thread-safety: all, from any thread. They take locks of memlab's only. Out of host memory they
 // throw std::bad_alloc.
 
+/// Whether these bytes are memory that CUDA knows, on this GPU where it tells. Asks the driver.
+bool is_memory_of(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes);
+
 /// PyTorch's cache handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
 /// `reserved` bytes there. Returns the id of the call site; 0: none. `origin`: the call of the
 /// forward for which backward allocates.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 import tempfile
 import unittest
@@ -58,6 +59,17 @@ class EndToEnd(unittest.TestCase):
 
     def program(self, name: str, *arguments: str) -> list[str]:
         return [str(self.layout.program(name)), *arguments]
+
+    def pytorch_package(self, *folders: str, version: str = "2.99.0+cu139") -> Path:
+        """A Python package torch of this version, with the stand-ins for its libraries from the folders; later ones
+        take the place of earlier ones. Returns the folder of its libraries."""
+        libraries = self.work / "site" / "torch" / "lib"
+        libraries.mkdir(parents=True)
+        (libraries.parent / "version.py").write_text(f"__all__ = ['__version__']\n__version__ = '{version}'\n")
+        for folder in folders:
+            for library in (self.layout.program("pytorch_cache").parent / folder).glob("lib*.so"):
+                shutil.copy2(library, libraries)
+        return libraries
 
     def shown(self, found: Found) -> str:
         """The text that memlab-report prints of a recording."""

@@ -259,8 +259,9 @@ class PythonFrames(EndToEnd):
 
     def run_backward(self, interpreter: str, variant: str = "torch", **settings: str) -> tuple[dict, dict]:
         """The report, and of each size that backward allocates the function whose frames are to follow."""
-        programs = self.layout.program("pytorch_cache").parent
-        library = programs / "pytorch" / variant / "libtorch_cpu.so"
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / variant / "libtorch_cpu.so"
+        if settings.pop("package", ""):
+            library = self.pytorch_package("pytorch", f"pytorch/{variant}") / "libtorch_cpu.so"
         outcome = self.run_python(interpreter, "backward.py", str(library), **settings)
         self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
         lines = (line.split() for line in outcome.stdout.decode().splitlines())
@@ -280,9 +281,10 @@ class PythonFrames(EndToEnd):
 
     def test_backward_goes_on_as_the_forward(self) -> None:
         for version, interpreter in self.each_interpreter():
-            for depth in ("64", "256"):  # a stack in the thread's memory, and one that is not
-                with self.subTest(python=version, depth=depth):
-                    report, expected = self.run_backward(interpreter, MEMLAB_STACK_DEPTH=depth)
+            # A stack in the thread's memory, and one that is not; nodes of PyTorch 2.11, and of 2.14.
+            for depth, variant in (("64", "torch"), ("256", "torch"), ("64", "torch_2_14")):
+                with self.subTest(python=version, depth=depth, variant=variant):
+                    report, expected = self.run_backward(interpreter, variant, MEMLAB_STACK_DEPTH=depth)
                     self.assertEqual(report["missed"], [])
                     unnamed = [size for size, function in expected.items() if function == "None"]
                     found_unnamed = [0, 0]
@@ -313,12 +315,28 @@ class PythonFrames(EndToEnd):
     def test_backward_of_a_pytorch_that_is_not_as_known(self) -> None:
         """No line of the forward, said once; the program is none the wiser."""
         interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")
-        for variant, reason in (("torch_2_0", "does not tell which node"), ("torch_other", "not as memlab knows them"),
-                                ("torch_bound", "unseen")):
+        def recorded(report: dict) -> list[int]:
+            sites = [site for site in report["sites"] if site["device"] == 64]
+            return [sum(site[key] for site in sites) for key in ("count", "requested_bytes")]
+
+        report, computed = self.run_backward(interpreter)
+        everything = recorded(report)
+        name = "torch::autograd::"
+        for variant, reason in (("torch_2_0", f"{name}get_current_node is not exported"),
+                                ("torch_other", "layout unknown"), ("torch_other_edges", "layout unknown"),
+                                ("torch_other_pointer", f"{name}get_current_node returns something else"),
+                                ("torch_other_pointer_2_14", f"{name}get_current_node returns something else"),
+                                ("torch_no_engine", f"{name}Engine::evaluate_function is not exported"),
+                                ("torch_no_counter", "at::sequence_number::peek is not exported"),
+                                ("torch_bound", "its operators make their backward graph unseen")):
             with self.subTest(variant):
-                report, _ = self.run_backward(interpreter, variant)
-                self.assertEqual([reason in entry["reason"] for entry in report["missed"]], [True], report["missed"])
+                report, expected = self.run_backward(interpreter, variant, package="yes")
+                self.assertEqual(expected, computed)
+                self.assertEqual([entry["reason"] for entry in report["missed"]],
+                                 [f"PyTorch 2.99.0: forward lines not read: {reason}"])
                 self.assertNotIn("[forward]", {frame["function"] for frame in report["python_frames"]})
+                self.assertEqual(recorded(report), everything)
+            shutil.rmtree(self.work / "site")
 
     def test_backward_without_lines_of_the_forward(self) -> None:
         interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")

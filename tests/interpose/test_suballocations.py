@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import shutil
 import sys
 from typing import Any
 
@@ -145,6 +146,42 @@ class PyTorchCache(EndToEnd):
         self.assertEqual((label["name"], label["live_count"], label["live_bytes"]), ("kept", 5, 5 << 19))
         workspace = 3 << 20
         self.assertEqual(steps["blocks"]["min_bytes"], [workspace + (i << 19) for i in range(1, 6)])
+
+    def step_back(self, moved: str, mode: str = "train") -> Found:
+        """A program with a PyTorch whose door has moved: it runs as it does alone, and all else is recorded."""
+        library = self.pytorch_package(f"pytorch_other_{moved}") / "libc10_cuda.so"
+        command = self.program("pytorch_cache", str(library), mode)
+        native = self.without_memlab(command)
+        outcome = self.under_memlab(command)
+        self.assertEqual((outcome.code, outcome.stdout), (0, native.stdout), outcome.describe())
+        (found,), problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        return found
+
+    def test_reports_that_are_not_as_known_are_not_recorded(self) -> None:
+        """Said once; the segments are recorded as they are without a door."""
+        whys = {"reports": "layout unknown", "totals": "layout unknown", "sums": "layout unknown",
+                "devices": "no block is reported", "function": "it does not call c10::reportMemoryUsageToProfiler"}
+        segments = self.device(self.record("train")[0], 0)["kinds"]["device"]["count"]
+        self.output = self.work / "moved"
+        for moved, why in whys.items():
+            with self.subTest(moved):
+                found = self.step_back(moved)
+                line = f"PyTorch 2.99.0: tensors not read: {why}"
+                self.assertEqual([entry["reason"] for entry in found.report["missed"]], [line])
+                self.assertIn(line, " ".join(self.report_tool(str(found.report_path)).split()))
+                self.assertEqual(self.device(found, 0)["kinds"]["device"]["count"], segments)
+                recorded = sum(site["count"] for site in found.report["sites"] if site["kind"] == "suballocation")
+                # Sums are judged by several reports.
+                self.assertLess(recorded, 4, found.report["sites"])
+            shutil.rmtree(self.work / "site")
+            shutil.rmtree(self.output)
+
+    def test_failures_that_are_not_as_known_are_not_recorded(self) -> None:
+        found = self.step_back("failures", "out_of_memory")
+        self.assertEqual([entry["reason"] for entry in found.report["missed"]],
+                         ["PyTorch 2.99.0: out-of-memory failures not read: layout unknown"])
+        self.assertEqual({oom["kind"] for oom in found.report["ooms"]}, {"device"})
 
     def report_tool(self, *arguments: str) -> str:
         outcome = self.without_memlab([str(self.layout.tool("memlab-report")), *arguments])

@@ -65,6 +65,10 @@ class Dev(unittest.TestCase):
         self.command("id", "echo 1000")
         self.assert_refuses(self.run_dev("pythons"), "run it as root")
 
+    def test_frameworks_by_a_user(self):
+        self.command("id", "echo 1000")
+        self.assert_refuses(self.run_dev("frameworks"), "run it as root")
+
     def test_help_names_every_command(self):
         for arguments in ([], ["help"], ["--help"]):
             result = self.run_dev(*arguments)

@@ -15,6 +15,7 @@
 #include "report/text/names.hpp"
 #include "tools/doctor/elf_file.hpp"
 #include "tools/doctor/pythons.hpp"
+#include "tools/doctor/pytorch.hpp"
 #include "tools/doctor/small_files.hpp"
 #include "tools/doctor/system.hpp"
 
@@ -311,6 +312,8 @@ CommandFile examine_command(const std::string& name, const std::string& library,
     }
     if (const auto python = read_python(path)) {
         result.findings.push_back(python_finding("Python", path, *python));
+        const Findings pytorch = examine_pytorch(path, python->minor, variables);
+        result.findings.insert(result.findings.end(), pytorch.begin(), pytorch.end());
     }
     add_loads(path, file->interpreter(), library, variables, &result.findings);
     return result;

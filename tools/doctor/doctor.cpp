@@ -137,7 +137,7 @@ Diagnosis diagnose(const DoctorRequest& request) {
     }
     diagnosis.system = examine_system(request.library, loader, request.variables);
     diagnosis.environment = examine_environment(request.library, request.variables);
-    diagnosis.pythons = examine_pythons(variable(request.variables, "PATH"));
+    diagnosis.pythons = examine_pythons(request.variables);
     return diagnosis;
 }
 

@@ -311,7 +311,7 @@ std::span<const std::byte> ElfFile::contents(std::string_view name, std::size_t 
     return symbol ? at_address(symbol->st_value, bytes) : std::span<const std::byte>{};
 }
 
-/// Addresses of the words through which an imported function is called.
+/// Addresses of the words through which a function is called that the loader finds.
 std::vector<std::uint64_t> ElfFile::slots_of(std::string_view import) const {
     std::vector<std::uint64_t> slots;
     const auto section = section_of(SHT_DYNSYM);

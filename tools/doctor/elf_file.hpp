@@ -44,6 +44,8 @@ class ElfFile {
 
     bool imports(std::string_view symbol) const;
     bool exports(std::string_view symbol) const;
+    /// Whether it calls a function, which may be its own, by what the loader finds for the name.
+    bool calls_through_loader(std::string_view symbol) const { return !slots_of(symbol).empty(); }
     /// The contents of an exported variable, at most `bytes`; empty when there is none, or only
     /// memory without contents in the file.
     std::span<const std::byte> contents(std::string_view symbol, std::size_t bytes) const;

@@ -15,6 +15,7 @@
 #include "profiler/python/layouts.hpp"
 #include "report/text/names.hpp"
 #include "tools/doctor/elf_file.hpp"
+#include "tools/doctor/pytorch.hpp"
 
 namespace memlab::tools {
 
@@ -131,10 +132,10 @@ Finding python_finding(const std::string& subject, const std::string& path,
     return finding;
 }
 
-Findings examine_pythons(const std::string& path_variable) {
+Findings examine_pythons(const Variables& variables) {
     Findings found;
     std::set<std::string> seen;
-    std::istringstream folders(path_variable);
+    std::istringstream folders(variable(variables, "PATH"));
     for (std::string folder; std::getline(folders, folder, ':');) {
         const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder.c_str()), &closedir);
         if (listing == nullptr) {
@@ -150,9 +151,11 @@ Findings examine_pythons(const std::string& path_variable) {
         for (const std::string& name : names) {
             std::string path = folder;
             path.append("/").append(name);
-            if (found.size() < max_interpreters && seen.insert(resolved(path)).second) {
+            if (seen.size() < max_interpreters && seen.insert(resolved(path)).second) {
                 if (const auto build = read_python(path)) {
                     found.push_back(python_finding("Python", path, *build));
+                    const Findings pytorch = examine_pytorch(path, build->minor, variables);
+                    found.insert(found.end(), pytorch.begin(), pytorch.end());
                 }
             }
         }

@@ -23,7 +23,8 @@ std::optional<PythonBuild> read_python(const std::string& path);
 Finding python_finding(const std::string& subject, const std::string& path,
                        const PythonBuild& build);
 
-/// The interpreters that PATH has, each once; at most eight.
-Findings examine_pythons(const std::string& path_variable);
+/// The interpreters that PATH has, each once, at most eight, and the PyTorch that each would
+/// import.
+Findings examine_pythons(const Variables& variables);
 
 }  // namespace memlab::tools

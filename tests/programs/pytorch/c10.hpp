@@ -18,6 +18,9 @@ using Total = std::int64_t;
 using Total = std::size_t;
 #endif
 
+#ifdef MEMLAB_OTHER_FUNCTION
+#define reportMemoryUsageToProfiler reportMemoryUsage
+#endif
 void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes, Total allocated, Total reserved,
                                  Device device);
 void reportOutOfMemoryToProfiler(std::int64_t bytes, Total allocated, Total reserved,

@@ -1,5 +1,12 @@
 // A stand-in for libc10_cuda.so: a caching allocator that cuts the driver's allocations, or memory
 // that it maps, into blocks of multiples of 512 bytes, and tells libc10.so of each.
+//
+//   MEMLAB_OTHER_REPORTS   tells the place of its own description of a block, not the block's
+//   MEMLAB_OTHER_TOTALS    tells totals in another order
+//   MEMLAB_OTHER_SUMS      tells totals that are not of these blocks
+//   MEMLAB_OTHER_DEVICES   another number for CUDA's devices
+//   MEMLAB_OTHER_FAILURES  tells a failure's sizes in another order
+//   MEMLAB_OTHER_FUNCTION  tells of blocks by a function of another name
 #include <cuda.h>
 
 #include <array>
@@ -26,8 +33,13 @@ class Cache {
             release(true);
             if (!grow(size, device, expandable)) {
                 c10::reportOutOfMemoryToProfiler(
+#ifdef MEMLAB_OTHER_FAILURES
+                    -static_cast<std::int64_t>(size), static_cast<c10::Total>(stats.reserved),
+                    static_cast<c10::Total>(stats.allocated), {1, device});
+#else
                     static_cast<std::int64_t>(size), static_cast<c10::Total>(stats.allocated),
                     static_cast<c10::Total>(stats.reserved), {1, device});
+#endif
                 return 0;
             }
         }
@@ -153,9 +165,20 @@ class Cache {
     }
 
     void tell(CUdeviceptr address, std::int64_t bytes, std::int8_t device) const {
-        c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), bytes,
-                                         static_cast<c10::Total>(stats.allocated),
-                                         static_cast<c10::Total>(stats.reserved), {1, device});
+        auto* told = reinterpret_cast<void*>(address);
+        auto allocated = static_cast<c10::Total>(stats.allocated);
+        auto reserved = static_cast<c10::Total>(stats.reserved);
+        std::int8_t type = 1;
+#if defined(MEMLAB_OTHER_REPORTS)
+        told = const_cast<CacheStats*>(&stats);
+#elif defined(MEMLAB_OTHER_TOTALS)
+        std::swap(allocated, reserved);
+#elif defined(MEMLAB_OTHER_SUMS)
+        allocated = reserved;
+#elif defined(MEMLAB_OTHER_DEVICES)
+        type = 30;
+#endif
+        c10::reportMemoryUsageToProfiler(told, bytes, allocated, reserved, {type, device});
     }
 
     std::mutex mutex_;

@@ -2,8 +2,13 @@
 // stand-in for libc10_cuda.so and attach their results to the node; and an engine that evaluates
 // nodes on a thread of its own.
 //
+//   MEMLAB_INTRUSIVE_NODES   nodes that count their references, as in 2.14
 //   MEMLAB_NO_CURRENT_NODE   does not tell the node that is evaluated, as before 2.1
 //   MEMLAB_OTHER_NODES       nodes of another layout
+//   MEMLAB_OTHER_EDGES       edges of another layout: nothing at the node's place
+//   MEMLAB_OTHER_POINTER     tells the node by another kind of pointer
+//   MEMLAB_NO_ENGINE         an engine of another name
+//   MEMLAB_NO_COUNTER        a counter of sequence numbers of another name
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -29,9 +34,11 @@ namespace {
 thread_local std::uint64_t next = 0;
 }
 
+#ifndef MEMLAB_NO_COUNTER
 EXPORT std::uint64_t peek() {
     return next;
 }
+#endif
 
 EXPORT std::uint64_t get_and_increment() {
     return next++;
@@ -48,7 +55,68 @@ std::uint64_t current_thread() {
     return mine;
 }
 
+#ifdef MEMLAB_INTRUSIVE_NODES
+
+/// Counts references as c10::intrusive_ptr_target does; the weak ones are one for all others.
+struct Counted {
+    static constexpr std::uint64_t first = std::uint64_t{1} << 32 | 1;
+    virtual ~Counted() = default;
+    std::atomic<std::uint64_t> references{first};
+};
+
+template <class Object>
+class Pointer {
+  public:
+    Pointer() = default;
+    Pointer(std::nullptr_t) {}
+    explicit Pointer(Object* object) : object_(object) {}
+    template <class Other>
+    Pointer(const Pointer<Other>& other) : object_(other.get()) {
+        if (object_ != nullptr) {
+            object_->references.fetch_add(1);
+        }
+    }
+    Pointer(const Pointer& other) : object_(other.object_) {
+        if (object_ != nullptr) {
+            object_->references.fetch_add(1);
+        }
+    }
+    Pointer(Pointer&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Pointer& operator=(Pointer other) noexcept {
+        std::swap(object_, other.object_);
+        return *this;
+    }
+    ~Pointer() {
+        if (object_ != nullptr && (object_->references.fetch_sub(1) & 0xffff'ffffU) == 1) {
+            delete object_;
+        }
+    }
+    Object* get() const { return object_; }
+    Object* operator->() const { return object_; }
+    bool operator==(std::nullptr_t) const { return object_ == nullptr; }
+
+  private:
+    Object* object_ = nullptr;
+};
+
+template <class Object>
+Pointer<Object> make() {
+    return Pointer<Object>(new Object);
+}
+
+struct Node : Counted {
+#else
+
+template <class Object>
+using Pointer = std::shared_ptr<Object>;
+
+template <class Object>
+Pointer<Object> make() {
+    return std::make_shared<Object>();
+}
+
 struct Node : std::enable_shared_from_this<Node> {
+#endif
     Node() = default;
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
@@ -64,21 +132,35 @@ struct Node : std::enable_shared_from_this<Node> {
 };
 
 struct Edge {
-    std::shared_ptr<Node> function;
+#ifdef MEMLAB_OTHER_EDGES
+    std::uint64_t kind = 3;
+#endif
+    Pointer<Node> function;
     std::uint32_t input = 0;
 };
+
+Edge make_edge(const Pointer<Node>& node, std::uint32_t input) {
+    Edge edge;
+    edge.function = node;
+    edge.input = input;
+    return edge;
+}
 
 struct GraphTask {};
 struct InputBuffer {};
 struct ReadyQueue {};
 
 namespace {
-thread_local std::shared_ptr<Node> current;
+thread_local Pointer<Node> current;
 std::uint64_t attached = 0;
 }  // namespace
 
-#ifndef MEMLAB_NO_CURRENT_NODE
-EXPORT std::shared_ptr<Node> get_current_node() {
+#ifdef MEMLAB_OTHER_POINTER
+EXPORT Node* get_current_node() {
+    return current.get();
+}
+#elif !defined(MEMLAB_NO_CURRENT_NODE)
+EXPORT Pointer<Node> get_current_node() {
     return current;
 }
 #endif
@@ -87,7 +169,7 @@ namespace impl {
 
 EXPORT void set_gradient_edge(const at::Tensor& /*tensor*/, Edge edge) {
     // Takes the node over, as the real one does.
-    const std::shared_ptr<Node> taken = std::move(edge.function);
+    const Pointer<Node> taken = std::move(edge.function);
     __atomic_fetch_add(&attached, taken == nullptr ? 0 : 1, __ATOMIC_RELAXED);
 }
 
@@ -95,7 +177,7 @@ EXPORT void set_gradient_edge(const at::Tensor& /*tensor*/, Edge edge) {
 
 class NodeGuard {
   public:
-    explicit NodeGuard(std::shared_ptr<Node> node) : last_(std::move(current)) {
+    explicit NodeGuard(Pointer<Node> node) : last_(std::move(current)) {
         current = std::move(node);
     }
     ~NodeGuard() { current = std::move(last_); }
@@ -103,11 +185,14 @@ class NodeGuard {
     NodeGuard& operator=(const NodeGuard&) = delete;
 
   private:
-    std::shared_ptr<Node> last_;
+    Pointer<Node> last_;
 };
 
 class Engine {
   public:
+#ifdef MEMLAB_NO_ENGINE
+#define evaluate_function evaluate_node
+#endif
     EXPORT void evaluate_function(std::shared_ptr<GraphTask>& task, Node* node, InputBuffer& inputs,
                                   const std::shared_ptr<ReadyQueue>& queue);
 };
@@ -142,7 +227,7 @@ namespace {
 /// The thread that evaluates the nodes of one device, one at a time.
 class DeviceThread {
   public:
-    void evaluate(const std::shared_ptr<Node>& node) {
+    void evaluate(const Pointer<Node>& node) {
         std::unique_lock lock(mutex_);
         if (!started_) {
             started_ = true;
@@ -165,7 +250,7 @@ class DeviceThread {
     }
 
   public:
-    static void evaluate_here(const std::shared_ptr<Node>& node) {
+    static void evaluate_here(const Pointer<Node>& node) {
         std::shared_ptr<GraphTask> task;
         InputBuffer inputs;
         Engine engine;
@@ -177,7 +262,7 @@ class DeviceThread {
     std::mutex mutex_;
     std::condition_variable changed_;
     bool started_ = false;
-    std::shared_ptr<Node> node_;
+    Pointer<Node> node_;
 };
 
 DeviceThread& device_thread() {
@@ -185,13 +270,13 @@ DeviceThread& device_thread() {
     return *thread;
 }
 
-std::vector<std::shared_ptr<Node>> nodes;
+std::vector<Pointer<Node>> nodes;
 thread_local std::uint64_t last_result = 0;
 
 template <int kind>
-[[gnu::noinline]] std::shared_ptr<Node> operate(std::uint64_t bytes, std::uint64_t backward_bytes,
-                                                std::uint32_t outputs) {
-    auto node = std::make_shared<generated::TestBackward<kind>>();
+[[gnu::noinline]] Pointer<Node> operate(std::uint64_t bytes, std::uint64_t backward_bytes,
+                                        std::uint32_t outputs) {
+    auto node = make<generated::TestBackward<kind>>();
     node->work = [backward_bytes] {
         if (backward_bytes != 0) {
             torch_allocate(0, backward_bytes, false);
@@ -200,19 +285,19 @@ template <int kind>
     last_result = bytes == 0 ? 0 : torch_allocate(0, bytes, false);
     const at::Tensor result;
     for (std::uint32_t i = 0; i < outputs; ++i) {
-        impl::set_gradient_edge(result, {node, i});
+        impl::set_gradient_edge(result, make_edge(node, i));
     }
     return node;
 }
 
-std::shared_ptr<Node> operate(int kind, std::uint64_t bytes, std::uint64_t backward_bytes,
-                              std::uint32_t outputs) {
+Pointer<Node> operate(int kind, std::uint64_t bytes, std::uint64_t backward_bytes,
+                      std::uint32_t outputs) {
     return kind == 0   ? operate<0>(bytes, backward_bytes, outputs)
            : kind == 1 ? operate<1>(bytes, backward_bytes, outputs)
                        : operate<2>(bytes, backward_bytes, outputs);
 }
 
-std::uint64_t keep(std::shared_ptr<Node> node) {
+std::uint64_t keep(Pointer<Node> node) {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     nodes.push_back(std::move(node));
@@ -251,25 +336,25 @@ EXPORT void torch_without_gradient(std::uint64_t bytes) {
 
 /// Its backward is Python code: of a torch.autograd.Function.
 EXPORT std::uint64_t torch_function(void (*backward)()) {
-    auto node = std::make_shared<generated::TestBackward<2>>();
+    auto node = make<generated::TestBackward<2>>();
     node->work = backward;
-    impl::set_gradient_edge({}, {node, 0});
+    impl::set_gradient_edge({}, make_edge(node, 0));
     return keep(node);
 }
 
 /// Its backward makes a node, which can itself go backward: returned by torch_backward().
 EXPORT std::uint64_t torch_twice(std::uint64_t bytes, std::uint64_t backward_bytes,
                                  std::uint64_t twice_bytes, std::uint64_t* second) {
-    auto node = std::make_shared<generated::TestBackward<0>>();
+    auto node = make<generated::TestBackward<0>>();
     node->work = [=] { *second = torch_operator(1, backward_bytes, twice_bytes, 1); };
     torch_allocate(0, bytes, false);
-    impl::set_gradient_edge({}, {node, 0});
+    impl::set_gradient_edge({}, make_edge(node, 0));
     return keep(node);
 }
 
 /// Evaluates a node: on the engine's thread or the calling one.
 EXPORT void torch_backward(std::uint64_t node, bool here) {
-    const std::shared_ptr<Node> wanted = nodes[node];
+    const Pointer<Node> wanted = nodes[node];
     if (here) {
         DeviceThread::evaluate_here(wanted);
     } else {
@@ -282,8 +367,14 @@ EXPORT void torch_backward(std::uint64_t node, bool here) {
 EXPORT void torch_replace(std::uint64_t node, std::uint64_t backward_bytes) {
     using Kind = generated::TestBackward<0>;
     auto* const memory = static_cast<Kind*>(nodes[node].get());
+#ifdef MEMLAB_INTRUSIVE_NODES
+    const std::uint64_t references = memory->references;
+#endif
     std::destroy_at(memory);
     auto* const another = std::construct_at(memory);
+#ifdef MEMLAB_INTRUSIVE_NODES
+    another->references = references;
+#endif
     another->work = [backward_bytes] { torch_allocate(0, backward_bytes, false); };
 }
 

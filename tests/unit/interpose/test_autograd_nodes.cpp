@@ -14,6 +14,9 @@
 using memlab::interpose::AutogradEdge;
 using memlab::interpose::AutogradNode;
 using memlab::interpose::AutogradNodes;
+using memlab::interpose::IntrusiveNode;
+using memlab::interpose::NodeLayout;
+using memlab::interpose::SharedNode;
 
 namespace {
 
@@ -28,20 +31,20 @@ class Graph {
         : nodes_(nodes), next_(next), thread_(thread) {}
 
     /// An operator begins: it makes its node.
-    AutogradNode& begin(const void* kind = &kind_a) {
-        AutogradNode& node = made_.emplace_back();
-        node = {kind, &node, &made_, next_++, 0, 0, thread_};
+    SharedNode& begin(const void* kind = &kind_a) {
+        SharedNode& node = made_.emplace_back();
+        node = {{kind}, &node, &made_, {next_++, 0, 0, thread_}};
         return node;
     }
     void allocate(std::uint32_t stack) { AutogradNodes::allocated(next_, stack); }
     void end(const AutogradNode& node, std::uint32_t captured = 0) {
-        nodes_.attached({&node, &made_, 0}, next_, [&] {
+        nodes_.attached({&node, &made_}, next_, [&] {
             ++captures;
             return captured;
         });
     }
-    const AutogradNode& operate(std::uint32_t stack, const void* kind = &kind_a) {
-        const AutogradNode& node = begin(kind);
+    const SharedNode& operate(std::uint32_t stack, const void* kind = &kind_a) {
+        const SharedNode& node = begin(kind);
         allocate(stack);
         end(node);
         return node;
@@ -53,7 +56,7 @@ class Graph {
     AutogradNodes& nodes_;
     std::uint64_t next_;
     const std::uint64_t thread_;
-    std::deque<AutogradNode> made_;
+    std::deque<SharedNode> made_;
 };
 
 std::unique_ptr<AutogradNodes> proved() {
@@ -89,7 +92,7 @@ TEST_CASE("what others allocate is not a node's") {
     const AutogradNode& failed = graph.begin();
     graph.allocate(5);  // it raised: no tensor has the node
     const AutogradNode& outer = graph.begin();
-    const AutogradNode& inner = graph.begin();
+    const SharedNode& inner = graph.begin();
     graph.allocate(6);
     graph.end(inner);
     graph.end(outer);  // made before another one: who allocated is unknown
@@ -97,25 +100,25 @@ TEST_CASE("what others allocate is not a node's") {
     CHECK(nodes->find(&inner) == 6);
     CHECK(nodes->find(&outer) == 0);
     // An address that is used again, of which the number is another one.
-    AutogradNode again = inner;
-    const AutogradNode& known = graph.operate(7);
+    SharedNode again = inner;
+    const SharedNode& known = graph.operate(7);
     again = known;
     CHECK(nodes->find(&again) == 0);
-    again.sequence = inner.sequence;
+    again.numbers.sequence = inner.numbers.sequence;
     CHECK(nodes->find(&again) == 0);
 }
 
 TEST_CASE("a thread that counts anew makes nodes of the same numbers at the same addresses") {
     const auto nodes = proved();
-    const auto attach = [&](AutogradNode& node, std::uint32_t stack) {
-        node = {&kind_a, &node, &node, 0, 0, 0, 1};
+    const auto attach = [&](SharedNode& node, std::uint32_t stack) {
+        node = {{&kind_a}, &node, &node, {0, 0, 0, 1}};
         if (stack != 0) {
             AutogradNodes::allocated(1, stack);
         }
-        nodes->attached({&node, &node, 0}, 1, [] { return std::uint32_t{0}; });
+        nodes->attached({&node, &node}, 1, [] { return std::uint32_t{0}; });
         Graph(*nodes, 500).operate(1);
     };
-    AutogradNode node{};
+    SharedNode node{};
     attach(node, 5);
     CHECK(nodes->find(&node) == 5);
     attach(node, 6);
@@ -154,13 +157,15 @@ TEST_CASE("nodes of another layout are not believed") {
     CHECK(nodes.none_seen());
     Graph graph(nodes);
     const auto other = [&](int what) {
-        AutogradNode node = graph.begin();
+        SharedNode node = graph.begin();
         if (what == 0) {
             node.self = nullptr;
         } else if (what == 1) {
-            ++node.sequence;
-        } else {
+            ++node.numbers.sequence;
+        } else if (what == 2) {
             node.self_control = nullptr;
+        } else {
+            ++node.numbers.thread;
         }
         graph.allocate(5);
         graph.end(node);
@@ -170,12 +175,47 @@ TEST_CASE("nodes of another layout are not believed") {
     graph.operate(1);
     for (int i = 0; i < 6; ++i) {
         CHECK_FALSE(nodes.refuted());
-        other(i % 3);
+        other(i % 4);
     }
     CHECK(nodes.refuted());
     CHECK_FALSE(nodes.proved());
     const AutogradNode& node = graph.operate(5);
     CHECK(nodes.find(&node) == 0);
+}
+
+TEST_CASE("nodes that cannot be read speak against the layout") {
+    AutogradNodes nodes;
+    for (int i = 0; i < 8; ++i) {
+        CHECK_FALSE(nodes.refuted());
+        nodes.unlike_a_node();
+    }
+    CHECK(nodes.refuted());
+}
+
+TEST_CASE("nodes that count their references are known by their own layout") {
+    AutogradNodes nodes;
+    std::deque<IntrusiveNode> made;
+    std::uint64_t next = 70;
+    const std::uint64_t one_holder = (std::uint64_t{1} << 32) + 1;
+    const auto operate = [&](std::uint32_t stack, std::uint64_t references) -> IntrusiveNode& {
+        IntrusiveNode& node = made.emplace_back();
+        node = {{&kind_a}, references, {next++, 0, 0, 4}};
+        AutogradNodes::allocated(next, stack);
+        nodes.attached({&node, nullptr}, next, [] { return std::uint32_t{0}; });
+        return node;
+    };
+    std::thread([&] {  // which counts its thread's nodes anew
+        for (std::uint32_t i = 1; i <= 8; ++i) {
+            // One with nothing that counts; and one with a Python object.
+            operate(i, i == 2 ? 0 : one_holder + (i == 3 ? std::uint64_t{1} << 63 : 0));
+        }
+        CHECK(nodes.layout() == NodeLayout::intrusive);
+        const IntrusiveNode& node = operate(50, one_holder);
+        CHECK(nodes.find(&node) == 50);
+        CHECK(nodes.find(&made[4]) == 5);
+        CHECK(nodes.find(&made[1]) == 0);
+    })
+        .join();
 }
 
 TEST_CASE("a few nodes that are not the newest do not speak against the layout") {
