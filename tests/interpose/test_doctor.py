@@ -6,11 +6,31 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import unittest
 
 from harness import Outcome, run
 from support import Build, EndToEnd
 
+COUNTED_NODES = """
+struct Node;
+struct TORCH_API Node : c10::intrusive_ptr_target {
+ public:
+  uint64_t sequence_nr() const noexcept {
+    return sequence_nr_;
+  }
+
+ protected:
+  // What it is called by.
+  uint64_t sequence_nr_;
+  uint64_t topological_nr_ = 0;
+  mutable bool has_parent_ = false;
+  bool has_hooks_ = false;
+  uint64_t thread_id_ = 0;
+  std::mutex mutex_;
+};
+"""
+SHARED_NODES = COUNTED_NODES.replace("c10::intrusive_ptr_target", "std::enable_shared_from_this<Node>")
 NO_DRIVER = {"LD_LIBRARY_PATH": ""}
 
 
@@ -54,6 +74,69 @@ class Doctor(EndToEnd):
         if built.returncode != 0:
             self.skipTest(f"{compiler} {' '.join(options)} does not work here: {built.stderr}")
         return path
+
+    # ---- PyTorch --------------------------------------------------------------------------------
+
+    def pytorch(self, *folders: str, header: str = "") -> list[dict]:
+        """What is said of a PyTorch with these stand-ins for its libraries, and this class of nodes in its headers."""
+        libraries = self.pytorch_package(*folders)
+        include = libraries.parent / "include" / "torch" / "csrc" / "autograd"
+        include.mkdir(parents=True)
+        if header:
+            (include / "node.h").write_text(header)
+        document = self.found("--", sys.executable, "train.py",
+                              settings={"PYTHONPATH": str(libraries.parent.parent)})
+        shutil.rmtree(libraries.parent.parent)
+        found = [each for each in document["command"] if each["subject"] == "PyTorch"]
+        self.assertEqual([each for each in document["pythons"] if each["subject"] == "PyTorch"][:len(found)], found)
+        return found
+
+    def test_a_pytorch_as_it_is_known(self) -> None:
+        for header in (SHARED_NODES, COUNTED_NODES, ""):
+            (found,) = self.pytorch("pytorch", "pytorch/torch", header=header)
+            self.assertEqual(found["weight"], "fine")
+            self.assertRegex(found["fact"], r"/torch, 2\.99\.0: tensors and forward lines are read$")
+            self.assertEqual("shows when it runs" in found["advice"], not header)
+
+    def test_doors_of_pytorch_that_have_moved(self) -> None:
+        """In the words in which a recording says it (test_python, test_suballocations)."""
+        name = "torch::autograd::"
+        for folders, why in (
+                (("pytorch_other_function", "pytorch/torch"),
+                 ("tensors", "c10::reportMemoryUsageToProfiler is not exported")),
+                (("pytorch", "pytorch/torch_2_0"), ("forward lines", f"{name}get_current_node is not exported")),
+                (("pytorch", "pytorch/torch_no_engine"),
+                 ("forward lines", f"{name}Engine::evaluate_function is not exported")),
+                (("pytorch", "pytorch/torch_no_counter"),
+                 ("forward lines", "at::sequence_number::peek is not exported")),
+                (("pytorch", "pytorch/torch_bound"),
+                 ("forward lines", "its operators make their backward graph unseen"))):
+            with self.subTest(folders):
+                (found,) = self.pytorch(*folders, header=SHARED_NODES)
+                self.assertEqual((found["weight"], found["fact"]),
+                                 ("limit", f"PyTorch 2.99.0: {why[0]} not read: {why[1]}"))
+
+    def test_a_library_that_does_not_report_its_blocks(self) -> None:
+        libraries = self.pytorch_package("pytorch_other_function", "pytorch/torch")
+        shutil.copy2(self.layout.program("pytorch_cache").parent / "pytorch" / "libc10.so", libraries)
+        document = self.found("--", sys.executable, settings={"PYTHONPATH": str(libraries.parent.parent)})
+        self.assertEqual(self.finding(document, "command", "PyTorch")["fact"],
+                         "PyTorch 2.99.0: tensors not read: it does not call c10::reportMemoryUsageToProfiler")
+
+    def test_nodes_that_are_laid_out_in_another_way(self) -> None:
+        for change in (("  uint64_t sequence_nr_;", "  void* first_;\n  uint64_t sequence_nr_;"),
+                       ("  uint64_t sequence_nr_;", "  uint32_t sequence_nr_;"),
+                       ("  uint64_t topological_nr_ = 0;\n", ""), ("c10::intrusive_ptr_target", "c10::node_target")):
+            with self.subTest(change):
+                header = COUNTED_NODES.replace(*change)
+                self.assertNotEqual(header, COUNTED_NODES)
+                (found,) = self.pytorch("pytorch", "pytorch/torch_2_14", header=header)
+                self.assertEqual((found["weight"], found["fact"]),
+                                 ("limit", "PyTorch 2.99.0: forward lines not read: layout unknown"))
+
+    def test_a_pytorch_without_cuda(self) -> None:
+        (found,) = self.pytorch("pytorch/torch", header=SHARED_NODES)
+        self.assertRegex(found["fact"], "2.99.0: built without CUDA$")
 
     # ---- the machine ----------------------------------------------------------------------------
 
