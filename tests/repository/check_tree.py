@@ -199,6 +199,7 @@ MAY_INCLUDE = {
                      "report/pool_view", "report/runs",
                      "report/timeline", "report/views", "report/whatif", "tools"),
     # Which Pythons the recorder reads is written down there.
+    "tools/dev.d/frameworks": ("interpose/hooks",),
     "tools/doctor": ("interpose/options", "profiler/python", "report", "report/text", "tools"),
     "tools/run": ("trace/json", "interpose/options", *READING, "tools", "tools/doctor"),
 }
