@@ -50,8 +50,10 @@ const char* pytorch_feature_name(PytorchFeature feature) {
             return "tensors";
         case PytorchFeature::out_of_memory:
             return "out-of-memory failures";
-        default:
+        case PytorchFeature::forward_lines:
             return "forward lines";
+        default:
+            return "calls of modules";
     }
 }
 

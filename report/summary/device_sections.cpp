@@ -278,8 +278,8 @@ void SummaryPage::categories(const DeviceSummary& summary) {
         place_row(shares[i].bytes, shares[i].count, summary.at_peak.bytes,
                   category_name(static_cast<Category>(i)), "");
     }
-    if (summary.lacks_names) {
-        paragraph("  ", no_names_for_categories);
+    if (summary.doubt != nullptr) {
+        paragraph("  ", summary.doubt);
     }
 }
 

@@ -287,7 +287,7 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
                  summarize_holders(device.live, report, resolver),
                  summarize_holders(still_allocated(device, report), report, resolver),
                  categories_at_peak(report, device, resolver),
-                 has_categories(report, device) && lacks_names(report, device, resolver)});
+                 doubt_about_categories(report, device, resolver)});
         }
     }
     for (const Oom& oom : report.ooms) {

@@ -44,7 +44,7 @@ struct DeviceSummary {
     /// Memory of every kind, including host memory: the same as memlab-report leaks lists.
     HoldersSummary still_allocated;
     CategoryShares categories{};  ///< at the allocated peak
-    bool lacks_names = false;     ///< lacks_names() of a device with categories
+    const char* doubt = nullptr;  ///< doubt_about_categories()
 };
 
 /// Allocations that bypassed memlab, by caller.

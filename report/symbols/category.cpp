@@ -132,20 +132,44 @@ bool has_categories(const Report& report, const Device& device) {
     return by_pytorch && std::none_of(report.devices.begin(), report.devices.end(), is_cut);
 }
 
-bool lacks_names(const Report& report, const Device& device, Resolver& resolver) {
+ModuleCall module_call(const std::vector<StackFrame>& stack) {
+    bool forward = false;
+    for (const StackFrame& frame : stack) {
+        if (is_module_function(frame, "_call_impl")) {
+            return ModuleCall::known;
+        }
+        forward =
+            forward || (frame.python && has(frame.file, "/torch/nn/modules/") &&
+                        !has(frame.file, "/module.py") && frame.function.ends_with("forward"));
+    }
+    return forward ? ModuleCall::unknown : ModuleCall::none;
+}
+
+const char* doubt_about_categories(const Report& report, const Device& device, Resolver& resolver) {
+    if (!has_categories(report, device)) {
+        return nullptr;
+    }
     std::uint64_t named = 0;
     std::uint64_t nameless = 0;
+    std::uint64_t known_calls = 0;
+    std::uint64_t unknown_calls = 0;
     for (const Site& site : report.sites) {
         if (site.device != device.index || site.at_peak_count == 0) {
             continue;
         }
-        for (const StackFrame& frame : resolver.frames(site.stack)) {
+        const auto& stack = resolver.frames(site.stack);
+        const ModuleCall call = module_call(stack);
+        known_calls += call == ModuleCall::known ? 1 : 0;
+        unknown_calls += call == ModuleCall::unknown ? 1 : 0;
+        for (const StackFrame& frame : stack) {
             if (!frame.python && has(frame.module, "libtorch")) {
                 ++(frame.function.empty() ? nameless : named);
             }
         }
     }
-    return nameless > named;
+    return nameless > named                         ? no_names_for_categories
+           : known_calls == 0 && unknown_calls != 0 ? unknown_module_calls
+                                                    : nullptr;
 }
 
 CategoryShares categories_at_peak(const Report& report, const Device& device, Resolver& resolver) {

@@ -26,12 +26,15 @@ enum class Category : std::uint8_t {
 };
 inline constexpr std::size_t category_count = 8;
 
-/// Sentences below categories: of memory that has none, and where most of PyTorch's functions have
-/// no name (lacks_names()).
+/// Sentences below categories: of memory that has none, where most of PyTorch's functions have no
+/// name, and where its modules are called in a way that is not known.
 inline constexpr const char* no_categories = "Only memory of PyTorch's has categories.";
 inline constexpr const char* no_names_for_categories =
     "PyTorch's functions have no names here: workspaces, inputs and some gradients are in other "
     "rows. Read the recording where PyTorch is installed, or run memlab-report symbolize there.";
+inline constexpr const char* unknown_module_calls =
+    "PyTorch: calls of modules not read: Module._call_impl is on no stack. What forward made is in "
+    "other rows.";
 
 /// "parameters", "gradients", "optimizer state", ...
 const char* category_name(Category category);
@@ -48,9 +51,13 @@ Category categorize(const Site& site, Resolver& resolver);
 /// seen from inside, whose blocks have them.
 bool has_categories(const Report& report, const Device& device);
 
-/// Whether most frames of PyTorch's libraries have no function, in the stacks of what the device
-/// held at its allocated peak.
-bool lacks_names(const Report& report, const Device& device, Resolver& resolver);
+/// The sentence that says why categories of the device are not to be relied on, by the stacks of
+/// what it held at its allocated peak; null: they are, or it has none.
+const char* doubt_about_categories(const Report& report, const Device& device, Resolver& resolver);
+
+/// Whether one of PyTorch's modules runs its forward on the stack, and is called as is known.
+enum class ModuleCall : std::uint8_t { none, known, unknown };
+ModuleCall module_call(const std::vector<StackFrame>& stack);
 
 /// What there was of a category at the device's allocated peak.
 struct CategoryShare {

@@ -33,7 +33,7 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
                 Followed& followed = followed_[static_cast<std::uint32_t>(device.index)];
                 followed.timeline.device = device.index;
                 followed.timeline.bucket_ns = bucket_for(to_ns - from_ns);
-                followed.timeline.lacks_names = lacks_names(report, device, resolver);
+                followed.timeline.doubt = doubt_about_categories(report, device, resolver);
             }
         }
         for (std::size_t i = 0; i < report.sites.size(); ++i) {

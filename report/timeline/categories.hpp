@@ -46,7 +46,7 @@ struct CategoryTimeline {
     std::array<Figures, category_count> figures{};
     std::uint64_t highest_ns = 0;  ///< when the allocated curve was highest, first
     CategoryBytes at_highest{};
-    bool lacks_names = false;  ///< report::lacks_names() of the device
+    const char* doubt = nullptr;  ///< doubt_about_categories() of the device
 };
 
 /// Of the report's devices that have categories, from its event log `log`: [from_ns, to_ns], at

@@ -267,8 +267,8 @@ class TimelineText {
             }
         }
         line("[allocated]", all, all.highest);
-        if (timeline.lacks_names) {
-            page_.paragraph("  ", no_names_for_categories);
+        if (timeline.doubt != nullptr) {
+            page_.paragraph("  ", timeline.doubt);
         }
     }
 

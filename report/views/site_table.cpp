@@ -37,7 +37,7 @@ SiteTable make_table(const Report& report, const Device& device, Resolver& resol
     table.device = &device;
     table.whole = device_stats(report, device);
     table.categories = has_categories(report, device);
-    table.lacks_names = table.categories && lacks_names(report, device, resolver);
+    table.doubt = doubt_about_categories(report, device, resolver);
     SiteRows rows;
     std::map<Category, SiteRow> by_category;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
@@ -134,8 +134,8 @@ class SiteText {
         }
         if (options_.by_category && !table.categories) {
             page_.paragraph("  ", no_categories);
-        } else if (options_.by_category && table.lacks_names) {
-            page_.paragraph("  ", no_names_for_categories);
+        } else if (options_.by_category && table.doubt != nullptr) {
+            page_.paragraph("  ", table.doubt);
         }
     }
 

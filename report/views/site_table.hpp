@@ -51,10 +51,10 @@ class SiteRows {
 
 struct SiteTable {
     const Device* device = nullptr;
-    bool categories = false;   ///< the device has_categories()
-    bool lacks_names = false;  ///< lacks_names() of it, where it has
-    SiteStats whole;           ///< of the device
-    SiteStats taken;           ///< of the sites that match the filter
+    bool categories = false;      ///< the device has_categories()
+    const char* doubt = nullptr;  ///< doubt_about_categories()
+    SiteStats whole;              ///< of the device
+    SiteStats taken;              ///< of the sites that match the filter
     std::vector<SiteRow> rows;
 };
 

@@ -134,6 +134,19 @@ class Doctor(EndToEnd):
                 self.assertEqual((found["weight"], found["fact"]),
                                  ("limit", "PyTorch 2.99.0: forward lines not read: layout unknown"))
 
+    def test_modules_that_are_called_in_another_way(self) -> None:
+        self.pytorch_package("pytorch", "pytorch/torch")
+        source = self.work / "site" / "torch" / "nn" / "modules" / "module.py"
+        source.parent.mkdir(parents=True)
+        for text, weight, what in (("def _call_impl(): ...\ndef _wrapped_call_impl(): ...\n", "fine", r"are read$"),
+                                   ("def _wrapped_call_impl(): ...\n", "limit",
+                                    r"^PyTorch 2.99.0: calls of modules not read: Module._call_impl is not there$")):
+            source.write_text(text)
+            document = self.found("--", sys.executable, settings={"PYTHONPATH": str(self.work / "site")})
+            found = self.finding(document, "command", "PyTorch")
+            self.assertEqual(found["weight"], weight)
+            self.assertRegex(found["fact"], what)
+
     def test_a_pytorch_without_cuda(self) -> None:
         (found,) = self.pytorch("pytorch/torch", header=SHARED_NODES)
         self.assertRegex(found["fact"], "2.99.0: built without CUDA$")

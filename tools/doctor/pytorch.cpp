@@ -116,9 +116,22 @@ std::string why_closed(const PytorchDoor& door, Libraries* libraries) {
     return {};
 }
 
+/// The functions of Python that report/symbols/category knows calls of modules by.
+std::string why_calls_are_unknown(const std::string& package) {
+    const std::string source = whole_file(package + "/nn/modules/module.py");
+    for (const char* name : {"_call_impl", "_wrapped_call_impl"}) {
+        if (!source.empty() && source.find("def " + std::string(name) + "(") == std::string::npos) {
+            return std::string("Module.") + name + " is not there";
+        }
+    }
+    return {};
+}
+
+using Closed = std::array<std::string, 4>;  ///< by PytorchFeature; empty: open
+
 /// The first reason of each feature; what needs libc10_cuda.so only where there is one.
-std::array<std::string, 3> closed_features(Libraries* libraries, bool has_cuda) {
-    std::array<std::string, 3> closed;
+Closed closed_features(Libraries* libraries, bool has_cuda) {
+    Closed closed;
     for (const PytorchDoor& door : interpose::pytorch_doors) {
         std::string& why = closed[static_cast<std::size_t>(door.feature)];
         if (why.empty() && (has_cuda || door.feature == PytorchFeature::forward_lines)) {
@@ -150,7 +163,8 @@ Findings examine_package(const std::string& package) {
     std::string version = interpose::parse_pytorch_version(whole_file(package + "/version.py"));
     Libraries libraries(libraries_folder);
     const bool has_cuda = libraries.find("libc10_cuda.so") != nullptr;
-    std::array<std::string, 3> closed = closed_features(&libraries, has_cuda);
+    Closed closed = closed_features(&libraries, has_cuda);
+    closed[static_cast<std::size_t>(PytorchFeature::module_calls)] = why_calls_are_unknown(package);
     std::string& forward = closed[static_cast<std::size_t>(PytorchFeature::forward_lines)];
     const std::optional<bool> known = nodes_are_known(package);
     if (forward.empty() && known == false) {
