@@ -80,9 +80,10 @@ int allocate(int descriptor, std::uint64_t from, std::uint64_t to) {
 /// (ext4), within the recording of an event; written in bulk, a page costs 0.1 us. Failure only
 /// means page faults later, unless there was something else before.
 bool fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
-    static const std::array<std::uint8_t, 16384> zeros{};
+    // Not const: the library's file would hold them.
+    static constinit std::array<std::uint8_t, 16384> zeros{};
     std::array<iovec, 64> pieces;
-    pieces.fill({const_cast<std::uint8_t*>(zeros.data()), zeros.size()});
+    pieces.fill({zeros.data(), zeros.size()});
     while (from < to) {
         const std::uint64_t left = to - from;
         const std::size_t count = std::min<std::uint64_t>(pieces.size(), left / zeros.size());

@@ -347,7 +347,8 @@ bool WriteBehind::write_up_to(std::uint64_t end) {
 
 /// Puts zeros where data up to `end` and some behind it will be, if other data is there.
 bool WriteBehind::clear_ahead(const Extent& extent, std::uint64_t end) {
-    static const std::array<std::uint8_t, 65536> zeros{};
+    // Not const: the library's file would hold them.
+    static constinit std::array<std::uint8_t, 65536> zeros{};
     constexpr std::uint64_t behind = 4096;
     if (clearing_ != extent.offset) {
         clearing_ = cleared_ = extent.offset;
