@@ -35,6 +35,9 @@ std::uint64_t packed_limit(const PoolOptions& options, const DeviceBackend& back
                : share_of_memory(options.packed_share, options, backend);
 }
 
+/// How often an allocation makes room before it is refused, where other threads free meanwhile.
+constexpr unsigned max_rounds = 100;
+
 }  // namespace
 
 Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer)
@@ -75,19 +78,24 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
     if (!may_fit(*plan)) {
         return refuse(attempt.status, store_.largest_free());
     }
-    if (!order_device_behind(*plan)) {
-        wait_for_all_pending(lock);
+    for (unsigned round = 1;; ++round) {
+        const bool done = order_device_behind(*plan) || wait_for_all_pending(lock);
+        if (!store_.reserve()) {
+            return {no_host_memory, {}, 0};
+        }
+        if (Block* block = take(find_fit(*plan))) {
+            return serve(*block, requested, tag);
+        }
+        const std::uint64_t largest = store_.largest_free();
+        prepare_retry(lock, requested, tag);
+        attempt = take_or_grow(lock, *plan, requested, tag, find_fit(*plan));
+        // What other threads have freed since the wait, or the release, counts as free too.
+        const bool again = attempt.status.kind == BackendStatus::Kind::out_of_memory && done &&
+                           round < max_rounds && has_unused() && may_fit(*plan);
+        if (!again) {
+            return attempt.block != nullptr ? served() : refuse(attempt.status, largest);
+        }
     }
-    if (!store_.reserve()) {
-        return {no_host_memory, {}, 0};
-    }
-    if (Block* block = take(find_fit(*plan))) {
-        return serve(*block, requested, tag);
-    }
-    const std::uint64_t largest = store_.largest_free();
-    prepare_retry(lock, requested, tag);
-    attempt = take_or_grow(lock, *plan, requested, tag, find_fit(*plan));
-    return attempt.block != nullptr ? served() : refuse(attempt.status, largest);
 }
 
 [[gnu::hot]] Pool::Impl::Fit Pool::Impl::find_fit(const SizePolicy::Plan& plan) const {
@@ -200,12 +208,27 @@ bool Pool::Impl::give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_
     return {{}, info, 0};
 }
 
+[[gnu::hot]] void Pool::Impl::count_split(const Segment& changed) {
+    if (changed.expandable) {
+        return;  // its blocks do not count
+    }
+    const bool small = changed.small();
+    const BlockStore::SplitFree now = store_.split_free(small);
+    counters_.set_current(Counter::inactive_split, small, now.blocks);
+    counters_.set_current(Counter::inactive_split_bytes, small, now.bytes);
+}
+
 AllocResult Pool::Impl::refuse(BackendStatus status, std::uint64_t largest_free_block) {
     if (status.kind == BackendStatus::Kind::out_of_memory) {
         ++stats_.num_ooms;
         return {status, {}, largest_free_block};
     }
     return {status, {}, 0};
+}
+
+/// Whether anything may still go back to the device.
+bool Pool::Impl::has_unused() const {
+    return !pending_.empty() || any_unmapping() || store_.releasable() != 0;
 }
 
 /// False when the request could not be served even if all that is unused went back to the device:

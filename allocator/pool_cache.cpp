@@ -70,6 +70,7 @@ std::uint64_t Pool::Impl::reclaimable() {
         }
     }
     for (const Unmapping& unmapping : unmappings_) {
+        bytes += unmapping.in_use ? unmapping.segment_bytes : 0;
         for (unsigned i = 0; unmapping.in_use && i < unmapping.count; ++i) {
             bytes += unmapping.places[i].bytes;
         }
@@ -78,7 +79,8 @@ std::uint64_t Pool::Impl::reclaimable() {
 }
 
 /// Removes an unused segment from the pool; the caller then frees it with release_segments().
-void Pool::Impl::detach_segment(const Segment& segment, ReleasedSegments& released) {
+void Pool::Impl::detach_segment(const Segment& segment, Unmapping& unmapping,
+                                ReleasedSegments& released) {
     observer_.on_segment_free(segment.base, segment.size);
     ++stats_.num_device_free;
     counters_.decrease(Counter::segment, segment.small(), 1);
@@ -86,15 +88,14 @@ void Pool::Impl::detach_segment(const Segment& segment, ReleasedSegments& releas
     if (policy_.oversize(segment.size)) {
         decrease(stats_.oversize_segments, 1);
     }
+    unmapping.segment_bytes += segment.size;
     store_.remove_segment(segment.base, released);
 }
 
 /// Frees detached segments, without the lock, since the backend may wait for the device. Returns
 /// the bytes that it took back.
-std::uint64_t Pool::Impl::release_segments(Lock& lock, const ReleasedSegments& released) {
-    if (released.empty()) {
-        return 0;
-    }
+std::uint64_t Pool::Impl::release_segments(Lock& lock, Unmapping& unmapping,
+                                           const ReleasedSegments& released) {
     const std::uint64_t epoch = epoch_;
     std::uint64_t taken = 0;
     for (const auto& entry : released) {
@@ -107,6 +108,9 @@ std::uint64_t Pool::Impl::release_segments(Lock& lock, const ReleasedSegments& r
             taken += segment.size;
         }
         lock.lock();
+        unmapping.segment_bytes -= segment.size;
+        ++gone_back_;
+        notify_change();
     }
     return taken;
 }
@@ -116,7 +120,8 @@ std::uint64_t Pool::Impl::release_unused(Lock& lock, Unmapping& unmapping, bool*
     *more = false;
     ReleasedSegments released;
     for (const Area area : {Area::large, Area::small}) {
-        for_each_unused(area, [&](const Segment& segment) { detach_segment(segment, released); });
+        for_each_unused(
+            area, [&](const Segment& segment) { detach_segment(segment, unmapping, released); });
     }
     std::uint64_t taken = 0;
     for (const Area area : {Area::large, Area::small}) {
@@ -137,8 +142,9 @@ std::uint64_t Pool::Impl::release_unused(Lock& lock, Unmapping& unmapping, bool*
         }
     }
     taken += unmap_now(lock, unmapping);
+    taken += release_segments(lock, unmapping, released);
     end_unmapping(unmapping);
-    return taken + release_segments(lock, released);
+    return taken;
 }
 
 /// A list of places to give back; waits for one if all are in use.
@@ -156,6 +162,7 @@ Pool::Impl::Unmapping* Pool::Impl::free_unmapping() {
     for (Unmapping& unmapping : unmappings_) {
         if (!unmapping.in_use) {
             unmapping.count = 0;
+            unmapping.segment_bytes = 0;
             begin_busy(unmapping.in_use);
             return &unmapping;
         }
@@ -201,20 +208,18 @@ std::uint64_t Pool::Impl::unmap_now(Lock& lock, Unmapping& unmapping, bool keep_
         return 0;
     }
     std::uint64_t taken = 0;
-    if (!keep_lock) {
-        lock.unlock();
-    }
-    for (unsigned i = 0; i < unmapping.count; ++i) {
+    bool same = true;  // else the context is gone, and the addresses may be in use again
+    for (unsigned i = 0; same && i < unmapping.count; ++i) {
         const Unmapping::Place& place = unmapping.places[i];
-        for (std::uint64_t done = 0; done < place.bytes; done += place.piece) {
+        for (std::uint64_t done = 0; same && done < place.bytes; done += place.piece) {
             const std::uint64_t bytes = std::min(place.piece, place.bytes - done);
-            taken += backend_.pages_unmap(place.begin + done, bytes).ok() ? bytes : 0;
+            same = without_lock(lock, keep_lock, [&] {
+                taken += backend_.pages_unmap(place.begin + done, bytes).ok() ? bytes : 0;
+            });
         }
     }
-    if (!keep_lock) {
-        lock.lock();
-    }
     unmapping.count = 0;
+    ++gone_back_;
     notify_change();
     return taken;
 }
@@ -233,8 +238,9 @@ bool Pool::Impl::is_unmapping(Address begin, std::uint64_t bytes) const {
 }
 
 bool Pool::Impl::any_unmapping() const {
-    return std::any_of(unmappings_.begin(), unmappings_.end(),
-                       [](const Unmapping& each) { return each.in_use && each.count != 0; });
+    return std::any_of(unmappings_.begin(), unmappings_.end(), [](const Unmapping& each) {
+        return each.in_use && (each.count != 0 || each.segment_bytes != 0);
+    });
 }
 
 /// Keeps the reserved bytes at a mark while there are free whole chunks: before a growth would
@@ -368,7 +374,7 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
     for (const Area area : {Area::large, Area::small}) {
         for_each_unused(area, [&](Segment& segment) {
             if (expired(&segment.idle_since_ns)) {
-                detach_segment(segment, released);
+                detach_segment(segment, *unmapping, released);
             }
         });
         for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
@@ -397,8 +403,9 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
         trimmed_at_ns_ = now_ns;
     }
     taken += unmap_now(lock, *unmapping);
+    taken += release_segments(lock, *unmapping, released);
     end_unmapping(*unmapping);
-    return taken + release_segments(lock, released);
+    return taken;
 }
 
 std::uint64_t Pool::Impl::next_tick() const {
@@ -443,6 +450,11 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
     if (count == 0) {
         return false;
     }
+    Unmapping* const unmapping = free_unmapping();
+    if (unmapping == nullptr) {
+        wait_for_change(lock);
+        return true;
+    }
     observer_.on_reclaim(requested, tag);
     ReleasedSegments released;
     std::uint64_t reclaimed = 0;
@@ -456,11 +468,12 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
                 total_age -= age;
                 --count;
                 reclaimed += segment.size;
-                detach_segment(segment, released);
+                detach_segment(segment, *unmapping, released);
             }
         });
     }
-    release_segments(lock, released);
+    release_segments(lock, *unmapping, released);
+    end_unmapping(*unmapping);
     return true;
 }
 
@@ -477,16 +490,6 @@ void Pool::Impl::abandon() {
     trimmed_at_ns_ = never_seen;
     grown_since_trim_ = false;
     notify_change();
-}
-
-[[gnu::hot]] void Pool::Impl::count_split(const Segment& changed) {
-    if (changed.expandable) {
-        return;  // its blocks do not count
-    }
-    const bool small = changed.small();
-    const BlockStore::SplitFree now = store_.split_free(small);
-    counters_.set_current(Counter::inactive_split, small, now.blocks);
-    counters_.set_current(Counter::inactive_split_bytes, small, now.bytes);
 }
 
 }  // namespace memlab::allocator

@@ -392,9 +392,9 @@ Pool::Impl::HostWait Pool::Impl::wait_for(Lock& lock, Block& block) {
 }
 
 /// Waits on the host until all blocks that are in pending_ now are retired, as cudaFree would have
-/// before it returned. The newest fence first: it completes last, so one wait suffices. Not for
-/// stream-ordered frees: plain CUDA's allocations do not wait for those either.
-void Pool::Impl::wait_for_all_pending(Lock& lock) {
+/// before it returned; false if that failed. The newest fence first: it completes last, so one wait
+/// suffices. Not for stream-ordered frees: plain CUDA's allocations do not wait for those either.
+bool Pool::Impl::wait_for_all_pending(Lock& lock) {
     ++stats_.num_sync_all_streams;
     observer_.on_sync();
     const std::uint64_t end = fences_recorded_;
@@ -407,14 +407,14 @@ void Pool::Impl::wait_for_all_pending(Lock& lock) {
         }
         if (block != nullptr) {
             if (!wait_for(lock, *block).retired) {
-                return;  // the wait itself failed
+                return false;
             }
             retire_completed();
         } else if (others_wait) {
             wait_for_change(lock);
         } else {
             retire_completed();
-            return;
+            return true;
         }
     }
 }

@@ -61,21 +61,6 @@ void Pool::Impl::release(Lock& lock, const Fresh& range) {
     }
 }
 
-/// Makes a call of the backend without the lock, or, if `keep_lock`, with it. False if the context
-/// was abandoned meanwhile.
-template <typename Call>
-bool Pool::Impl::without_lock(Lock& lock, bool keep_lock, const Call& call) {
-    if (keep_lock) {
-        call();
-        return true;
-    }
-    const std::uint64_t epoch = epoch_;
-    lock.unlock();
-    call();
-    lock.lock();
-    return epoch_ == epoch;
-}
-
 /// The only thread that grows. *range: one that it added.
 Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan& plan,
                                              std::uint64_t requested, Tag tag, Fresh* range) {
@@ -115,12 +100,14 @@ Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan&
                 store_.add_range(range->begin, range->bytes, growth.area);
             }
         } else {
+            const std::uint64_t before = gone_back_;
             const BackendStatus status =
                 obtain(lock, plan, growth, surpluses >= max_surpluses, &fresh);
-            if (!status.ok()) {
-                if (status.kind != BackendStatus::Kind::out_of_memory || !any_unmapping()) {
-                    return {nullptr, status, {}};
-                }
+            if (!status.ok() && (status.kind != BackendStatus::Kind::out_of_memory ||
+                                 (gone_back_ == before && !any_unmapping()))) {
+                return {nullptr, status, {}};
+            }
+            if (!status.ok() && gone_back_ == before) {
                 wait_for_change(lock);  // that memory is not the device's yet
             }
         }

@@ -14,9 +14,9 @@
 // which happened meanwhile, precede it in the recording as if it had begun after them. Growing one
 // at a time (growing_) keeps it so for threads that grow at once.
 //
-// Giving pages back without the lock: they are a hole of their range from the decision on, and in a
-// list (unmappings_) until the device has them. A growth waits before it maps memory there, and one
-// for which the device has none waits and asks again.
+// Giving memory back without the lock: from the decision on pages are a hole of their range, and a
+// segment is gone; they are in a list (unmappings_) until the device has them. A growth waits
+// before it maps memory to such pages, and one for which the device has none waits and asks again.
 #pragma once
 
 #include <array>
@@ -127,8 +127,20 @@ class Pool::Impl {
     void remove_if_empty(Fresh& range);
     void release(Lock& lock, const Fresh& range);
     bool give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
+    /// Makes a call of the backend without the lock, or, if `keep_lock`, with it. False if the
+    /// context was abandoned meanwhile.
     template <typename Call>
-    bool without_lock(Lock& lock, bool keep_lock, const Call& call);
+    bool without_lock(Lock& lock, bool keep_lock, const Call& call) {
+        if (keep_lock) {
+            call();
+            return true;
+        }
+        const std::uint64_t epoch = epoch_;
+        lock.unlock();
+        call();
+        lock.lock();
+        return epoch_ == epoch;
+    }
     BackendStatus obtain(Lock& lock, const SizePolicy::Plan& plan, const GrowthPlan& growth,
                          bool keep_lock, Fresh* fresh);
     std::uint64_t segment_bytes(const SizePolicy::Plan& plan) const;
@@ -137,6 +149,7 @@ class Pool::Impl {
     Attempt adopt(const SizePolicy::Plan& plan, const GrowthPlan& growth, Fresh& fresh, Tag tag);
     void give_back(Lock& lock, const Fresh& fresh);
     bool may_fit(const SizePolicy::Plan& plan);
+    bool has_unused() const;
     bool order_device_behind(const SizePolicy::Plan& plan);
 
     /// Stream-ordered frees that are pending behind one stream's work.
@@ -180,13 +193,13 @@ class Pool::Impl {
         bool retired = false;
     };
     HostWait wait_for(Lock& lock, Block& block);
-    void wait_for_all_pending(Lock& lock);
+    bool wait_for_all_pending(Lock& lock);
     void wait_for_all_deferred(Lock& lock);
 
     void prepare_retry(Lock& lock, std::uint64_t requested, Tag tag);
     std::uint64_t release_all_unused(Lock& lock);
 
-    /// Places that a thread gives back.
+    /// Places and segments that a thread gives back.
     struct Unmapping {
         struct Place {
             Address begin;
@@ -197,6 +210,7 @@ class Pool::Impl {
         bool in_use = false;
         unsigned count = 0;
         std::array<Place, capacity> places;
+        std::uint64_t segment_bytes = 0;  ///< of detached segments
     };
     std::uint64_t release_unused(Lock& lock, Unmapping& unmapping, bool* more);
     bool retry(Lock& lock, std::uint64_t requested, Tag tag);
@@ -210,8 +224,9 @@ class Pool::Impl {
     bool any_unmapping() const;
 
     bool collect_garbage(Lock& lock, std::uint64_t requested, Tag tag);
-    void detach_segment(const Segment& segment, ReleasedSegments& released);
-    std::uint64_t release_segments(Lock& lock, const ReleasedSegments& released);
+    void detach_segment(const Segment& segment, Unmapping& unmapping, ReleasedSegments& released);
+    std::uint64_t release_segments(Lock& lock, Unmapping& unmapping,
+                                   const ReleasedSegments& released);
     /// Calls visit(Segment&) for each unused segment, by (size, address); it may detach that one.
     template <typename Visit>
     void for_each_unused(Area area, Visit visit) const {
@@ -280,6 +295,7 @@ class Pool::Impl {
     bool ranges_unavailable_ = false;
     bool growing_ = false;                    ///< a thread gets memory for the pool
     std::array<Unmapping, 16> unmappings_{};  ///< each a thread's that gives memory back
+    std::uint64_t gone_back_ = 0;             ///< how often some of it had gone
     StatCounters counters_;
     WholePoolStats stats_;
     /// Signalled when a thread no longer waits for a block, grows or gives memory back.

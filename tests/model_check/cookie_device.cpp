@@ -105,6 +105,27 @@ void CookieDevice::execute(const Work& work) {
 // --- memory
 // ---------------------------------------------------------------------------------------
 
+std::uint64_t CookieDevice::bytes_on_way(Way way) const {
+    std::uint64_t sum = 0;
+    for (const auto& entry : passing_) {
+        sum += entry.second.way == way ? entry.second.bytes : 0;
+    }
+    return sum;
+}
+
+bool CookieDevice::on_way(Address begin, Address end) const {
+    return std::any_of(passing_.begin(), passing_.end(), [&](const auto& entry) {
+        return entry.first < end && begin < entry.first + entry.second.bytes;
+    });
+}
+
+/// Returns when `ready` holds; others run meanwhile. False: the context is gone.
+bool CookieDevice::others_run(std::function<bool()> ready) {
+    const std::uint64_t context = contexts_;
+    host_.wait_until(*this, host_.lock_is_held(*this), std::move(ready));
+    return contexts_ == context;
+}
+
 BackendStatus CookieDevice::segment_alloc(std::uint64_t bytes, Address* address) {
     if (broken_) {
         return failure;
@@ -112,50 +133,58 @@ BackendStatus CookieDevice::segment_alloc(std::uint64_t bytes, Address* address)
     const BackendStatus status = memory_->segment_alloc(bytes, address);
     if (status.ok()) {
         fill(*address, *address + bytes, 0);
+        passing_[*address] = {bytes, Way::arriving};
     }
-    return status;
+    return others_run([] { return true; }) ? status : failure;
+}
+
+/// False: the memory is gone with its context.
+bool CookieDevice::give_back(Address address, std::uint64_t bytes) {
+    leaves(address, bytes);
+    const Position uses =
+        planted_ == Planted::hasty_give_back ? Position{} : uses_of(address, address + bytes);
+    if (!others_run([this, uses] { return broken_ || covers(uses); })) {
+        return false;
+    }
+    passing_.erase(address);
+    clear(address, address + bytes);
+    return true;
 }
 
 BackendStatus CookieDevice::segment_free(Address address, std::uint64_t bytes) {
-    const std::uint64_t context = contexts_;
-    if (planted_ != Planted::hasty_give_back) {
-        const Position uses = uses_of(address, address + bytes);
-        host_.wait_until(*this, false, [this, uses] { return broken_ || covers(uses); });
-    }
-    if (contexts_ != context) {
-        return failure;  // it went with its context
+    if (!give_back(address, bytes)) {
+        return failure;
     }
     const BackendStatus status = memory_->segment_free(address, bytes);
-    clear(address, address + bytes);
     return broken_ ? failure : status;
 }
 
 BackendStatus CookieDevice::range_reserve(Address* base, std::uint64_t bytes) {
-    return broken_ ? failure : memory_->range_reserve(base, bytes);
+    return others_run([] { return true; }) && !broken_ ? memory_->range_reserve(base, bytes)
+                                                       : failure;
 }
 
 BackendStatus CookieDevice::range_release(Address base, std::uint64_t bytes) {
-    return memory_->range_release(base, bytes);
+    return others_run([] { return true; }) ? memory_->range_release(base, bytes) : failure;
 }
 
 BackendStatus CookieDevice::pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) {
     if (broken_) {
         return failure;
     }
+    if (on_way(address, address + bytes)) {
+        found("pages were mapped while they were given back");
+    }
     const BackendStatus status = memory_->pages_map(address, bytes, chunk);
     if (status.ok()) {
         fill(address, address + bytes, 0);
+        passing_[address] = {bytes, Way::arriving};
     }
-    return status;
+    return others_run([] { return true; }) ? status : failure;
 }
 
 BackendStatus CookieDevice::pages_unmap(Address address, std::uint64_t bytes) {
-    if (planted_ != Planted::hasty_give_back && !broken_) {
-        run_up_to(uses_of(address, address + bytes));
-    }
-    const BackendStatus status = memory_->pages_unmap(address, bytes);
-    clear(address, address + bytes);
-    return status;
+    return give_back(address, bytes) ? memory_->pages_unmap(address, bytes) : failure;
 }
 
 CookieDevice::Position CookieDevice::uses_of(Address begin, Address end) const {
@@ -234,6 +263,7 @@ void CookieDevice::reset() {
     records_.clear();
     references_ = 0;
     contents_.clear();
+    passing_.clear();
     if (const std::string problem = this->problem(); !problem.empty()) {
         found(problem);  // lest it be forgotten
     }

@@ -3,8 +3,10 @@
 // wrote last, and writes a new one. So premature reuse, double allocation and invalid memory are
 // detected by the contents, independently of the pool's state.
 //
-// The memory comes from a SimulatedBackend. Fences are events over all streams, as on the real
-// device, with a configurable knowledge of idleness (model_device.hpp).
+// The memory comes from a SimulatedBackend. A call that gets memory has its answer when it begins,
+// one that gives memory back does so when it ends, and others run in between. Fences are events
+// over all streams, as on the real device, with a configurable knowledge of idleness
+// (model_device.hpp).
 #pragma once
 
 #include <array>
@@ -51,6 +53,8 @@ class CookieDevice final : public allocator::DeviceBackend {
         virtual ~Host() = default;
         /// Returns when `ready` holds. `locked`: the pool's lock is held meanwhile.
         virtual void wait_until(CookieDevice& device, bool locked, std::function<bool()> ready) = 0;
+        /// Whether the pool's lock is held by the call in progress.
+        virtual bool lock_is_held(CookieDevice& device) = 0;
         /// Whether the caller of the free in progress relies on its wait.
         virtual bool relies() = 0;
     };
@@ -117,6 +121,18 @@ class CookieDevice final : public allocator::DeviceBackend {
     }
     void clear_failures();
 
+    // --- memory on its way ---
+
+    /// The device counts it as used, and it is not the pool's: from the call that gets it until the
+    /// pool takes it, and from the decision to give it back to the end of the call that does.
+    enum class Way : std::uint8_t { arriving, leaving };
+    /// The pool has taken it.
+    void arrived(Address begin) { passing_.erase(begin); }
+    /// The pool has decided to give it back.
+    void leaves(Address begin, std::uint64_t bytes) { passing_[begin] = {bytes, Way::leaving}; }
+    std::uint64_t bytes_on_way(Way way) const;
+    bool on_way(Address begin, Address end) const;
+
     // --- statistics ---
 
     std::uint64_t used() const { return memory_->used(); }
@@ -140,6 +156,8 @@ class CookieDevice final : public allocator::DeviceBackend {
     };
 
     bool failed(Failing what);
+    bool others_run(std::function<bool()> ready);
+    bool give_back(Address address, std::uint64_t bytes);
     bool known_idle(std::uint64_t time) const;
     bool may_share(const Record& newest, std::uint64_t time) const;
     void execute(const Work& work);
@@ -158,6 +176,11 @@ class CookieDevice final : public allocator::DeviceBackend {
     std::unique_ptr<allocator::SimulatedBackend> memory_;
     std::uint64_t contexts_ = 0;       ///< number of earlier contexts
     std::map<Address, Run> contents_;  ///< of all memory
+    struct Passing {
+        std::uint64_t bytes = 0;
+        Way way = Way::arriving;
+    };
+    std::map<Address, Passing> passing_;
 
     std::array<std::deque<Work>, max_streams> work_;
     Position submitted_{};

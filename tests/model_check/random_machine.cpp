@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "allocator/size_policy.hpp"
+
 namespace memlab::model_check {
 
 using allocator::Address;
@@ -29,10 +31,11 @@ Knowledge random_knowledge(Random& random) {
 
 }  // namespace
 
-/// Forwards to the checking observer and the additional one.
+/// Forwards to the checking observer and the additional one, and tells the device what comes and
+/// goes.
 class RandomMachine::Both final : public allocator::PoolObserver {
   public:
-    explicit Both(PoolObserver& first) : first_(&first) {}
+    Both(PoolObserver& first, CookieDevice& device) : first_(&first), device_(device) {}
     void set_first(PoolObserver& first) { first_ = &first; }
     void set_second(PoolObserver* second) { second_ = second; }
 
@@ -46,16 +49,20 @@ class RandomMachine::Both final : public allocator::PoolObserver {
         tell([&](PoolObserver& each) { each.on_free_completed(block); });
     }
     void on_segment_alloc(Address segment, std::uint64_t size, Tag tag) override {
+        device_.arrived(segment);
         tell([&](PoolObserver& each) { each.on_segment_alloc(segment, size, tag); });
     }
     void on_segment_free(Address segment, std::uint64_t size) override {
         tell([&](PoolObserver& each) { each.on_segment_free(segment, size); });
+        device_.leaves(segment, size);
     }
     void on_segment_map(Address address, std::uint64_t bytes, Tag tag) override {
+        device_.arrived(address);
         tell([&](PoolObserver& each) { each.on_segment_map(address, bytes, tag); });
     }
     void on_segment_unmap(Address address, std::uint64_t bytes) override {
         tell([&](PoolObserver& each) { each.on_segment_unmap(address, bytes); });
+        device_.leaves(address, bytes);
     }
     void on_alloc_retry(std::uint64_t requested, Tag tag) override {
         tell([&](PoolObserver& each) { each.on_alloc_retry(requested, tag); });
@@ -84,6 +91,7 @@ class RandomMachine::Both final : public allocator::PoolObserver {
 
     PoolObserver* first_;
     PoolObserver* second_ = nullptr;
+    CookieDevice& device_;
 };
 
 /// A device and its pool.
@@ -93,7 +101,7 @@ struct RandomMachine::Site {
           device((8 + random.below(120)) * 2 * mib, 1 + random.below(CookieDevice::max_streams),
                  random_knowledge(random), planted, host),
           observer(std::make_unique<CheckingObserver>(options)),
-          both(*observer),
+          both(*observer, device),
           pool(std::make_unique<allocator::Pool>(options, device, &both)) {}
 
     const allocator::PoolOptions options;
@@ -107,6 +115,17 @@ struct RandomMachine::Site {
     bool in_flight = false;      ///< the newest submission has not returned
     std::uint64_t contexts = 0;
     std::size_t index = 0;
+
+    /// What the program is told is free.
+    std::uint64_t free_bytes() const {
+        return device.total_memory() - device.used() + pool->reclaimable();
+    }
+    /// How much must be free for a request to be served for sure.
+    std::uint64_t need(std::uint64_t bytes) const {
+        const auto plan = allocator::SizePolicy(options).plan(bytes);
+        return options.expandable ? allocator::whole_pages(std::max(plan->size, plan->unshared))
+                                  : plan->segment;
+    }
 };
 
 struct RandomMachine::Call {
@@ -117,6 +136,7 @@ struct RandomMachine::Call {
     bool locked = false;
     bool relies = true;
     bool done = false;
+    std::uint64_t least_free = 0;  ///< what was said to be free while it ran, at least
 };
 
 RandomMachine::RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted,
@@ -125,7 +145,8 @@ RandomMachine::RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted
       fibers_(fibers),
       planted_(planted),
       listener_(listener),
-      threads_(1 + random_.below(6)) {
+      threads_(1 + random_.below(6)),
+      looks_(random_.one_in(3)) {
     const std::uint64_t devices = 1 + random_.below(3);
     CookieDevice::Host& host = *this;
     for (std::uint64_t i = 0; i < devices; ++i) {
@@ -194,15 +215,37 @@ void RandomMachine::start(Site& site, std::function<void(Call&)> body) {
     call->site = &site;
     call->relies = !random_.one_in(4);
     call->body = std::move(body);
+    if (looks_) {
+        call->least_free = site.free_bytes();
+    }
+    const bool arriving = site.device.bytes_on_way(CookieDevice::Way::arriving) != 0;
+    const bool leaving = site.device.bytes_on_way(CookieDevice::Way::leaving) != 0;
     running_ = call.get();
     call->fiber = fibers_.run([here = call.get()] {
         here->body(*here);
         here->done = true;
     });
     running_ = nullptr;
-    if (!call->done) {
+    if (call->done) {
+        counts_.while_arriving += arriving ? 1 : 0;
+        counts_.while_leaving += leaving ? 1 : 0;
+    } else {
         ++counts_.waited;
         waiting_.push_back(std::move(call));
+    }
+    look_what_is_free(site);
+}
+
+/// What is said to be free, by calls that may lower it while others run.
+void RandomMachine::look_what_is_free(Site& site) {
+    if (!looks_ || site.locked) {
+        return;
+    }
+    const std::uint64_t now = site.free_bytes();
+    for (const auto& call : waiting_) {
+        if (call->site == &site) {
+            call->least_free = std::min(call->least_free, now);
+        }
     }
 }
 
@@ -219,6 +262,7 @@ void RandomMachine::go_on(std::size_t waiting) {
     }
     fibers_.resume(call.fiber);
     running_ = nullptr;
+    look_what_is_free(*call.site);
     if (call.done) {
         waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(waiting));
     }
@@ -229,7 +273,7 @@ void RandomMachine::wait_until(CookieDevice& device, bool locked, std::function<
         device.run_all();
         return;
     }
-    if (ready() && !random_.one_in(4)) {
+    if (ready() && !random_.one_in(locked ? 4 : 2)) {
         return;
     }
     Call* const me = running_;
@@ -238,6 +282,14 @@ void RandomMachine::wait_until(CookieDevice& device, bool locked, std::function<
     me->site->locked = locked;
     fibers_.park();
     running_ = me;
+}
+
+bool RandomMachine::lock_is_held(CookieDevice&) {
+    bool busy = false;
+    if (fibers_.inside()) {
+        running_->site->pool->try_find(0, &busy);
+    }
+    return busy;
 }
 
 bool RandomMachine::relies() {
@@ -325,7 +377,8 @@ void RandomMachine::seldom(Site& site) {
                                           allocator::out_of_memory_code};
     using Call = SimulatedBackend::Call;
     const std::uint64_t nth = 1 + random_.below(3);
-    switch (random_.below(20)) {
+    const std::uint64_t choice = random_.below(20);
+    switch (looks_ && (choice < 7 || choice == 15) ? 19 : choice) {
         case 0:
             site.device.fail(Call::segment_alloc, nth, error);
             return;
@@ -391,8 +444,14 @@ bool RandomMachine::allocate(Site& site, std::uint64_t bytes) {
     start(site, [this, bytes, contexts = site.contexts](Call& call) {
         Site& here = *call.site;
         const AllocResult result = here.pool->allocate(bytes, random_.next());
+        const bool promised = here.need(bytes) <= call.least_free;
+        counts_.promised += promised ? 1 : 0;
         if (!result.status.ok()) {
             ++counts_.failures;
+            if (promised) {
+                found(std::to_string(bytes) + " bytes were refused while " +
+                      std::to_string(call.least_free) + " were free");
+            }
             const bool known = result.status.kind == BackendStatus::Kind::out_of_memory ||
                                result.status.code == CookieDevice::failure_code;
             if (!known) {
@@ -406,6 +465,9 @@ bool RandomMachine::allocate(Site& site, std::uint64_t bytes) {
                 found("an allocated block is not found");
             }
             return;  // its context was lost before the call returned
+        }
+        if (here.device.on_way(held->address, held->address + held->size)) {
+            found("memory was handed out that is on its way");
         }
         here.live.push_back({result.block, 0, 0, 0});
         use(here, here.live.back());
@@ -514,6 +576,12 @@ void RandomMachine::check(Site& site) {
     }
     if (!site.observer->agrees(site.pool->stats())) {
         found("the statistics differ from the events");
+    }
+    const std::uint64_t on_way = site.device.bytes_on_way(CookieDevice::Way::arriving) +
+                                 site.device.bytes_on_way(CookieDevice::Way::leaving);
+    if (site.pool->stats().reserved_bytes.all.current + static_cast<std::int64_t>(on_way) !=
+        static_cast<std::int64_t>(site.device.used())) {
+        found("what is reserved and on its way is not what the device has given");
     }
     site.observer->take_events();
     if (listener_ != nullptr) {

@@ -4,7 +4,9 @@
 //
 // After every step (with more than 64 blocks, after every sixteenth) all checks run: validate(),
 // the checking observer (tests/unit/allocator), the statistics against the events, and the devices'
-// contents (cookie_device.hpp).
+// contents (cookie_device.hpp). While a call gets memory or gives it back, without the pool's lock,
+// others run: such a state is checked like any other, and so is that no block is handed out whose
+// memory is on its way, and that nobody is refused what was free all the time.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +49,10 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
         std::uint64_t work = 0;      ///< items of work that ran and checked the contents
         std::uint64_t failures = 0;  ///< failed allocations
         std::uint64_t checks = 0;
+        /// Calls that began and ended while another one got memory for the pool, or gave it back.
+        std::uint64_t while_arriving = 0;
+        std::uint64_t while_leaving = 0;
+        std::uint64_t promised = 0;  ///< allocations of what was said to be free all the time
     };
 
     RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted = Planted::nothing,
@@ -72,6 +78,7 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
 
     // CookieDevice::Host
     void wait_until(CookieDevice& device, bool locked, std::function<bool()> ready) override;
+    bool lock_is_held(CookieDevice& device) override;
     bool relies() override;
 
     // Notification
@@ -86,6 +93,7 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
     void start(Site& site, std::function<void(Call&)> body);
     void go_on(std::size_t waiting);
     bool can_go_on(const Call& call) const;
+    void look_what_is_free(Site& site);
     bool allocate(Site& site, std::uint64_t bytes);
     bool free(Site& site, std::size_t index);
     void use(Site& site, Live& live);
@@ -102,6 +110,7 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
     const Planted planted_;
     MachineListener* const listener_;
     const std::size_t threads_;
+    const bool looks_;  ///< asks all the time what is free; nothing fails then
     std::vector<std::unique_ptr<Site>> sites_;
     std::vector<std::unique_ptr<Call>> waiting_;
     Call* running_ = nullptr;

@@ -31,16 +31,26 @@ void run_all(std::uint64_t first, std::uint64_t runs) {
         sum.work += machine.counts().work;
         sum.failures += machine.counts().failures;
         sum.checks += machine.counts().checks;
+        sum.while_arriving += machine.counts().while_arriving;
+        sum.while_leaving += machine.counts().while_leaving;
+        sum.promised += machine.counts().promised;
     }
     std::printf(
         "seeds %llu to %llu: %llu steps, %llu calls of pools, of which %llu waited while "
-        "others went on and %llu were refused, %llu items of work, %llu checks\n",
+        "others went on and %llu were refused, %llu items of work, %llu checks; %llu calls while "
+        "memory arrived, %llu while it left, %llu allocations of what was free\n",
         static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + runs - 1),
         static_cast<unsigned long long>(sum.steps), static_cast<unsigned long long>(sum.calls),
         static_cast<unsigned long long>(sum.waited), static_cast<unsigned long long>(sum.failures),
-        static_cast<unsigned long long>(sum.work), static_cast<unsigned long long>(sum.checks));
+        static_cast<unsigned long long>(sum.work), static_cast<unsigned long long>(sum.checks),
+        static_cast<unsigned long long>(sum.while_arriving),
+        static_cast<unsigned long long>(sum.while_leaving),
+        static_cast<unsigned long long>(sum.promised));
     CHECK(sum.waited > sum.steps / 200);
     CHECK(sum.work > sum.steps / 20);
+    CHECK(sum.while_arriving > sum.steps / 2000);
+    CHECK(sum.while_leaving > sum.steps / 2000);
+    CHECK(sum.promised > sum.steps / 200);
 }
 
 }  // namespace
