@@ -107,6 +107,7 @@ class Explorer {
         }
         if (from != none) {
             run.apply(operation);
+            count(run.reached());
         }
         const auto next = static_cast<std::uint32_t>(states_.size());
         const std::uint64_t fingerprint = run.fingerprint();
@@ -136,6 +137,14 @@ class Explorer {
             }
         }
         return number;
+    }
+
+    void count(const Reached& reached) {
+        found_.calls_while_arriving += reached.call_while_arriving ? 1 : 0;
+        found_.calls_while_leaving += reached.call_while_leaving ? 1 : 0;
+        found_.surpluses += reached.surplus ? 1 : 0;
+        found_.waits_for_turn += reached.waited_for_turn ? 1 : 0;
+        found_.failures_in_turn += reached.failed_in_turn ? 1 : 0;
     }
 
     void count_sequences(unsigned depth) {

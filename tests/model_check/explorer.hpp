@@ -19,6 +19,12 @@ struct Exploration {
     /// The number of sequences of exactly `depth` operations that were covered, up to permutation
     /// of streams.
     std::uint64_t sequences = 0;
+    // Operations that reached this (Reached):
+    std::uint64_t calls_while_arriving = 0;
+    std::uint64_t calls_while_leaving = 0;
+    std::uint64_t surpluses = 0;
+    std::uint64_t waits_for_turn = 0;
+    std::uint64_t failures_in_turn = 0;
     Flaw flaw = Flaw::none;
     std::string story;  ///< the flaw and the operations that lead to it; empty if there is none
 };

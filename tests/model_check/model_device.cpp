@@ -47,28 +47,42 @@ bool ModelDevice::failed(Failing what) {
     return std::exchange(failing_[static_cast<std::size_t>(what)], false);
 }
 
-BackendStatus ModelDevice::segment_alloc(std::uint64_t bytes, Address* address) {
-    if (failed(Failing::segment_alloc)) {
-        return failure;
-    }
-    if (bytes > total_ - used_) {
-        return {BackendStatus::Kind::out_of_memory, allocator::out_of_memory_code};
-    }
-    Address at = base;
-    for (const auto& [begin, size] : segments_) {
+namespace {
+
+/// The lowest addresses from `base` on that have so many bytes between those of `taken`.
+allocator::Address lowest_gap(const std::map<allocator::Address, std::uint64_t>& taken,
+                              allocator::Address base, std::uint64_t bytes) {
+    allocator::Address at = base;
+    for (const auto& [begin, size] : taken) {
         if (begin - at >= bytes) {
             break;
         }
         at = begin + size;
     }
+    return at;
+}
+
+}  // namespace
+
+BackendStatus ModelDevice::segment_alloc(std::uint64_t bytes, Address* address) {
+    if (failed(Failing::segment_alloc)) {
+        checker_.arriving(0, 0);
+        return failure;
+    }
+    if (bytes > total_ - used_) {
+        checker_.arriving(0, 0);
+        return {BackendStatus::Kind::out_of_memory, allocator::out_of_memory_code};
+    }
+    const Address at = lowest_gap(segments_, base, bytes);
     segments_[at] = bytes;
     used_ += bytes;
     *address = at;
+    checker_.arriving(at, bytes);
     return {};
 }
 
 BackendStatus ModelDevice::segment_free(Address address, std::uint64_t bytes) {
-    checker_.give_back(address);  // as cudaFree: it waits for the device
+    checker_.give_back(address, bytes);  // as cudaFree: it waits for the device
     const auto found = segments_.find(address);
     if (found == segments_.end() || found->second != bytes) {
         checker_.broken("a segment was given back that is not there");
@@ -76,6 +90,63 @@ BackendStatus ModelDevice::segment_free(Address address, std::uint64_t bytes) {
     }
     used_ -= bytes;
     segments_.erase(found);
+    return {};
+}
+
+BackendStatus ModelDevice::range_reserve(Address* address, std::uint64_t bytes) {
+    *address = lowest_gap(ranges_, base, bytes);
+    ranges_[*address] = bytes;
+    return {};
+}
+
+BackendStatus ModelDevice::range_release(Address address, std::uint64_t bytes) {
+    const auto found = ranges_.find(address);
+    const auto page = pages_.lower_bound(address);
+    if (found == ranges_.end() || found->second != bytes ||
+        (page != pages_.end() && *page < address + bytes)) {
+        checker_.broken("a range was released that has memory, or is none");
+        return failure;
+    }
+    ranges_.erase(found);
+    return {};
+}
+
+BackendStatus ModelDevice::pages_map(Address address, std::uint64_t bytes, std::uint64_t) {
+    if (failed(Failing::segment_alloc)) {
+        checker_.arriving(0, 0);
+        return failure;
+    }
+    const auto page = pages_.lower_bound(address);
+    if (page != pages_.end() && *page < address + bytes) {
+        checker_.broken("pages were mapped that have memory");
+        return failure;
+    }
+    if (bytes > total_ - used_ || full_for_ != 0) {
+        full_for_ -= full_for_ != 0 ? 1 : 0;
+        checker_.arriving(0, 0);
+        return {BackendStatus::Kind::out_of_memory, allocator::out_of_memory_code};
+    }
+    for (std::uint64_t done = 0; done < bytes; done += allocator::page_bytes) {
+        pages_.insert(address + done);
+    }
+    used_ += bytes;
+    checker_.arriving(address, bytes);
+    return {};
+}
+
+BackendStatus ModelDevice::pages_unmap(Address address, std::uint64_t bytes) {
+    checker_.give_back(address, bytes);
+    if (mutation_ == Mutation::unmapping_forgotten) {
+        return {};
+    }
+    full_for_ = mutation_ == Mutation::full_for_long ? 2 : 0;
+    for (std::uint64_t done = 0; done < bytes; done += allocator::page_bytes) {
+        if (pages_.erase(address + done) == 0) {
+            checker_.broken("pages were unmapped that have no memory");
+            return failure;
+        }
+    }
+    used_ -= bytes;
     return {};
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "allocator/backend.hpp"
@@ -73,6 +74,9 @@ enum class Mutation : std::uint8_t {
     destroyed_stays_known,     ///< a new stream with a destroyed one's handle is taken for it
     one_stream_unseen,         ///< a stream's submissions are not looked at
     one_stream_is_idle,        ///< a free need not wait for the one stream
+    // Of memory on its way:
+    unmapping_forgotten,  ///< pages that are unmapped stay mapped
+    full_for_long,        ///< once pages were unmapped, the next two mappings find no memory
 };
 
 /// The state of the single-stream optimization (interpose/driver/one_stream.hpp).
@@ -135,8 +139,12 @@ class ModelDevice final : public allocator::DeviceBackend {
         virtual bool caller_relies() = 0;
         /// Whether it is known without looking that it does not.
         virtual bool caller_is_known() = 0;
-        /// A segment is freed: park until all work submitted so far is finished.
-        virtual void give_back(Address segment) = 0;
+        /// A segment is freed, or pages are unmapped: park until all work submitted so far is
+        /// finished.
+        virtual void give_back(Address begin, std::uint64_t bytes) = 0;
+        /// Memory was asked for, and has been given; 0 bytes: there is none. Park: the pool does
+        /// not have the answer yet.
+        virtual void arriving(Address begin, std::uint64_t bytes) = 0;
         virtual void broken(const char* rule) = 0;
     };
 
@@ -146,6 +154,10 @@ class ModelDevice final : public allocator::DeviceBackend {
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override;
     BackendStatus segment_free(Address address, std::uint64_t bytes) override;
+    BackendStatus range_reserve(Address* address, std::uint64_t bytes) override;
+    BackendStatus range_release(Address address, std::uint64_t bytes) override;
+    BackendStatus pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) override;
+    BackendStatus pages_unmap(Address address, std::uint64_t bytes) override;
     BackendStatus fence_record(Fence* fence) override;
     FenceState fence_query(Fence fence) override;
     BackendStatus fence_wait_device(Fence fence) override;
@@ -224,6 +236,9 @@ class ModelDevice final : public allocator::DeviceBackend {
     std::size_t references() const { return references_; }
     const ModelClock& clock() const { return clock_; }
     const std::map<Address, std::uint64_t>& segments() const { return segments_; }
+    bool has_page(Address page) const { return pages_.count(page) != 0; }
+    std::size_t ranges() const { return ranges_.size(); }
+    std::uint64_t used() const { return used_; }
     bool complete(const Record& record) const { return covers(completed_, record.captured); }
     /// Whether the work of some stream that the fence covers is complete.
     bool part_is_complete(const Record& record) const;
@@ -241,7 +256,10 @@ class ModelDevice final : public allocator::DeviceBackend {
     const Mutation mutation_;
     Checker& checker_;
     std::map<Address, std::uint64_t> segments_;
+    std::map<Address, std::uint64_t> ranges_;
+    std::set<Address> pages_;  ///< of ranges, those with memory
     std::uint64_t used_ = 0;
+    unsigned full_for_ = 0;  ///< Mutation::full_for_long
 
     std::array<std::vector<Item>, max_streams> items_;
     Counts submitted_{};

@@ -26,6 +26,12 @@ const char* const step_names[] = {"submit",      "submit_begin", "submit_end",  
 allocator::PoolOptions options_of(const Setting& setting) {
     allocator::PoolOptions options;
     options.free_sync = setting.sync;
+    if (has_pages(setting.layout)) {
+        options.expandable = true;
+        options.expandable_range = 6 * allocator::page_bytes;
+        options.total_memory = setting.blocks * allocator::page_bytes;
+        options.packed_share = setting.layout == Layout::range ? 1 : 0;
+    }
     return options;
 }
 
@@ -65,13 +71,14 @@ std::string describe(const Operation& operation) {
 std::string describe(const Setting& setting) {
     const char* const syncs[] = {"automatic", "always", "never"};
     const char* const knowledges[] = {"nothing", "exact", "clock"};
+    const char* const layouts[] = {"own segments", "one segment", "a range", "own chunks"};
     return std::string("free_sync ") + syncs[static_cast<std::size_t>(setting.sync)] + ", knows " +
            knowledges[static_cast<std::size_t>(setting.knowledge)] + ", " +
-           (setting.layout == Layout::own_segments ? "own segments" : "one segment") + ", " +
+           layouts[static_cast<std::size_t>(setting.layout)] + ", " +
            std::to_string(setting.streams) + " streams, memory for " +
            std::to_string(setting.blocks) + " blocks, " + std::to_string(setting.live) + " live" +
            (setting.captures ? ", captures" : "") + (setting.one_stream ? ", one stream" : "") +
-           (setting.failures ? ", failures" : "") +
+           (setting.failures ? ", failures" : "") + (setting.on_way ? ", memory on its way" : "") +
            (setting.relies ? "" : ", nobody relies on frees") + (setting.known ? ", known" : "");
 }
 
@@ -84,7 +91,16 @@ const char* name_of(Flaw flaw) {
 // ----------------------------------------------------------------
 
 void Protocol::wait_for_notification() {
+    const std::size_t me = running_;
+    bool others = false;
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+        others = others || (i != me && (calls_[i].has_turn || calls_[i].where == Where::arriving));
+        reached_.waited_for_turn =
+            reached_.waited_for_turn || (i != me && calls_[i].where == Where::arriving);
+    }
+    calls_[me].has_turn = !others && calls_[me].step == Step::allocate;
     park(Where::notification);
+    calls_[me].has_turn = false;
 }
 
 void Protocol::notified() {
@@ -99,13 +115,16 @@ void Protocol::notified() {
 Protocol::Protocol(const Setting& setting, Fibers& fibers)
     : setting_(setting),
       fibers_(fibers),
-      device_(setting.layout == Layout::own_segments ? setting.blocks * 12 * mib : 2 * mib,
+      device_(setting.layout == Layout::one_segment ? 2 * mib : setting.blocks * unit(),
               setting.knowledge, setting.one_stream, setting.mutation, *this),
       pool_(std::make_unique<allocator::Pool>(options_of(setting), device_,
                                               static_cast<allocator::PoolObserver*>(this))) {
     install(this);
     for (std::size_t i = 0; i < setting.live; ++i) {
         apply({Step::allocate, 0, 0});
+        while (calls_[0].where != Where::nowhere) {
+            go_on(0);
+        }
     }
 }
 
@@ -115,7 +134,9 @@ Protocol::~Protocol() {
 }
 
 std::uint64_t Protocol::unit() const {
-    return setting_.layout == Layout::own_segments ? 12 * mib : mib / 2;
+    return setting_.layout == Layout::own_segments  ? 12 * mib
+           : setting_.layout == Layout::one_segment ? mib / 2
+                                                    : allocator::page_bytes;
 }
 
 std::size_t Protocol::slot_at(Address address) const {
@@ -155,6 +176,7 @@ bool Protocol::can_go_on(const Call& call) const {
         case Where::between:
             return true;
         case Where::asked:
+        case Where::arriving:
             return !lock_is_held();
         case Where::host_wait: {
             const ModelDevice::Record* record = device_.record_of(call.fence);
@@ -225,7 +247,7 @@ std::vector<Operation> Protocol::possible() const {
         }
         bool untouched_seen = false;
         for (std::size_t slot = 0; slot < max_blocks; ++slot) {
-            if (slots_[slot].state != State::live) {
+            if (slots_[slot].state != State::live || !is_returned(slot)) {
                 continue;
             }
             if (untouched(slot) && std::exchange(untouched_seen, true)) {
@@ -256,13 +278,13 @@ std::vector<Operation> Protocol::possible() const {
     if (calls_waiting() < setting_.calls) {
         if (!device_.capturing()) {  // else the driver serves allocations
             add(Step::allocate, 0);
-            if (setting_.layout == Layout::one_segment) {
+            if (has_doubles(setting_.layout)) {
                 add(Step::allocate, 1);
             }
         }
         bool untouched_seen = false;
         for (std::size_t slot = 0; slot < max_blocks; ++slot) {
-            if (slots_[slot].state == State::live && !yet_to_come(slot) &&
+            if (slots_[slot].state == State::live && is_returned(slot) && !yet_to_come(slot) &&
                 !(untouched(slot) && std::exchange(untouched_seen, true))) {
                 add(Step::free, slot);
                 if (setting_.sync != FreeSync::never) {
@@ -357,6 +379,7 @@ void Protocol::order_second() {
 }
 
 void Protocol::apply(const Operation& operation) {
+    reached_ = {};
     const bool tick_first = setting_.mutation == Mutation::tick_before_submit;
     switch (operation.step) {
         case Step::submit:
@@ -480,9 +503,62 @@ void Protocol::start(Call call) {
             break;
         }
     }
+    here.least_free = free_units(here);
+    const auto any_other = [&](Where where) {
+        return std::any_of(calls_.begin(), calls_.end(), [&](const Call& other) {
+            return &other != &here && other.where == where;
+        });
+    };
+    const bool while_arriving = any_other(Where::arriving);
+    const bool while_leaving = any_other(Where::giving_back);
     here.fiber = fibers_.run(std::move(job));
     if (here.fiber == Fibers::ended) {
+        reached_.call_while_arriving = while_arriving;
+        reached_.call_while_leaving = while_leaving;
         ended(index);
+    }
+    look_what_is_free();
+}
+
+/// Whether the program has the address of a live block: the call that served it may go on.
+bool Protocol::is_returned(std::size_t slot) const {
+    return std::none_of(calls_.begin(), calls_.end(), [slot](const Call& call) {
+        return call.where != Where::nowhere && call.served == slot;
+    });
+}
+
+/// What the program may count on in a call, in blocks: what is not live and not another call's.
+std::size_t Protocol::free_units(const Call& call) const {
+    std::size_t taken = 0;
+    for (std::size_t slot = 0; slot < max_blocks; ++slot) {
+        taken += slots_[slot].state == State::live ? slots_[slot].width : 0;
+        taken += std::any_of(calls_.begin(), calls_.end(), [&](const Call& other) {
+            return &other != &call && other.arriving[slot];
+        });
+    }
+    return taken > setting_.blocks ? 0 : setting_.blocks - taken;
+}
+
+void Protocol::look_what_is_free() {
+    for (Call& call : calls_) {
+        if (call.where != Where::nowhere) {
+            call.least_free = std::min(call.least_free, free_units(call));
+        }
+    }
+}
+
+bool Protocol::pool_is_locked() const {
+    bool busy = false;
+    pool_->try_find(0, &busy);
+    return busy;
+}
+
+template <class Visit>
+void Protocol::for_each_slot(Address begin, std::uint64_t bytes, const Visit& visit) const {
+    for (Address at = begin; at < begin + bytes; at += unit()) {
+        if (slot_at(at) < max_blocks) {
+            visit(slot_at(at));
+        }
     }
 }
 
@@ -500,6 +576,7 @@ void Protocol::go_on(std::size_t call) {
     if (!fibers_.resume(calls_[call].fiber)) {
         ended(call);
     }
+    look_what_is_free();
 }
 
 void Protocol::between_look_and_record() {
@@ -519,16 +596,38 @@ bool Protocol::caller_is_known() {
     return setting_.known && !setting_.relies;
 }
 
-void Protocol::give_back(Address segment) {
+void Protocol::arriving(Address begin, std::uint64_t bytes) {
+    if (!fibers_.inside() || !setting_.on_way) {
+        return;
+    }
+    Call& call = calls_[running_];
+    call.asked_device = true;
+    for_each_slot(begin, bytes, [&](std::size_t slot) { call.arriving[slot] = true; });
+    if (!pool_is_locked()) {
+        park(Where::arriving);
+    }
+}
+
+void Protocol::give_back(Address begin, std::uint64_t bytes) {
     if (!fibers_.inside()) {
         device_.finish_all();
         return;
     }
     Call& call = calls_[running_];
+    bool surplus = false;
+    for_each_slot(begin, bytes, [&](std::size_t slot) {
+        surplus = surplus || call.arriving[slot];
+        call.arriving[slot] = false;
+        call.leaving[slot] = true;
+    });
+    if (surplus) {
+        ++call.surpluses;
+        reached_.surplus = true;
+    }
     call.recorded = device_.submitted();
-    call.now_leaving = static_cast<std::uint8_t>(slot_at(segment));
+    call.now_leaving = static_cast<std::uint8_t>(slot_at(begin));
     park(Where::giving_back);
-    call.leaving[call.now_leaving] = false;
+    for_each_slot(begin, bytes, [&](std::size_t slot) { call.leaving[slot] = false; });
     call.now_leaving = no_block;
 }
 
@@ -594,12 +693,27 @@ void Protocol::ended(std::size_t index) {
     }
 }
 
+std::size_t Protocol::live() const {
+    return static_cast<std::size_t>(std::count_if(
+        slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.state == State::live; }));
+}
+
 void Protocol::allocated(const Call& call) {
+    ++(call.got.status.ok() ? served_ : refused_);
     const bool expected = call.got.status.ok() || failed_before_ ||
                           call.got.status.kind == allocator::BackendStatus::Kind::out_of_memory;
     if (!expected) {
         found(Flaw::answer, "an allocation failed with an error");
     }
+    const bool all_free = !failed_before_ && !call.in_capture && !call.got.status.ok() &&
+                          call.least_free > call.block;
+    if (setting_.on_way && all_free) {
+        found(Flaw::answer, "an allocation was refused for which enough was free all the time");
+    }
+    reached_.failed_in_turn =
+        !call.got.status.ok() && std::any_of(calls_.begin(), calls_.end(), [](const Call& other) {
+            return other.where == Where::notification;
+        });
 }
 
 void Protocol::freed(const Call& call) {
@@ -639,9 +753,27 @@ void Protocol::freed(const Call& call) {
 void Protocol::on_alloc(const BlockInfo& block, Tag) {
     const Address end = block.address + block.size;
     for (const Call& call : calls_) {
-        if (call.where != Where::nowhere && call.leaving[slot_at(block.segment)]) {
+        const bool pages = has_pages(setting_.layout);
+        if (call.where != Where::nowhere && !pages && call.leaving[slot_at(block.segment)]) {
             found(Flaw::reuse, "memory was handed out of a segment that is given back");
         }
+        for_each_slot(block.address, pages ? block.size : 0, [&](std::size_t slot) {
+            if (call.leaving[slot] || call.arriving[slot]) {
+                found(Flaw::reuse, "memory was handed out that is on its way");
+            }
+            if (!device_.has_page(begin_of(slot))) {
+                found(Flaw::reuse, "memory was handed out that is not there");
+            }
+        });
+    }
+    if (end > begin_of(max_blocks)) {
+        found(Flaw::books, "a block lies beyond the first range");
+        return;
+    }
+    active_ += block.size;
+    active_peak_ = std::max(active_peak_, active_);
+    if (fibers_.inside()) {
+        calls_[running_].served = static_cast<std::uint8_t>(slot_at(block.address));
     }
     for (std::size_t slot = 0; slot < max_blocks; ++slot) {
         const Address begin = begin_of(slot);
@@ -669,15 +801,58 @@ void Protocol::on_alloc(const BlockInfo& block, Tag) {
     slot.width = static_cast<std::uint8_t>(block.size / unit());
 }
 
+void Protocol::on_segment_alloc(Address segment, std::uint64_t size, Tag) {
+    if (fibers_.inside()) {
+        Call& call = calls_[running_];
+        for_each_slot(segment, size, [&](std::size_t slot) { call.arriving[slot] = false; });
+    }
+    reserved_ += size;
+    reserved_peak_ = std::max(reserved_peak_, reserved_);
+}
+
+void Protocol::on_segment_map(Address address, std::uint64_t bytes, Tag tag) {
+    on_segment_alloc(address, bytes, tag);
+}
+
 void Protocol::on_segment_free(Address segment, std::uint64_t size) {
+    leave(segment, size);
+}
+
+void Protocol::on_segment_unmap(Address address, std::uint64_t bytes) {
+    leave(address, bytes);
+}
+
+void Protocol::leave(Address begin, std::uint64_t bytes) {
     for (std::size_t slot = 0; slot < max_blocks; ++slot) {
-        if (begin_of(slot) >= segment && begin_of(slot) < segment + size &&
-            slots_[slot].state != State::free) {
+        if (begin_of(slot) < begin + bytes && slots_[slot].state != State::free &&
+            begin_of(slot) + slots_[slot].width * unit() > begin) {
             found(Flaw::reuse, "a segment is given back with a block in use");
         }
     }
     if (fibers_.inside()) {
-        calls_[running_].leaving[slot_at(segment)] = true;
+        Call& call = calls_[running_];
+        for_each_slot(begin, has_pages(setting_.layout) ? bytes : 1,
+                      [&](std::size_t slot) { call.leaving[slot] = true; });
+    }
+    reserved_ -= bytes;
+}
+
+void Protocol::on_alloc_retry(std::uint64_t, Tag) {
+    if (fibers_.inside()) {
+        calls_[running_].cause = Cause::retry;
+        ++calls_[running_].retries;
+    }
+}
+
+void Protocol::on_reclaim(std::uint64_t, Tag) {
+    if (fibers_.inside()) {
+        calls_[running_].cause = Cause::reclaim;
+    }
+}
+
+void Protocol::on_empty_cache() {
+    if (fibers_.inside()) {
+        calls_[running_].cause = Cause::empty_cache;
     }
 }
 
@@ -691,6 +866,8 @@ void Protocol::on_free_completed(const BlockInfo& block) {
         found(Flaw::books, "a free completed that was not requested");
     }
     slot = {};
+    slot.freed = ++next_freed_;
+    active_ -= block.size;
 }
 
 void Protocol::on_sync() {
@@ -705,6 +882,18 @@ void Protocol::check() {
     if (!lock_is_held()) {
         if (const std::string problem = pool_->validate(); !problem.empty()) {
             found(Flaw::books, "validate: " + problem);
+        }
+        std::uint64_t on_way = 0;
+        for (const Call& call : calls_) {
+            for (std::size_t slot = 0; slot < max_blocks; ++slot) {
+                on_way += call.arriving[slot] || call.leaving[slot] ? unit() : 0;
+            }
+        }
+        if (setting_.layout != Layout::one_segment && reserved_ + on_way != device_.used()) {
+            found(Flaw::books, "what is reserved and on its way is not what the device has given");
+        }
+        if (pool_->stats().reserved_bytes.all.current != static_cast<std::int64_t>(reserved_)) {
+            found(Flaw::books, "what is reserved is not what the events say");
         }
     }
 }
@@ -770,12 +959,17 @@ void Protocol::check_ending() {
         if (slots_[i].state == State::given) {
             found(Flaw::stuck, "a freed block is not free though the device is idle");
         }
-        needed += slots_[i].state == State::live ? 1 : 0;
+        needed += slots_[i].state == State::live ? slots_[i].width : 0;
     }
     if (setting_.layout == Layout::one_segment) {
         needed = needed != 0 ? 1 : 0;
     }
-    if (device_.segments().size() != needed) {
+    if (setting_.layout == Layout::own_segments || has_pages(setting_.layout)) {
+        needed *= unit();
+    } else {
+        needed *= 4 * unit();
+    }
+    if (device_.used() != needed) {
         found(Flaw::stuck, "an unused segment was not given back");
     }
     if (device_.references() != 0) {
@@ -823,6 +1017,11 @@ class Protocol::Writer {
         put(run_.device_.capturing());
         put(run_.capture_over_due_);
         put(run_.failed_before_);
+        if (has_pages(run_.setting_.layout)) {
+            put(run_.device_.ranges());
+            put(run_.reserved_peak_ / run_.unit());
+            put(run_.active_peak_ / run_.unit());
+        }
         for (std::size_t i = 0; i < ModelDevice::failures; ++i) {
             put(run_.device_.fails(i));
         }
@@ -870,7 +1069,13 @@ class Protocol::Writer {
     void write_slot(std::size_t index) {
         const Slot& slot = run_.slots_[index];
         put(slot.state);
-        put(run_.device_.segments().count(run_.begin_of(index)));
+        put(has_pages(run_.setting_.layout) ? run_.device_.has_page(run_.begin_of(index))
+                                            : run_.device_.segments().count(run_.begin_of(index)));
+        if (run_.setting_.layout == Layout::own_chunks && slot.state == State::free) {
+            put(std::count_if(run_.slots_.begin(), run_.slots_.end(), [&slot](const Slot& other) {
+                return other.state == State::free && other.freed < slot.freed;
+            }));
+        }
         put(std::count_if(run_.calls_.begin(), run_.calls_.end(), [index](const Call& call) {
             return call.where != Where::nowhere && call.leaving[index];
         }));
@@ -957,8 +1162,16 @@ class Protocol::Writer {
             put_counts(call.submitted);
             put_counts(call.recorded);
             put_fence(call.where == Where::host_wait ? call.fence : 0);
-            put(call.now_leaving == no_block ? no_block : names_[call.now_leaving]);
+            put(call.now_leaving >= max_blocks ? no_block : names_[call.now_leaving]);
+            put(call.served == no_block ? no_block : names_[call.served]);
+            put(call.surpluses);
+            put(call.retries);
+            put(call.cause);
+            put(call.asked_device);
+            put(call.has_turn);
+            put(run_.setting_.on_way ? call.least_free : 0);
             for (const std::size_t slot : by_name_) {
+                put(call.arriving[slot]);
                 put(call.leaving[slot]);
                 put(waits_for(call, run_.slots_[slot]));
             }

@@ -13,6 +13,9 @@
 //    a free before it;
 //  - liveness: once the device is idle, every freed block is free again, every call has returned,
 //    and every unused segment can be freed;
+//  - memory on its way (Setting::on_way): while a call gets memory or gives it back, others run. No
+//    block is handed out whose memory is arriving or leaving, what is reserved is what the device
+//    has given less that, and no allocation is refused for which enough was free all the time;
 //  - books: each fence is released once, none is recorded in a capture, and validate() is empty.
 #pragma once
 
@@ -60,7 +63,15 @@ std::string describe(const Operation& operation);
 enum class Layout : std::uint8_t {
     own_segments,  ///< a segment each: they go back to the driver one by one
     one_segment,   ///< quarters of one segment, which split and merge; also double blocks
+    range,         ///< pages of an expandable range, which split and merge; also double blocks
+    own_chunks,    ///< pages of an expandable range without sharing
 };
+constexpr bool has_pages(Layout layout) {
+    return layout == Layout::range || layout == Layout::own_chunks;
+}
+constexpr bool has_doubles(Layout layout) {
+    return layout == Layout::one_segment || layout == Layout::range;
+}
 
 struct Setting {
     allocator::FreeSync sync = allocator::FreeSync::never;
@@ -71,6 +82,7 @@ struct Setting {
     std::size_t live = 0;    ///< allocated at the beginning
     bool captures = false;
     bool failures = false;
+    bool on_way = false;      ///< others run while a call gets memory, without the pool's lock
     bool one_stream = false;  ///< with the single-stream optimization
     bool relies = true;       ///< programs rely on the host wait of their frees
     bool known = false;       ///< caller_never_waits() knows that they do not
@@ -78,6 +90,16 @@ struct Setting {
     Mutation mutation = Mutation::none;
 };
 std::string describe(const Setting& setting);
+
+/// What an operation reached, of calls while memory is on its way.
+struct Reached {
+    bool call_while_arriving =
+        false;  ///< a call began and ended while another one's memory arrived
+    bool call_while_leaving = false;
+    bool surplus = false;          ///< memory arrived for a call that had found other memory
+    bool waited_for_turn = false;  ///< a call waited while another one's memory arrived
+    bool failed_in_turn = false;   ///< a call was refused while another one waited for its turn
+};
 
 enum class Flaw : std::uint8_t { none, reuse, promise, late, stuck, books, answer };
 const char* name_of(Flaw flaw);
@@ -105,10 +127,20 @@ class Protocol final : private ModelDevice::Checker,
     void check_ending();
 
     Flaw flaw() const { return flaw_; }
+    /// Of the last operation.
+    const Reached& reached() const { return reached_; }
+
+    // For a run step by step:
+    bool can_go_on(std::size_t call) const { return can_go_on(calls_[call]); }
+    std::size_t live() const;
+    std::size_t used() const { return device_.used() / unit(); }  ///< blocks, of the device
+    std::size_t served() const { return served_; }                ///< allocations
+    std::size_t refused() const { return refused_; }
+    std::int64_t retries() const { return pool_->stats().num_alloc_retries; }
     const std::string& problem() const { return problem_; }
 
   private:
-    static constexpr std::size_t max_blocks = 4;
+    static constexpr std::size_t max_blocks = 6;
     static constexpr std::uint8_t no_block = 0xff;
 
     enum class Where : std::uint8_t {
@@ -116,9 +148,12 @@ class Protocol final : private ModelDevice::Checker,
         between,
         asked,
         host_wait,
+        arriving,
         giving_back,
         notification
     };
+    /// Why memory is given back.
+    enum class Cause : std::uint8_t { none, reclaim, retry, empty_cache };
     struct Call {
         Step step = Step::free;
         std::uint8_t block = no_block;
@@ -134,11 +169,19 @@ class Protocol final : private ModelDevice::Checker,
         std::uint64_t sync_end = 0;
         std::array<bool, max_blocks> leaving{};  ///< blocks that it frees or is about to free
         std::uint8_t now_leaving = no_block;
-        std::uint64_t owner = 0;  ///< of the block that is freed
-        std::uint64_t look = 0;   ///< at the work clock, before a record
-        Counts at_look{};         ///< submitted then
-        Counts submitted{};       ///< what there was when the call began
-        Counts recorded{};        ///< submitted when its fence was recorded
+        std::array<bool, max_blocks> arriving{};  ///< got from the device, not the pool's yet
+        std::uint8_t surpluses = 0;               ///< how often that went back
+        std::uint8_t retries = 0;
+        Cause cause = Cause::none;
+        bool asked_device = false;       ///< for memory
+        bool has_turn = false;           ///< to grow, while it waits for others
+        std::uint8_t served = no_block;  ///< the block that it has yet to return
+        std::size_t least_free = 0;      ///< units, while it ran
+        std::uint64_t owner = 0;         ///< of the block that is freed
+        std::uint64_t look = 0;          ///< at the work clock, before a record
+        Counts at_look{};                ///< submitted then
+        Counts submitted{};              ///< what there was when the call began
+        Counts recorded{};               ///< submitted when its fence was recorded
         allocator::AllocResult got;
         allocator::FreeResult given;
     };
@@ -150,7 +193,8 @@ class Protocol final : private ModelDevice::Checker,
         std::uint64_t owner = 0;
         std::uint64_t order = 0;  ///< of its fence; before that, of its free
         allocator::Fence fence = 0;
-        Counts due{};  ///< what the block may wait for at most
+        std::uint64_t freed = 0;  ///< state free: its place in the order of frees
+        Counts due{};             ///< what the block may wait for at most
         bool has_due = false;
     };
     /// The next step of a submission with the check for a second stream.
@@ -167,7 +211,8 @@ class Protocol final : private ModelDevice::Checker,
     void recorded(allocator::Fence fence) override;
     bool caller_relies() override;
     bool caller_is_known() override;
-    void give_back(allocator::Address segment) override;
+    void give_back(allocator::Address begin, std::uint64_t bytes) override;
+    void arriving(allocator::Address begin, std::uint64_t bytes) override;
     void broken(const char* rule) override;
 
     // Notification
@@ -179,13 +224,15 @@ class Protocol final : private ModelDevice::Checker,
     void on_alloc(const allocator::BlockInfo& block, allocator::Tag tag) override;
     void on_free_requested(const allocator::BlockInfo& block, allocator::Tag tag) override;
     void on_free_completed(const allocator::BlockInfo& block) override;
-    void on_segment_alloc(allocator::Address, std::uint64_t, allocator::Tag) override {}
+    void on_segment_alloc(allocator::Address segment, std::uint64_t size,
+                          allocator::Tag tag) override;
     void on_segment_free(allocator::Address segment, std::uint64_t size) override;
-    void on_segment_map(allocator::Address, std::uint64_t, allocator::Tag) override {}
-    void on_segment_unmap(allocator::Address, std::uint64_t) override {}
-    void on_alloc_retry(std::uint64_t, allocator::Tag) override {}
-    void on_reclaim(std::uint64_t, allocator::Tag) override {}
-    void on_empty_cache() override {}
+    void on_segment_map(allocator::Address address, std::uint64_t bytes,
+                        allocator::Tag tag) override;
+    void on_segment_unmap(allocator::Address address, std::uint64_t bytes) override;
+    void on_alloc_retry(std::uint64_t requested, allocator::Tag tag) override;
+    void on_reclaim(std::uint64_t requested, allocator::Tag tag) override;
+    void on_empty_cache() override;
     void on_tick(std::uint64_t) override {}
     void on_sync() override;
 
@@ -207,6 +254,14 @@ class Protocol final : private ModelDevice::Checker,
     void settle_calls();
     static bool frees(const Call& call);
     bool lock_is_held() const;
+    /// Calls visit(slot) for each slot of those addresses.
+    template <class Visit>
+    void for_each_slot(allocator::Address begin, std::uint64_t bytes, const Visit& visit) const;
+    void leave(allocator::Address begin, std::uint64_t bytes);
+    bool pool_is_locked() const;
+    std::size_t free_units(const Call& call) const;
+    void look_what_is_free();
+    bool is_returned(std::size_t slot) const;
     std::size_t calls_waiting() const;
     void found(Flaw flaw, std::string text);
     class Writer;
@@ -223,6 +278,14 @@ class Protocol final : private ModelDevice::Checker,
     bool capture_over_due_ = false;
     bool failed_before_ = false;
     std::uint64_t next_order_ = 0;
+    std::uint64_t next_freed_ = 0;
+    std::uint64_t reserved_ = 0;  ///< by the events
+    std::uint64_t reserved_peak_ = 0;
+    std::uint64_t active_ = 0;
+    std::uint64_t active_peak_ = 0;
+    Reached reached_;
+    std::size_t served_ = 0;
+    std::size_t refused_ = 0;
     Flaw flaw_ = Flaw::none;
     std::string problem_;
 };

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/catch.hpp"
@@ -63,6 +64,11 @@ struct Sum {
     std::uint64_t states = 0;
     std::uint64_t transitions = 0;
     std::uint64_t sequences = 0;
+    std::uint64_t while_arriving = 0;
+    std::uint64_t while_leaving = 0;
+    std::uint64_t surpluses = 0;
+    std::uint64_t waits_for_turn = 0;
+    std::uint64_t failures_in_turn = 0;
     std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 
     void add(const Setting& setting, unsigned depth) {
@@ -72,6 +78,11 @@ struct Sum {
         states += found.states;
         transitions += found.transitions;
         sequences += found.sequences;
+        while_arriving += found.calls_while_arriving;
+        while_leaving += found.calls_while_leaving;
+        surpluses += found.surpluses;
+        waits_for_turn += found.waits_for_turn;
+        failures_in_turn += found.failures_in_turn;
     }
 
     void print(const char* what, unsigned depth) const {
@@ -85,6 +96,28 @@ struct Sum {
         std::fflush(stdout);
     }
 };
+
+/// Those in which others run while memory is on its way: with memory for three blocks, on the
+/// simplest device.
+std::vector<Setting> settings_on_way() {
+    std::vector<Setting> all;
+    for (const Layout layout : {Layout::own_segments, Layout::range, Layout::own_chunks}) {
+        for (const FreeSync sync : {FreeSync::never, FreeSync::automatic}) {
+            for (const std::size_t live : {0, 2, 3}) {
+                Setting each;
+                each.on_way = true;
+                each.layout = layout;
+                each.sync = sync;
+                each.live = live;
+                each.blocks = 3;
+                each.streams = 1;
+                each.knowledge = Knowledge::exact;
+                all.push_back(each);
+            }
+        }
+    }
+    return all;
+}
 
 /// `depth` operations after a program has allocated everything, more after it has allocated less.
 void explore_all(unsigned depth) {
@@ -369,6 +402,19 @@ TEST_CASE("every broken rule of the fence protocol is found") {
     }
 }
 
+TEST_CASE("a device that breaks a rule of memory on its way is found") {
+    for (const auto& [mutation, flaw] : {std::pair{Mutation::unmapping_forgotten, Flaw::stuck},
+                                         std::pair{Mutation::full_for_long, Flaw::answer}}) {
+        Setting setting = settings_on_way().back();
+        setting.live = 1;
+        REQUIRE(explore(setting, usual_depth).story == sound);
+        setting.mutation = mutation;
+        const Exploration found = explore(setting, 8);
+        CAPTURE(found.story);
+        CHECK(found.flaw == flaw);
+    }
+}
+
 // Justifies visiting equal states once: without that, the same states are found.
 TEST_CASE("states that look the same lead to the same states") {
     const unsigned depth = thoroughly(full_merge_depth, usual_merge_depth);
@@ -378,8 +424,14 @@ TEST_CASE("states that look the same lead to the same states") {
         one_stream.live = live;
         one_stream.one_stream = true;
         all.push_back(one_stream);
-        for (Setting each : all) {
+        for (Setting& each : all) {
             each.captures = true;
+        }
+        for (Setting each : settings_on_way()) {
+            each.live = live;
+            all.push_back(each);
+        }
+        for (const Setting& each : all) {
             const std::vector<std::uint64_t> merged = reachable(each, depth, true);
             CAPTURE(describe(each));
             CHECK(merged.size() > 20);
@@ -391,6 +443,33 @@ TEST_CASE("states that look the same lead to the same states") {
 TEST_CASE("the fence protocol is safe and live in a small scope") {
     explore_all(static_cast<unsigned>(
         setting("MEMLAB_TEST_DEPTH", thoroughly(usual_depth + 1, usual_depth))));
+}
+
+TEST_CASE("others run while memory arrives and leaves") {
+    const auto depth = static_cast<unsigned>(
+        setting("MEMLAB_TEST_DEPTH", thoroughly(usual_depth + 2, usual_depth + 1)));
+    for (const Layout layout : {Layout::own_segments, Layout::range, Layout::own_chunks}) {
+        Sum sum;
+        for (const Setting& each : settings_on_way()) {
+            if (each.layout == layout) {
+                sum.add(each, depth);
+            }
+        }
+        sum.print("memory on its way", depth);
+        std::printf(
+            "  %llu calls while it arrived, %llu while it left, %llu times too late, %llu "
+            "waits for the turn, %llu failures in turn\n",
+            static_cast<unsigned long long>(sum.while_arriving),
+            static_cast<unsigned long long>(sum.while_leaving),
+            static_cast<unsigned long long>(sum.surpluses),
+            static_cast<unsigned long long>(sum.waits_for_turn),
+            static_cast<unsigned long long>(sum.failures_in_turn));
+        CHECK(sum.while_arriving != 0);
+        CHECK(sum.while_leaving != 0);
+        CHECK(sum.surpluses != 0);
+        CHECK(sum.waits_for_turn != 0);
+        CHECK(sum.failures_in_turn != 0);
+    }
 }
 
 TEST_CASE("the fence protocol is safe and live in its full scope", "[.full]") {
