@@ -209,6 +209,9 @@ BlockStore::Pages BlockStore::chunks_between(Block& block, Address end) noexcept
 std::uint64_t BlockStore::largest_remainder() const noexcept {
     std::uint64_t largest = page_bytes;  // of blocks that are too small for the order by capacity
     for (const Area area : {Area::large, Area::small}) {
+        if (sub_pool(area).mapped == 0) {
+            continue;
+        }
         const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
         for (Block* block = order.last(); block != nullptr && block->idle.capacity >= page_bytes;
              block = order.before(block->idle.capacity, block->address)) {
@@ -236,6 +239,9 @@ BlockStore::Pages BlockStore::last_chunks(const Pages& pages, std::uint64_t byte
 
 BlockStore::Pages BlockStore::free_pages(Area area, std::uint64_t after_capacity,
                                          Address after) const noexcept {
+    if (sub_pool(area).mapped == 0) {
+        return {};
+    }
     // A block with a whole chunk has the capacity for a page, so this order contains it.
     const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
     Block* block = after_capacity < page_bytes ? order.lower_bound(page_bytes, 0)

@@ -1,0 +1,273 @@
+// How much one hold of the pool's lock does, in states that are as bad as a program can make them:
+// calls of the driver, and steps over the indexes.
+//
+// The pool's sources are compiled once more for this test, so that the compiler counts each basic
+// block that runs (-fsanitize-coverage=trace-pc): every loop counts, also one that is added later,
+// and the product has no counter. A step over an index takes a few blocks.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "allocator/pool.hpp"
+#include "tests/catch.hpp"
+#include "tests/support/simulated_backend.hpp"
+
+namespace {
+constinit std::uint64_t basic_blocks = 0;
+}
+
+extern "C" void __sanitizer_cov_trace_pc();
+extern "C" void __sanitizer_cov_trace_pc() {
+    ++basic_blocks;
+}
+
+namespace memlab::allocator::testing {
+namespace {
+
+constexpr std::uint64_t mib = 1ULL << 20;
+constexpr std::uint64_t gib = 1ULL << 30;
+
+/// Counts from one moment without the lock to the next.
+class CountingBackend final : public DeviceBackend {
+  public:
+    explicit CountingBackend(std::uint64_t total) : device(total) {}
+
+    struct Hold {
+        std::uint64_t blocks = 0;
+        std::uint64_t calls = 0;
+    };
+    /// The worst hold of each kind since then.
+    void begin() {
+        worst = {};
+        now_ = {};
+        begun_at_ = basic_blocks;
+    }
+    void end() {
+        now_.blocks = basic_blocks - begun_at_;
+        worst.blocks = std::max(worst.blocks, now_.blocks);
+        worst.calls = std::max(worst.calls, now_.calls);
+        now_ = {};
+        begun_at_ = basic_blocks;
+    }
+
+    BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
+        return call([&] { return device.segment_alloc(bytes, address); });
+    }
+    BackendStatus segment_free(Address address, std::uint64_t bytes) override {
+        return call([&] { return device.segment_free(address, bytes); });
+    }
+    BackendStatus range_reserve(Address* base, std::uint64_t bytes) override {
+        return call([&] { return device.range_reserve(base, bytes); });
+    }
+    BackendStatus range_release(Address base, std::uint64_t bytes) override {
+        return call([&] { return device.range_release(base, bytes); });
+    }
+    BackendStatus pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) override {
+        return call([&] { return device.pages_map(address, bytes, chunk); });
+    }
+    BackendStatus pages_unmap(Address address, std::uint64_t bytes) override {
+        return call([&] { return device.pages_unmap(address, bytes); });
+    }
+    std::uint64_t total_memory() const override { return device.total_memory(); }
+    BackendStatus fence_record(Fence* fence) override {
+        return call([&] { return device.fence_record(fence); });
+    }
+    BackendStatus fence_record_in(StreamId, Fence* fence, bool*) override {
+        return fence_record(fence);
+    }
+    FenceState fence_query(Fence fence) override {
+        return call([&] { return device.fence_query(fence); });
+    }
+    BackendStatus fence_wait_device(Fence fence) override {
+        return call([&] { return device.fence_wait_device(fence); });
+    }
+    BackendStatus fence_wait_host(Fence fence) override {
+        return call([&] { return device.fence_wait_host(fence); });
+    }
+    bool caller_needs_host_wait() const override { return false; }
+    void fence_release(Fence fence) override { device.fence_release(fence); }  // no driver call
+
+    SimulatedBackend device;
+    const Pool* pool = nullptr;
+    Hold worst;
+
+  private:
+    template <typename Call>
+    std::invoke_result_t<Call> call(const Call& make) {
+        const std::uint64_t before = basic_blocks;
+        bool locked = false;
+        pool->try_find(0, &locked);
+        basic_blocks = before;
+        if (locked) {
+            ++now_.calls;
+            return make();
+        }
+        end();
+        const auto result = make();
+        begun_at_ = basic_blocks;
+        return result;
+    }
+
+    Hold now_;
+    std::uint64_t begun_at_ = 0;
+};
+
+/// A step over an index, such as a level of a tree, takes about five blocks, a few of them more.
+constexpr std::uint64_t most_steps = 10'000;
+constexpr std::uint64_t blocks_per_step = 5;
+constexpr std::uint64_t most_calls = 8;
+
+/// What all operations do in some state.
+struct World {
+    World(const std::string& name, const PoolOptions& options)
+        : name_(name), backend(141 * gib), pool(options, backend, nullptr) {
+        backend.pool = &pool;
+    }
+
+    std::vector<Address> fill(std::size_t count, std::uint64_t bytes) {
+        std::vector<Address> all;
+        while (all.size() < count) {
+            const AllocResult result = pool.allocate(bytes, 0);
+            if (!result.status.ok()) {
+                FAIL("out of memory");
+            }
+            all.push_back(result.block.address);
+        }
+        return all;
+    }
+
+    void free_every(std::size_t nth, const std::vector<Address>& all) {
+        for (std::size_t i = 0; i < all.size(); i += nth) {
+            pool.free(all[i], 0);
+        }
+    }
+
+    /// `steps` and `calls`: in one hold.
+    template <typename Call>
+    void measure(const char* what, const Call& call, std::uint64_t steps = most_steps,
+                 std::uint64_t calls = most_calls) {
+        backend.begin();
+        call();
+        backend.end();
+        CAPTURE(name_, what);
+        CHECK(backend.worst.calls <= calls);
+        CHECK(backend.worst.blocks <= steps * blocks_per_step);
+        worst_ = std::max(worst_, backend.worst.blocks / blocks_per_step);
+    }
+
+    /// With `of_all` what looks at all that is cached may take so many steps.
+    void measure_all(std::uint64_t of_all = most_steps) {
+        for (const std::uint64_t bytes : {std::uint64_t{1000}, 2 * mib, 5 * mib, 40 * mib}) {
+            Address address = 0;
+            measure("allocation", [&] { address = pool.allocate(bytes, 0).block.address; });
+            measure("free", [&] { pool.free(address, 0); });
+        }
+        measure(
+            "reclaimable", [&] { pool.reclaimable(); }, of_all);
+        measure(
+            "the first tick", [&] { pool.tick(1); }, of_all);
+        measure(
+            "a tick that sees the rest", [&] { pool.tick(2); }, of_all);
+        measure(
+            "a tick that gives back", [&] { pool.tick(2000); }, of_all);
+        measure("next_tick", [&] { pool.next_tick(); });
+        measure(
+            "an allocation that makes room", [&] { pool.allocate(backend.total_memory(), 0); },
+            of_all);
+        measure(
+            "release_cached", [&] { pool.release_cached(false); }, of_all);
+        std::printf("%-40s at most %llu steps in a hold\n", name_.c_str(),
+                    static_cast<unsigned long long>(worst_));
+    }
+
+  private:
+    const std::string name_;
+    std::uint64_t worst_ = 0;
+
+  public:
+    CountingBackend backend;
+    Pool pool;
+};
+
+PoolOptions ranges(double packed_share) {
+    PoolOptions options;
+    options.expandable = true;
+    options.packed_share = packed_share;
+    options.trim_after_ns = 1000;
+    options.free_sync = FreeSync::never;
+    return options;
+}
+
+constexpr std::size_t many = 40'000;
+
+}  // namespace
+
+TEST_CASE("a hold of the lock is short beside tens of thousands of cached blocks") {
+    World world("cached", ranges(0));
+    world.free_every(2, world.fill(many, 2 * mib));
+    world.measure_all();
+}
+
+TEST_CASE("a hold of the lock is short beside tens of thousands of blocks that fit nowhere") {
+    World world("cached, of other sizes", ranges(0));
+    world.free_every(1, world.fill(many / 4, 3 * mib));
+    world.free_every(2, world.fill(many, 700'000));
+    world.measure_all();
+}
+
+TEST_CASE("a hold of the lock is short beside tens of thousands of holes") {
+    for (const double share : {0.0, 1.0}) {
+        World world("holes", ranges(share));
+        world.free_every(2, world.fill(many, 2 * mib));
+        world.pool.release_cached(false);
+        world.measure_all();
+    }
+}
+
+TEST_CASE("a hold of the lock is short beside tens of thousands of pending frees") {
+    World world("pending", ranges(0));
+    const std::vector<Address> all = world.fill(many, 2 * mib);
+    world.backend.device.submit();
+    world.free_every(1, all);
+    world.measure("an allocation", [&] { world.pool.allocate(5 * mib, 0); });
+    world.measure("a tick", [&] { world.pool.tick(1); });
+}
+
+// What is not bounded by a number, but by what it looks at.
+
+TEST_CASE("blocks that share chunks are looked at one by one") {
+    // As many as memlab packs on this device.
+    World world("packed", ranges(0.025));
+    world.free_every(2, world.fill(1800, 2 * mib));
+    world.measure_all(900 * 100);
+}
+
+TEST_CASE("segments are looked at one by one, and other free blocks of a page with them") {
+    // 7,500 free blocks, in up to 12 steps each; twice in a tick.
+    PoolOptions options = ranges(1);
+    options.expandable = false;
+    World world("segments", options);
+    world.free_every(2, world.fill(many / 2, mib));
+    world.free_every(2, world.fill(5000, 12 * mib));
+    world.measure_all(15'000 * 12);
+}
+
+TEST_CASE("completed frees are retired at once, and pending ones counted") {
+    World world("complete", ranges(0));
+    const std::vector<Address> all = world.fill(many, 2 * mib);
+    for (const Address each : all) {
+        world.backend.device.submit();
+        world.pool.free(each, 0);
+    }
+    world.measure(
+        "reclaimable", [&] { world.pool.reclaimable(); }, many * 4);
+    world.backend.device.advance_all();
+    // The query of a fence answers for all before it, for twice as many each time.
+    world.measure(
+        "an allocation", [&] { world.pool.allocate(5 * mib, 0); }, many * 25, 17);
+}
+
+}  // namespace memlab::allocator::testing
