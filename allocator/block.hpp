@@ -44,6 +44,8 @@ struct Segment {
     std::uint64_t mapped = 0;                  ///< bytes backed by memory: all, if not expandable
     std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw it wholly free
     std::uint64_t unused_since = 0;            ///< takes() when it became wholly free
+    Segment* next_unused = nullptr;            ///< wholly free: in BlockStore's list of those
+    Segment* previous_unused = nullptr;
     PageSet chunks;  ///< of a packed range: the pages at which chunks begin
 
     bool small() const { return is_small(area); }

@@ -152,18 +152,10 @@ Block& BlockStore::insert_segment(Address base, std::uint64_t size, Area area) n
     return block;
 }
 
-Segment* BlockStore::unused_segment(Area area, std::uint64_t after_size,
-                                    Address after_base) const noexcept {
-    const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
-    // No segment is smaller than a page, so the smaller free blocks are skipped.
-    Block* block = after_size < page_bytes ? order.lower_bound(page_bytes, 0)
-                                           : order.upper_bound(after_size, after_base);
-    for (; block != nullptr; block = order.upper_bound(block->idle.capacity, block->address)) {
-        if (block->segment->blocks == 1 && !block->segment->expandable) {
-            return block->segment;
-        }
+void BlockStore::sort_unused(Area area) noexcept {
+    if (sub_pools_ != nullptr) {
+        sub_pool(area).unused_segments.sort();
     }
-    return nullptr;
 }
 
 void BlockStore::remove_segment(Address base, ReleasedSegments& released) noexcept {
@@ -283,6 +275,7 @@ std::uint64_t BlockStore::largest_free() const noexcept {
         in.split_free.bytes += block.size;
     } else {
         in.unused += block.size;
+        in.unused_segments.push(segment);
         segment.unused_since = in.takes;
         segment.idle_since_ns = never_seen;
         note_idle(block);
@@ -319,12 +312,13 @@ std::uint64_t BlockStore::largest_free() const noexcept {
         in.by_capacity.remove(block);
         block.by_capacity = false;
     }
-    if (const Segment& segment = *block.segment; !segment.expandable) {
+    if (Segment& segment = *block.segment; !segment.expandable) {
         if (segment.blocks > 1) {
             --in.split_free.blocks;
             in.split_free.bytes -= block.size;
         } else {
             in.unused -= block.size;
+            in.unused_segments.remove(segment);
         }
     }
 }
@@ -343,6 +337,61 @@ void BlockStore::ByAge::remove(Block& block) noexcept {
     (newer != nullptr ? newer->idle.age_links.left : newest) = older;
     unseen = unseen == &block ? newer : unseen;
     bytes -= block.size;
+}
+
+void BlockStore::UnusedSegments::push(Segment& segment) noexcept {
+    segment.previous_unused = nullptr;
+    segment.next_unused = first;
+    if (first != nullptr) {
+        first->previous_unused = &segment;
+    }
+    first = &segment;
+}
+
+void BlockStore::UnusedSegments::remove(Segment& segment) noexcept {
+    Segment* const next = segment.next_unused;
+    Segment* const previous = segment.previous_unused;
+    (previous != nullptr ? previous->next_unused : first) = next;
+    if (next != nullptr) {
+        next->previous_unused = previous;
+    }
+}
+
+/// Merges runs of 1, 2, 4, ... until there is one: no host memory is needed, and there may be none.
+void BlockStore::UnusedSegments::sort() noexcept {
+    const auto less = [](const Segment& a, const Segment& b) {
+        return a.size != b.size ? a.size < b.size : a.base < b.base;
+    };
+    std::size_t merged = 2;
+    for (std::size_t run = 1; merged > 1; run *= 2) {
+        Segment* rest = first;
+        Segment* last = nullptr;
+        first = nullptr;
+        for (merged = 0; rest != nullptr; ++merged) {
+            Segment* upper = rest;
+            std::size_t lower_left = 0;
+            for (; lower_left < run && upper != nullptr; ++lower_left) {
+                upper = upper->next_unused;
+            }
+            Segment* lower = rest;
+            for (std::size_t upper_left = run;
+                 lower_left != 0 || (upper_left != 0 && upper != nullptr);) {
+                const bool from_upper = upper_left != 0 && upper != nullptr &&
+                                        (lower_left == 0 || less(*upper, *lower));
+                Segment*& from = from_upper ? upper : lower;
+                --(from_upper ? upper_left : lower_left);
+                Segment* const taken = from;
+                from = taken->next_unused;
+                taken->previous_unused = last;
+                (last != nullptr ? last->next_unused : first) = taken;
+                last = taken;
+            }
+            rest = upper;
+        }
+        if (last != nullptr) {
+            last->next_unused = nullptr;
+        }
+    }
 }
 
 void BlockStore::saw(Block& block, std::uint64_t now_ns) noexcept {

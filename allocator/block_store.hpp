@@ -173,9 +173,11 @@ class BlockStore {
     /// Marks whole chunks inside a free block of an expandable range as unmapped.
     void unmap(Block& block, Address begin, std::uint64_t bytes) noexcept;
 
-    /// The next wholly free segment after (after_size, after_base), by (size, address); null at the
-    /// end. The segment found may be removed between calls: pass copies of the key.
-    Segment* unused_segment(Area area, std::uint64_t after_size, Address after_base) const noexcept;
+    /// The first wholly free segment, linked by Segment::next_unused in no order that has a
+    /// meaning; null: none.
+    Segment* first_unused(Area area) const noexcept { return sub_pool(area).unused_segments.first; }
+    /// Puts them into the order of (size, address). O(n log n) of them.
+    void sort_unused(Area area) noexcept;
 
     /// What became idle since the last take_idle(): wholly free segments, and free blocks of
     /// ranges with whole chunks. Kept only for pools that trim.
@@ -251,6 +253,15 @@ class BlockStore {
         void remove(Block& block) noexcept;
     };
 
+    /// Linked by Segment::next_unused.
+    struct UnusedSegments {
+        Segment* first = nullptr;
+
+        void push(Segment& segment) noexcept;
+        void remove(Segment& segment) noexcept;
+        void sort() noexcept;
+    };
+
     /// The free blocks and holes of an area.
     struct SubPool {
         explicit SubPool(unsigned unit_bits) : by_size(unit_bits), by_capacity(unit_bits) {}
@@ -260,6 +271,7 @@ class BlockStore {
         OrderedBlocks<BySize> holes;
         std::size_t hole_count = 0;
         ByAge by_age;  ///< without sharing: those that could go back
+        UnusedSegments unused_segments;
         SplitFree split_free;
         std::uint64_t unused = 0;  ///< bytes of wholly free segments
         std::uint64_t mapped = 0;  ///< bytes of memory in ranges

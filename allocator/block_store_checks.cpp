@@ -161,6 +161,18 @@ std::string BlockStore::validate_area(Area area) const {
     if (counted != in.split_free || unused != in.unused) {
         return "the count of free blocks in segments is wrong";
     }
+    const Segment* previous = nullptr;
+    for (const Segment* each = in.unused_segments.first; each != nullptr;
+         each = each->next_unused) {
+        if (each->area != area || each->blocks != 1 || each->previous_unused != previous) {
+            return "segment " + hex(each->base) + " is wrongly in the list of unused ones";
+        }
+        unused -= each->size;
+        previous = each;
+    }
+    if (unused != 0) {
+        return "not all unused segments are in their list";
+    }
     const Block* older = nullptr;
     bool unseen = false;
     for (Block* block = in.by_age.oldest; block != nullptr; block = block->idle.age_links.right) {

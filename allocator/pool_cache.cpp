@@ -120,6 +120,7 @@ std::uint64_t Pool::Impl::release_unused(Lock& lock, Unmapping& unmapping, bool*
     *more = false;
     ReleasedSegments released;
     for (const Area area : {Area::large, Area::small}) {
+        store_.sort_unused(area);
         for_each_unused(
             area, [&](const Segment& segment) { detach_segment(segment, unmapping, released); });
     }
@@ -372,6 +373,7 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
         return !left;
     };
     for (const Area area : {Area::large, Area::small}) {
+        store_.sort_unused(area);
         for_each_unused(area, [&](Segment& segment) {
             if (expired(&segment.idle_since_ns)) {
                 detach_segment(segment, *unmapping, released);
@@ -456,6 +458,7 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
         return true;
     }
     observer_.on_reclaim(requested, tag);
+    store_.sort_unused(Area::large);
     ReleasedSegments released;
     std::uint64_t reclaimed = 0;
     while (reclaimed < target && count != 0) {

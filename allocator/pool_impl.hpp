@@ -227,15 +227,14 @@ class Pool::Impl {
     void detach_segment(const Segment& segment, Unmapping& unmapping, ReleasedSegments& released);
     std::uint64_t release_segments(Lock& lock, Unmapping& unmapping,
                                    const ReleasedSegments& released);
-    /// Calls visit(Segment&) for each unused segment, by (size, address); it may detach that one.
+    /// Calls visit(Segment&) for each unused segment, in the order of the store's list; it may
+    /// detach that one.
     template <typename Visit>
     void for_each_unused(Area area, Visit visit) const {
-        std::uint64_t size = 0;
-        Address base = 0;
-        while (Segment* found = store_.unused_segment(area, size, base)) {
-            size = found->size;
-            base = found->base;
-            visit(*found);
+        for (Segment* each = store_.first_unused(area); each != nullptr;) {
+            Segment& segment = *each;
+            each = segment.next_unused;
+            visit(segment);
         }
     }
     /// Calls visit(const BlockStore::Pages&) for the whole chunks of each free block in a packed
