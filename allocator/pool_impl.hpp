@@ -276,7 +276,8 @@ class Pool::Impl {
     // In a cache line with what hardly ever changes: threads that wait for the lock look at it.
     alignas(64) mutable AdaptiveMutex mutex_;
     unsigned waiting_for_change_ = 0;
-    std::mutex changed_mutex_;  ///< held to wait for changed_ and to signal it; taken last
+    std::mutex changed_mutex_;     ///< held to wait for changed_ and to signal it; taken last
+    std::uint64_t gone_back_ = 0;  ///< how often a thread has given memory back
 
     alignas(64) BlockStore store_;
     std::uint64_t next_id_ = 0;
@@ -294,7 +295,6 @@ class Pool::Impl {
     bool ranges_unavailable_ = false;
     bool growing_ = false;                    ///< a thread gets memory for the pool
     std::array<Unmapping, 16> unmappings_{};  ///< each a thread's that gives memory back
-    std::uint64_t gone_back_ = 0;             ///< how often some of it had gone
     StatCounters counters_;
     WholePoolStats stats_;
     /// Signalled when a thread no longer waits for a block, grows or gives memory back.
