@@ -78,6 +78,18 @@ const char* name_of(LedgerKind kind) {
     return "unknown";
 }
 
+const char* name_of(LimitSource source) {
+    switch (source) {
+        case LimitSource::none:
+            return "none";
+        case LimitSource::dmem:
+            return "dmem";
+        case LimitSource::nvml:
+            return "nvml";
+    }
+    return "unknown";
+}
+
 const char* name_of(WitnessState state) {
     switch (state) {
         case WitnessState::seen:

@@ -37,6 +37,9 @@ struct OomEvent {
     std::uint64_t limit = 0;  ///< MEMLAB_LIMIT of this device; 0: none, or not below the total
     std::uint64_t largest_free_block = 0;  ///< in the pool, before cached segments were released
     std::int32_t error = 0;                ///< the CUresult that the program got
+    /// The limit of a cgroup of this process with least room; without a source there is none.
+    GroupLimit group_limit = {};
+    LimitSource limit_source = LimitSource::none;
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -53,29 +56,15 @@ struct OomEvent {
         visit.number("largest free block", self.largest_free_block);
         visit.number("error", self.error);
         visit.number("limit", self.limit);
+        if (!has_since(visit, 4)) {
+            return;
+        }
+        visit.choice("source of the cgroup's limit", self.limit_source, LimitSource::nvml);
+        visit.reference("cgroup", Definition::string, self.group_limit.group);
+        visit.number("cgroup's limit", self.group_limit.limit);
+        visit.number("used by the cgroup", self.group_limit.used);
     }
     bool operator==(const OomEvent&) const = default;
-};
-
-/// The driver's figures for the whole device, including other processes: used = total - free.
-struct DeviceSample {
-    std::uint64_t time_ns = 0;
-    std::uint32_t device = 0;
-    std::uint64_t used = 0;
-    std::uint64_t total = 0;
-    std::uint64_t pools = 0;  ///< reserved by the driver's pools and graphs; 0: none, or unknown
-    bool worked = false;      ///< the process submitted work since the sample before
-
-    template <typename Self, typename Visitor>
-    static void fields(Self& self, Visitor& visit) {
-        visit.time("time", self.time_ns);
-        visit.subject("device", Definition::device, self.device);
-        visit.number("used", self.used);
-        visit.number("total", self.total);
-        visit.number("reserved by the driver's pools", self.pools);
-        visit.flag("work since the last one", self.worked);
-    }
-    bool operator==(const DeviceSample&) const = default;
 };
 
 /// Something that memlab could not record or serve, and why. Records of the same reason accumulate.
@@ -438,7 +427,7 @@ struct End {
 /// its reader delivers it where records before it are missing.
 struct Checkpoint {
     /// Of the state's format; see StateReader.
-    static constexpr std::uint32_t state_version = 3;
+    static constexpr std::uint32_t state_version = 4;
 
     std::uint64_t time_ns = 0;  ///< of the latest record before
     std::uint32_t version = state_version;
@@ -490,7 +479,8 @@ struct AggregateState {
     KIND(Checkpoint, checkpoint, 19)          \
     KIND(AggregateState, aggregate_state, 20) \
     KIND(LedgerEntry, ledger_entry, 21)       \
-    KIND(Witness, witness, 22)
+    KIND(Witness, witness, 22)                \
+    KIND(CommunicatorMemory, communicator_memory, 23)
 
 #define MEMLAB_ALTERNATIVE(Record, name, tag) , Record
 /// A record of any kind.

@@ -60,6 +60,7 @@ class LedgerText {
         page_.line(figures(ledger->rest, ledger->used) + page_.bold("the rest") +
                    page_.dim("  other processes, and what was not measured"));
         beside(*ledger);
+        communicators(*device.ledger);
         witness(*device.ledger, *ledger);
         if (device.ledger->not_measured != 0) {
             page_.line("");
@@ -128,12 +129,89 @@ class LedgerText {
                                       at + ".");
         } else {
             page_.paragraph("  ", "By NVML this process has " + format_bytes(last.own_bytes) +
-                                      ", others " + format_bytes(last.other_bytes) + at + ".");
+                                      ", others " + format_bytes(last.other_bytes) + at + "." +
+                                      told_apart(last));
+        }
+        for (const GroupLimit& limit : last.limits) {
+            page_.paragraph("  ", limit_text(limit));
         }
         if (shown.others_in_rows != 0) {
             page_.paragraph("  ", "At least " + format_bytes(shown.others_in_rows) +
                                       " of this process's rows are others': they grew while it "
                                       "was measured.");
+        }
+    }
+
+    /// The others by their cgroup, with a space before; empty where nothing tells them apart.
+    static std::string told_apart(const Ledger::Witness& witness) {
+        if (witness.other_processes == 0) {
+            return {};
+        }
+        const auto with = [](std::uint64_t count, std::uint64_t bytes) {
+            return format_plural(count, "process") + " with " + format_bytes(bytes);
+        };
+        const std::uint64_t told = witness.group_processes + witness.untold_processes;
+        const std::uint64_t bytes = witness.group_bytes + witness.untold_bytes;
+        const std::uint64_t elsewhere =
+            witness.other_processes - std::min(witness.other_processes, told);
+        std::string text;
+        const auto add = [&](std::uint64_t count, std::uint64_t of, const char* which) {
+            if (count != 0) {
+                text += (text.empty() ? " Of the others " : ", ") + with(count, of) + which;
+            }
+        };
+        add(witness.group_processes, witness.group_bytes, " of this process's cgroup");
+        add(elsewhere, witness.other_bytes - std::min(witness.other_bytes, bytes),
+            " of other cgroups or containers");
+        add(witness.untold_processes, witness.untold_bytes, " of which that could not be told");
+        return text + ".";
+    }
+
+    /// What a cgroup may have, and has.
+    std::string limit_text(const GroupLimit& limit) const {
+        const bool by_nvml = limit.source == "nvml";
+        std::string text = "The cgroup " + page_.clean(limit.group) + " has " +
+                           format_bytes(limit.used_bytes) + " of this GPU";
+        text += !limit.limit_bytes
+                    ? std::string(" and no limit")
+                    : " of the " + format_bytes(*limit.limit_bytes) + " that it may have";
+        text += by_nvml ? " (by NVML)" : " (dmem.max)";
+        if (limit.guaranteed_bytes != 0) {
+            text += ", " + format_bytes(limit.guaranteed_bytes) + " of it guaranteed";
+        }
+        return text + ".";
+    }
+
+    void communicators(const Ledger& ledger) {
+        if (ledger.communicators.empty()) {
+            return;
+        }
+        page_.line("");
+        page_.paragraph("  ",
+                        "NCCL's communicators, by ncclCommMemStats; the memory is part of what was "
+                        "allocated:");
+        std::vector<Ledger::Communicator> list = ledger.communicators;
+        std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
+            return a.max_total_bytes > b.max_total_bytes;
+        });
+        const std::size_t shown = std::min(options_.top, list.size());
+        for (std::size_t i = 0; i < shown; ++i) {
+            const Ledger::Communicator& each = list[i];
+            std::string what = "communicator " + std::to_string(each.communicator);
+            if (each.ranks != 0) {
+                what += ", rank " + std::to_string(each.rank) + " of " + std::to_string(each.ranks);
+            }
+            page_.line("  " + right(format_bytes(each.max_total_bytes), 12) + right("", 8) +
+                       "    " + what);
+            std::string notes = format_bytes(each.suspendable_bytes) + " of " +
+                                format_bytes(each.total_bytes) + " can be suspended";
+            notes += each.suspended ? ", and is" : "";
+            notes += each.ended ? ", when it ended" : "";
+            page_.note_below(26, notes);
+        }
+        if (shown < list.size()) {
+            page_.line(page_.dim(std::string(26, ' ') + "[" +
+                                 format_plural(list.size() - shown, "communicator") + " more]"));
         }
     }
 
@@ -156,6 +234,37 @@ class LedgerText {
     Page page_;
 };
 
+ordered_json limits_json(const std::vector<GroupLimit>& limits) {
+    ordered_json out = ordered_json::array();
+    for (const GroupLimit& limit : limits) {
+        out.push_back({{"source", limit.source},
+                       {"group", limit.group},
+                       {"limit_bytes", limit.limit_bytes ? ordered_json(*limit.limit_bytes)
+                                                         : ordered_json(nullptr)},
+                       {"used_bytes", limit.used_bytes},
+                       {"guaranteed_bytes", limit.guaranteed_bytes},
+                       {"capacity_bytes", limit.capacity_bytes}});
+    }
+    return out;
+}
+
+ordered_json communicators_json(const Ledger& ledger) {
+    ordered_json out = ordered_json::array();
+    for (const Ledger::Communicator& each : ledger.communicators) {
+        out.push_back({{"communicator", each.communicator},
+                       {"rank", each.rank},
+                       {"ranks", each.ranks},
+                       {"time_ns", each.time_ns},
+                       {"total_bytes", each.total_bytes},
+                       {"persistent_bytes", each.persistent_bytes},
+                       {"suspendable_bytes", each.suspendable_bytes},
+                       {"max_total_bytes", each.max_total_bytes},
+                       {"suspended", each.suspended},
+                       {"ended", each.ended}});
+    }
+    return out;
+}
+
 ordered_json witnesses_json(const Ledger& ledger) {
     ordered_json out = ordered_json::array();
     for (const Ledger::Witness& witness : ledger.witnesses) {
@@ -163,7 +272,12 @@ ordered_json witnesses_json(const Ledger& ledger) {
                        {"state", witness.state},
                        {"own_bytes", witness.own_bytes},
                        {"other_bytes", witness.other_bytes},
-                       {"other_processes", witness.other_processes}});
+                       {"other_processes", witness.other_processes},
+                       {"group_bytes", witness.group_bytes},
+                       {"group_processes", witness.group_processes},
+                       {"untold_bytes", witness.untold_bytes},
+                       {"untold_processes", witness.untold_processes},
+                       {"limits", limits_json(witness.limits)}});
     }
     return out;
 }
@@ -214,6 +328,7 @@ std::string render_ledger_json(const std::string& file, const Report& report, Re
                                {"moments", {{"peak", page_json(*peak)}, {"end", page_json(*end)}}},
                                {"not_measured", device.ledger->not_measured},
                                {"witnesses", witnesses_json(*device.ledger)},
+                               {"communicators", communicators_json(*device.ledger)},
                                {"advice", ledger_advice(report, device, *peak)}});
         }
     }

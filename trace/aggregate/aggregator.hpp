@@ -81,6 +81,7 @@ class Aggregator final : public RecordSink {
     void on(const DeviceSample& record) override;
     void on(const LedgerEntry& record) override;
     void on(const Witness& record) override;
+    void on(const CommunicatorMemory& record) override;
     void on(const Missed& record) override;
     void on(const Work& record) override;
     void on(const Bypass& record) override;

@@ -168,6 +168,20 @@ void Ledger::on(const Witness& witness) {
     witnesses_.push_back(witness);
 }
 
+void Ledger::on(const CommunicatorMemory& memory) {
+    auto found = std::find_if(
+        communicators_.begin(), communicators_.end(),
+        [&](const Communicator& each) { return each.latest.communicator == memory.communicator; });
+    if (found == communicators_.end()) {
+        if (communicators_.size() == max_communicators) {
+            return;
+        }
+        found = communicators_.insert(found, Communicator());
+    }
+    found->latest = memory;
+    found->max_total = std::max(found->max_total, memory.total);
+}
+
 std::optional<LedgerMoment> Ledger::latest() const {
     if (!sampled_) {
         return std::nullopt;
@@ -187,6 +201,11 @@ bool Ledger::valid(std::size_t strings, std::size_t stacks) const {
            latest_.rows.empty() && is_bounded(latest_.pools) &&
            unattributed_ >= -max_unattributed && unattributed_ <= max_unattributed &&
            latest_.growth <= static_cast<std::uint64_t>(max_unattributed) &&
+           communicators_.size() <= max_communicators &&
+           std::all_of(witnesses_.begin(), witnesses_.end(),
+                       [&](const Witness& witness) {
+                           return witness.dmem.group < strings && witness.nvml.group < strings;
+                       }) &&
            std::all_of(rows_.begin(), rows_.end(), [&](const LedgerRow& row) {
                return row.api < strings && row.object < strings && row.stack < stacks &&
                       is_bounded(row.bytes);

@@ -74,14 +74,29 @@ struct LedgerMoment {
     }
 };
 
+/// What NCCL said last of a communicator, and the most that it ever had.
+struct Communicator {
+    CommunicatorMemory latest;
+    std::uint64_t max_total = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive.record(self.latest);
+        archive(self.max_total);
+    }
+};
+
 /// Thread-safety: none. May throw std::bad_alloc.
 class Ledger {
   public:
     static constexpr std::size_t max_rows = 4096;
+    /// Those of later communicators are passed over.
+    static constexpr std::size_t max_communicators = 1024;
 
     void on(const LedgerEntry& entry, const RecordedBytes& recorded);
     void on(const DeviceSample& sample, const RecordedBytes& recorded);
     void on(const Witness& witness);
+    void on(const CommunicatorMemory& memory);
 
     const std::vector<LedgerRow>& rows() const { return rows_; }
     /// False where nothing was to be measured: by option, or by a memlab that did not measure.
@@ -92,6 +107,8 @@ class Ledger {
     const std::optional<LedgerMoment>& peak() const { return peak_; }
     /// The first and the latest that NVML said; none: it was not asked.
     const std::vector<Witness>& witnesses() const { return witnesses_; }
+    /// In the order in which they were first told of.
+    const std::vector<Communicator>& communicators() const { return communicators_; }
     /// The latest sample.
     std::optional<LedgerMoment> latest() const;
 
@@ -107,6 +124,9 @@ class Ledger {
         for (auto& witness : self.witnesses_) {
             archive.record(witness);
         }
+        if (archive.version() >= 4) {
+            archive(self.communicators_);
+        }
     }
     /// Whether a restored state is consistent.
     bool valid(std::size_t strings, std::size_t stacks) const;
@@ -121,7 +141,8 @@ class Ledger {
     std::array<std::uint64_t, static_cast<std::size_t>(ledger_kind_count)> skipped_{};
     std::optional<LedgerMoment> peak_;
     std::vector<Witness> witnesses_;  ///< at most two
-    LedgerMoment latest_;             ///< without rows: they are those of now
+    std::vector<Communicator> communicators_;
+    LedgerMoment latest_;  ///< without rows: they are those of now
     bool sampled_ = false;
     bool kept_ = false;
     std::int64_t unattributed_ = 0;  ///< at the latest sample

@@ -199,6 +199,18 @@ void Aggregator::on(const Witness& record) {
     });
 }
 
+void Aggregator::on(const CommunicatorMemory& record) {
+    guarded([&] {
+        CommunicatorMemory memory = record;
+        if (!definitions_.repair(memory)) {
+            return;
+        }
+        advance(memory.time_ns);
+        memory.time_ns = now_;
+        devices_[memory.device]->ledger.on(memory);
+    });
+}
+
 void Aggregator::on(const Missed& record) {
     guarded([&] {
         Missed missed = record;

@@ -43,6 +43,8 @@ template <typename Archive>
 struct FieldArchive {
     Archive& archive;
 
+    /// Whether the state has the fields of a record that this version of it brought.
+    bool has(std::uint32_t version) const { return archive.version() >= version; }
     template <typename Value>
     void time(const char*, Value& value) {
         archive(value);

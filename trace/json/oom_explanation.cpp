@@ -20,6 +20,9 @@ constexpr std::size_t max_advice = 3;
 constexpr std::size_t current_allocated = 1;  // of OomTotals::current
 constexpr std::size_t current_reserved = 3;
 
+// By how much the driver's free memory may be less than the room that it is made of.
+constexpr std::uint64_t driver_reserve = 64 * mib;
+
 // Upper bound of a context's own memory: it was far below this on every GPU measured.
 constexpr std::uint64_t max_context = gib;
 
@@ -38,8 +41,16 @@ struct Situation {
           limited(oom.event.limit != 0 && oom.event.limit < oom.event.device_total),
           visible(limited ? oom.event.limit : oom.event.device_total),
           used(subtract(oom.event.device_total, oom.event.device_free)),
-          free(subtract(visible, used)),
           reserved(saturating_add(oom.current[current_reserved], oom.reserved_beside)),
+          bounded(oom.event.limit_source != trace::LimitSource::none &&
+                  oom.event.group_limit.limit != trace::GroupLimit::unlimited),
+          room(bounded ? subtract(oom.event.group_limit.limit,
+                                  std::max(oom.event.group_limit.used, reserved))
+                       : std::numeric_limits<std::uint64_t>::max()),
+          below_limit(subtract(visible, used)),
+          capped(bounded && oom.event.device_total == oom.event.group_limit.limit &&
+                 room <= saturating_add(below_limit, driver_reserve)),
+          free(std::min(below_limit, room)),
           others(subtract(used, reserved)),
           cached(subtract(oom.pool.reserved, oom.pool.active)),
           pending(subtract(oom.pool.active, oom.pool.allocated)),
@@ -47,15 +58,24 @@ struct Situation {
 
     std::uint64_t requested;
     bool limited;
-    std::uint64_t visible;    ///< the limit, or the device's total
-    std::uint64_t used;       ///< per the driver
-    std::uint64_t free;       ///< visible and unused
-    std::uint64_t reserved;   ///< device memory of this program's allocations
-    std::uint64_t others;     ///< used by anything else
-    std::uint64_t cached;     ///< unused in the pool
-    std::uint64_t pending;    ///< freed, not yet safe to reuse
-    std::uint64_t reachable;  ///< free, or cached and usable for this kind of memory
+    std::uint64_t visible;      ///< the limit, or the device's total
+    std::uint64_t used;         ///< per the driver
+    std::uint64_t reserved;     ///< device memory of this program's allocations
+    bool bounded;               ///< a cgroup of this process has a limit
+    std::uint64_t room;         ///< below that
+    std::uint64_t below_limit;  ///< visible and unused
+    bool capped;                ///< the driver shows the cgroup's limit as the device's total
+    std::uint64_t free;         ///< visible and unused, but no more than the room
+    std::uint64_t others;       ///< used by anything else
+    std::uint64_t cached;       ///< unused in the pool
+    std::uint64_t pending;      ///< freed, not yet safe to reuse
+    std::uint64_t reachable;    ///< free, or cached and usable for this kind of memory
 
+    /// It is the cgroup's limit alone that stands against the request.
+    bool stopped_by_group() const {
+        return bounded && requested > reachable &&
+               (capped || requested - (reachable - free) <= below_limit);
+    }
     bool fits_in_pieces() const { return requested <= reachable; }
     /// The shortage without any fragmentation.
     std::uint64_t missing() const { return subtract(requested, reachable); }
@@ -66,7 +86,31 @@ std::string device_sentence(const OomTotals& oom, const Situation& now) {
     if (now.limited) {
         text += " by MEMLAB_LIMIT (" + size_text(oom.event.device_total) + " without)";
     }
-    return text + ", " + size_text(now.free) + " of it free.";
+    return text + ", " + size_text(now.below_limit) + " of it free.";
+}
+
+/// What the cgroup's limit is called where it is set.
+const char* limit_name(trace::LimitSource source) {
+    return source == trace::LimitSource::nvml ? "NVML's memory limit" : "dmem.max";
+}
+
+/// The limit of the cgroup; empty if there is none.
+std::string group_sentence(const OomFigures& figures, const Situation& now) {
+    if (!now.bounded) {
+        return {};
+    }
+    const trace::OomEvent& event = figures.oom.event;
+    const bool asked_earlier = event.limit_source == trace::LimitSource::nvml;
+    const std::uint64_t others = subtract(event.group_limit.used, now.reserved);
+    return "The cgroup " + figures.group + " may have " + size_text(event.group_limit.limit) +
+           (now.capped ? ", which the driver shows as the device's memory (" : " of it (") +
+           limit_name(event.limit_source) + "), and its processes " +
+           (asked_earlier ? "had " : "have ") + size_text(event.group_limit.used) +
+           (asked_earlier ? " when NVML was last asked" : "") + ": " + size_text(now.room) +
+           " are left" +
+           (others > max_context
+                ? "; " + size_text(others) + " of that are not this program's allocations."
+                : ".");
 }
 
 std::string pool_sentence(const OomFigures& figures, const Situation& now) {
@@ -133,6 +177,10 @@ std::string verdict(const OomFigures& figures, const Situation& now) {
     const std::uint64_t largest =
         figures.allocator.empty() ? oom.event.largest_free_block : oom.pool.largest_free;
     std::string text;
+    if (now.stopped_by_group()) {
+        return "It is short by " + size_text(now.missing()) + ", by the cgroup's limit" +
+               (now.capped ? "." : ": the device itself has that much free.");
+    }
     if (now.requested > now.visible) {
         text = now.limited ? "The request is larger than the limit"
                            : "The request is larger than the whole device";
@@ -224,7 +272,15 @@ void advise_on_growth(const OomFigures& figures, std::vector<std::string>& advic
 std::vector<std::string> advice_for(const OomFigures& figures, const Situation& now) {
     std::vector<std::string> advice;
     const std::uint64_t missing = now.missing();
-    if (now.requested > now.visible) {
+    if (now.stopped_by_group()) {
+        const trace::OomEvent& event = figures.oom.event;
+        advice.push_back("A limit of at least " +
+                         size_text(saturating_add(event.group_limit.limit, missing)) +
+                         " for the cgroup " + figures.group +
+                         " would let it pass: who runs the container sets it (" +
+                         "nvidia-smi memory-limits --set).");
+    }
+    if (now.requested > now.visible && !now.stopped_by_group()) {
         if (now.limited && now.requested <= figures.oom.event.device_total) {
             advice.push_back("A limit of at least " +
                              size_text(saturating_add(now.requested, now.used)) +
@@ -249,7 +305,8 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
                          " of memlab's pool would have been enough, but only cudaMalloc's memory "
                          "comes from there: MEMLAB_POOL=off leaves it to the driver.");
     }
-    if (missing != 0 && now.others > max_context && subtract(now.others, max_context) >= missing) {
+    if (missing != 0 && !now.stopped_by_group() && now.others > max_context &&
+        subtract(now.others, max_context) >= missing) {
         advice.push_back(
             "Other processes probably hold most of the " + size_text(now.others) +
             " that this program did not allocate (a context takes below 1 GiB): nvidia-smi lists "
@@ -357,6 +414,7 @@ OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oo
     figures.oom = oom;
     const auto& device = from.devices()[oom.event.device];
     figures.allocator = device->info.allocator;
+    figures.group = from.string(oom.event.group_limit.group);
     figures.async_pools =
         device->kinds[static_cast<std::size_t>(MemoryKind::async_pool)].count != 0;
     for (const trace::OptionValue& option : from.options()) {
@@ -385,6 +443,9 @@ std::vector<std::string> explain_oom(const OomFigures& figures) {
     std::vector<std::string> sentences;
     if (oom.event.device_total != 0) {
         sentences.push_back(device_sentence(oom, now));
+    }
+    if (std::string group = group_sentence(figures, now); !group.empty()) {
+        sentences.push_back(std::move(group));
     }
     if (oom.pool.reserved != 0) {
         sentences.push_back(pool_sentence(figures, now));

@@ -22,6 +22,7 @@ struct OomFigures {
     /// The program's allocator that could not serve the request; empty: the driver, or memlab's
     /// pool.
     std::string allocator = {};
+    std::string group = {};    ///< the cgroup of oom.event.group_limit
     bool async_pools = false;  ///< the program has used the driver's stream-ordered pools
     bool vmm_backend = false;  ///< memlab's pool runs with MEMLAB_BACKEND=vmm already
     /// For each of oom.holders.sites: the framework that caches freed memory there, or null.

@@ -54,6 +54,7 @@ struct Oom {
     PoolBytes pool = {};
     Named<std::uint64_t> kinds = {};  ///< live bytes
     Holders holders = {};
+    std::vector<GroupLimit> group_limits = {};  ///< that of a cgroup with least room, if any
     std::vector<std::string> explanation = {};  ///< empty in reports of earlier versions
 
     template <typename Self, typename Visitor>
@@ -84,6 +85,7 @@ struct Oom {
                 item.list_if_any("labels", share.labels);
             });
         });
+        visit.list_if_any("group_limits", self.group_limits);
         visit.texts_if_known("explanation", self.explanation);
     }
     bool operator==(const Oom&) const = default;

@@ -68,6 +68,9 @@ class ReportBuilder {
   private:
     Device device(const trace::DeviceTotals& from) const;
     std::optional<Ledger> ledger(const trace::Ledger& from) const;
+    /// Appends it, if anything is known of it.
+    void add_limit(trace::LimitSource source, const trace::GroupLimit& from, std::uint64_t capacity,
+                   std::vector<GroupLimit>& to) const;
     std::string text(std::uint32_t id) const;
 
     const trace::Aggregator& from_;

@@ -187,6 +187,9 @@ void ReportBuilder::each(EntryTaker<Oom>& to) const {
                               oom.kinds[kind]);
             }
         }
+        if (event.limit_source != trace::LimitSource::none) {
+            add_limit(event.limit_source, event.group_limit, 0, out.group_limits);
+        }
         const OomFigures figures = oom_figures(from_, oom);
         out.holders = holders(oom.holders);
         for (std::size_t i = 0; i < out.holders.sites.size(); ++i) {

@@ -40,6 +40,22 @@ std::uint64_t number_of(std::uint64_t context, std::vector<std::uint64_t>& known
 
 }  // namespace
 
+void ReportBuilder::add_limit(trace::LimitSource source, const trace::GroupLimit& from,
+                              std::uint64_t capacity, std::vector<GroupLimit>& to) const {
+    if (from.group == 0) {
+        return;
+    }
+    GroupLimit limit{.source = trace::name_of(source),
+                     .group = text(from.group),
+                     .used_bytes = from.used,
+                     .guaranteed_bytes = from.guaranteed,
+                     .capacity_bytes = capacity};
+    if (from.limit != trace::GroupLimit::unlimited) {
+        limit.limit_bytes = from.limit;
+    }
+    to.push_back(std::move(limit));
+}
+
 std::optional<Ledger> ReportBuilder::ledger(const trace::Ledger& from) const {
     const std::optional<trace::LedgerMoment> latest = from.latest();
     if (!from.kept() || !latest) {
@@ -73,7 +89,27 @@ std::optional<Ledger> ReportBuilder::ledger(const trace::Ledger& from) const {
                                  .state = trace::name_of(witness.state),
                                  .own_bytes = witness.own,
                                  .other_bytes = witness.others,
-                                 .other_processes = witness.processes});
+                                 .other_processes = witness.processes,
+                                 .group_bytes = witness.group_bytes,
+                                 .group_processes = witness.group_processes,
+                                 .untold_bytes = witness.untold_bytes,
+                                 .untold_processes = witness.untold_processes});
+        std::vector<GroupLimit>& limits = out.witnesses.back().limits;
+        add_limit(trace::LimitSource::dmem, witness.dmem, witness.capacity, limits);
+        add_limit(trace::LimitSource::nvml, witness.nvml, 0, limits);
+    }
+    for (const trace::Communicator& each : from.communicators()) {
+        const trace::CommunicatorMemory& latest = each.latest;
+        out.communicators.push_back({.communicator = latest.communicator,
+                                     .rank = latest.rank,
+                                     .ranks = latest.ranks,
+                                     .time_ns = latest.time_ns,
+                                     .total_bytes = latest.total,
+                                     .persistent_bytes = latest.persistent,
+                                     .suspendable_bytes = latest.suspendable,
+                                     .max_total_bytes = each.max_total,
+                                     .suspended = latest.suspended,
+                                     .ended = latest.ended});
     }
     return out;
 }

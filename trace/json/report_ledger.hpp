@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,27 @@ struct LedgerMoment {
     bool operator==(const LedgerMoment&) const = default;
 };
 
+/// What a cgroup may have of a GPU's memory. Bytes.
+struct GroupLimit {
+    std::string source = {};                        ///< "dmem": the kernel's controller; "nvml"
+    std::string group = {};                         ///< the cgroup's path
+    std::optional<std::uint64_t> limit_bytes = {};  ///< none: "max"
+    std::uint64_t used_bytes = 0;                   ///< by all its processes
+    std::uint64_t guaranteed_bytes = 0;             ///< nobody takes that from it
+    std::uint64_t capacity_bytes = 0;               ///< of the region; 0: not told
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text("source", self.source);
+        visit.text("group", self.group);
+        visit.number_or_null("limit_bytes", self.limit_bytes);
+        visit.number("used_bytes", self.used_bytes);
+        visit.number_if_any("guaranteed_bytes", self.guaranteed_bytes);
+        visit.number_if_any("capacity_bytes", self.capacity_bytes);
+    }
+    bool operator==(const GroupLimit&) const = default;
+};
+
 struct Ledger {
     /// What one call site took for one kind of thing.
     struct Row {
@@ -85,6 +107,12 @@ struct Ledger {
         std::uint64_t own_bytes = 0;
         std::uint64_t other_bytes = 0;  ///< "elsewhere": of all processes
         std::uint64_t other_processes = 0;
+        /// Of the others where this process was "seen": of its own cgroup, and not told.
+        std::uint64_t group_bytes = 0;
+        std::uint64_t group_processes = 0;
+        std::uint64_t untold_bytes = 0;
+        std::uint64_t untold_processes = 0;
+        std::vector<GroupLimit> limits = {};
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
@@ -93,14 +121,48 @@ struct Ledger {
             visit.number("own_bytes", self.own_bytes);
             visit.number("other_bytes", self.other_bytes);
             visit.number("other_processes", self.other_processes);
+            visit.number_if_any("group_bytes", self.group_bytes);
+            visit.number_if_any("group_processes", self.group_processes);
+            visit.number_if_any("untold_bytes", self.untold_bytes);
+            visit.number_if_any("untold_processes", self.untold_processes);
+            visit.list_if_any("limits", self.limits);
         }
         bool operator==(const Witness&) const = default;
+    };
+    /// What NCCL said last of the memory of a communicator, which is part of the allocations.
+    struct Communicator {
+        std::uint64_t communicator = 0;  ///< numbered from 1 in the process
+        std::uint64_t rank = 0;
+        std::uint64_t ranks = 0;
+        std::uint64_t time_ns = 0;
+        std::uint64_t total_bytes = 0;
+        std::uint64_t persistent_bytes = 0;
+        std::uint64_t suspendable_bytes = 0;
+        std::uint64_t max_total_bytes = 0;
+        bool suspended = false;
+        bool ended = false;
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.number("communicator", self.communicator);
+            visit.number("rank", self.rank);
+            visit.number("ranks", self.ranks);
+            visit.number("time_ns", self.time_ns);
+            visit.number("total_bytes", self.total_bytes);
+            visit.number("persistent_bytes", self.persistent_bytes);
+            visit.number("suspendable_bytes", self.suspendable_bytes);
+            visit.number("max_total_bytes", self.max_total_bytes);
+            visit.flag("suspended", self.suspended);
+            visit.flag("ended", self.ended);
+        }
+        bool operator==(const Communicator&) const = default;
     };
     LedgerMoment peak = {};    ///< the sample with most memory in use
     LedgerMoment latest = {};  ///< the last sample
     std::vector<Row> rows = {};
     std::uint64_t not_measured = 0;       ///< calls
     std::vector<Witness> witnesses = {};  ///< the first and the last, if NVML was asked
+    std::vector<Communicator> communicators = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -109,6 +171,7 @@ struct Ledger {
         visit.list("rows", self.rows);
         visit.number("not_measured", self.not_measured);
         visit.list("witnesses", self.witnesses);
+        visit.list_if_any("communicators", self.communicators);
     }
     bool operator==(const Ledger&) const = default;
 };

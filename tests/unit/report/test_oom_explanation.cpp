@@ -192,6 +192,64 @@ TEST_CASE("pinned memory is the host's") {
     CHECK_FALSE(says(figures, "The device has"));
 }
 
+TEST_CASE("a cgroup's limit is the reason where the device has the memory") {
+    OomFigures figures = plain_figures(4 * gib);
+    figures.group = "/pods/one";
+    figures.oom.event.limit_source = trace::LimitSource::dmem;
+    figures.oom.event.group_limit = {.group = 1, .limit = 48 * gib, .used = 46 * gib};
+    CHECK(says(figures, "The device has 80.00 GiB, 39.00 GiB of it free."));
+    CHECK(says(figures,
+               "The cgroup /pods/one may have 48.00 GiB of it (dmem.max), and its processes "
+               "have 46.00 GiB: 2.00 GiB are left; 6.00 GiB of that are not this "
+               "program's allocations."));
+    CHECK(says(figures,
+               "It is short by 2.00 GiB, by the cgroup's limit: the device itself has that "
+               "much free."));
+    CHECK(
+        says(figures, "A limit of at least 50.00 GiB for the cgroup /pods/one would let it pass"));
+    CHECK_FALSE(says(figures, "The driver refused it"));
+
+    // Cached memory that is in pieces is not what is missing.
+    figures.oom.event.requested = gib;
+    CHECK_FALSE(says(figures, "by the cgroup's limit"));
+    // The device has no more than the cgroup.
+    figures.oom.event.requested = 40 * gib;
+    CHECK(says(figures, "It is short by 38.00 GiB, fragmentation aside."));
+    CHECK_FALSE(says(figures, "by the cgroup's limit"));
+    // No limit.
+    figures.oom.event.group_limit.limit = trace::GroupLimit::unlimited;
+    CHECK_FALSE(says(figures, "cgroup"));
+    figures.oom.event.limit_source = trace::LimitSource::none;
+    figures.oom.event.group_limit.limit = 1;
+    CHECK_FALSE(says(figures, "cgroup"));
+}
+
+TEST_CASE("a limit that the driver shows as the device's memory") {
+    OomFigures figures = plain_figures(4 * gib);
+    figures.group = "/";
+    figures.oom.event.device_total = 42 * gib;
+    figures.oom.event.device_free = gib;
+    figures.oom.event.limit_source = trace::LimitSource::nvml;
+    figures.oom.event.group_limit = {.group = 1, .limit = 42 * gib, .used = 39 * gib};
+    // What NVML said earlier is less than what the program has reserved since.
+    CHECK_FALSE(says(figures, "by the cgroup's limit"));
+    figures.oom.event.group_limit.used = 41 * gib;
+    CHECK(says(figures,
+               "The cgroup / may have 42.00 GiB, which the driver shows as the device's "
+               "memory (NVML's memory limit), and its processes had 41.00 GiB when NVML "
+               "was last asked: 1.00 GiB are left."));
+    CHECK(says(figures, "It is short by 3.00 GiB, by the cgroup's limit."));
+    // A limit that is the whole device, which others use.
+    figures.oom.event.group_limit.used = 20 * gib;
+    figures.oom.current = {10 * gib, 10 * gib, 10 * gib, 10 * gib};
+    CHECK_FALSE(says(figures, "by the cgroup's limit"));
+    // More than the cgroup may ever have.
+    figures.oom.event.group_limit.used = 41 * gib;
+    figures.oom.event.requested = 50 * gib;
+    CHECK(says(figures, "A limit of at least"));
+    CHECK_FALSE(says(figures, "No setting helps"));
+}
+
 TEST_CASE("a cache on top is named, and its growth is no leak") {
     trace::Aggregator aggregator;
     aggregator.on(trace::DeviceInfo{.index = 0, .total_bytes = gib});
@@ -296,8 +354,10 @@ TEST_CASE("any figures make a bounded text") {
             kind = any();
         }
         figures.async_pools = random() % 2 == 0;
+        oom.event.limit_source = static_cast<trace::LimitSource>(random() % 3);
+        oom.event.group_limit = {.group = 1, .limit = any(), .used = any(), .guaranteed = any()};
         const std::vector<std::string> sentences = report::explain_oom(figures);
-        CHECK(sentences.size() <= 8);
+        CHECK(sentences.size() <= 9);
         for (const std::string& sentence : sentences) {
             CHECK((sentence.size() > 10 && sentence.size() < 600));
         }

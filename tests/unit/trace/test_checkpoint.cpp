@@ -66,6 +66,16 @@ class DamagedState final : public GenericSink<DamagedState> {
     Random& random_;
 };
 
+/// Counts the fields of records in a state of a version.
+struct Counting {
+    std::uint32_t version_;
+    std::size_t fields = 0;
+
+    std::uint32_t version() const { return version_; }
+    void operator()(const auto& /*value*/) { ++fields; }
+    void choice(const auto& /*value*/, const auto& /*last*/) { ++fields; }
+};
+
 }  // namespace
 
 TEST_CASE("a report made with checkpoints at any record is the one made without") {
@@ -121,6 +131,22 @@ TEST_CASE("a damaged state harms nothing") {
     }
     CHECK(refused > 20);
     CHECK(refused < 300);
+}
+
+TEST_CASE("records in an earlier memlab's state have the fields of then") {
+    Counting earlier{3};
+    FieldArchive<Counting> visitor{earlier};
+    OomEvent oom;
+    OomEvent::fields(oom, visitor);
+    CHECK(earlier.fields == 13);
+    earlier.fields = 0;
+    Witness witness;
+    Witness::fields(witness, visitor);
+    CHECK(earlier.fields == 6);
+    Counting now{Checkpoint::state_version};
+    FieldArchive<Counting> all{now};
+    Witness::fields(witness, all);
+    CHECK(now.fields > 6);
 }
 
 TEST_CASE("a checkpoint of a later memlab is refused") {

@@ -208,3 +208,29 @@ TEST_CASE("calls that were not measured are counted") {
     CHECK(gpu.ledger().kept());
     CHECK(gpu.ledger().rows().empty());
 }
+
+TEST_CASE("each communicator has what NCCL said last, and the most") {
+    LedgerGpu gpu;
+    const auto told = [&](std::uint32_t communicator, std::uint64_t total, bool ended = false) {
+        gpu.aggregator().on(CommunicatorMemory{.communicator = communicator,
+                                               .rank = 1,
+                                               .ranks = 4,
+                                               .total = total,
+                                               .persistent = total,
+                                               .ended = ended});
+    };
+    told(2, 10);
+    told(1, 5);
+    told(2, 30);
+    told(2, 20, true);
+    REQUIRE(gpu.ledger().communicators().size() == 2);
+    CHECK(gpu.ledger().communicators()[0].latest.communicator == 2);
+    CHECK(gpu.ledger().communicators()[0].latest.total == 20);
+    CHECK(gpu.ledger().communicators()[0].latest.ended);
+    CHECK(gpu.ledger().communicators()[0].max_total == 30);
+    CHECK(gpu.ledger().communicators()[1].max_total == 5);
+    for (std::uint32_t i = 3; i < 3000; ++i) {
+        told(i, i);
+    }
+    CHECK(gpu.ledger().communicators().size() == Ledger::max_communicators);
+}
