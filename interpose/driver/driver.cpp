@@ -300,11 +300,7 @@ bool device_has(CUdevice device, CUdevice_attribute attribute) {
            value != 0;
 }
 
-std::string device_uuid(CUdevice device) {
-    CUuuid uuid{};
-    if (call_real(&Driver::cuDeviceGetUuid_v2, &uuid, device) != CUDA_SUCCESS) {
-        return {};
-    }
+std::string uuid_text(const CUuuid& uuid) {
     std::string text = "GPU-";
     for (int i = 0; i < 16; ++i) {
         constexpr char digits[] = "0123456789abcdef";
@@ -316,6 +312,20 @@ std::string device_uuid(CUdevice device) {
         text += digits[byte & 15];
     }
     return text;
+}
+
+std::string device_uuid(CUdevice device) {
+    CUuuid uuid{};
+    return call_real(&Driver::cuDeviceGetUuid_v2, &uuid, device) == CUDA_SUCCESS ? uuid_text(uuid)
+                                                                                 : std::string();
+}
+
+std::string device_pci_address(CUdevice device) {
+    char address[32] = "";
+    return call_real(&Driver::cuDeviceGetPCIBusId, address, static_cast<int>(sizeof address),
+                     device) == CUDA_SUCCESS
+               ? std::string(address)
+               : std::string();
 }
 
 void note_error(CUresult error) {

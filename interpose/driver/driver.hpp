@@ -99,6 +99,12 @@ bool device_has(CUdevice device, CUdevice_attribute attribute);
 /// "GPU-xxxxxxxx-xxxx-...", as nvidia-smi prints it; empty on failure.
 std::string device_uuid(CUdevice device);
 
+/// "GPU-xxxxxxxx-xxxx-...". May throw std::bad_alloc.
+std::string uuid_text(const CUuuid& uuid);
+
+/// "0000:03:00.0"; empty where the driver does not tell. May throw std::bad_alloc.
+std::string device_pci_address(CUdevice device);
+
 /// Set once a profiler, or code that memlab does not know, has taken a private table of the driver.
 /// While CUPTI 13.0 records memory it crashes in cuMemFreeAsync of memory from cuMemAlloc, whoever
 /// calls that (H100, driver 580).

@@ -158,7 +158,8 @@ bool Ledger::context_created(const Before& before, Api api, CUcontext context) n
         const CurrentContext guard(context);
         if (const std::optional<UsedMemory> now = used_memory(memory_)) {
             record(before, api, 0, context, *now);
-            return witness_.watch(before.device, device_uuid(before.device));
+            return witness_.watch(before.device, device_uuid(before.device),
+                                  device_pci_address(before.device));
         }
     } catch (const std::bad_alloc&) {  // not measured
     }
@@ -218,6 +219,26 @@ void Ledger::sample_if_due() noexcept {
         sample_after_wait(memory_, device);
     } catch (const std::bad_alloc&) {  // no sample
     }
+}
+
+Memory::GroupLimit Ledger::group_limit(CUdevice device) {
+    Memory::GroupLimit found;
+    const std::optional<CgroupLimit> dmem = dmem_limit(own_cgroup(), device_pci_address(device));
+    const std::optional<CgroupLimit> nvml = witness_.limit_by_nvml(device);
+    const auto room = [](const std::optional<CgroupLimit>& limit) {
+        return limit ? limit->room() : CgroupLimit::unlimited;
+    };
+    // The kernel's are of now; NVML's may be a minute old.
+    const bool by_nvml =
+        nvml && nvml->limit != CgroupLimit::unlimited &&
+        (!dmem || dmem->limit == CgroupLimit::unlimited || room(nvml) < room(dmem));
+    const std::optional<CgroupLimit>& tightest = by_nvml ? nvml : dmem;
+    if (tightest && tightest->limit != CgroupLimit::unlimited) {
+        found.source = by_nvml ? trace::LimitSource::nvml : trace::LimitSource::dmem;
+        found.figures = figures_of(*tightest, memory_.recorder());
+        found.group = tightest->path;
+    }
+    return found;
 }
 
 void Ledger::record_skipped() noexcept {

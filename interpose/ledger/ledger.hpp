@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "interpose/ledger/cgroup.hpp"
 #include "interpose/ledger/code_files.hpp"
 #include "interpose/ledger/loaded_code.hpp"
 #include "interpose/ledger/measuring_budget.hpp"
@@ -60,6 +61,9 @@ class Ledger {
     /// Samples the current context's device where that is due: what was loaded or grew since the
     /// last sample shows.
     void sample_if_due() noexcept;
+
+    /// Memory::group_limit(). Known without a recorder, too, but for what NVML says.
+    Memory::GroupLimit group_limit(CUdevice device);
 
     /// Records how many calls were not measured. At the end of the process.
     void record_skipped() noexcept;

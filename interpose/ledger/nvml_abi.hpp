@@ -41,4 +41,12 @@ struct Process {
     unsigned compute_instance;
 };
 
+/// Of nvmlDeviceGetMemoryLimits_v1 (CUDA 13.4, driver 615).
+struct MemoryLimits {
+    const char* name_space;  ///< the directory of a cgroup
+    unsigned long long soft;
+    unsigned long long hard;  ///< all bits set: none
+    unsigned long long used;
+};
+
 }  // namespace memlab::interpose::nvml

@@ -1,6 +1,5 @@
 #include "interpose/ledger/nvml_witness.hpp"
 
-#include <dlfcn.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/ledger/nvml_abi.hpp"
+#include "interpose/ledger/nvml_limits.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
 #include "trace/own_thread.hpp"
@@ -35,23 +35,20 @@ constexpr std::array<std::uint64_t, 4> pauses_ns = {3 * second_ns / 10, second_n
 struct NvmlWitness::Nvml {
     int (*by_uuid)(const char*, nvml::Device*) = nullptr;
     int (*processes)(nvml::Device, unsigned*, nvml::Process*) = nullptr;
+    NvmlLimits limits;
     std::uint32_t pid = 0;
 
     void load() {
-        void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) {
-            return;
-        }
-        // Never closed: other users in the process may come to rely on it. Its own functions, not
-        // those that the program gets.
+        // Its own functions, not those that the program gets.
         const DlsymFunction find = libc_dlsym();
-        const auto init = reinterpret_cast<int (*)()>(find(library, "nvmlInit_v2"));
-        if (init == nullptr || init() != nvml::success) {
+        void* const library = open_nvml(find);
+        if (library == nullptr) {
             return;
         }
         by_uuid = reinterpret_cast<decltype(by_uuid)>(find(library, "nvmlDeviceGetHandleByUUID"));
         processes = reinterpret_cast<decltype(processes)>(
             find(library, "nvmlDeviceGetComputeRunningProcesses_v3"));
+        limits = NvmlLimits(library, find);
         pid = pid_of_the_host();
     }
 
@@ -96,7 +93,27 @@ struct NvmlWitness::Nvml {
                 ++witness.processes;
             }
         }
+        if (witness.state == trace::WitnessState::seen && pid != 0) {
+            tell_apart(list, witness);
+        }
         return witness;
+    }
+
+    /// The others by cgroup and pid namespace: their ids are those of /proc here.
+    void tell_apart(const std::vector<nvml::Process>& list, trace::Witness& witness) const {
+        for (const nvml::Process& process : list) {
+            if (process.pid == pid || list.size() == 1) {
+                continue;
+            }
+            const std::optional<bool> same = is_in_own_cgroup(process.pid);
+            if (!same) {
+                witness.untold_bytes += process.used_bytes;
+                ++witness.untold_processes;
+            } else if (*same) {
+                witness.group_bytes += process.used_bytes;
+                ++witness.group_processes;
+            }
+        }
     }
 };
 
@@ -110,13 +127,23 @@ std::uint32_t pid_of_the_host() {
     return same ? static_cast<std::uint32_t>(getpid()) : 0;
 }
 
-bool NvmlWitness::watch(CUdevice device, std::string uuid) {
+trace::GroupLimit figures_of(const CgroupLimit& limit, profiler::Recorder* recorder) {
+    static_assert(CgroupLimit::unlimited == trace::GroupLimit::unlimited);
+    return {.group = recorder != nullptr ? recorder->string_id(limit.path) : 0,
+            .limit = limit.limit,
+            .used = limit.used,
+            .guaranteed = limit.guaranteed};
+}
+
+bool NvmlWitness::watch(CUdevice device, std::string uuid, std::string pci) {
     if (recorder_ == nullptr || device < 0 || device >= max_devices || uuid.empty()) {
         return false;
     }
     {
-        const std::lock_guard lock(uuids_mutex_);
-        uuids_[static_cast<std::size_t>(device)] = std::move(uuid);
+        const std::lock_guard lock(watched_mutex_);
+        Watched& watched = watched_[static_cast<std::size_t>(device)];
+        watched.uuid = std::move(uuid);
+        watched.pci = std::move(pci);
     }
     if (started_.exchange(true)) {
         return false;
@@ -185,26 +212,53 @@ bool NvmlWitness::ask_next(Nvml& nvml, std::size_t round) {
     if (round == 0) {
         nvml.load();
     }
+    bool again = true;
     try {
-        ask(nvml);
+        again = ask(nvml);
     } catch (const std::bad_alloc&) {  // at the next time
     }
-    return state == State::running && nvml.processes != nullptr;  // else nobody to ask
+    return state == State::running && again;
 }
 
-void NvmlWitness::ask(Nvml& nvml) {
-    for (std::size_t device = 0; device < uuids_.size(); ++device) {
-        std::string uuid;
+/// False where there is nobody to ask again.
+bool NvmlWitness::ask(Nvml& nvml) {
+    const CgroupPlace place = own_cgroup();
+    bool any = nvml.processes != nullptr;
+    for (std::size_t device = 0; device < watched_.size(); ++device) {
+        Watched watched;
         {
-            const std::lock_guard lock(uuids_mutex_);
-            uuid = uuids_[device];
+            const std::lock_guard lock(watched_mutex_);
+            watched = watched_[device];
         }
-        if (!uuid.empty() && state_.load() != State::stopped) {
-            trace::Witness witness = nvml.ask(uuid);
-            witness.device = static_cast<std::uint32_t>(device);
-            recorder_->record(witness);
+        if (watched.uuid.empty() || state_.load() == State::stopped) {
+            continue;
         }
+        trace::Witness witness = nvml.ask(watched.uuid);
+        witness.device = static_cast<std::uint32_t>(device);
+        if (const std::optional<CgroupLimit> dmem = dmem_limit(place, watched.pci)) {
+            witness.dmem = figures_of(*dmem, recorder_);
+            witness.capacity = dmem->capacity;
+            any = true;
+        }
+        std::optional<CgroupLimit> limit = nvml.limits.of(watched.uuid, place);
+        if (limit) {
+            witness.nvml = figures_of(*limit, recorder_);
+        }
+        {
+            const std::lock_guard lock(watched_mutex_);
+            watched_[device].limit = std::move(limit);
+        }
+        recorder_->record(witness);
     }
+    return any;
+}
+
+std::optional<CgroupLimit> NvmlWitness::limit_by_nvml(CUdevice device) {
+    if (device < 0 || device >= max_devices) {
+        return std::nullopt;
+    }
+    const std::lock_guard lock(watched_mutex_);
+    return watched_[static_cast<std::size_t>(device)].limit;
 }
 
 }  // namespace memlab::interpose

@@ -1,10 +1,11 @@
-// Samples of what NVML says of the processes on a GPU: the only figures of other processes, and a
-// second source for this one's.
+// Samples of what others than CUDA say of a GPU's memory: NVML of the processes on it, which are
+// the only figures of other processes and a second source for this one's, and of the limit of this
+// process's cgroup; the kernel of that, too (cgroup.hpp).
 //
 // NVML is loaded and queried in a thread of memlab's own (nvmlInit takes 9 ms, a query 0.4 ms),
 // 0.3 s after the first context was made, so that no short program ever loads it; then after one
 // second, ten, and every sixty, and once more at the end. Where it is missing or does not know the
-// GPU, that is recorded.
+// GPU, that is recorded. Instances of MIG have other UUIDs: NVML is asked nothing of them.
 #pragma once
 
 #include <pthread.h>
@@ -13,9 +14,11 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "interpose/ledger/cgroup.hpp"
 #include "profiler/recorder.hpp"
 #include "trace/record.hpp"
 
@@ -32,7 +35,12 @@ class NvmlWitness {
 
     /// A context of a described device was made: asks about it from now on. True when that created
     /// the thread: call stop() at exit.
-    bool watch(CUdevice device, std::string uuid);
+    /// `pci`: its address.
+    bool watch(CUdevice device, std::string uuid, std::string pci);
+
+    /// The limit of this process's cgroup on a device when NVML was asked last; none: it was not,
+    /// or it does not know one. May throw std::bad_alloc.
+    std::optional<CgroupLimit> limit_by_nvml(CUdevice device);
 
     /// Call at process end: no call of NVML begins after this. Waits for one under way, but at most
     /// a second. Asks a last time if `ask_again` and if NVML was asked before: not from a signal
@@ -56,7 +64,7 @@ class NvmlWitness {
     static void* run(void* self);
     void loop();
     bool ask_next(Nvml& nvml, std::size_t round);
-    void ask(Nvml& nvml);
+    bool ask(Nvml& nvml);
 
     profiler::Recorder* const recorder_;
     std::atomic<bool> started_{false};
@@ -65,9 +73,18 @@ class NvmlWitness {
     std::atomic<std::uint32_t> ended_{0};  ///< a futex: 1 when the thread calls nothing any more
     std::mutex mutex_;                     ///< held while NVML is asked
     std::atomic<pthread_t> forking_{};     ///< the thread that holds it to fork
-    std::mutex uuids_mutex_;
-    std::array<std::string, max_devices> uuids_;  ///< empty: not watched
+    struct Watched {
+        std::string uuid;  ///< empty: not watched
+        std::string pci;
+        std::optional<CgroupLimit> limit;  ///< by NVML
+    };
+    std::mutex watched_mutex_;
+    std::array<Watched, max_devices> watched_;
 };
+
+/// A limit as it is recorded. `recorder` may be null: then the cgroup has no name. May throw
+/// std::bad_alloc.
+trace::GroupLimit figures_of(const CgroupLimit& limit, profiler::Recorder* recorder);
 
 /// The process id of this process in the initial namespace, whose ids NVML has; 0: not known.
 std::uint32_t pid_of_the_host();

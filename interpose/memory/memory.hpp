@@ -121,6 +121,16 @@ class Memory {
     /// memlab are asked to. Waits for them, half a second at most. True: try once more.
     virtual bool others_gave_back(CUdevice device, std::uint64_t bytes) noexcept = 0;
 
+    /// What stands in a record of a cgroup's limit, and the cgroup as text.
+    struct GroupLimit {
+        std::string group;
+        trace::GroupLimit figures;
+        trace::LimitSource source = trace::LimitSource::none;
+    };
+    /// The limit of this process's cgroup, or of one above it, that leaves least room on a device;
+    /// without a source: none is known. Reads files. May throw std::bad_alloc.
+    virtual GroupLimit group_limit(CUdevice device) = 0;
+
     /// Calls detect_new_libraries() if that was requested. Call without any of memlab's locks.
     void on_memory_growth() {
         if (growth_pending_.load(std::memory_order_relaxed)) {

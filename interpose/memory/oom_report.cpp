@@ -187,7 +187,8 @@ void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::
     return figures;
 }
 
-void explain(Memory& memory, const trace::OomEvent& event, const char* function, CUdevice device) {
+void explain(Memory& memory, const trace::OomEvent& event, const std::string& group,
+             const char* function, CUdevice device) {
     report::OomFigures figures;
     OomHolder request;
     std::vector<OomHolder> holders;
@@ -202,6 +203,7 @@ void explain(Memory& memory, const trace::OomEvent& event, const char* function,
         });
     } else {
         figures = pool_figures(memory, event);
+        figures.group = group;
     }
     std::vector<std::string> lines;
     const bool host = event.kind == MemoryKind::pinned;
@@ -254,11 +256,14 @@ void record_and_explain(Memory& memory, trace::OomEvent oom, const char* functio
         oom.device_total = total;
     }
     oom.limit = memory.limits().limit_for(device);
+    const Memory::GroupLimit group = memory.group_limit(device);
+    oom.group_limit = group.figures;
+    oom.limit_source = group.source;
     if (profiler::Recorder* recorder = memory.recorder()) {
         recorder->record(oom);
     }
     if (!explained_later && is_first_oom(memory)) {
-        explain(memory, oom, function, device);
+        explain(memory, oom, group.group, function, device);
     }
 }
 

@@ -11,11 +11,16 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "interpose/driver/driver.hpp"
 #include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/work_clock.hpp"
+#include "interpose/ledger/cgroup.hpp"
+#include "interpose/ledger/nvml_limits.hpp"
 #include "interpose/process/function_purpose.hpp"
 #include "memlab_version.hpp"
 
@@ -63,6 +68,48 @@ void print_unknown_functions(const link_map& driver) {
     });
 }
 
+/// The limits of this process's cgroup on a GPU's memory: "limit dmem 8 4 GPU CGROUP", bytes, or
+/// "max" for none.
+void print_limit(const char* source, int device, const std::optional<CgroupLimit>& limit) {
+    if (limit && limit->limit == CgroupLimit::unlimited) {
+        dprintf(STDOUT_FILENO, "limit %s max %llu %d %s\n", source,
+                static_cast<unsigned long long>(limit->used), device, limit->path.c_str());
+    } else if (limit) {
+        dprintf(STDOUT_FILENO, "limit %s %llu %llu %d %s\n", source,
+                static_cast<unsigned long long>(limit->limit),
+                static_cast<unsigned long long>(limit->used), device, limit->path.c_str());
+    }
+}
+
+void print_limits(void* library) {
+    auto* const count_of = driver_function<CUresult(int*)>(library, "cuDeviceGetCount");
+    auto* const get = driver_function<CUresult(CUdevice*, int)>(library, "cuDeviceGet");
+    auto* const uuid_of =
+        driver_function<CUresult(CUuuid*, CUdevice)>(library, "cuDeviceGetUuid_v2");
+    auto* const pci_of =
+        driver_function<CUresult(char*, int, CUdevice)>(library, "cuDeviceGetPCIBusId");
+    int count = 0;
+    if (count_of == nullptr || get == nullptr || uuid_of == nullptr || pci_of == nullptr ||
+        count_of(&count) != CUDA_SUCCESS) {
+        return;
+    }
+    const CgroupPlace place = own_cgroup();
+    void* const nvml = open_nvml(libc_dlsym());
+    const NvmlLimits limits = nvml == nullptr ? NvmlLimits() : NvmlLimits(nvml, libc_dlsym());
+    dprintf(STDOUT_FILENO, "cgroup %s\nnvml_limits %d\n", place.path.c_str(),
+            limits.known() ? 1 : 0);
+    for (int i = 0; i < count; ++i) {
+        CUdevice device = 0;
+        CUuuid uuid{};
+        char pci[32] = "";
+        if (get(&device, i) == CUDA_SUCCESS && uuid_of(&uuid, device) == CUDA_SUCCESS &&
+            pci_of(pci, sizeof pci, device) == CUDA_SUCCESS) {
+            print_limit("dmem", i, dmem_limit(place, pci));
+            print_limit("nvml", i, limits.of(uuid_text(uuid), place));
+        }
+    }
+}
+
 void print_driver() {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
@@ -85,6 +132,7 @@ void print_driver() {
     dprintf(STDOUT_FILENO, "cuInit %d\n", static_cast<int>(result));
     if (result == CUDA_SUCCESS) {
         print_devices(library);
+        print_limits(library);
     }
 }
 

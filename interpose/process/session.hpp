@@ -64,6 +64,7 @@ class Session final : public Memory {
     TrimThread& trimmer() { return trimmer_; }
     MemoryRequests& requests() { return requests_; }
     bool others_gave_back(CUdevice device, std::uint64_t bytes) noexcept override;
+    GroupLimit group_limit(CUdevice device) override { return ledger_->group_limit(device); }
     CuptiSubscription& cupti() { return cupti_; }
     Ledger& ledger() { return *ledger_; }
     /// Ledger::context_created(), and what is then to be done at exit.

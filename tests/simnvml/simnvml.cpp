@@ -1,7 +1,10 @@
 // A libnvidia-ml.so.1 of our own: says of each GPU that the processes of SIMNVML_PROCESSES run on
 // it, "self:700,1:3072": process id, or self, and MiB, or "used": what the simulated driver has in
 // use on GPU 0, which is in use on each GPU. Without the variable NVML does not start, as where
-// there is no driver for it. Its calls hold a lock, and take SIMNVML_MILLISECONDS.
+// there is no driver for it. A cgroup has the limits of SIMNVML_LIMITS,
+// "/sys/fs/cgroup/a:8:512:64": its directory, its hard and soft limit, and what it uses, in MiB
+// ("max": no limit); without the variable no limit is supported. Its calls hold a lock, and take
+// SIMNVML_MILLISECONDS.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/types.h>
@@ -37,9 +40,17 @@ struct MemoryV2 {
     unsigned long long used;
 };
 
+struct MemoryLimits {
+    const char* name_space;
+    unsigned long long soft;
+    unsigned long long hard;
+    unsigned long long used;
+};
+
 constexpr int success = 0;
 constexpr int uninitialized = 1;
 constexpr int invalid_argument = 2;
+constexpr int not_supported = 3;
 constexpr int not_found = 6;
 constexpr int insufficient_size = 7;
 constexpr int version_mismatch = 25;  // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
@@ -173,6 +184,36 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
     const unsigned long long used = used_bytes();
     *memory = {memory->version, total_bytes, reserved_bytes, total_bytes - used - reserved_bytes,
                used};
+    return success;
+}
+
+int nvmlDeviceGetMemoryLimits_v1(void* device, MemoryLimits* limits) {
+    if (!started) {
+        return uninitialized;
+    }
+    if (device == nullptr || limits == nullptr || limits->name_space == nullptr) {
+        return invalid_argument;
+    }
+    const Call call;
+    const char* const text = std::getenv("SIMNVML_LIMITS");
+    if (text == nullptr) {
+        return not_supported;
+    }
+    const char* at = std::strchr(text, ':');
+    const std::size_t length = std::strlen(limits->name_space);
+    if (at == nullptr || length != static_cast<std::size_t>(at - text) ||
+        std::strncmp(text, limits->name_space, length) != 0) {
+        return not_found;
+    }
+    unsigned long long* const figures[] = {&limits->hard, &limits->soft, &limits->used};
+    for (unsigned long long* const figure : figures) {
+        if (at == nullptr) {
+            return invalid_argument;
+        }
+        *figure =
+            std::strncmp(at + 1, "max", 3) == 0 ? ~0ULL : std::strtoull(at + 1, nullptr, 10) << 20;
+        at = std::strchr(at + 1, ':');
+    }
     return success;
 }
 

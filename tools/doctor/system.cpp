@@ -40,6 +40,10 @@ struct Probe {
     int init = -1;  ///< cuInit's result; -1: it did not return
     int devices = 0;
     std::vector<std::string> device_names;
+    std::string cgroup;  ///< its path; empty: none of version 2 is visible
+    bool nvml_limits = false;
+    std::vector<std::string>
+        limits;  ///< what follows "limit " (interpose/process/driver_probe.cpp)
     bool complete = false;
 };
 
@@ -71,6 +75,12 @@ Probe parse_probe(const std::string& text) {
             probe.device_names.push_back(
                 value.substr(std::min(end + 1, value.size())) + " (" +
                 report::format_bytes(std::strtoull(value.c_str(), nullptr, 10)) + ")");
+        } else if (name == "cgroup") {
+            probe.cgroup = value;
+        } else if (name == "nvml_limits") {
+            probe.nvml_limits = value == "1";
+        } else if (name == "limit") {
+            probe.limits.push_back(value);
         } else if (name == "end") {
             probe.complete = true;
         }
@@ -207,6 +217,47 @@ void add_unknown_functions(const Probe& probe, Findings* out) {
          "on: its report names the function, and new memory may come from the driver."});
 }
 
+/// What this process's cgroup may have of the GPUs' memory.
+void add_limits(const Probe& probe, Findings* out) {
+    bool dmem = false;
+    bool nvml = false;
+    for (const std::string& text : probe.limits) {
+        std::istringstream words(text);
+        std::string source;
+        std::string limit;
+        std::uint64_t used = 0;
+        int device = 0;
+        words >> source >> limit >> used >> device;
+        std::string group;
+        std::getline(words >> std::ws, group);
+        (source == "dmem" ? dmem : nvml) = true;
+        if (limit == "max") {
+            continue;
+        }
+        out->push_back({Weight::note, "GPU limit",
+                        "GPU " + std::to_string(device) + ": the cgroup " + group + " may have " +
+                            report::format_bytes(std::strtoull(limit.c_str(), nullptr, 10)) + " (" +
+                            (source == "dmem" ? "dmem.max" : "by NVML") + "), its processes have " +
+                            report::format_bytes(used),
+                        "Beyond that an allocation is out of memory while the GPU has free memory: "
+                        "memlab-report oom says so."});
+    }
+    const bool limited = std::any_of(out->begin(), out->end(), [](const Finding& finding) {
+        return finding.subject == "GPU limit";
+    });
+    if (!limited) {
+        std::string fact = probe.cgroup.empty()
+                               ? "none known: no cgroup of version 2 is visible"
+                               : "none: dmem " + std::string(dmem ? "has none" : "is not there");
+        if (!probe.cgroup.empty()) {
+            fact += nvml                ? "; NVML has none"
+                    : probe.nvml_limits ? "; NVML knows of none"
+                                        : "; this NVML cannot tell (CUDA 13.4 on)";
+        }
+        out->push_back({Weight::fine, "GPU limit", fact, ""});
+    }
+}
+
 }  // namespace
 
 bool is_glibc_loader(const std::string& path) {
@@ -248,6 +299,9 @@ Findings examine_system(const std::string& library, const std::string& loader,
     }
     for (const std::string& name : probe.device_names) {
         found.push_back({Weight::fine, "GPU", name, ""});
+    }
+    if (probe.complete && probe.init == 0) {
+        add_limits(probe, &found);
     }
     if (probe.devices > 1) {
         found.push_back({Weight::note, "pool", "several GPUs are visible",
