@@ -238,6 +238,21 @@ class Doctor(EndToEnd):
         self.assertIn("wraps the CUDA driver", self.finding(document, "environment", "preload 2")["advice"])
         self.assertIn("ignores it", self.finding(document, "environment", "preload 3")["advice"])
 
+    def test_what_is_preloaded_is_named(self) -> None:
+        known = {"/tmp/snapshot-cuda/libcuinterpose.so": "the CUDA interposer of NVIDIA's Dynamo Snapshot",
+                 "libnccl-checkpoint-shim.so": "NCCL's checkpoint shim", "/usr/local/vgpu/libvgpu.so": "HAMi-core",
+                 "libvglfaker.so": "VirtualGL", "/usr/lib/libtcmalloc.so.4": "gperftools' malloc",
+                 "libjemalloc.so.2": "jemalloc"}
+        document = self.found(settings={"LD_PRELOAD": ":".join([*known, "/no/mylibvgpu.so"])})
+        for place, (path, name) in enumerate(known.items(), 2):
+            finding = self.finding(document, "environment", f"preload {place}")
+            self.assertTrue(finding["fact"].startswith(f"{path}, {name}"), finding)
+            self.assertEqual(finding["weight"], "note")
+            self.assertTrue(finding["advice"])
+        self.assertIn("ignores it", self.finding(document, "environment", "preload 2")["advice"])
+        other = self.finding(document, "environment", f"preload {len(known) + 2}")
+        self.assertEqual(other["fact"], "/no/mylibvgpu.so")
+
     def test_which_wrapper_of_dlsym_must_stay_behind(self) -> None:
         asks = str(self.layout.program("dlsym_layer.so"))
         reads = self.compile("void* dlsym(void* handle, const char* name) { return name ? handle : 0; }\n", "reads.so",

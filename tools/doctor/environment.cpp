@@ -17,6 +17,7 @@
 #include "interpose/options/option_table.hpp"
 #include "report/text/units.hpp"
 #include "tools/doctor/elf_file.hpp"
+#include "tools/doctor/known_preloads.hpp"
 #include "tools/doctor/small_files.hpp"
 
 namespace memlab::tools {
@@ -31,29 +32,35 @@ Finding preload_finding(const std::string& path, std::size_t place, const std::s
         return finding;
     }
     finding.fact += list;
+    if (const KnownPreload* known = known_preload(path)) {
+        finding.weight = Weight::note;
+        finding.fact += std::string(", ") + known->name;
+        finding.advice = known->meaning;
+    }
+    const auto advise = [&finding](const std::string& text) {
+        finding.weight = Weight::note;
+        finding.advice += (finding.advice.empty() ? "" : " ") + text;
+    };
     if (path.find('/') == std::string::npos || path.find('$') != std::string::npos) {
         finding.weight = Weight::note;  // the loader searches it
         return finding;
     }
     const auto file = ElfFile::open(path);
     if (file == nullptr || !file->is_x86_64()) {
-        finding.weight = Weight::note;
-        finding.advice = file == nullptr
-                             ? "It cannot be read: the loader says so and ignores it."
-                             : "It is for " + file->machine() + ": the loader ignores it.";
+        advise(file == nullptr ? "It cannot be read: the loader says so and ignores it."
+                               : "It is for " + file->machine() + ": the loader ignores it.");
         return finding;
     }
     const bool wraps = file->exports("cuMemAlloc_v2") || file->exports("cuGetProcAddress") ||
                        file->exports("cuGetProcAddress_v2");
     if (wraps || file->exports("dlsym")) {
-        finding.weight = Weight::note;
-        finding.advice = std::string(wraps ? "It wraps the CUDA driver" : "It wraps dlsym") +
-                         ": before memlab it sees the program's calls, behind it what memlab asks "
-                         "of the driver.";
+        advise(std::string(wraps ? "It wraps the CUDA driver" : "It wraps dlsym") +
+               ": before memlab it sees the program's calls, behind it what memlab asks of the "
+               "driver.");
         if (file->exports("dlsym") && !file->imports("dlvsym")) {
-            finding.advice +=
-                " Keep it behind: it does not ask dlvsym for the next dlsym, so "
-                "before memlab it would pass memlab by.";
+            advise(
+                "Keep it behind: it does not ask dlvsym for the next dlsym, so before memlab it "
+                "would pass memlab by.");
         }
     }
     return finding;
