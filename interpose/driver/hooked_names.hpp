@@ -35,6 +35,12 @@ inline constexpr std::array nvml_names = std::to_array<std::string_view>(
      "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses",
      "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3"});
 
+/// NCCL's functions that use or end a communicator (hooks/nccl.cpp).
+inline constexpr std::array nccl_names = std::to_array<std::string_view>(
+    {"ncclAllReduce", "ncclReduce", "ncclBcast", "ncclBroadcast", "ncclReduceScatter",
+     "ncclAllGather", "ncclSend", "ncclRecv", "ncclGroupStart", "ncclGroupEnd", "ncclCommFinalize",
+     "ncclCommDestroy", "ncclCommAbort"});
+
 /// Exact match only: "cuInit" yes, "curl_easy_init" and "cuda" no. False for names that only
 /// cuGetProcAddress knows.
 inline bool is_hooked_name(std::string_view name) {
@@ -50,18 +56,26 @@ inline bool is_nvml_name(std::string_view name) {
     return std::find(nvml_names.begin(), nvml_names.end(), name) != nvml_names.end();
 }
 
+inline bool is_nccl_name(std::string_view name) {
+    return std::find(nccl_names.begin(), nccl_names.end(), name) != nccl_names.end();
+}
+
 /// Whether memlab exports a function of this name in front of a library's.
 inline bool is_interposed_name(const char* name) {
     if (name[0] == 'c' && name[1] == 'u') {
         return is_hooked_name(name) || is_subscribing_name(name);
     }
-    return name[0] == 'n' && name[1] == 'v' && is_nvml_name(name);
+    if (name[0] != 'n') {
+        return false;
+    }
+    return name[1] == 'v' ? is_nvml_name(name) : name[1] == 'c' && is_nccl_name(name);
 }
 
 /// The result of dlsym for one of subscribing_names, for which the real dlsym returned `found`.
 void* subscribing_hook(const char* symbol, void* found);
 
-/// The same for one of nvml_names.
+/// The same for one of nvml_names, and of nccl_names.
 void* nvml_hook(const char* symbol, void* found);
+void* nccl_hook(const char* symbol, void* found);
 
 }  // namespace memlab::interpose

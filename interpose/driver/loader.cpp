@@ -256,10 +256,11 @@ void* definition_in(const link_map* object, const char* name) {
 
 /// The library with the real function of this name, if it was opened for its users alone; or null.
 const void* object_not_global(const char* name) {
-    if (!is_nvml_name(name)) {
+    if (!is_nvml_name(name) && !is_nccl_name(name)) {
         return libcuda_is_global() ? nullptr : loaded_libcuda();
     }
-    void* const library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void* const library =
+        dlopen(is_nvml_name(name) ? "libnvidia-ml.so.1" : "libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
     if (library != nullptr) {
         real_dlclose()(library);
     }
@@ -269,7 +270,7 @@ const void* object_not_global(const char* name) {
 }  // namespace
 
 // Follows the loader's search order for objects of the program's start, then later ones. A libcuda,
-// or NVML, that is not globally visible is skipped.
+// NVML or NCCL, that is not globally visible is skipped.
 void* next_definition(const void* caller, const char* name) {
     static const char here = 0;
     const void* const own = containing_object(&here);

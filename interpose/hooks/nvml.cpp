@@ -15,13 +15,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <new>
 #include <utility>
 
 #include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/loader.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/other_library.hpp"
 #include "interpose/ledger/nvml_abi.hpp"
 #include "profiler/object_symbols.hpp"
 
@@ -41,21 +41,7 @@ constexpr std::size_t nvml_position(std::string_view name) {
 }
 
 const link_map* nvml_object_of(const void* function) {
-    const auto* const object = static_cast<const link_map*>(mi::containing_object(function));
-    if (object == nullptr) {
-        return nullptr;
-    }
-    const char* const slash = std::strrchr(object->l_name, '/');
-    constexpr char library[] = "libnvidia-ml.so";
-    return std::strncmp(slash == nullptr ? object->l_name : slash + 1, library,
-                        sizeof library - 1) == 0
-               ? object
-               : nullptr;
-}
-
-/// A known function must stay where it is: the library is never unloaded.
-void keep_loaded(const link_map& object) {
-    (void)dlopen(object.l_name, RTLD_LAZY | RTLD_NOLOAD);
+    return mi::object_named(function, "libnvidia-ml.so");
 }
 
 /// What code that is linked with NVML would call without memlab. Null if there is none.
@@ -71,7 +57,7 @@ void* find_linked(std::size_t name) {
         found = library != nullptr ? mi::libc_dlsym()(library, symbol) : nullptr;
     }
     if (const link_map* const object = nvml_object_of(found)) {
-        keep_loaded(*object);
+        mi::keep_loaded(*object);
         linked_nvml[name].store(found, std::memory_order_release);
     }
     return found;

@@ -57,8 +57,8 @@ void* choose_result(void* found, const char* name, const void* caller) {
     // A global lookup (RTLD_DEFAULT, or a handle of the program) finds memlab's export. It is
     // returned only if there is a real function behind it.
     if (is_own_export(found)) {
-        const bool has_target =
-            is_subscribing_name(name) || is_nvml_name(name) || driver() != nullptr;
+        const bool has_target = is_subscribing_name(name) || is_nvml_name(name) ||
+                                is_nccl_name(name) || driver() != nullptr;
         void* const next = find_without_memlab(name);  // last, so that dlerror reports it
         return next != nullptr && has_target ? found : next;
     }
@@ -67,6 +67,9 @@ void* choose_result(void* found, const char* name, const void* caller) {
     }
     if (is_nvml_name(name)) {
         return nvml_hook(name, found);
+    }
+    if (is_nccl_name(name)) {
+        return nccl_hook(name, found);
     }
     return is_subscribing_name(name) ? subscribing_hook(name, found) : substitute(found);
 }

@@ -36,7 +36,8 @@ Ledger::Ledger(Memory& memory)
       enabled_(memory.has_recorder() && memory.settings().ledger != LedgerUse::off),
       budget_(profiler::monotonic_ns()),
       code_(memory.recorder()),
-      witness_(memory.recorder()) {}
+      witness_(memory.recorder()),
+      nccl_(memory, budget_, enabled_) {}
 
 bool Ledger::may_measure(LedgerKind kind, std::uint64_t now_ns) {
     return kind == LedgerKind::context || memory_.settings().ledger == LedgerUse::on ||

@@ -20,6 +20,7 @@
 #include "interpose/ledger/code_files.hpp"
 #include "interpose/ledger/loaded_code.hpp"
 #include "interpose/ledger/measuring_budget.hpp"
+#include "interpose/ledger/nccl_witness.hpp"
 #include "interpose/ledger/nvml_witness.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/memory.hpp"
@@ -71,6 +72,7 @@ class Ledger {
     CodeFiles& code() { return code_; }
     LoadedCode& loaded_code() { return loaded_code_; }
     NvmlWitness& witness() { return witness_; }
+    NcclWitness& nccl() { return nccl_; }
 
   private:
     static constexpr int max_devices = trace::DeviceInfo::max_gpus;
@@ -101,6 +103,7 @@ class Ledger {
     CodeFiles code_;
     LoadedCode loaded_code_;
     NvmlWitness witness_;
+    NcclWitness nccl_;
 };
 
 }  // namespace memlab::interpose

@@ -27,6 +27,9 @@ HIDDEN = {"__libc_start_main", "stdin"}
 # NVML's that tell of memory.
 NVML = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"} | {
     f"nvmlDeviceGet{what}RunningProcesses{version}" for what in ("Compute", "Graphics") for version in ("", "_v2", "_v3")}
+# NCCL's that use or end a communicator.
+NCCL = {f"nccl{name}" for name in ("AllReduce", "Reduce", "Bcast", "Broadcast", "ReduceScatter", "AllGather", "Send", "Recv",
+                                   "GroupStart", "GroupEnd", "CommFinalize", "CommDestroy", "CommAbort")}
 # CUPTI's functions by which another profiler subscribes.
 SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable",
                "cuptiActivityEnableContext", "cuptiActivitySetAttribute", "cuptiActivitySetAttribute_v2")
@@ -61,13 +64,13 @@ class Library(EndToEnd):
 
     def test_exports_only_what_it_interposes(self) -> None:
         allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", *LOADER, *CHILDREN,
-                                   *SUBSCRIBING, *NVML, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
+                                   *SUBSCRIBING, *NVML, *NCCL, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
         self.assertEqual(strangers, set())
 
     def test_exports_all_that_it_interposes(self) -> None:
         wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", *LOADER, *CHILDREN,
-                                  *SUBSCRIBING, *NVML, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
+                                  *SUBSCRIBING, *NVML, *NCCL, *NVTX, *KOKKOS, *PYTORCH, *SANITIZERS}
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))
         self.assertGreater(len(wanted), 50)

@@ -1,0 +1,161 @@
+#include "interpose/ledger/nccl_witness.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/loader.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+// Of nccl.h.
+constexpr int nccl_success = 0;
+enum Statistic : int { suspendable = 0, suspended = 1, persistent = 2, total = 3 };
+
+constexpr std::uint64_t first_interval_ns = 100'000'000;
+constexpr std::uint64_t longest_interval_ns = 8'000'000'000;
+
+/// With it NCCL refuses, and says so where it prints warnings.
+bool switched_off() {
+    const char* const value = std::getenv("NCCL_DISABLE_MEM_MANAGER");
+    return value != nullptr && value[0] != '\0' && !(value[0] == '0' && value[1] == '\0');
+}
+
+}  // namespace
+
+NcclWitness::Functions NcclWitness::functions_of(const void* library) {
+    Functions found;
+    void* const handle = const_cast<void*>(library);
+    const DlsymFunction find = libc_dlsym();
+    found.statistic = reinterpret_cast<decltype(found.statistic)>(find(handle, "ncclCommMemStats"));
+    found.device = reinterpret_cast<decltype(found.device)>(find(handle, "ncclCommCuDevice"));
+    found.rank = reinterpret_cast<decltype(found.rank)>(find(handle, "ncclCommUserRank"));
+    found.ranks = reinterpret_cast<decltype(found.ranks)>(find(handle, "ncclCommCount"));
+    const bool whole = found.statistic != nullptr && found.device != nullptr &&
+                       found.rank != nullptr && found.ranks != nullptr;
+    return whole && !switched_off() ? found : Functions();
+}
+
+void NcclWitness::used(void* communicator, int result, const void* function) noexcept {
+    if (!enabled_ || communicator == nullptr) {
+        return;
+    }
+    try {
+        Known asked;
+        {
+            const std::unique_lock lock(mutex_, std::try_to_lock);
+            if (!lock.owns_lock()) {
+                return;  // at the next call
+            }
+            auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& each) {
+                return each.handle == communicator;
+            });
+            if (known == known_.end()) {
+                if (result != nccl_success || known_.size() == max_known) {
+                    return;
+                }
+                const void* const library = containing_object(function);
+                if (library == nullptr || library == refused_.load(std::memory_order_relaxed)) {
+                    return;
+                }
+                known_.push_back({communicator, ++numbers_, library, functions_of(library)});
+                known = known_.end() - 1;
+            }
+            known->ready = result == nccl_success;
+            const std::uint64_t now_ns = profiler::monotonic_ns();
+            if (!known->ready || known->functions.statistic == nullptr ||
+                now_ns < known->not_before_ns ||
+                known->library == refused_.load(std::memory_order_relaxed)) {
+                return;
+            }
+            known->interval_ns =
+                std::clamp(2 * known->interval_ns, first_interval_ns, longest_interval_ns);
+            known->not_before_ns = now_ns + known->interval_ns;
+            if (memory_.settings().ledger != LedgerUse::on &&
+                !budget_.allows(trace::LedgerKind::other, now_ns,
+                                [] { return profiler::clock_ns(CLOCK_PROCESS_CPUTIME_ID); })) {
+                return;
+            }
+            asked = *known;
+        }
+        ask(asked, false);
+    } catch (const std::bad_alloc&) {  // not asked
+    }
+}
+
+void NcclWitness::ends(void* communicator, bool may_ask) noexcept {
+    if (!enabled_) {
+        return;
+    }
+    try {
+        Known asked{};
+        {
+            const std::lock_guard lock(mutex_);
+            const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& each) {
+                return each.handle == communicator;
+            });
+            if (known == known_.end()) {
+                return;
+            }
+            asked = *known;
+            known_.erase(known);
+        }
+        if (may_ask && asked.ready && asked.functions.statistic != nullptr &&
+            asked.library != refused_.load(std::memory_order_relaxed)) {
+            ask(asked, true);
+        }
+    } catch (const std::bad_alloc&) {  // not asked
+    }
+}
+
+/// Without the lock: NCCL and the recorder have their own.
+void NcclWitness::ask(Known known, bool ended) {
+    const std::uint64_t begin_ns = profiler::monotonic_ns();
+    const Functions& nccl = known.functions;
+    trace::CommunicatorMemory now;
+    std::uint64_t state = 0;
+    int device = -1;
+    int rank = 0;
+    int ranks = 0;
+    const bool told = nccl.statistic(known.handle, total, &now.total) == nccl_success &&
+                      nccl.statistic(known.handle, persistent, &now.persistent) == nccl_success &&
+                      nccl.statistic(known.handle, suspendable, &now.suspendable) == nccl_success &&
+                      nccl.statistic(known.handle, suspended, &state) == nccl_success &&
+                      nccl.device(known.handle, &device) == nccl_success &&
+                      nccl.rank(known.handle, &rank) == nccl_success &&
+                      nccl.ranks(known.handle, &ranks) == nccl_success;
+    const bool plausible = told && now.persistent <= now.total &&
+                           now.total - now.persistent == now.suspendable && state <= 1 &&
+                           device >= 0 && device < static_cast<int>(trace::DeviceInfo::max_gpus) &&
+                           rank >= 0 && rank < ranks;
+    if (!plausible) {
+        refused_.store(known.library, std::memory_order_relaxed);
+        debug(std::string("NCCL's memory is not told by communicator: ncclCommMemStats ") +
+              (told ? "has figures that do not add up" : "fails"));
+        return;
+    }
+    now.device = static_cast<std::uint32_t>(device);
+    now.communicator = known.number;
+    now.rank = static_cast<std::uint32_t>(rank);
+    now.ranks = static_cast<std::uint32_t>(ranks);
+    now.suspended = state == 1;
+    now.ended = ended;
+    budget_.spend(profiler::monotonic_ns() - begin_ns);
+    if (now == known.last) {
+        return;
+    }
+    memory_.contexts().describe_device(device);
+    memory_.recorder()->record(now);
+    const std::lock_guard lock(mutex_);
+    for (Known& each : known_) {
+        if (each.number == known.number) {
+            each.last = now;
+        }
+    }
+}
+
+}  // namespace memlab::interpose

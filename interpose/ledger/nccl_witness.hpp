@@ -1,0 +1,75 @@
+// What NCCL says of the device memory of each communicator: ncclCommMemStats, of NCCL 2.29.7 on.
+//
+// NCCL's functions are not to be called for a communicator that another thread uses. So it is asked
+// in the program's own thread, right behind a call for that communicator that has succeeded, and
+// before it is ended: the communicator is alive then, and in nobody else's use. Not one in the
+// middle of a group, and not one whose last call has failed or is still in progress (NCCL would
+// warn).
+//
+// A call takes less than a microsecond; the first is behind a communicator's first use, the next
+// ones ever more rarely, to every eight seconds, and all within the ledger's time. What NCCL
+// answers must add up: else the library is another than the one that is known, and is not asked
+// again.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "interpose/ledger/measuring_budget.hpp"
+#include "interpose/memory/memory.hpp"
+#include "trace/ledger_entry.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread. Call without any of memlab's locks. Nothing here
+/// throws.
+class NcclWitness {
+  public:
+    NcclWitness(Memory& memory, MeasuringBudget& budget, bool enabled)
+        : memory_(memory), budget_(budget), enabled_(enabled) {}
+    NcclWitness(const NcclWitness&) = delete;
+    NcclWitness& operator=(const NcclWitness&) = delete;
+
+    /// A call for this communicator returned `result`. `function`: one of the NCCL that it is of.
+    void used(void* communicator, int result, const void* function) noexcept;
+
+    /// The communicator will end with the next call, in this thread. `ask`: NCCL may be asked of it
+    /// before.
+    void ends(void* communicator, bool ask) noexcept;
+
+  private:
+    /// Of one NCCL library; all of them null: it cannot be asked.
+    struct Functions {
+        int (*statistic)(void*, int, std::uint64_t*) = nullptr;
+        int (*device)(void*, int*) = nullptr;
+        int (*rank)(void*, int*) = nullptr;
+        int (*ranks)(void*, int*) = nullptr;
+    };
+    struct Known {
+        void* handle;
+        std::uint32_t number;
+        const void* library;
+        Functions functions;
+        bool ready = true;  ///< its last call had succeeded
+        std::uint64_t interval_ns = 0;
+        std::uint64_t not_before_ns = 0;
+        trace::CommunicatorMemory last = {};
+    };
+    static constexpr std::size_t max_known = 256;
+
+    static Functions functions_of(const void* library);
+    void ask(Known known, bool ended);
+
+    Memory& memory_;
+    MeasuringBudget& budget_;
+    const bool enabled_;
+    std::mutex mutex_;
+    std::vector<Known> known_;
+    std::uint32_t numbers_ = 0;
+    std::atomic<const void*> refused_{nullptr};  ///< a library that is not asked again
+};
+
+}  // namespace memlab::interpose
