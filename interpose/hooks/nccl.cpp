@@ -87,12 +87,12 @@ void* find_linked_nccl(std::size_t name, const void* caller) {
 
 /// The calling thread's open groups, and the communicators that were used in them. Beyond these
 /// many they are asked behind their next use.
-struct Group {
+struct NcclGroup {
     unsigned depth = 0;
     unsigned count = 0;
     std::array<void*, 8> communicators{};
 };
-__attribute__((tls_model("initial-exec"))) constinit thread_local Group group{};
+__attribute__((tls_model("initial-exec"))) constinit thread_local NcclGroup nccl_group{};
 
 void tell_used(void* communicator, int result, const void* function) {
     mi::in_session([&](mi::Session& session) {
@@ -102,43 +102,43 @@ void tell_used(void* communicator, int result, const void* function) {
 }
 
 void after_use(void* communicator, int result, const void* function) {
-    if (group.depth == 0) {
+    if (nccl_group.depth == 0) {
         tell_used(communicator, result, function);
         return;
     }
-    const auto end = group.communicators.begin() + group.count;
-    if (std::find(group.communicators.begin(), end, communicator) == end &&
-        group.count < group.communicators.size()) {
-        group.communicators[group.count++] = communicator;
+    const auto end = nccl_group.communicators.begin() + nccl_group.count;
+    if (std::find(nccl_group.communicators.begin(), end, communicator) == end &&
+        nccl_group.count < nccl_group.communicators.size()) {
+        nccl_group.communicators[nccl_group.count++] = communicator;
     }
 }
 
 void before_end(void* communicator, bool ask) {
-    const auto end = group.communicators.begin() + group.count;
-    const auto found = std::find(group.communicators.begin(), end, communicator);
+    const auto end = nccl_group.communicators.begin() + nccl_group.count;
+    const auto found = std::find(nccl_group.communicators.begin(), end, communicator);
     if (found != end) {
         *found = nullptr;
     }
     mi::in_session([&](mi::Session& session) {
-        session.ledger().nccl().ends(communicator, ask && group.depth == 0);
+        session.ledger().nccl().ends(communicator, ask && nccl_group.depth == 0);
         return true;
     });
 }
 
 void after_group_start(int result) {
-    group.depth += result == 0 ? 1 : 0;
+    nccl_group.depth += result == 0 ? 1 : 0;
 }
 
 void after_group_end(int result, const void* function) {
-    if (group.depth == 0 || --group.depth != 0) {
+    if (nccl_group.depth == 0 || --nccl_group.depth != 0) {
         return;
     }
-    for (unsigned i = 0; i < group.count; ++i) {
-        if (group.communicators[i] != nullptr) {
-            tell_used(group.communicators[i], result, function);
+    for (unsigned i = 0; i < nccl_group.count; ++i) {
+        if (nccl_group.communicators[i] != nullptr) {
+            tell_used(nccl_group.communicators[i], result, function);
         }
     }
-    group.count = 0;
+    nccl_group.count = 0;
 }
 
 /// Calls the real function if there is one.

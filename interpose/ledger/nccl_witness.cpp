@@ -14,7 +14,7 @@ namespace {
 
 // Of nccl.h.
 constexpr int nccl_success = 0;
-enum Statistic : int { suspendable = 0, suspended = 1, persistent = 2, total = 3 };
+enum class NcclStatistic : int { suspendable = 0, suspended = 1, persistent = 2, total = 3 };
 
 constexpr std::uint64_t first_interval_ns = 100'000'000;
 constexpr std::uint64_t longest_interval_ns = 8'000'000'000;
@@ -121,10 +121,13 @@ void NcclWitness::ask(Known known, bool ended) {
     int device = -1;
     int rank = 0;
     int ranks = 0;
-    const bool told = nccl.statistic(known.handle, total, &now.total) == nccl_success &&
-                      nccl.statistic(known.handle, persistent, &now.persistent) == nccl_success &&
-                      nccl.statistic(known.handle, suspendable, &now.suspendable) == nccl_success &&
-                      nccl.statistic(known.handle, suspended, &state) == nccl_success &&
+    const auto statistic = [&](NcclStatistic which, std::uint64_t* value) {
+        return nccl.statistic(known.handle, static_cast<int>(which), value);
+    };
+    const bool told = statistic(NcclStatistic::total, &now.total) == nccl_success &&
+                      statistic(NcclStatistic::persistent, &now.persistent) == nccl_success &&
+                      statistic(NcclStatistic::suspendable, &now.suspendable) == nccl_success &&
+                      statistic(NcclStatistic::suspended, &state) == nccl_success &&
                       nccl.device(known.handle, &device) == nccl_success &&
                       nccl.rank(known.handle, &rank) == nccl_success &&
                       nccl.ranks(known.handle, &ranks) == nccl_success;

@@ -9,6 +9,7 @@
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 namespace {
@@ -150,8 +151,9 @@ class LedgerText {
         const auto with = [](std::uint64_t count, std::uint64_t bytes) {
             return format_plural(count, "process") + " with " + format_bytes(bytes);
         };
-        const std::uint64_t told = witness.group_processes + witness.untold_processes;
-        const std::uint64_t bytes = witness.group_bytes + witness.untold_bytes;
+        const std::uint64_t told =
+            saturating_add(witness.group_processes, witness.untold_processes);
+        const std::uint64_t bytes = saturating_add(witness.group_bytes, witness.untold_bytes);
         const std::uint64_t elsewhere =
             witness.other_processes - std::min(witness.other_processes, told);
         std::string text;

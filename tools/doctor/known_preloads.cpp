@@ -10,7 +10,7 @@ constexpr const char* host_malloc =
     "The host's malloc: no matter for memlab, whose own memory does not come from it.";
 
 // As published with each; none was run beside memlab.
-constexpr std::array known = std::to_array<KnownPreload>({
+constexpr std::array known_preloads = std::to_array<KnownPreload>({
     {"libcuinterpose", "the CUDA interposer of NVIDIA's Dynamo Snapshot",
      "Around a checkpoint it makes shared, mapped and multicast memory anew, and for that follows "
      "the driver's calls for mapped memory, memlab's own too if it is behind memlab. Not tried "
@@ -36,7 +36,7 @@ constexpr std::array known = std::to_array<KnownPreload>({
 const KnownPreload* known_preload(std::string_view path) {
     const std::size_t slash = path.rfind('/');
     const std::string_view file = slash == std::string_view::npos ? path : path.substr(slash + 1);
-    for (const KnownPreload& each : known) {
+    for (const KnownPreload& each : known_preloads) {
         if (file.starts_with(each.prefix)) {
             return &each;
         }

@@ -218,7 +218,7 @@ void add_unknown_functions(const Probe& probe, Findings* out) {
 }
 
 /// What this process's cgroup may have of the GPUs' memory.
-void add_limits(const Probe& probe, Findings* out) {
+void add_gpu_limits(const Probe& probe, Findings* out) {
     bool dmem = false;
     bool nvml = false;
     for (const std::string& text : probe.limits) {
@@ -301,7 +301,7 @@ Findings examine_system(const std::string& library, const std::string& loader,
         found.push_back({Weight::fine, "GPU", name, ""});
     }
     if (probe.complete && probe.init == 0) {
-        add_limits(probe, &found);
+        add_gpu_limits(probe, &found);
     }
     if (probe.devices > 1) {
         found.push_back({Weight::note, "pool", "several GPUs are visible",

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint64_t gib = std::uint64_t{1} << 30;
-constexpr const char* gpu = "0000:03:00.0";
+constexpr std::uint64_t cgroup_gib = std::uint64_t{1} << 30;
+constexpr const char* gpu_address = "0000:03:00.0";
 
 class FakeTree {
   public:
@@ -41,34 +41,34 @@ class FakeTree {
                (root_ / "sys").string() + " rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
     }
     std::string proc() const { return (root_ / "proc").string(); }
-    std::optional<CgroupLimit> limit() const { return dmem_limit(own_cgroup(proc()), gpu); }
+    std::optional<CgroupLimit> limit() const { return dmem_limit(own_cgroup(proc()), gpu_address); }
 
   private:
     fs::path root_;
 };
 
-std::string line(std::uint64_t value, const char* region = "drm/0000:03:00.0/vram0") {
+std::string region_line(std::uint64_t value, const char* region = "drm/0000:03:00.0/vram0") {
     return std::string(region) + " " + std::to_string(value) + "\n";
 }
 
 }  // namespace
 
 TEST_CASE("a value is of the region with the GPU's address") {
-    const std::string file = "drm/0000:13:00.0/vram0 1\ndrm/0000:03:00.0/stolen 2\n" + line(3) +
-                             "drm/0000:03:00.01/vram0 4\n";
-    CHECK(dmem_value(file, gpu) == 3);
-    CHECK(dmem_value(line(5, "nvidia/00000000:03:00.0"), gpu) == 5);
-    CHECK(dmem_value(line(5, "a/0000:0A:00.0/b"), "0000:0a:00.0") == 5);
-    CHECK(dmem_value(line(5, "drm/0000:03:00.0/stolen"), gpu) == 5);
-    CHECK(dmem_value(line(5, "drm/10000:03:00.0/vram0"), gpu) == std::nullopt);
-    CHECK(dmem_value(line(5, "drm/100000000:03:00.0/vram0"), gpu) == std::nullopt);
-    CHECK(dmem_value(line(5), "") == std::nullopt);
-    CHECK(dmem_value("", gpu) == std::nullopt);
+    const std::string file = "drm/0000:13:00.0/vram0 1\ndrm/0000:03:00.0/stolen 2\n" +
+                             region_line(3) + "drm/0000:03:00.01/vram0 4\n";
+    CHECK(dmem_value(file, gpu_address) == 3);
+    CHECK(dmem_value(region_line(5, "nvidia/00000000:03:00.0"), gpu_address) == 5);
+    CHECK(dmem_value(region_line(5, "a/0000:0A:00.0/b"), "0000:0a:00.0") == 5);
+    CHECK(dmem_value(region_line(5, "drm/0000:03:00.0/stolen"), gpu_address) == 5);
+    CHECK(dmem_value(region_line(5, "drm/10000:03:00.0/vram0"), gpu_address) == std::nullopt);
+    CHECK(dmem_value(region_line(5, "drm/100000000:03:00.0/vram0"), gpu_address) == std::nullopt);
+    CHECK(dmem_value(region_line(5), "") == std::nullopt);
+    CHECK(dmem_value("", gpu_address) == std::nullopt);
 }
 
 TEST_CASE("values that are none") {
     const auto value = [](const std::string& text) {
-        return dmem_value("drm/0000:03:00.0/vram0 " + text + "\n", gpu);
+        return dmem_value("drm/0000:03:00.0/vram0 " + text + "\n", gpu_address);
     };
     CHECK(value("0") == 0);
     CHECK(value("max") == CgroupLimit::unlimited);
@@ -79,30 +79,30 @@ TEST_CASE("values that are none") {
         INFO(none);
         CHECK(value(none) == std::nullopt);
     }
-    CHECK(dmem_value("drm/0000:03:00.0/vram0", gpu) == std::nullopt);
-    CHECK(dmem_value("drm/0000:03:00.0/vram0 12", gpu) == 12);  // no newline at the end
+    CHECK(dmem_value("drm/0000:03:00.0/vram0", gpu_address) == std::nullopt);
+    CHECK(dmem_value("drm/0000:03:00.0/vram0 12", gpu_address) == 12);  // no newline at the end
 }
 
 TEST_CASE("the tightest of all limits up to the root counts") {
     const FakeTree tree;
     CHECK(tree.limit() == std::nullopt);  // no controller
-    tree.write("sys/pods/pod one/app/dmem.max", line(8 * gib));
-    tree.write("sys/pods/pod one/app/dmem.current", line(gib));
-    tree.write("sys/pods/pod one/app/dmem.min", line(2 * gib));
-    tree.write("sys/dmem.capacity", line(80 * gib));
+    tree.write("sys/pods/pod one/app/dmem.max", region_line(8 * cgroup_gib));
+    tree.write("sys/pods/pod one/app/dmem.current", region_line(cgroup_gib));
+    tree.write("sys/pods/pod one/app/dmem.min", region_line(2 * cgroup_gib));
+    tree.write("sys/dmem.capacity", region_line(80 * cgroup_gib));
     REQUIRE(tree.limit());
     CHECK(tree.limit()->path == "/pods/pod one/app");
-    CHECK(tree.limit()->limit == 8 * gib);
-    CHECK(tree.limit()->used == gib);
-    CHECK(tree.limit()->guaranteed == 2 * gib);
-    CHECK(tree.limit()->capacity == 80 * gib);
+    CHECK(tree.limit()->limit == 8 * cgroup_gib);
+    CHECK(tree.limit()->used == cgroup_gib);
+    CHECK(tree.limit()->guaranteed == 2 * cgroup_gib);
+    CHECK(tree.limit()->capacity == 80 * cgroup_gib);
     // More is allowed above, but less is left.
-    tree.write("sys/pods/dmem.max", line(20 * gib));
-    tree.write("sys/pods/dmem.current", line(18 * gib));
+    tree.write("sys/pods/dmem.max", region_line(20 * cgroup_gib));
+    tree.write("sys/pods/dmem.current", region_line(18 * cgroup_gib));
     CHECK(tree.limit()->path == "/pods");
-    CHECK(tree.limit()->room() == 2 * gib);
+    CHECK(tree.limit()->room() == 2 * cgroup_gib);
     // Less is used than the limit is above: no room is none.
-    tree.write("sys/pods/dmem.current", line(30 * gib));
+    tree.write("sys/pods/dmem.current", region_line(30 * cgroup_gib));
     CHECK(tree.limit()->room() == 0);
     tree.write("sys/pods/dmem.max", "drm/0000:03:00.0/vram0 max\n");
     CHECK(tree.limit()->path == "/pods/pod one/app");
@@ -110,11 +110,11 @@ TEST_CASE("the tightest of all limits up to the root counts") {
 
 TEST_CASE("use without a limit is told, and a limit of nothing is one") {
     const FakeTree tree;
-    tree.write("sys/pods/pod one/app/dmem.current", line(gib));
+    tree.write("sys/pods/pod one/app/dmem.current", region_line(cgroup_gib));
     REQUIRE(tree.limit());
     CHECK(tree.limit()->limit == CgroupLimit::unlimited);
-    CHECK(tree.limit()->used == gib);
-    tree.write("sys/dmem.max", line(0));
+    CHECK(tree.limit()->used == cgroup_gib);
+    tree.write("sys/dmem.max", region_line(0));
     CHECK(tree.limit()->path == "/");
     CHECK(tree.limit()->limit == 0);
 }
@@ -122,10 +122,10 @@ TEST_CASE("use without a limit is told, and a limit of nothing is one") {
 TEST_CASE("a part of the hierarchy is mounted") {
     const FakeTree tree;
     tree.write("proc/self/mountinfo", tree.mounts("/pods/pod\\040one"));
-    tree.write("sys/app/dmem.max", line(gib));
+    tree.write("sys/app/dmem.max", region_line(cgroup_gib));
     REQUIRE(tree.limit());
     CHECK(tree.limit()->path == "/pods/pod one/app");
-    tree.write("sys/dmem.max", line(gib / 2));
+    tree.write("sys/dmem.max", region_line(cgroup_gib / 2));
     CHECK(tree.limit()->path == "/pods/pod one");
     // Another part: this process's cgroup is not in it.
     tree.write("proc/self/mountinfo", tree.mounts("/pods/pod"));
@@ -136,7 +136,7 @@ TEST_CASE("a part of the hierarchy is mounted") {
 TEST_CASE("a cgroup namespace") {
     const FakeTree tree;
     tree.write("proc/self/cgroup", "0::/\n");
-    tree.write("sys/dmem.max", line(gib));
+    tree.write("sys/dmem.max", region_line(cgroup_gib));
     REQUIRE(tree.limit());
     CHECK(tree.limit()->path == "/");
     for (const char* outside : {"0::/..\n", "0::/../other\n", "0::/a/../../b\n", "0::/a/..\n"}) {
@@ -148,7 +148,7 @@ TEST_CASE("a cgroup namespace") {
 
 TEST_CASE("what is no cgroup of version 2 has no limit") {
     const FakeTree tree;
-    tree.write("sys/dmem.max", line(gib));
+    tree.write("sys/dmem.max", region_line(cgroup_gib));
     for (const std::string& text :
          {std::string(), std::string("4:memory:/a\n1:name=systemd:/a\n"), std::string("0::"),
           std::string("0::relative\n"), "0::/" + std::string(10000, 'a') + "\n",
@@ -183,10 +183,10 @@ TEST_CASE("files of any size and any bytes are read safely") {
     while (many.size() < 3 * max_cgroup_file_bytes) {
         many += "drm/0000:99:00.0/vram0 5\n";
     }
-    tree.write("sys/dmem.max", line(gib) + many);
-    CHECK(tree.limit()->limit == gib);
+    tree.write("sys/dmem.max", region_line(cgroup_gib) + many);
+    CHECK(tree.limit()->limit == cgroup_gib);
     CHECK(read_small_file(tree.proc() + "/../sys/dmem.max").size() <= max_cgroup_file_bytes + 1024);
-    tree.write("sys/dmem.max", many + line(gib));  // beyond what is read
+    tree.write("sys/dmem.max", many + region_line(cgroup_gib));  // beyond what is read
     CHECK(tree.limit() == std::nullopt);
     // A pipe without a writer, and a folder.
     fs::remove(fs::path(tree.proc()) / "../sys/dmem.max");
@@ -208,7 +208,7 @@ TEST_CASE("files of any size and any bytes are read safely") {
             find_cgroup("0::/" + text(), "1 2 3 / " + text() + " - cgroup2 " + text());
         CHECK(place.directory.starts_with(place.top));
         const std::string file = text() + "drm/0000:03:00.0/vram0 " + text();
-        if (const auto value = dmem_value(file, gpu)) {
+        if (const auto value = dmem_value(file, gpu_address)) {
             CHECK((*value < (std::uint64_t{1} << 63) || *value == CgroupLimit::unlimited));
         }
     }
