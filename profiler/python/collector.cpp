@@ -77,12 +77,6 @@ bool may_be_head(std::uintptr_t address) {
     return address % head_bytes == 0 && address >= unwind::page_size && address >> 47 == 0;
 }
 
-/// A word of memory that may not be readable; 0 then.
-std::uintptr_t word_at(std::uintptr_t address) {
-    std::uintptr_t word = 0;
-    return unwind::StackMemory().read(address, &word) ? word : 0;
-}
-
 bool is_collected_object(std::uintptr_t object) {
     const auto flags_of = [](std::uintptr_t type) { return word_at(type + type_flags); };
     const std::uintptr_t type = word_at(object + object_type);

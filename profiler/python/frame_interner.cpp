@@ -90,6 +90,23 @@ std::string to_text(const Interpreter& interpreter, const void* object) {
                : std::string();
 }
 
+/// Whether the code object holds what one does where the layout says, and the instruction is in it.
+/// One text may be of a class of the program's own. What is there is not taken for an object
+/// before.
+bool is_plausible(const Interpreter& interpreter, const RawFrame& frame) {
+    const Layout& layout = *interpreter.layout;
+    const auto holds = [&](std::size_t at, const void* type) {
+        return word_at(python::read<std::uintptr_t>(frame.code, at) + object_type) ==
+               reinterpret_cast<std::uintptr_t>(type);
+    };
+    const bool inside =
+        layout.has_frame_objects || frame.offset / static_cast<std::int64_t>(instruction_size) <
+                                        python::read<std::int64_t>(frame.code, object_count);
+    return inside && holds(layout.code_line_table, interpreter.types.bytes) &&
+           (holds(layout.code_qualname, interpreter.types.str) ||
+            holds(layout.code_filename, interpreter.types.str));
+}
+
 }  // namespace
 
 SourceLocation read_location(const Interpreter& interpreter, const RawFrame& frame,
@@ -111,7 +128,7 @@ SourceLocation read_location(const Interpreter& interpreter, const RawFrame& fra
 
 FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(definitions) {}
 
-[[gnu::hot]] void FrameInterner::assign_ids(const Interpreter& interpreter,
+[[gnu::hot]] bool FrameInterner::assign_ids(const Interpreter& interpreter,
                                             bool in_main_interpreter, RawFrame* frames,
                                             std::size_t count) {
     IdentityMaker identity_maker(interpreter, in_main_interpreter);
@@ -135,6 +152,9 @@ FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(defin
         if (frame.id != 0) {
             continue;
         }
+        if (!is_plausible(interpreter, frame)) {
+            return false;
+        }
         std::size_t table_bytes = 0;
         const SourceLocation location = read_location(interpreter, frame, &table_bytes);
         entry.table_bytes = static_cast<std::uint32_t>(table_bytes);
@@ -147,6 +167,7 @@ FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(defin
             cache_.insert(entry);
         }
     }
+    return true;
 }
 
 std::uint32_t FrameInterner::forward_marker() {

@@ -38,9 +38,10 @@ class FrameInterner {
     /// `definitions` must outlive it. Throws std::bad_alloc.
     explicit FrameInterner(StackDefinitions& definitions);
 
-    /// Fills in the ids of `count` frames of the calling thread that are 0. Throws std::bad_alloc.
-    void assign_ids(const Interpreter& interpreter, bool in_main_interpreter, RawFrame* frames,
-                    std::size_t count);
+    /// Fills in the ids of `count` frames of the calling thread that are 0. False if one that was
+    /// not seen before is no frame of such an interpreter. Throws std::bad_alloc.
+    [[nodiscard]] bool assign_ids(const Interpreter& interpreter, bool in_main_interpreter,
+                                  RawFrame* frames, std::size_t count);
 
     /// The id of trace::forward_marker. Throws std::bad_alloc.
     std::uint32_t forward_marker();

@@ -3,10 +3,13 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <charconv>
+#include <span>
 #include <string_view>
 
 #include "profiler/loaded_modules.hpp"
+#include "profiler/python/debug_offsets.hpp"
 
 namespace memlab::profiler::python {
 namespace {
@@ -25,6 +28,16 @@ class Symbols {
     void* data(const char* name) const {
         void* const copy = program_.find(name);
         return copy != nullptr ? copy : object_.find(name);
+    }
+
+    /// The first bytes of a variable, `count` if it has so many; none if it is not there.
+    std::span<const std::byte> contents(const char* name, std::size_t count) const {
+        const void* const begin = data(name);
+        if (begin == nullptr) {
+            return {};
+        }
+        return {static_cast<const std::byte*>(begin),
+                std::min<std::size_t>(count, object_.extent_of(name).bytes)};
     }
 
     /// Sets complete() to false if the symbol is missing.
@@ -98,13 +111,21 @@ Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::s
         return Search::unusable;
     }
     // Free-threaded and debug builds have other object layouts.
-    if (text.find("free-threading") != std::string_view::npos) {
+    const auto runtime = symbols.contents("_PyRuntime", debug_offsets_bytes);
+    if (text.find("free-threading") != std::string_view::npos || says_free_threaded(runtime)) {
         *why = unusable(version, "is a free-threaded build");
         return Search::unusable;
     }
     if (symbols.data("_Py_NegativeRefcount") != nullptr) {
         *why = unusable(version, "is a debug build");
         return Search::unusable;
+    }
+    if (interpreter->layout->minor >= debug_offsets_from_minor) {
+        const std::string difference = difference_to(*interpreter->layout, runtime);
+        if (!difference.empty()) {
+            *why = unusable(version, difference);
+            return Search::unusable;
+        }
     }
     const void* generator = nullptr;
     const void* loop = nullptr;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "profiler/unwind/stack_memory.hpp"
+
 namespace memlab::profiler::python {
 namespace {
 
@@ -33,6 +35,11 @@ void append_utf8(std::string& text, std::uint32_t character) {
 }
 
 }  // namespace
+
+std::uintptr_t word_at(std::uintptr_t address) {
+    std::uintptr_t word = 0;
+    return unwind::StackMemory().read(address, &word) ? word : 0;
+}
 
 bool get_characters(const Layout& layout, const Types& types, const void* object,
                     Characters* characters) {

@@ -20,6 +20,9 @@ T read(const void* object, std::size_t offset) {
     return value;
 }
 
+/// A word of memory that may not be readable; 0 then.
+std::uintptr_t word_at(std::uintptr_t address);
+
 /// Addresses of the interpreter's type objects, for is_a().
 struct Types {
     const void* code = nullptr;

@@ -128,14 +128,20 @@ void PythonStacks::await_search() {
 }
 
 [[gnu::hot]] bool PythonStacks::read(Frames& frames) {
+    constexpr std::string_view implausible =
+        "the Python frames' layout is not that of the interpreter's version: call sites are native "
+        "only from here on";
     read_frames(interpreter_, depth_, frame_interner_->cache(), frames);
     if (frames.implausible) {
-        turn_off(
-            "the Python frames' layout is not that of the interpreter's version: call sites are "
-            "native only from here on");
+        turn_off(implausible);
         return false;
     }
     if (frames.activation_count == 0) {
+        return false;
+    }
+    if (!frames.all_known && !frame_interner_->assign_ids(interpreter_, frames.in_main_interpreter,
+                                                          frames.frames(), frames.frame_count)) {
+        turn_off(implausible);
         return false;
     }
     if (!compared_.load(std::memory_order_relaxed)) {
@@ -151,10 +157,6 @@ void PythonStacks::await_search() {
                     "API: call sites are native only from here on");
                 return false;
         }
-    }
-    if (!frames.all_known) {
-        frame_interner_->assign_ids(interpreter_, frames.in_main_interpreter, frames.frames(),
-                                    frames.frame_count);
     }
     return true;
 }

@@ -316,6 +316,29 @@ class Doctor(EndToEnd):
         self.assertIn(f"{script}, a script of ", self.finding(document, "command", "program")["fact"])
         self.assertIn("are read", self.finding(document, "command", "Python")["fact"])
 
+    def test_what_a_python_says_of_its_build(self) -> None:
+        """By its symbols, whatever its name; none of these is run."""
+        source = """
+            const char* Py_GetVersion(void) {{ return ""; }}
+            unsigned long Py_Version = {version};
+            unsigned long _PyRuntime[200] = {{{runtime}}};
+            int {other};
+            int main(void) {{ return 0; }}"""
+        cookie = hex(int.from_bytes(b"xdebugpy", "little"))
+        for version, runtime, other, weight, said in (
+                ("0x030b07f0", "0", "unused", "fine", "3.11.7: functions and lines are read"),
+                ("0x030b07f0", "0", "_Py_NegativeRefcount", "limit", "3.11.7 (debug build): its functions and lines are"),
+                ("0x031000a0", "0", "unused", "limit", "3.16.0: its functions and lines are not read"),
+                ("0x030f02f0", f"{cookie}, 0x030f02f0, 1", "unused", "limit", "3.15.2 (free-threaded): its functions"),
+                ("0x030f02f0", f"{cookie}, 0x031002f0, 0", "unused", "limit", "another version's"),
+                ("0x030f02f0", f"{cookie}, 0x030f02f0, 0", "unused", "limit", "has PyThreadState.interp at 0, not at 16"),
+                ("0x030f02f0", "0", "unused", "limit", "does not say where it has its structures")):
+            with self.subTest(version=version, runtime=runtime, other=other):
+                built = self.compile(source.format(version=version, runtime=runtime, other=other), "python", "-rdynamic")
+                finding = self.finding(self.found("--", built), "command", "Python")
+                self.assertEqual(finding["weight"], weight)
+                self.assertIn(said, finding["fact"] + finding["advice"])
+
     def test_a_static_program(self) -> None:
         self.assertIn("static", self.blocked_program(self.compile("int main(void){return 0;}", "a", "-static")))
 

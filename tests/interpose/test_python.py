@@ -33,6 +33,20 @@ def installed(versions: tuple[tuple[int, int], ...]) -> list[tuple[str, str]]:
                        ("/usr/bin", "/usr/local/bin", *os.environ.get("PATH", "").split(":"))]
         pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
         candidates += map(str, sorted(pyenv.glob(f"versions/{major}.{minor}*/bin/{name}")))
+    return known_builds(candidates, versions, without_gil=False)
+
+
+def free_threaded() -> list[tuple[str, str]]:
+    """The same of builds without the GIL."""
+    names = [f"python{major}.{minor}t" for major, minor in TESTED]
+    candidates = [shutil.which(name) or "" for name in names]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    candidates += [str(path) for name in names for path in sorted(pyenv.glob(f"versions/*/bin/{name}"))]
+    return known_builds(candidates, TESTED, without_gil=True)
+
+
+def known_builds(candidates: list[str], versions: tuple[tuple[int, int], ...],
+                 without_gil: bool) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     probe = ("import sys, ctypes, sysconfig; print(sys.version_info[0], sys.version_info[1], "
              "sys.implementation.name, hex(sys.hexversion), "
@@ -44,7 +58,7 @@ def installed(versions: tuple[tuple[int, int], ...]) -> list[tuple[str, str]]:
         answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True,
                                 check=False, timeout=60).stdout.split()
         if (len(answer) == 6 and (int(answer[0]), int(answer[1])) in versions
-                and answer[2] == "cpython" and answer[4] != "1"):
+                and answer[2] == "cpython" and (answer[4] == "1") == without_gil):
             found.setdefault(os.path.realpath(answer[5]), f"{answer[0]}.{answer[1]}")
     return sorted((version, path) for path, version in found.items())
 
@@ -64,6 +78,7 @@ class PythonFrames(EndToEnd):
     """What Python programs of every shape are reported as."""
 
     interpreters: list[tuple[str, str]] = []
+    maxDiff = None
     version = ""  # of the interpreter that each_interpreter() gave last
 
     @classmethod
@@ -373,6 +388,54 @@ class PythonFrames(EndToEnd):
                              [] if version == "3.9" else ["run_in", "<module>"] if version in ("3.10", "3.11") else
                              ["allocate", "outer_sub", "<module>"])
 
+    def test_interpreters_that_run_side_by_side(self) -> None:
+        """Each with a GIL of its own, in threads of its own."""
+        checked = False
+        for version, interpreter in self.each_interpreter():
+            if int(version.split(".")[1]) < 13:  # its ctypes is not for such interpreters
+                continue
+            outcome = self.run_python(interpreter, "interpreters.py", "own", MEMLAB_PYTHON="verify")
+            self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+            report = self.recording().report
+            self.assertEqual(report["missed"], [])
+            found: dict[tuple, int] = {}
+            for site in report["sites"]:
+                names = tuple(frame[0] for frame in python_stack(report, site["stack"]))
+                key = site["requested_bytes"] // site["count"], names
+                found[key] = found.get(key, 0) + site["count"]
+            main = ("allocate", "through", "<module>")
+            thread = ("allocate", "through", "work", "Thread.run", "Thread._bootstrap_inner", "Thread._bootstrap")
+            wanted = {(3000, ("allocate", "outer_sub", "<module>")): 3, (9000, thread): 60}
+            wanted |= {(size, main): 1 for size in (2000, 4000, 5000)}
+            wanted |= {(size, ("allocate", f"outer_of_{size}", "<module>")): 20 for size in (6000, 7000, 8000)}
+            found = {(size, tuple(name for name in names if name not in ("Context.run", "run"))): count
+                     for (size, names), count in found.items()}
+            self.assertEqual(sorted(found.items()), sorted(wanted.items()))
+            checked = True
+        if not checked:
+            self.skipTest(f"no CPython 3.13 or later is installed here {GROUP}")
+
+    def check_switched_stacks(self, library: str) -> None:
+        expected = self.work / "expected.json"
+        checked = 0
+        for _, interpreter in self.each_interpreter():
+            if subprocess.run([interpreter, "-c", f"import {library}"], capture_output=True, check=False).returncode:
+                continue
+            outcome = self.run_python(interpreter, "greenlets.py", library, str(expected), MEMLAB_PYTHON="verify")
+            self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+            report = self.recording().report
+            self.assertEqual(report["missed"], [])
+            self.assertGreaterEqual(self.compare(report, expected), 20)
+            checked += 1
+        if checked == 0:
+            self.skipTest(f"no CPython here has {library} {GROUP}")
+
+    def test_stacks_that_greenlet_switches(self) -> None:
+        self.check_switched_stacks("greenlet")
+
+    def test_stacks_that_gevent_switches(self) -> None:
+        self.check_switched_stacks("gevent")
+
     def test_an_unknown_version_is_native_and_said_once(self) -> None:
         others = installed(tuple((3, minor) for minor in (7, 8)))
         if not others:
@@ -386,6 +449,58 @@ class PythonFrames(EndToEnd):
                 self.assertEqual([entry["count"] for entry in report["missed"]], [1])
                 self.assertIn("is not one that memlab was tested with",
                               report["missed"][0]["reason"])
+
+    def stepped_back(self, interpreter: str, *what: str) -> str:
+        """What the report says of an interpreter of which one thing is not as memlab knows it."""
+        outcome = self.run_python(interpreter, "other_layouts.py", *what)
+        self.assertEqual((outcome.code, outcome.stdout, outcome.stderr), (0, b"went on\n", b""), outcome.describe())
+        report = self.recording().report
+        self.assertEqual(sum(site["count"] for site in report["sites"]), 2)
+        if what == ("nothing",):
+            self.assertEqual(report["missed"], [])
+            self.assertIn("allocate", {frame["function"] for frame in report["python_frames"]})
+            return ""
+        self.assertNotIn("python_frames", report, what)
+        self.assertEqual([entry["count"] for entry in report["missed"]], [1], what)
+        reason = report["missed"][0]["reason"]
+        self.assertIn("call sites are native only", reason)
+        return reason
+
+    def test_an_interpreter_that_is_not_as_known(self) -> None:
+        """Each thing that memlab asks before it reads frames, wrong in turn."""
+        for version, interpreter in self.each_interpreter():
+            with self.subTest(python=version):
+                self.stepped_back(interpreter, "nothing")
+                for name in ("code", "str", "generator"):
+                    self.assertIn("is a build that memlab does not support",
+                                  self.stepped_back(interpreter, "type", name))
+                for name in ("type", "texts", "table"):
+                    self.assertIn("layout is not that of the interpreter's version",
+                                  self.stepped_back(interpreter, "code", name))
+                minor = int(version.split(".")[1])
+                if minor >= 12:  # before, it is made anew each time
+                    self.assertIn("Python 3.99", self.stepped_back(interpreter, "version"))
+                if minor >= 13:
+                    self.assertIn("does not say where it has its structures",
+                                  self.stepped_back(interpreter, "word", "0"))
+                    self.assertIn("another version's", self.stepped_back(interpreter, "word", "1"))
+                    self.assertIn("is a free-threaded build", self.stepped_back(interpreter, "word", "2"))
+                    owner = {13: "33", 14: "36", 15: "44"}[minor]
+                    self.assertIn("has _PyInterpreterFrame.owner at 1099511627776, not at ",
+                                  self.stepped_back(interpreter, "word", owner))
+
+    def test_a_build_without_the_gil_is_native_and_said_once(self) -> None:
+        builds = free_threaded()
+        if not builds:
+            self.skipTest("no free-threaded CPython is installed here")
+        for version, interpreter in builds:
+            with self.subTest(python=version):
+                outcome = self.run_python(interpreter, "contention.py", "2")
+                self.assertEqual(outcome.code, 0, outcome.describe())
+                report = self.recording().report
+                self.assertNotIn("python_frames", report)
+                self.assertEqual([(entry["count"], "is a free-threaded build" in entry["reason"])
+                                  for entry in report["missed"]], [(1, True)])
 
     def test_an_interpreter_that_is_loaded_late(self) -> None:
         for version, interpreter in self.each_interpreter():

@@ -39,10 +39,10 @@ needs_fuzz=(
     "libclang-rt-dev|fuzzer"
 )
 # Optional: installed along with the rest, but not required. Without them some tests are skipped: those of
-# exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl) and
-# of debuginfod.
+# exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl), of
+# debuginfod, and of Python stacks that a library switches (greenlet, gevent).
 nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools debuginfod
-    python3-venv)
+    python3-venv python3-greenlet python3-gevent)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 

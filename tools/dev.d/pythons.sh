@@ -23,6 +23,7 @@ pythons_root() {
             sed -n 's/^python\(3\.[0-9]*\)-minimal .*/python\1-minimal libpython\1-stdlib libpython\1/p' |
             tr ' ' '\n')
         ((${#packages[@]} > 0)) || die "Debian $suite has no package python3.N-minimal"
+        packages+=(python3-greenlet python3-gevent) # for those of them that the suite has built these for
         if ! chroot "$made" env DEBIAN_FRONTEND=noninteractive \
             apt-get install -y --no-install-recommends "${packages[@]}" >>"$log" 2>&1; then
             tail -n 5 "$log" >&2

@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "profiler/python/debug_offsets.hpp"
 #include "profiler/python/layouts.hpp"
 #include "report/text/names.hpp"
 #include "tools/doctor/elf_file.hpp"
@@ -76,6 +77,18 @@ void read_version_variable(const ElfFile& file, PythonBuild* build) {
     }
 }
 
+/// What the file that has the interpreter's code and data says of its build.
+void read_build(const ElfFile& file, PythonBuild* build) {
+    read_version_variable(file, build);
+    build->debug |= file.exports("_Py_NegativeRefcount");
+    const auto runtime = file.contents("_PyRuntime", profiler::python::debug_offsets_bytes);
+    build->free_threaded |= profiler::python::says_free_threaded(runtime);
+    const auto* const layout = profiler::python::find_layout(build->minor);
+    if (layout != nullptr && build->minor >= profiler::python::debug_offsets_from_minor) {
+        build->difference = profiler::python::difference_to(*layout, runtime);
+    }
+}
+
 std::string resolved(const std::string& path) {
     char real[PATH_MAX];
     return realpath(path.c_str(), real) == nullptr ? std::string() : std::string(real);
@@ -98,11 +111,18 @@ std::optional<PythonBuild> read_python(const std::string& path) {
     }
     bool is_python = is_python_name(name) || file->exports("Py_GetVersion");
     read_name(name, "python3.", &build);
-    read_version_variable(*file, &build);
+    if (file->exports("Py_GetVersion")) {
+        read_build(*file, &build);
+    }
     for (const std::string& library : file->needed()) {
         if (library.starts_with("libpython3.")) {
             is_python = true;
             read_name(library, "libpython3.", &build);
+            std::string beside = real.substr(0, real.rfind('/'));
+            beside.append("/../lib/").append(library);
+            if (const auto found = ElfFile::open(resolved(beside)); found != nullptr) {
+                read_build(*found, &build);
+            }
         }
     }
     return is_python ? std::optional(build) : std::nullopt;
@@ -112,7 +132,8 @@ Finding python_finding(const std::string& subject, const std::string& path,
                        const PythonBuild& build) {
     Finding finding{Weight::fine, subject, path, ""};
     if (!build.version.empty()) {
-        finding.fact += ", " + build.version + (build.free_threaded ? " (free-threaded)" : "");
+        finding.fact += ", " + build.version + (build.free_threaded ? " (free-threaded)" : "") +
+                        (build.debug ? " (debug build)" : "");
     }
     const std::string not_read =
         ": its functions and lines are not read, call sites are native "
@@ -120,12 +141,16 @@ Finding python_finding(const std::string& subject, const std::string& path,
     if (build.minor == 0 && !build.other) {
         finding.weight = Weight::note;
         finding.fact += ": version not known without running it";
-    } else if (build.other || build.free_threaded ||
+    } else if (build.other || build.free_threaded || build.debug ||
                profiler::python::find_layout(build.minor) == nullptr) {
         finding.weight = Weight::limit;
         finding.fact += not_read;
-        finding.advice =
-            "Read are CPython " + profiler::python::tested_versions() + ", with the GIL.";
+        finding.advice = "Read are CPython " + profiler::python::tested_versions() +
+                         ", release builds with the GIL.";
+    } else if (!build.difference.empty()) {
+        finding.weight = Weight::limit;
+        finding.fact += not_read;
+        finding.advice = "It " + build.difference + ".";
     } else {
         finding.fact += ": functions and lines are read";
     }

@@ -13,7 +13,9 @@ struct PythonBuild {
     int minor = 0;        ///< of 3.minor; 0: not known
     std::string version;  ///< "3.12.3", or as much as is known
     bool free_threaded = false;
-    bool other = false;  ///< PyPy and others: not CPython
+    bool debug = false;
+    std::string difference;  ///< what of its structures is not as memlab knows it; empty: nothing
+    bool other = false;      ///< PyPy and others: not CPython
 };
 
 /// The interpreter at a path; nothing if it is none (a script that chooses one, too).

@@ -1,10 +1,11 @@
 """Allocates in a second interpreter of the process, and in the first one before and after.
 
-usage: interpreters.py
+usage: interpreters.py [own]: an interpreter with a GIL of its own (3.13 and later), and one in each of several threads
 """
 
 import ctypes
 import sys
+import threading
 
 try:
     import _interpreters as interpreters
@@ -40,13 +41,29 @@ def through(size):
     allocate(size)
 
 
+def work(size):
+    """Allocates in an interpreter of its own, beside others that do."""
+    assert cuda.cuCtxSetCurrent(context) == 0
+    mine = interpreters.create("isolated")
+    for _ in range(20):
+        run_in(mine, ALLOCATE.format(name=f"of_{size}", size=size) + f"outer_of_{size}()\n")
+        through(9000)
+    interpreters.destroy(mine)
+
+
 through(2000)
 if sys.version_info < (3, 13):
     other = interpreters.create(isolated=False)
 else:
-    other = interpreters.create("legacy")
+    other = interpreters.create("isolated" if "own" in sys.argv else "legacy")
 for _ in range(3):
     run_in(other, ALLOCATE.format(name="sub", size=3000) + "outer_sub()\n")
 through(4000)
 interpreters.destroy(other)
 through(5000)
+if "own" in sys.argv:
+    workers = [threading.Thread(target=work, args=(size,)) for size in (6000, 7000, 8000)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()

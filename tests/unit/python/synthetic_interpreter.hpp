@@ -56,6 +56,7 @@ class World {
     const void* code(const char* name, const char* file, int line) {
         Memory& memory = objects_.emplace_back(400);
         put(memory, object_type, static_cast<const void*>(&code_object));
+        put(memory, object_count, std::int64_t{40});
         put(memory, layout_.code_qualname, text(name));
         put(memory, layout_.code_filename, text(file));
         put(memory, layout_.code_first_line, line);

@@ -34,7 +34,7 @@ class Collected final : public StackDefinitions {
 };
 
 std::uint32_t number_of(const World& world, FrameInterner& interner, RawFrame frame) {
-    interner.assign_ids(world.interpreter, true, &frame, 1);
+    REQUIRE(interner.assign_ids(world.interpreter, true, &frame, 1));
     return frame.id;
 }
 
@@ -258,7 +258,7 @@ TEST_CASE("a place has one number, and another code object at its address has an
         FrameInterner interner(collected);
         for (int again = 0; again < 2; ++again) {
             RawFrame frames[] = {{first, 6, 0}, {first, 6, 0}, {second, 6, 0}, {first, 30, 0}};
-            interner.assign_ids(world.interpreter, true, frames, 4);
+            CHECK(interner.assign_ids(world.interpreter, true, frames, 4));
             CHECK(frames[0].id == 1);
             CHECK(frames[1].id == 1);
             CHECK(frames[2].id == 2);
@@ -272,6 +272,36 @@ TEST_CASE("a place has one number, and another code object at its address has an
         CHECK(number_of(world, interner, {first, 6, 0}) == 2);
         CHECK(collected.frames.size() == 3);
         CHECK(collected.strings[collected.frames[1].function - 1] == "g");
+    }
+}
+
+TEST_CASE("what has no parts of a code object where they should be is no frame") {
+    enum Fault { no_table, no_texts, unreadable_texts, outside, none };
+    for (const int minor : {9, 10, 11, 12, 14}) {
+        for (const Fault fault : {no_table, no_texts, unreadable_texts, outside, none}) {
+            CAPTURE(minor, fault);
+            World world(minor);
+            const Layout& layout = world.layout();
+            const void* code = world.code("f", "a.py", 10);
+            const auto other = reinterpret_cast<std::uintptr_t>(world.code("g", "a.py", 10));
+            const auto put_part = [code](std::size_t part, std::uintptr_t value) {
+                std::memcpy(const_cast<char*>(static_cast<const char*>(code)) + part, &value,
+                            sizeof value);
+            };
+            if (fault == no_table) {
+                put_part(layout.code_line_table, other);
+            } else if (fault == no_texts || fault == unreadable_texts) {
+                put_part(layout.code_qualname, fault == no_texts ? 0 : 1);
+                put_part(layout.code_filename, fault == no_texts ? other : std::uintptr_t{1} << 60);
+            }
+            Collected collected;
+            FrameInterner interner(collected);
+            RawFrame frame{code, fault == outside ? 80 : 6, 0};
+            // Frame objects' instructions are not in the code object.
+            const bool good = fault == none || (fault == outside && layout.has_frame_objects);
+            CHECK(interner.assign_ids(world.interpreter, true, &frame, 1) == good);
+            CHECK(collected.frames.empty() == !good);
+        }
     }
 }
 
