@@ -61,7 +61,8 @@ std::uint32_t KnownStacks::new_owner() {
     const std::uintptr_t* const frame = frame_;
     // As StackHasher does.
     std::uint64_t lanes[words_at_once / 2] = {
-        mix(plan.era, mix_factor), mix(reinterpret_cast<std::uintptr_t>(frame), mix_factor), 3, 4};
+        mix(plan.era, mix_factor), mix(reinterpret_cast<std::uintptr_t>(frame), mix_factor),
+        lane_seeds[0], lane_seeds[1]};
     const std::uint16_t* offset = plan.offsets();
     const std::uint16_t* const end = offset + plan.count;
     while (offset != end) {

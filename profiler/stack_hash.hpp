@@ -21,7 +21,7 @@ struct StackHash {
 class StackHasher {
   public:
     StackHasher(std::uint64_t first, std::uint64_t second)
-        : lanes_{mix(first, factor), mix(second, factor), 3, 4} {}
+        : lanes_{mix(first, factor), mix(second, factor), lane_seeds[0], lane_seeds[1]} {}
 
     /// Adds `count` pairs of words; the i-th is `words(i)` and `others(i)`.
     template <class Words, class Others>

@@ -81,6 +81,25 @@ TEST_CASE("a stack has one number, and one of another depth, end or truncation h
     CHECK(collected.modules.empty());
 }
 
+TEST_CASE("stacks that differ in one frame are two, however small their numbers are") {
+    Collected collected;
+    StackTable table(collected);
+    std::uint32_t stacks = 0;
+    for (std::size_t native = 0; native < 9; ++native) {
+        for (std::uint64_t frame = 1; frame <= 8; ++frame) {
+            for (std::uint64_t caller = 1; caller <= 8; ++caller) {
+                std::vector<std::uint64_t> stack = stack_number(0, native);
+                stack.push_back(frame);
+                stack.push_back(caller);
+                StackTable::PythonWords python{};
+                python[0] = 3U << native;
+                CAPTURE(native, frame, caller);
+                CHECK(table.intern(stack, false, 1, &python) == ++stacks);
+            }
+        }
+    }
+}
+
 TEST_CASE("the Python frames of a stack can be had again") {
     Collected collected;
     StackTable table(collected);
