@@ -74,6 +74,11 @@ test_pythons() {
         say "CPython $version of Debian $1"
         in_root "$made" "/usr/bin/python$version" -B tests/interpose/run.py --build build/release \
             test_python "$version" || status=1
+        if in_root "$made" "/usr/bin/python$version" -c 'import sys; sys.exit(not sys._jit.is_available())' 2>/dev/null; then
+            say "CPython $version of Debian $1 with its JIT compiler"
+            in_root "$made" "/usr/bin/python$version" -B tests/interpose/run.py --build build/release \
+                --set PYTHON_JIT=1 test_python "$version" || status=1
+        fi
         in_root "$made" "/usr/bin/python$version" -B tests/unit/python/test_line_table.py \
             build/release/lib/libline_table_probe.so || status=1
     done
