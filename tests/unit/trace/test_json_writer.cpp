@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <clocale>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -260,17 +261,41 @@ TEST_CASE("hostile names stay names") {
     CHECK(json["modules"][1]["path"] == "/lib/\xef\xbf\xbd");
 }
 
-TEST_CASE("doubles read back as they were") {
+namespace {
+
+std::string text_of(double value) {
+    StringSink sink;
+    memlab::report::JsonOutput json(sink);
+    json.number(value);
+    json.finish();
+    return sink.text.substr(0, sink.text.find('\n'));
+}
+
+void check_doubles() {
     Random random(2);
     for (int i = 0; i < 1000; ++i) {
         const double value =
             static_cast<double>(random.any()) / static_cast<double>(1 + random.any());
-        StringSink sink;
-        memlab::report::JsonOutput json(sink);
-        json.number(value);
-        json.finish();
-        REQUIRE(Json::parse(sink.text).get<double>() == value);
+        REQUIRE(Json::parse(text_of(value)).get<double>() == value);
     }
+    CHECK(text_of(0) == "0");
+    CHECK(text_of(0.1) == "0.1");
+    CHECK(text_of(-2.5) == "-2.5");
+    CHECK(text_of(1.0 / 3) == "0.3333333333333333");
+    CHECK(text_of(1e300) == "1e+300");
+    CHECK(text_of(123456789.0) == "123456789");
+}
+
+}  // namespace
+
+TEST_CASE("doubles read back as they were, in any locale") {
+    check_doubles();
+    for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8"}) {
+        if (std::setlocale(LC_NUMERIC, name) != nullptr) {
+            check_doubles();
+        }
+    }
+    std::setlocale(LC_NUMERIC, "C");
 }
 
 TEST_CASE("dates of the calendar") {
