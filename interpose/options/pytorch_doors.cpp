@@ -89,7 +89,7 @@ std::string parse_pytorch_version(std::string_view text) {
 std::string pytorch_version_of(const std::string& library) {
     const std::string_view folder = folder_of(library);
     if (folder.ends_with("/lib")) {
-        const std::string version =
+        std::string version =
             parse_pytorch_version(read_beginning(std::string(folder_of(folder)) + "/version.py"));
         if (!version.empty()) {
             return version;

@@ -41,7 +41,8 @@ void add_packages_below(const std::string& prefix, int minor, std::vector<std::s
     const std::string version = "/python3." + std::to_string(minor);
     for (const char* below : {"/lib", "/lib64", "/local/lib"}) {
         for (const char* packages : {"/site-packages", "/dist-packages"}) {
-            out->push_back(prefix + below + version + packages);
+            std::string& folder = out->emplace_back(prefix);
+            folder.append(below).append(version).append(packages);
         }
     }
     out->push_back(prefix + "/lib/python3/dist-packages");
