@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <ctime>
 
+#include "profiler/unwind/modules.hpp"
 #include "profiler/unwind/stack_memory.hpp"
 
 namespace memlab::profiler::unwind {
@@ -131,11 +132,18 @@ std::uint64_t coarse_seconds() {
 
 }  // namespace
 
+// A JIT compiler frees its code while other threads are in calls below it.
+bool read_code(std::uintptr_t address, std::uintptr_t* word) {
+    return classify_address(address) == AddressKind::no_object ? read_at_once(address, word)
+                                                               : StackMemory().read(address, word);
+}
+
 bool follows_call(std::uintptr_t address) {
+    if (address >> address_bits != 0 || address < page_size) {
+        return false;
+    }
     std::uintptr_t word = 0;
-    const StackMemory memory;
-    if (address >> address_bits != 0 || address < page_size ||
-        !memory.read(address - sizeof word, &word)) {
+    if (!read_code(address - sizeof word, &word)) {
         return false;
     }
     // The byte at address - back.

@@ -15,6 +15,10 @@ namespace memlab::profiler::unwind {
 /// Whether the bytes before `address` can be a call instruction. Async-signal-safe.
 bool follows_call(std::uintptr_t address);
 
+/// Reads the eight bytes of code at any address; false if they are unreadable. Code of no loaded
+/// object may be unmapped by another thread at any time.
+bool read_code(std::uintptr_t address, std::uintptr_t* word);
+
 /// Whether `address` is in executable memory; true also if that is unknown (no /proc).
 /// Async-signal-safe.
 bool is_executable(std::uintptr_t address);

@@ -20,8 +20,7 @@ using Source = UnwindInfo::Source;
 bool is_signal_return(std::uintptr_t instruction) {
     std::uintptr_t first = 0;
     std::uintptr_t second = 0;
-    const StackMemory memory;
-    return memory.read(instruction, &first) && memory.read(instruction + 1, &second) &&
+    return read_code(instruction, &first) && read_code(instruction + 1, &second) &&
            (first & 0xffU) == 0x48 && second == 0x050f0000000fc0c7U;
 }
 
@@ -87,7 +86,7 @@ bool run_to_return(const StackMemory& memory, Registers* registers, std::uintptr
     std::uintptr_t bp = registers->values[column::rbp];
     for (int i = 0; i < max_instructions; ++i) {
         std::uintptr_t word = 0;
-        if (!memory.read(next, &word)) {
+        if (!read_code(next, &word)) {
             return false;
         }
         const auto byte = [word](unsigned at) { return static_cast<std::uint8_t>(word >> 8 * at); };

@@ -1,6 +1,7 @@
 #include "profiler/unwind/stack_memory.hpp"
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -69,12 +70,14 @@ MEMLAB_READS_STACK std::uintptr_t word_at(std::uintptr_t address) {
 }  // namespace
 
 long raw_syscall(long number, std::uintptr_t first, std::uintptr_t second, std::uintptr_t third,
-                 std::uintptr_t fourth) {
+                 std::uintptr_t fourth, std::uintptr_t fifth, std::uintptr_t sixth) {
     long result = number;
     register std::uintptr_t in_r10 __asm__("r10") = fourth;
+    register std::uintptr_t in_r8 __asm__("r8") = fifth;
+    register std::uintptr_t in_r9 __asm__("r9") = sixth;
     __asm__ volatile("syscall"
                      : "+a"(result)
-                     : "D"(first), "S"(second), "d"(third), "r"(in_r10)
+                     : "D"(first), "S"(second), "d"(third), "r"(in_r10), "r"(in_r8), "r"(in_r9)
                      : "rcx", "r11", "memory");
     return result;
 }
@@ -131,6 +134,20 @@ bool StackMemory::read(std::uintptr_t address, std::uintptr_t* value) const {
     }
     *value = word_at(address);
     return true;
+}
+
+bool read_at_once(std::uintptr_t address, std::uintptr_t* value) {
+    constexpr long fault = -14;  // EFAULT
+    const auto process = static_cast<std::uintptr_t>(raw_syscall(SYS_getpid, 0, 0, 0, 0));
+    const iovec to{value, sizeof *value};
+    const iovec from{reinterpret_cast<void*>(address), sizeof *value};
+    const long size =
+        raw_syscall(SYS_process_vm_readv, process, reinterpret_cast<std::uintptr_t>(&to), 1,
+                    reinterpret_cast<std::uintptr_t>(&from), 1, 0);
+    if (size < 0 && size != fault) {
+        return StackMemory().read(address, value);
+    }
+    return size == sizeof *value;
 }
 
 }  // namespace memlab::profiler::unwind

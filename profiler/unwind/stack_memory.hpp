@@ -27,7 +27,7 @@ constexpr std::size_t page_size = 4096;
 
 /// A system call that is no cancellation point and preserves errno.
 long raw_syscall(long number, std::uintptr_t first, std::uintptr_t second, std::uintptr_t third,
-                 std::uintptr_t fourth);
+                 std::uintptr_t fourth, std::uintptr_t fifth = 0, std::uintptr_t sixth = 0);
 
 /// Whether the eight bytes at `address` can be read. A system call; preserves errno.
 bool is_readable(std::uintptr_t address);
@@ -83,5 +83,10 @@ class StackMemory {
     std::uintptr_t high_ = 0;
     bool on_own_stack_ = false;
 };
+
+/// Reads the word at any address by a system call, so that no other thread can unmap it between a
+/// look and the read; false if it is unreadable. Slower than StackMemory, and no better where the
+/// kernel or a sandbox has no process_vm_readv. Async-signal-safe.
+bool read_at_once(std::uintptr_t address, std::uintptr_t* value);
 
 }  // namespace memlab::profiler::unwind

@@ -294,6 +294,30 @@ TEST_CASE("call instructions are recognized from the return address backwards") 
     CHECK_FALSE(unwind::follows_call(~std::uintptr_t{0}));
 }
 
+TEST_CASE("code is read while another thread unmaps it") {
+    const Pages page(1);
+    constexpr std::size_t size = 4096;
+    std::atomic<bool> done{false};
+    std::atomic<int> unmapped{0};
+    std::thread compiler([&] {
+        while (!done) {
+            mprotect(page.begin(), size, PROT_NONE);
+            ++unmapped;
+            mprotect(page.begin(), size, PROT_READ | PROT_WRITE | PROT_EXEC);
+        }
+    });
+    int read = 0;
+    int unread = 0;
+    while (unmapped < 100000 || read < 100 || unread < 100) {
+        std::uintptr_t word = 0;
+        ++(unwind::read_code(address_of(page.begin()), &word) ? read : unread);
+        unwind::follows_call(address_of(page.begin() + 32));
+    }
+    done = true;
+    compiler.join();
+    CHECK(read + unread >= 200);
+}
+
 TEST_CASE("executable memory is told from other memory") {
     const Pages page(1);
     CHECK(unwind::is_executable(address_of(page.begin())));
