@@ -18,9 +18,9 @@ OUT_OF_MEMORY = 2
 # does not have.
 ELSEWHERE = {
     "cuGreenCtxStreamCreate", "cuImportExternalMemory", "cuMulticastCreate", "cuMulticastBindMem",
-    "cuMulticastBindAddr", "cuTexObjectCreate", "cuSurfObjectCreate", "cuModuleLoad", "cuModuleLoadDataEx",
-    "cuModuleLoadFatBinary", "cuModuleGetGlobal", "cuModuleGetGlobal_v2", "cuLibraryLoadFromFile",
-    "cuLibraryGetGlobal", "cuLibraryGetManaged",
+    "cuMulticastBindAddr", "cuMulticastBindMem_v2", "cuMulticastBindAddr_v2", "cuTexObjectCreate",
+    "cuSurfObjectCreate", "cuModuleLoad", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", "cuModuleGetGlobal",
+    "cuModuleGetGlobal_v2", "cuLibraryLoadFromFile", "cuLibraryGetGlobal", "cuLibraryGetManaged",
 }
 OTHERS = {"cuLaunchKernel", "cuMemPoolCreate"}
 
