@@ -4,7 +4,7 @@ import type { PageData, SourceFile } from "./data";
 import { greatest } from "./model/curves";
 import { basename, bytes, count, duration, markdownText, plural, signedBytes } from "./model/format";
 import type { Figures } from "./model/recording";
-import { curveDevice, RecordingModel } from "./model/recording";
+import { curveDevice, greatestMoment, RecordingModel } from "./model/recording";
 import { type State, Store } from "./state";
 import { button, h, replace, replaceControls, select } from "./ui/dom";
 import { applyTheme, curveColour, onSystemTheme, type Theme } from "./ui/theme";
@@ -259,16 +259,10 @@ export class App {
       : Math.min(usual, this.data.recordings.length - 1);
   }
 
-  private most(totals: Float64Array, from: number, to: number): number {
-    let best = from;
-    for (let m = from; m <= to; ++m) if (totals[m]! > totals[best]!) best = m;
-    return best;
-  }
-
   private selectionIn(recording: number, device: number, from: number | null, to: number | null): [number, number] {
     const model = this.model(recording);
     if (from === null || to === null) {
-      const peak = model.moments[this.most(this.totals(recording, device), 0, model.moments.length - 1)] ?? 0;
+      const peak = model.moments[greatestMoment(this.totals(recording, device), 0, model.moments.length - 1)] ?? 0;
       return [peak, peak];
     }
     const clamp = (time: number) => Math.max(0, Math.min(model.duration, time));
@@ -279,10 +273,7 @@ export class App {
     const { state } = this.store;
     const index = this.recordingIndex(state);
     const model = this.model(index);
-    // The first that holds about as much as any: a framework's cache comes before the GPU under it, and knows more.
-    const largest = Math.max(0, ...model.devices.map((one) => one.peakBytes));
-    const usualDevice = model.devices.find((one) => one.peakBytes >= largest / 2) ?? { index: 0 };
-    const device = model.device(state.device ?? NaN)?.index ?? usualDevice.index;
+    const device = model.device(state.device ?? NaN)?.index ?? model.usualDevice();
     const first = this.data.mode === "compare" && index === 0;
     const [from, to] = first ? [state.beforeFrom, state.beforeTo] : [state.from, state.to];
     const selection = this.selectionIn(index, device, from, to);
@@ -296,7 +287,7 @@ export class App {
         ? begin
         : state.at === "end"
           ? end
-          : this.most(totals, begin, end);
+          : greatestMoment(totals, begin, end);
     let compared: Compared | null = null;
     if (this.data.mode === "compare" && this.data.recordings.length > 1) {
       const before = this.model(0);
@@ -306,7 +297,7 @@ export class App {
       const at = (which: 0 | 1, [a, b]: [number, number]) => {
         const one = which === 0 ? before : after;
         return b > a
-          ? this.most(this.totals(which, device), one.nearestMoment(a), one.nearestMoment(b))
+          ? greatestMoment(this.totals(which, device), one.nearestMoment(a), one.nearestMoment(b))
           : one.nearestMoment(b);
       };
       compared = {
@@ -598,7 +589,7 @@ export class App {
       return `Before ${bytes(before)} at ${duration(compared.before.moments[compared.beforeMoment] ?? 0)}, after ${bytes(after)} at ${duration(compared.after.moments[compared.afterMoment] ?? 0)}: ${signedBytes(after - before)}`;
     }
     if (scene.range) {
-      const peak = this.most(totals, scene.begin, scene.end);
+      const peak = greatestMoment(totals, scene.begin, scene.end);
       return `${duration(selection[0])} to ${duration(selection[1])} (${duration(selection[1] - selection[0])}): ${bytes(totals[scene.begin] ?? 0)} to ${bytes(totals[scene.end] ?? 0)}, ${signedBytes((totals[scene.end] ?? 0) - (totals[scene.begin] ?? 0))}; most ${bytes(totals[peak] ?? 0)} at ${duration(at(peak))}`;
     }
     const exact = at(scene.shown);

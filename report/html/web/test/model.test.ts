@@ -5,9 +5,9 @@ import { matchFrames, matchSites, textMatcher } from "../src/model/filter";
 import { decode, NoData, withoutDirections } from "../src/model/load";
 import { places } from "../src/model/places";
 import { curveDevice, lowerBound, RecordingModel } from "../src/model/recording";
+import { segmentRow } from "../src/model/segments";
 import { buildTree } from "../src/model/tree";
 import { fromHash, initial, toHash } from "../src/state";
-import { segmentRow } from "../src/ui/memory_map";
 import { axisBytes, binaryStep, splits } from "../src/ui/timeline";
 import { compare, hostileNames, recording, single, withData } from "./sample";
 

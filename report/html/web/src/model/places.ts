@@ -32,12 +32,12 @@ export function placeOf(table: SiteTable, site: number, options: PlaceOptions): 
   return table.place(site);
 }
 
-export function emptyPlace(frame: number, kind: string, category: string): Place {
+function emptyPlace(frame: number, kind: string, category: string): Place {
   const figures = { bytes: 0, blocks: 0, before: 0, beforeBlocks: 0, change: 0, changeBlocks: 0 };
   return { frame, kind, category, ...figures, allocations: 0, allocatedBytes: 0, sites: [] };
 }
 
-export function addPlace(to: Place, from: Place): void {
+function addPlace(to: Place, from: Place): void {
   to.bytes += from.bytes;
   to.blocks += from.blocks;
   to.before += from.before;
@@ -47,6 +47,13 @@ export function addPlace(to: Place, from: Place): void {
   to.allocations += from.allocations;
   to.allocatedBytes += from.allocatedBytes;
   for (const site of from.sites) to.sites.push(site);
+}
+
+// The row below the table.
+export function sumOf(rows: Place[]): Place {
+  const sum = emptyPlace(-2, "", "");
+  for (const place of rows) addPlace(sum, place);
+  return sum;
 }
 
 // One site as a place.

@@ -300,6 +300,12 @@ export class RecordingModel {
     return this.devices.find((device) => device.index === index);
   }
 
+  // The first that holds about as much as any: a framework's cache comes before the GPU under it, and knows more.
+  usualDevice(): number {
+    const largest = Math.max(0, ...this.devices.map((one) => one.peakBytes));
+    return (this.devices.find((one) => one.peakBytes >= largest / 2) ?? { index: 0 }).index;
+  }
+
   private findDevices(): Device[] {
     const indices: number[] = [];
     const add = (index: number) => {
@@ -356,6 +362,13 @@ function summaryDevices(recording: Recording): SummaryDevice[] {
   return Array.isArray(devices)
     ? (devices as SummaryDevice[]).filter((device) => typeof device?.index === "number")
     : [];
+}
+
+// The first moment from `from` to `to` at which the totals are highest.
+export function greatestMoment(totals: Float64Array, from: number, to: number): number {
+  let best = from;
+  for (let m = from; m <= to; ++m) if (totals[m]! > totals[best]!) best = m;
+  return best;
 }
 
 // The first index whose value is not below `value`, in ascending values.

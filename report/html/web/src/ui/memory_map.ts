@@ -1,17 +1,9 @@
 // Segments and the blocks in them: a row for each segment, drawn where it is seen.
-import type { MemoryMap } from "../data";
 import { bytes, percent } from "../model/format";
+import { free, type SegmentRow } from "../model/segments";
 import { fit, h, onWidth, prepare } from "./dom";
 import { colours } from "./theme";
 import { hideTooltip, showTooltip } from "./tooltip";
-
-type Segment = MemoryMap["segments"][number];
-
-export interface SegmentRow {
-  segment: Segment;
-  used: number;
-  largestFree: number;
-}
 
 export interface MapInput {
   rows: SegmentRow[];
@@ -23,21 +15,6 @@ export interface MapInput {
 }
 
 const rowHeight = 30;
-const free = -1; // else negative: blocks of several sites
-
-// What of a segment is in use, and its largest free piece. Parts of the segment that are in no block are free too.
-export function segmentRow(segment: Segment): SegmentRow {
-  let used = 0;
-  let largestFree = 0;
-  let freeSince = 0;
-  segment.offset.forEach((offset, i) => {
-    if (segment.site[i] === free) return;
-    used += segment.length[i]!;
-    largestFree = Math.max(largestFree, offset - freeSince);
-    freeSince = offset + segment.length[i]!;
-  });
-  return { segment, used, largestFree: Math.max(largestFree, segment.size - freeSince) };
-}
 
 export class MapCanvas {
   readonly element: HTMLElement;

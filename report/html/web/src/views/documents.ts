@@ -2,35 +2,12 @@
 // documents, so they equal the command's.
 import type { Recording } from "../data";
 import { basename, bytes, count, duration, markdownTable, percent, plural } from "../model/format";
+import { type PlaceDocument, placeName, placeText, placeWhere } from "../model/place_names";
 import { button, h, replace } from "../ui/dom";
 import { figures, Table } from "../ui/table";
 import type { Scene, Surroundings, View } from "./view";
 
-export interface PlaceDocument {
-  function: string | null;
-  file: string | null;
-  line: number | null;
-  module: string | null;
-  address: number | null;
-  through: string | null;
-  problem: string | null;
-}
 type FrameDocument = Omit<PlaceDocument, "through"> & { inlined: boolean; python: boolean };
-
-export function placeName(place: PlaceDocument): string {
-  if (place.function) return place.function;
-  const module = place.module ? basename(place.module) : "[unknown]";
-  return place.address === null ? module : `${module}+0x${place.address.toString(16)}`;
-}
-
-export function placeWhere(place: PlaceDocument): string {
-  if (place.file) return place.line ? `${place.file}:${place.line}` : place.file;
-  return place.function && place.module ? basename(place.module) : "";
-}
-
-export function placeText(place: PlaceDocument): string {
-  return [placeWhere(place), placeName(place)].filter(Boolean).join("  ");
-}
 
 export function placeElement(place: PlaceDocument, short = false): HTMLElement {
   return h(

@@ -1,7 +1,7 @@
 // Who holds it at a moment, and what changed between two: tables, flame and icicle graphs.
 import { matchFrames, matchSites } from "../model/filter";
 import { bytes, count, duration, markdownTable, percent, plural, signedBytes, signedCount } from "../model/format";
-import { addPlace, emptyPlace, type Place, places } from "../model/places";
+import { type Place, places, sumOf } from "../model/places";
 import { onUnion, type Union, unite } from "../model/compare";
 import type { Figures, SiteTable } from "../model/recording";
 import { buildTree } from "../model/tree";
@@ -23,12 +23,6 @@ export function placeCell(table: SiteTable, frame: number): HTMLElement {
     h("span", { class: "function" }, table.functionName(frame)),
     h("span", { class: "where" }, table.location(frame)),
   );
-}
-
-function sumOf(rows: Place[]): Place {
-  const sum = emptyPlace(-2, "", "");
-  for (const place of rows) addPlace(sum, place);
-  return sum;
 }
 
 // What both views have: filters, the choice of shape, a table, a graph, details of the chosen place.

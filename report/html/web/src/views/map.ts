@@ -3,8 +3,9 @@ import { matchSites } from "../model/filter";
 import { curveDevice } from "../model/recording";
 import { bytes, count, duration, markdownTable, percent, plural } from "../model/format";
 import { placeOfSite } from "../model/places";
+import { type SegmentRow, segmentRow, segmentSums } from "../model/segments";
 import { button, checkbox, h, replace, select, textField } from "../ui/dom";
-import { MapCanvas, type SegmentRow, segmentRow } from "../ui/memory_map";
+import { MapCanvas } from "../ui/memory_map";
 import { frameColour, seriesColour } from "../ui/theme";
 import { Details } from "./details";
 import type { Scene, Surroundings, View } from "./view";
@@ -111,28 +112,6 @@ export class MapView implements View {
     return mark ? ` (${mark.text || mark.kind})` : "";
   }
 
-  private sums(rows: SegmentRow[]): {
-    reserved: number;
-    used: number;
-    cached: number;
-    largest: number;
-    empty: number;
-    emptyBytes: number;
-  } {
-    const sums = { reserved: 0, used: 0, cached: 0, largest: 0, empty: 0, emptyBytes: 0 };
-    for (const row of rows) {
-      sums.reserved += row.segment.size;
-      sums.used += row.used;
-      sums.largest = Math.max(sums.largest, row.largestFree);
-      if (row.used === 0) {
-        ++sums.empty;
-        sums.emptyBytes += row.segment.size;
-      }
-    }
-    sums.cached = sums.reserved - sums.used;
-    return sums;
-  }
-
   redraw(): void {
     const scene = this.scene;
     if (!scene) return;
@@ -160,7 +139,7 @@ export class MapView implements View {
         (a, b) =>
           a.segment.address.length - b.segment.address.length || (a.segment.address < b.segment.address ? -1 : 1),
       );
-    const sums = this.sums(rows);
+    const sums = segmentSums(rows);
     replace(
       this.heading,
       `At ${duration(model.moments[map.moment] ?? 0)}: ${bytes(sums.reserved)} reserved in ${plural(rows.length, "segment")}, ${bytes(sums.used)} of it in use`,

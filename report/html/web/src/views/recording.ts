@@ -1,7 +1,8 @@
 // The recording itself: what ran, its peaks, where the memory went, what is to be known about the figures.
 import { bytes, count, duration, fixed, markdownTable, percent, plural } from "../model/format";
+import type { PlaceDocument } from "../model/place_names";
 import { h, replace } from "../ui/dom";
-import { placeElement, type PlaceDocument } from "./documents";
+import { placeElement } from "./documents";
 import type { Scene, View } from "./view";
 
 interface SummaryDevice {

@@ -1,23 +1,10 @@
 // Source lines with what they held: a line stands for everything that it called, as in `memlab-report lines`.
 import { bytes, count, duration, markdownTable, plural } from "../model/format";
 import { basename } from "../model/format";
+import { type Line, linesOf } from "../model/lines";
 import { h, replace, select } from "../ui/dom";
 import { bar, figures, Table } from "../ui/table";
 import type { Scene, Surroundings, View } from "./view";
-
-interface Line {
-  number: number;
-  code: string | null;
-  held: number;
-  blocks: number;
-  allocated: number;
-  allocations: number;
-}
-interface Lines {
-  of: Map<number, Line>;
-  held: number;
-  allocated: number;
-}
 
 export class SourceView implements View {
   readonly id = "source";
@@ -88,43 +75,8 @@ export class SourceView implements View {
     );
   }
 
-  private lines(scene: Scene): Map<string, Lines> {
-    const table = scene.model.sites;
-    const figures = scene.figures(scene.shown);
-    const files = new Map<string, Lines>();
-    for (let site = 0; site < table.count; ++site) {
-      if (table.device[site] !== scene.device) continue;
-      const seen = new Set<string>();
-      const seenFiles = new Set<string>();
-      for (const frame of table.stacks[site]!) {
-        const path = table.file(frame);
-        const number = table.line(frame);
-        if (!path || number <= 0) continue;
-        let file = files.get(path);
-        if (!file) files.set(path, (file = { of: new Map(), held: 0, allocated: 0 }));
-        // A line that calls its own function again counts once.
-        if (!seenFiles.has(path)) {
-          seenFiles.add(path);
-          file.held += figures.bytes[site]!;
-          file.allocated += table.allocatedBytes[site]!;
-        }
-        const key = `${number} ${path}`;
-        if (seen.has(key)) continue;
-        seen.add(key);
-        let line = file.of.get(number);
-        if (!line)
-          file.of.set(number, (line = { number, code: null, held: 0, blocks: 0, allocated: 0, allocations: 0 }));
-        line.held += figures.bytes[site]!;
-        line.blocks += figures.blocks[site]!;
-        line.allocated += table.allocatedBytes[site]!;
-        line.allocations += table.allocations[site]!;
-      }
-    }
-    return files;
-  }
-
   update(scene: Scene): void {
-    const files = this.lines(scene);
+    const files = linesOf(scene.model.sites, scene.figures(scene.shown), scene.device);
     const withCode = (path: string) => (this.around.files.has(path) ? 1 : 0);
     const paths = [...files.keys()].sort(
       (a, b) =>
