@@ -60,3 +60,9 @@ export function matchSites(table: SiteTable, pattern: string): Uint8Array | null
   }
   return result;
 }
+
+// The sites of a device that match.
+export function usedSites(table: SiteTable, device: number, pattern: string): (site: number) => boolean {
+  const matched = matchSites(table, pattern);
+  return (site) => table.device[site] === device && (!matched || matched[site] === 1);
+}

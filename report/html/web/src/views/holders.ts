@@ -1,5 +1,5 @@
 // Who holds it at a moment, and what changed between two: tables, flame and icicle graphs.
-import { matchFrames, matchSites } from "../model/filter";
+import { matchFrames, usedSites } from "../model/filter";
 import { bytes, count, duration, markdownTable, percent, plural, signedBytes, signedCount } from "../model/format";
 import { type Place, places, sumOf } from "../model/places";
 import { onUnion, type Union, unite } from "../model/compare";
@@ -141,9 +141,8 @@ abstract class SitesView implements View {
     const { table, after, before, device } = this.figuresOf(scene);
     this.table = table;
     this.after = after;
-    const matched = matchSites(table, state.filter);
     const skip = matchFrames(table, state.skip);
-    const use = (site: number) => table.device[site] === device && (!matched || matched[site] === 1);
+    const use = usedSites(table, device, state.filter);
     this.rows = places(table, after, before, { use, showSkipped: state.skipped, skip });
     const sum = sumOf(this.rows);
     this.all = sum;

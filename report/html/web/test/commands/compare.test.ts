@@ -1,0 +1,195 @@
+// Two recordings, and the ranks of a run: the page's tables of what changed against `memlab-report diff`, its ranks
+// against `merge` and the summary of each.
+import { describe, expect, test } from "vitest";
+import { onUnion, unite } from "../../src/model/compare";
+import { usedSites } from "../../src/model/filter";
+import { basename } from "../../src/model/format";
+import { placeName } from "../../src/model/place_names";
+import { places } from "../../src/model/places";
+import { greatestMoment, RecordingModel } from "../../src/model/recording";
+import { add, Comparison, judge, notJudged, type Rows } from "./differences";
+import type { Diff, Merge, SummaryReport } from "./documents";
+import {
+  all,
+  document,
+  elsewhere,
+  random,
+  randomRecordings,
+  ranks,
+  recording,
+  type Recorded,
+  reported,
+} from "./memlab";
+import { frameName, hostKinds, open, type Page, patterns } from "./page";
+
+const columns = ["before", "after"];
+
+// Rows are named by function, file without its folder, and kind: lines move and folders differ between builds.
+function changes(page: Page, device: number, when: "at the peak" | "at the end", filter: string): Rows {
+  const [before, after] = page.models as [RecordingModel, RecordingModel];
+  const union = unite(before, after);
+  const { table } = union;
+  const moment = (model: RecordingModel) =>
+    when === "at the peak"
+      ? greatestMoment(model.totals(device), 0, model.moments.length - 1)
+      : model.moments.length - 1;
+  const list = places(
+    table,
+    onUnion(union, 1, after.figures(moment(after))),
+    onUnion(union, 0, before.figures(moment(before))),
+    { use: usedSites(table, device, filter), showSkipped: false, skip: null },
+  );
+  const rows: Rows = new Map();
+  for (const place of list) {
+    const { frame, kind } = place;
+    const name = frame < 0 ? "[unknown]" : frameName(table, frame);
+    if (place.change !== 0) add(rows, `${name} ${basename(table.file(frame))} [${kind}]`, place.before, place.bytes);
+  }
+  return rows;
+}
+
+function told(device: Diff["devices"][number], at: "at_peak" | "live"): Rows {
+  const rows: Rows = new Map();
+  for (const { place, kind, before, after } of device.sites)
+    if (!hostKinds.has(kind) && before[`${at}_bytes`] !== after[`${at}_bytes`])
+      add(
+        rows,
+        `${place ? placeName(place) : "[unknown]"} ${basename(place?.file ?? "")} [${kind}]`,
+        before[`${at}_bytes`],
+        after[`${at}_bytes`],
+      );
+  return rows;
+}
+
+// By how much all places grew, and by how much all shrank: the heading above the table.
+function grownAndShrunk(rows: Rows): Rows {
+  const sums: Rows = new Map();
+  for (const [before, after] of rows.values())
+    add(sums, "all", Math.max(0, after! - before!), Math.min(0, after! - before!));
+  return sums;
+}
+
+async function check(before: Recorded, after: Recorded): Promise<Comparison> {
+  const to = new Comparison(`${before.name} to ${after.name}`, [before.seed, after.seed].filter(Boolean).join(", "));
+  const pair = [before.path, after.path];
+  const page = await open(...pair);
+  const odd = new Map<string, Set<string>>(); // what differs is not said again of what matches
+  const filter = patterns(page.models[1]!.sites, random(1)).find(({ form }) => form === "module=")?.pattern;
+  for (const [sort, when, at] of [
+    ["peak", "at the peak", "at_peak"],
+    ["live", "at the end", "live"],
+  ] as const)
+    for (const pattern of filter ? ["", filter] : [""]) {
+      const found = await document<Diff>(
+        "diff",
+        "--by",
+        "place",
+        "--sort",
+        sort,
+        ...all,
+        ...(pattern ? ["--filter", pattern] : []),
+        ...pair,
+      );
+      if (!found) throw new Error(`memlab-report diff ${pair.join(" ")}: refused`);
+      const known = new Set(found.devices.map((one) => one.index));
+      for (const model of page.models)
+        for (const { index, peakBytes } of model.devices)
+          if (index >= 0 && index < 1 << 20 && peakBytes > 0)
+            to.same("compare devices", `GPU ${index}`, 1, known.has(index) ? 1 : 0);
+      for (const device of found.devices) {
+        const shown = changes(page, device.index, when, pattern);
+        const wanted = told(device, at);
+        const name = `GPU ${device.index} ${when}`;
+        const of = `${name} ${pattern}`.trim();
+        if (!pattern) odd.set(name, to.tables("compare", of, columns, shown, wanted));
+        else to.tables("compare what matches", of, columns, shown, wanted, odd.get(name));
+        if (!pattern)
+          to.tables("compare in all", of, ["grown", "shrunk"], grownAndShrunk(shown), grownAndShrunk(wanted));
+      }
+    }
+  return to;
+}
+
+const pairs: [string, string][] = [
+  ["h100/sample_checkpointing_plain.memlog", "h100/sample_checkpointing_checkpointed.memlog"],
+  ["h100/sample_checkpointing_plain.json", "h100/sample_checkpointing_checkpointed.json"],
+  ["h100/cupy_without_its_cache.memlog", "h200/cupy_own_cache.memlog"],
+  ["h100/pytorch_own_cache.memlog", "h100/pytorch_without_its_cache.memlog"],
+  ["h100/jax_platform_allocator.memlog", "h200/jax_driver_pool.memlog"],
+  ["h200/pytorch_scopes.memlog", "h200/pytorch_tensors.memlog"],
+  ["h200/pytorch_checkpoint.memlog", "h200/pytorch_cuda_graphs.memlog"],
+  ["h200/run_of_four_ranks/memlab.python3.12.983.memlog", "h200/run_of_four_ranks/memlab.python3.12.984.memlog"],
+  ["h200/sample_result_cache.memlog", "h200/sample_result_cache.memlog"],
+  ["h200/pytorch_tensors.memlog", "h200/pytorch_tensors.memlog"],
+];
+
+describe("compare", () => {
+  for (const [before, after] of pairs)
+    test(`${before} to ${after}`, async () => {
+      const found = await check(recording(before), recording(after));
+      judge("compare", `${before} to ${after}`, [found]);
+    });
+
+  // The same program, built in another folder and under another name: nothing changed.
+  for (const [name, was, is] of [
+    ["h200/pytorch_tensors_named.json", "/opt/a/pack", "/srv/of/others"],
+    ["h200/pytorch_checkpoint_named.json", "/opt/torch/.venv", "/home/user/env"],
+    ["h100/sample_checkpointing_plain.json", "/opt/memlab/out/gpu/bin", "/srv/build"],
+    ["h100/sample_checkpointing_plain.json", "bin/sample_checkpointing", "bin/checkpointing_new"],
+    ["h200/pytorch_checkpoint_named.json", "libtorch_cuda.so", "libtorch_of_others.so"],
+  ] as const)
+    test(`${name} with ${is} for ${was}`, async () => {
+      const found = await check(recording(name), { ...elsewhere(name, was, is), name: `${was} as ${is}` });
+      judge("compare", `${name} to ${was} as ${is}`, [found]);
+    });
+
+  test("random recordings", async () => {
+    const of = new Map<string, Comparison[]>();
+    const list = await randomRecordings();
+    for (let i = 0; i + 1 < list.length; ++i) {
+      const [before, after] = [list[i]!, list[i + 1]!];
+      if (before.name !== after.name) continue;
+      const name = `${before.name} to ${after.name}`;
+      of.set(name, [...(of.get(name) ?? []), await check(before, after)]);
+    }
+    for (const [name, comparisons] of of) judge("compare", name, comparisons);
+  });
+
+  test("the ranks of a run", async () => {
+    const to = new Comparison("h200/run_of_four_ranks", "");
+    const page = await open(ranks);
+    const merge = (await document<Merge>("merge", ranks))!;
+    const run = page.data.run!;
+    for (const rank of merge.ranks) {
+      const shown = run.ranks.find((one) => one.rank === rank.rank)!;
+      const name = `rank ${rank.rank}`;
+      to.same("compare ranks", `${name}: peak`, shown.peak_bytes, rank.allocated_peak_bytes);
+      to.same("compare ranks", `${name}: most of its curve`, Math.max(...shown.curve), rank.allocated_peak_bytes);
+    }
+    for (const [i, model] of page.models.entries()) {
+      const { path } = page.data.recordings[i]!;
+      const summary = await reported<SummaryReport>("summary", path);
+      for (const device of summary.devices) {
+        const totals = model.totals(device.index);
+        const { allocated } = device.curves;
+        const name = `${basename(path)} GPU ${device.index}`;
+        to.same("compare ranks", `${name}: peak`, Math.max(...totals), allocated?.peak_bytes ?? 0);
+        to.same("compare ranks", `${name}: at the end`, totals.at(-1)!, allocated?.at_end_bytes ?? 0);
+      }
+      const shown = run.ranks.find((one) => one.recording === i)!;
+      const ends = summary.devices.map((device) => device.curves.allocated?.at_end_bytes ?? 0);
+      to.same(
+        "compare ranks",
+        `${basename(path)}: at the end is a GPU's`,
+        ends.includes(shown.at_end_bytes) ? 1 : 0,
+        1,
+      );
+    }
+    expect(page.models.length).toBeGreaterThan(1);
+    judge("compare", "h200/run_of_four_ranks", [to]);
+  });
+
+  test("every known difference was looked for", () => {
+    expect(notJudged("compare")).toEqual([]);
+  });
+});

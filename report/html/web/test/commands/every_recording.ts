@@ -1,0 +1,35 @@
+// A comparison of all recordings, each its own test; random ones of a kind are one, since the table names them so.
+import { describe, expect, test } from "vitest";
+import { type Comparison, judge, notJudged } from "./differences";
+import { randomRecordings, type Recorded, recordings } from "./memlab";
+
+// `seed` chooses filters and moments. `more`: tests of the same area.
+export function everyRecording(
+  area: string,
+  check: (recording: Recorded, seed: number) => Promise<Comparison>,
+  more: () => void = () => {},
+): void {
+  describe(area, () => {
+    let compared = 0;
+    for (const recording of recordings())
+      test(`${recording.name} ${recording.seed}`, async () => {
+        const found = await check(recording, 1);
+        compared += found.compared;
+        judge(area, recording.name, [found]);
+      });
+    test("random recordings", async () => {
+      const of = new Map<string, Comparison[]>();
+      for (const [i, recording] of (await randomRecordings()).entries()) {
+        const found = await check(recording, i);
+        compared += found.compared;
+        of.set(recording.name, [...(of.get(recording.name) ?? []), found]);
+      }
+      for (const [name, comparisons] of of) judge(area, name, comparisons);
+    });
+    more();
+    test("every known difference was looked for, among many figures", () => {
+      expect(notJudged(area)).toEqual([]);
+      expect(compared).toBeGreaterThan(300);
+    });
+  });
+}
