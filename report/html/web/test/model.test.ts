@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { onUnion, unite } from "../src/model/compare";
 import { greatest, levelFor, sample } from "../src/model/curves";
 import { matchFrames, matchSites, textMatcher } from "../src/model/filter";
+import { groupsOf } from "../src/model/groups";
 import { decode, NoData, withoutDirections } from "../src/model/load";
 import { places } from "../src/model/places";
 import { curveDevice, lowerBound, RecordingModel } from "../src/model/recording";
@@ -139,6 +140,43 @@ describe("places and trees", () => {
     });
     expect([tree.value[0], tree.weight[0]]).toEqual([0, 200]);
   });
+});
+
+// Places beyond 200 are weighed at some moments only, and those that hold nothing then are left out of *Over time*.
+test.fails("groups over time add up to the total, however many places there are", () => {
+  const count = 201;
+  const all = Array.from({ length: count }, (_, i) => i);
+  const short = new RecordingModel({
+    ...source,
+    strings: ["device", ...all.map((i) => `f${i}`)],
+    frames: {
+      function: all.map((i) => i + 1),
+      file: all.map(() => -1),
+      line: all.map(() => 0),
+      module: all.map(() => -1),
+      language: all.map(() => 0),
+      skipped: all.map(() => 0),
+    },
+    sites: {
+      stack: all.map((i) => [i]),
+      kind: all.map(() => 0),
+      device: all.map(() => 0),
+      category: all.map(() => -1),
+      allocations: all.map(() => 1),
+      allocated_bytes: all.map(() => 100),
+    },
+    // The last one holds its bytes at one moment, which is none of those.
+    holders: {
+      start: all.map((i) => i),
+      moment: [...all.map((i) => (i < count - 1 ? 0 : 7)), 8],
+      bytes: [...all.map(() => 100), 0],
+      blocks: [...all.map(() => 1), 0],
+    },
+    marks: [],
+    maps: [],
+  });
+  const groups = groupsOf(short, { device: 0, by: "place", filter: "" }, [0], (moment) => short.figures(moment));
+  expect(groups.reduce((sum, one) => sum + one.series[7]!, 0)).toBe(short.totals(0)[7]);
 });
 
 describe("filters", () => {

@@ -6,7 +6,7 @@ import { usedSites } from "../../src/model/filter";
 import { basename } from "../../src/model/format";
 import { placeName } from "../../src/model/place_names";
 import { places } from "../../src/model/places";
-import { greatestMoment, RecordingModel } from "../../src/model/recording";
+import { curveDevice, greatestMoment, RecordingModel } from "../../src/model/recording";
 import { add, Comparison, judge, notJudged, type Rows } from "./differences";
 import type { Diff, Merge, SummaryReport } from "./documents";
 import {
@@ -46,6 +46,15 @@ function changes(page: Page, device: number, when: "at the peak" | "at the end",
     if (place.change !== 0) add(rows, `${name} ${basename(table.file(frame))} [${kind}]`, place.before, place.bytes);
   }
   return rows;
+}
+
+// What both allocated in all, on the sites that they share.
+function inTheRun(page: Page, device: number): number {
+  const { table } = unite(page.models[0]!, page.models[1]!);
+  return table.allocatedBytes.reduce(
+    (sum, bytes, site) => sum + (curveDevice(table.device[site]!) === device ? bytes : 0),
+    0,
+  );
 }
 
 function told(device: Diff["devices"][number], at: "at_peak" | "live"): Rows {
@@ -97,6 +106,13 @@ async function check(before: Recorded, after: Recorded): Promise<Comparison> {
           if (index >= 0 && index < 1 << 20 && peakBytes > 0)
             to.same("compare devices", `GPU ${index}`, 1, known.has(index) ? 1 : 0);
       for (const device of found.devices) {
+        if (sort === "peak" && !pattern)
+          to.same(
+            "compare in the run",
+            `GPU ${device.index}: bytes`,
+            inTheRun(page, device.index),
+            device.before.bytes + device.after.bytes,
+          );
         const shown = changes(page, device.index, when, pattern);
         const wanted = told(device, at);
         const name = `GPU ${device.index} ${when}`;

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 
 // Of one recording, all rows of a comparison that differ: how many, and the one that differs most.
-export interface Difference {
+interface Difference {
   recording: string;
   what: string;
   rows: number;
@@ -76,7 +76,7 @@ function distance(row: Row): number {
 }
 
 // The differences of all recordings that share a name, one for each thing that was compared.
-export function summed(rows: Row[]): (Difference & { seed: string })[] {
+function summed(rows: Row[]): (Difference & { seed: string })[] {
   const groups = new Map<string, Row[]>();
   for (const row of rows) {
     const key = `${row.recording}\n${row.what}`;
@@ -137,7 +137,9 @@ export function judge(area: string, recording: string, comparisons: Comparison[]
     ...fresh.map((one) => `differs, and known.txt has it not so${one.seed ? ` (${one.seed})` : ""}:\n${line(one)}`),
     ...gone.map((one) => `is known to differ, and does not so any more:\n${one}`),
   ];
-  expect.soft(told.join("\n"), "recording | what | rows that differ | the one that differs most | page | command").toBe("");
+  expect
+    .soft(told.join("\n"), "recording | what | rows that differ | the one that differs most | page | command")
+    .toBe("");
 }
 
 // Of the table's part, what is of a recording that no test has.

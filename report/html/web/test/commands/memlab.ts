@@ -92,7 +92,11 @@ export function recordings(): Recorded[] {
 export const ranks = join(data, "h200/run_of_four_ranks");
 
 const plausible = [1, 2, 3, 4, 5, 6, 7, 8];
-const synthetic = [1, 2, 3];
+const synthetic = [
+  { seed: 1, sites: 100 },
+  { seed: 2, sites: 200 },
+  { seed: 3, sites: 700 },
+];
 
 // Recordings that nobody planned (tests/cli/random_log.cpp), and of layers of a network with more call sites than the
 // page has groups for (tests/cli/memlab_synth.cpp). The seeds are these, so that the table of known differences holds.
@@ -103,10 +107,18 @@ export async function randomRecordings(): Promise<Recorded[]> {
     await run(program("MEMLAB_RANDOM_LOG"), ["plausible", String(seed), "3000", path]);
     made.push({ name: "random_log plausible", seed: `random_log plausible ${seed} 3000`, path, alone: false });
   }
-  for (const seed of synthetic) {
+  for (const { seed, sites } of synthetic) {
     const path = join(folder, `synth.${seed}.memlog`);
-    const sites = String(100 * seed);
-    await run(program("MEMLAB_SYNTH"), ["--events", "12000", "--sites", sites, "--seed", String(seed), "-o", path]);
+    await run(program("MEMLAB_SYNTH"), [
+      "--events",
+      "12000",
+      "--sites",
+      String(sites),
+      "--seed",
+      String(seed),
+      "-o",
+      path,
+    ]);
     made.push({
       name: "memlab-synth",
       seed: `memlab-synth --events 12000 --sites ${sites} --seed ${seed}`,

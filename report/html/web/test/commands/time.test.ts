@@ -49,10 +49,16 @@ async function besideAt(to: Comparison, page: Page, path: string): Promise<void>
   }
 }
 
-// The least and the greatest value in a stretch, as it is drawn with a column for each of the finest buckets.
-function drawn(curve: Curve, first: number, last: number, end: number): { least: number; most: number } {
+// The least and the greatest value in a stretch of the finest buckets, as it is drawn in so many columns.
+function drawn(
+  curve: Curve,
+  first: number,
+  last: number,
+  columns: number,
+  end: number,
+): { least: number; most: number } {
   const width = curve.levels[0]!.bucket_ns;
-  const { min, max } = sample(curve, first * width, last * width, last - first, end);
+  const { min, max } = sample(curve, first * width, last * width, columns, end);
   const known = (values: Float64Array) => values.filter((value) => !Number.isNaN(value));
   return { least: Math.min(...known(min)), most: Math.max(...known(max)) };
 }
@@ -75,11 +81,15 @@ function curves(
       if (first === 0) to.same(what, `${name}: is known`, Boolean(finest?.max.length) ? 1 : 0, wanted ? 1 : 0);
       continue;
     }
-    const seen = drawn(curve, first, last ?? finest.max.length, model.duration);
     // Between samples of the device's memory in use nothing is known.
     if (!curve.exact && last !== null) continue;
-    to.same(what, `${name}: greatest`, seen.most, wanted.highest);
-    to.same(what, `${name}: least`, seen.least, wanted.lowest);
+    const until = last ?? finest.max.length;
+    // A stretch in columns of one bucket; the whole run in any, from coarser levels.
+    for (const columns of last === null ? [until, 1, 7, 150] : [until - first]) {
+      const seen = drawn(curve, first, until, columns, model.duration);
+      to.same(what, `${name} in ${columns} columns: greatest`, seen.most, wanted.highest);
+      to.same(what, `${name} in ${columns} columns: least`, seen.least, wanted.lowest);
+    }
     if (last === null) to.same(what, `${name}: at the end`, finest.last.at(-1)!, wanted.at_end);
     if (last === null)
       for (const [i, level] of curve.levels.entries())
@@ -89,6 +99,28 @@ function curves(
           Math.max(...level.max.map((value) => value ?? 0)),
           wanted.highest,
         );
+  }
+}
+
+// *Over time* draws what was held at a moment until the next one: how many stretches of the curve have no such value.
+function steps(to: Comparison, page: Page): void {
+  const { model } = page;
+  for (const {
+    device,
+    kind,
+    levels: [finest],
+  } of model.curves) {
+    if (kind !== "allocated" || !finest) continue;
+    const totals = model.totals(device);
+    let moment = -1;
+    let outside = 0;
+    finest.max.forEach((max, bucket) => {
+      const end = Math.min((bucket + 1) * finest.bucket_ns, model.duration) - 1;
+      while (moment + 1 < model.moments.length && model.moments[moment + 1]! <= end) ++moment;
+      const value = totals[moment] ?? 0;
+      if (max !== null && (value > max || value < finest.min[bucket]!)) ++outside;
+    });
+    to.same("time over time as drawn", `GPU ${device}: stretches whose value is not on the curve`, outside, 0);
   }
 }
 
@@ -230,6 +262,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
     curves(to, "time of curves", page, found, 0, null);
     if (level !== "all") continue;
     marks(to, page, summary, found, alone);
+    steps(to, page);
     for (const when of ["peak", "end"]) {
       const { at } = await reported<TimelineReport>("timeline", ...all, "--at", when, path);
       // The peak is each device's own.
