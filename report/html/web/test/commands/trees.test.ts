@@ -21,11 +21,12 @@ interface Way {
 function pageTree(page: Page, devices: number[], moment: number, { bottomUp, allFrames, filter }: Way): Rows {
   const table = page.model.sites;
   const figures = page.model.figures(moment);
+  const used = devices.map((device) => usedSites(table, device, filter));
   const tree = buildTree(table, figures.bytes, figures.blocks, {
     bottomUp,
     showSkipped: allFrames,
     skip: null,
-    use: (site) => devices.some((device) => usedSites(table, device, filter)(site)),
+    use: (site) => used.some((use) => use(site)),
   });
   const rows: Rows = new Map();
   const path: string[] = [];
