@@ -128,11 +128,11 @@ struct Witness {
     std::uint64_t others = 0;     ///< bytes of the others; elsewhere: of all
     std::uint64_t processes = 0;  ///< the number of the others; elsewhere: of all
     /// Of the others, where this process was seen: those of its own cgroup and pid namespace, and
-    /// those of which that could not be told.
+    /// those of others. Of the rest that could not be told.
     std::uint64_t group_bytes = 0;
     std::uint64_t group_processes = 0;
-    std::uint64_t untold_bytes = 0;
-    std::uint64_t untold_processes = 0;
+    std::uint64_t foreign_bytes = 0;
+    std::uint64_t foreign_processes = 0;
     GroupLimit dmem = {};        ///< the tightest of its cgroup and of those above
     std::uint64_t capacity = 0;  ///< of the region, by dmem; 0: not told
     GroupLimit nvml = {};        ///< of its cgroup, by NVML
@@ -150,8 +150,8 @@ struct Witness {
         }
         visit.number("bytes of the cgroup's others", self.group_bytes);
         visit.number("other processes of the cgroup", self.group_processes);
-        visit.number("bytes of processes not told", self.untold_bytes);
-        visit.number("processes not told", self.untold_processes);
+        visit.number("bytes of other cgroups", self.foreign_bytes);
+        visit.number("processes of other cgroups", self.foreign_processes);
         visit.reference("dmem: cgroup", Definition::string, self.dmem.group);
         visit.number("limit", self.dmem.limit);
         visit.number("used", self.dmem.used);

@@ -106,12 +106,12 @@ struct NvmlWitness::Nvml {
                 continue;
             }
             const std::optional<bool> same = is_in_own_cgroup(process.pid);
-            if (!same) {
-                witness.untold_bytes += process.used_bytes;
-                ++witness.untold_processes;
-            } else if (*same) {
+            if (same && *same) {
                 witness.group_bytes += process.used_bytes;
                 ++witness.group_processes;
+            } else if (same) {
+                witness.foreign_bytes += process.used_bytes;
+                ++witness.foreign_processes;
             }
         }
     }

@@ -145,27 +145,24 @@ class LedgerText {
 
     /// The others by their cgroup, with a space before; empty where nothing tells them apart.
     static std::string told_apart(const Ledger::Witness& witness) {
-        if (witness.other_processes == 0) {
+        const std::uint64_t told =
+            saturating_add(witness.group_processes, witness.foreign_processes);
+        if (told == 0) {
             return {};
         }
-        const auto with = [](std::uint64_t count, std::uint64_t bytes) {
-            return format_plural(count, "process") + " with " + format_bytes(bytes);
-        };
-        const std::uint64_t told =
-            saturating_add(witness.group_processes, witness.untold_processes);
-        const std::uint64_t bytes = saturating_add(witness.group_bytes, witness.untold_bytes);
-        const std::uint64_t elsewhere =
-            witness.other_processes - std::min(witness.other_processes, told);
         std::string text;
-        const auto add = [&](std::uint64_t count, std::uint64_t of, const char* which) {
+        const auto add = [&](std::uint64_t count, std::uint64_t bytes, const char* which) {
             if (count != 0) {
-                text += (text.empty() ? " Of the others " : ", ") + with(count, of) + which;
+                text += (text.empty() ? " Of the others " : ", ") +
+                        format_plural(count, "process") + " with " + format_bytes(bytes) + which;
             }
         };
+        const std::uint64_t bytes = saturating_add(witness.group_bytes, witness.foreign_bytes);
         add(witness.group_processes, witness.group_bytes, " of this process's cgroup");
-        add(elsewhere, witness.other_bytes - std::min(witness.other_bytes, bytes),
-            " of other cgroups or containers");
-        add(witness.untold_processes, witness.untold_bytes, " of which that could not be told");
+        add(witness.foreign_processes, witness.foreign_bytes, " of other cgroups or containers");
+        add(witness.other_processes - std::min(witness.other_processes, told),
+            witness.other_bytes - std::min(witness.other_bytes, bytes),
+            " of which that could not be told");
         return text + ".";
     }
 
@@ -277,8 +274,8 @@ ordered_json witnesses_json(const Ledger& ledger) {
                        {"other_processes", witness.other_processes},
                        {"group_bytes", witness.group_bytes},
                        {"group_processes", witness.group_processes},
-                       {"untold_bytes", witness.untold_bytes},
-                       {"untold_processes", witness.untold_processes},
+                       {"foreign_bytes", witness.foreign_bytes},
+                       {"foreign_processes", witness.foreign_processes},
                        {"limits", limits_json(witness.limits)}});
     }
     return out;

@@ -487,7 +487,7 @@ class Validate(CommandTest):
     def test_what_follows_a_log_is_not_sound(self):
         with open(REAL.replace(".json", ".memlog"), "rb") as file:
             whole = file.read()
-        for name, data in (("short", whole[:-1]), ("text", whole + b"garbage\n"), ("zeros", whole + bytes(9) + b"x")):
+        for name, data in (("short", whole[:-1]), ("text", whole + b"text\n"), ("zeros", whole + bytes(9) + b"x")):
             with self.subTest(name=name):
                 with open(self.path("bad.memlog"), "wb") as file:
                     file.write(data)

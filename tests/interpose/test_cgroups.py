@@ -166,7 +166,8 @@ class Cgroups(EndToEnd):
         self.addCleanup(own.kill)
         witness = self.witness({"SIMNVML_PROCESSES": f"self:290,{own.pid}:10,4194000:5"})
         self.assertEqual((witness["group_processes"], witness["group_bytes"]), (1, 10 * MIB))
-        self.assertEqual((witness["untold_processes"], witness["untold_bytes"]), (1, 5 * MIB))
+        self.assertEqual((witness["other_processes"], witness["other_bytes"]), (2, 15 * MIB))
+        self.assertNotIn("foreign_processes", witness)
         self.assertIn("Of the others 1 process with 10.00 MiB of this process's cgroup, 1 process with 5.00 MiB of which "
                       "that could not be told.", self.page("ledger"))
 

@@ -1,7 +1,8 @@
 #include "trace/json/json_output.hpp"
 
-#include <cstdio>
-#include <cstdlib>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/detail/conversions/to_chars.hpp>
 
 #include "trace/json/utf8.hpp"
 
@@ -36,26 +37,18 @@ void JsonOutput::text(std::string_view value) {
     put('"');
 }
 
-// By the C library: std::to_chars brings 120 KiB of tables into the preloaded library.
+// std::to_chars would bring 120 KiB of tables into the preloaded library, and printf needs more
+// stack than a signal handler may have.
 void JsonOutput::number(double value) {
+    constexpr double exact = 9007199254740992.0;  // 2^53
+    if (value > -exact && value < exact && value == std::trunc(value)) {
+        number(static_cast<std::int64_t>(value));
+        return;
+    }
     separate();
     char digits[64];
-    int size = 0;
-    for (const int precision : {15, 16, 17}) {
-        size = std::snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if (std::strtod(digits, nullptr) == value) {
-            break;
-        }
-    }
-    // The decimal point is the locale's, of one byte or more.
-    constexpr std::string_view others = "0123456789+-e";
-    const std::string_view all(digits, static_cast<std::size_t>(size));
-    const std::size_t point = all.find_first_not_of(others);
-    put(all.substr(0, point));
-    if (point != std::string_view::npos) {
-        put('.');
-        put(all.substr(all.find_first_of(others, point)));
-    }
+    const char* const end = nlohmann::detail::to_chars(std::begin(digits), std::end(digits), value);
+    put(std::string_view(digits, static_cast<std::size_t>(end - digits)));
 }
 
 }  // namespace memlab::report

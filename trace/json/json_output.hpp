@@ -65,7 +65,7 @@ class JsonOutput {
         const auto end = std::to_chars(digits, digits + sizeof digits, value);
         put(std::string_view(digits, static_cast<std::size_t>(end.ptr - digits)));
     }
-    /// The fewest digits that parse to the same double. Must be finite.
+    /// Digits that parse to the same double, nearly always the fewest. Must be finite.
     void number(double value);
     /// A value that is JSON already, such as a number with more digits than a double has.
     void verbatim(std::string_view value) {

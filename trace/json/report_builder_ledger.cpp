@@ -92,8 +92,8 @@ std::optional<Ledger> ReportBuilder::ledger(const trace::Ledger& from) const {
                                  .other_processes = witness.processes,
                                  .group_bytes = witness.group_bytes,
                                  .group_processes = witness.group_processes,
-                                 .untold_bytes = witness.untold_bytes,
-                                 .untold_processes = witness.untold_processes});
+                                 .foreign_bytes = witness.foreign_bytes,
+                                 .foreign_processes = witness.foreign_processes});
         std::vector<GroupLimit>& limits = out.witnesses.back().limits;
         add_limit(trace::LimitSource::dmem, witness.dmem, witness.capacity, limits);
         add_limit(trace::LimitSource::nvml, witness.nvml, 0, limits);

@@ -107,11 +107,11 @@ struct Ledger {
         std::uint64_t own_bytes = 0;
         std::uint64_t other_bytes = 0;  ///< "elsewhere": of all processes
         std::uint64_t other_processes = 0;
-        /// Of the others where this process was "seen": of its own cgroup, and not told.
+        /// Of the others where this process was "seen": of its own cgroup, and of others.
         std::uint64_t group_bytes = 0;
         std::uint64_t group_processes = 0;
-        std::uint64_t untold_bytes = 0;
-        std::uint64_t untold_processes = 0;
+        std::uint64_t foreign_bytes = 0;
+        std::uint64_t foreign_processes = 0;
         std::vector<GroupLimit> limits = {};
 
         template <typename Self, typename Visitor>
@@ -123,8 +123,8 @@ struct Ledger {
             visit.number("other_processes", self.other_processes);
             visit.number_if_any("group_bytes", self.group_bytes);
             visit.number_if_any("group_processes", self.group_processes);
-            visit.number_if_any("untold_bytes", self.untold_bytes);
-            visit.number_if_any("untold_processes", self.untold_processes);
+            visit.number_if_any("foreign_bytes", self.foreign_bytes);
+            visit.number_if_any("foreign_processes", self.foreign_processes);
             visit.list_if_any("limits", self.limits);
         }
         bool operator==(const Witness&) const = default;
