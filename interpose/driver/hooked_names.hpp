@@ -41,27 +41,30 @@ inline constexpr std::array nccl_names = std::to_array<std::string_view>(
      "ncclAllGather", "ncclSend", "ncclRecv", "ncclGroupStart", "ncclGroupEnd", "ncclCommFinalize",
      "ncclCommDestroy", "ncclCommAbort"});
 
+// Always inlined, as one caller is compiled without a sanitizer's instrumentation: dlsym is called
+// before the sanitizer is initialized.
+
 /// Exact match only: "cuInit" yes, "curl_easy_init" and "cuda" no. False for names that only
 /// cuGetProcAddress knows.
-inline bool is_hooked_name(std::string_view name) {
+[[gnu::always_inline]] inline bool is_hooked_name(std::string_view name) {
     return std::binary_search(hooked_names.begin(), hooked_names.end(), name);
 }
 
-inline bool is_subscribing_name(std::string_view name) {
+[[gnu::always_inline]] inline bool is_subscribing_name(std::string_view name) {
     return std::find(subscribing_names.begin(), subscribing_names.end(), name) !=
            subscribing_names.end();
 }
 
-inline bool is_nvml_name(std::string_view name) {
+[[gnu::always_inline]] inline bool is_nvml_name(std::string_view name) {
     return std::find(nvml_names.begin(), nvml_names.end(), name) != nvml_names.end();
 }
 
-inline bool is_nccl_name(std::string_view name) {
+[[gnu::always_inline]] inline bool is_nccl_name(std::string_view name) {
     return std::find(nccl_names.begin(), nccl_names.end(), name) != nccl_names.end();
 }
 
 /// Whether memlab exports a function of this name in front of a library's.
-inline bool is_interposed_name(const char* name) {
+[[gnu::always_inline]] inline bool is_interposed_name(const char* name) {
     if (name[0] == 'c' && name[1] == 'u') {
         return is_hooked_name(name) || is_subscribing_name(name);
     }
