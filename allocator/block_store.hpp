@@ -69,7 +69,7 @@ class BlockStore {
     /// The number of blocks taken from this area so far: the clock for the age of unused memory.
     std::uint64_t takes(Area area) const noexcept { return sub_pool(area).takes; }
 
-    /// Whether it could be this block if that were free.
+    /// Whether one of these two would accept the block if it were free.
     bool fits(const Block& block, std::uint64_t size, Area area) const noexcept;
 
     /// Makes a block free and coalesces it with its free neighbours.

@@ -229,7 +229,7 @@ Memory::GroupLimit Ledger::group_limit(CUdevice device) {
     const auto room = [](const std::optional<CgroupLimit>& limit) {
         return limit ? limit->room() : CgroupLimit::unlimited;
     };
-    // The kernel's are of now; NVML's may be a minute old.
+    // The kernel's figures are read here; NVML's may be a minute old.
     const bool by_nvml =
         nvml && nvml->limit != CgroupLimit::unlimited &&
         (!dmem || dmem->limit == CgroupLimit::unlimited || room(nvml) < room(dmem));

@@ -40,6 +40,12 @@ NcclWitness::Functions NcclWitness::functions_of(const void* library) {
     return whole && !switched_off() ? found : Functions();
 }
 
+/// Call with the lock.
+std::vector<NcclWitness::Known>::iterator NcclWitness::find(const void* communicator) {
+    return std::find_if(known_.begin(), known_.end(),
+                        [&](const Known& each) { return each.handle == communicator; });
+}
+
 void NcclWitness::used(void* communicator, int result, const void* function) noexcept {
     if (!enabled_ || communicator == nullptr) {
         return;
@@ -51,9 +57,7 @@ void NcclWitness::used(void* communicator, int result, const void* function) noe
             if (!lock.owns_lock()) {
                 return;  // at the next call
             }
-            auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& each) {
-                return each.handle == communicator;
-            });
+            auto known = find(communicator);
             if (known == known_.end()) {
                 if (result != nccl_success || known_.size() == max_known) {
                     return;
@@ -66,10 +70,11 @@ void NcclWitness::used(void* communicator, int result, const void* function) noe
                 known = known_.end() - 1;
             }
             known->ready = result == nccl_success;
+            if (!known->ready || !may_ask(*known)) {
+                return;
+            }
             const std::uint64_t now_ns = profiler::monotonic_ns();
-            if (!known->ready || known->functions.statistic == nullptr ||
-                now_ns < known->not_before_ns ||
-                known->library == refused_.load(std::memory_order_relaxed)) {
+            if (now_ns < known->not_before_ns) {
                 return;
             }
             known->interval_ns =
@@ -87,7 +92,7 @@ void NcclWitness::used(void* communicator, int result, const void* function) noe
     }
 }
 
-void NcclWitness::ends(void* communicator, bool may_ask) noexcept {
+void NcclWitness::ends(void* communicator, bool ask_first) noexcept {
     if (!enabled_) {
         return;
     }
@@ -95,17 +100,14 @@ void NcclWitness::ends(void* communicator, bool may_ask) noexcept {
         Known asked{};
         {
             const std::lock_guard lock(mutex_);
-            const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& each) {
-                return each.handle == communicator;
-            });
+            const auto known = find(communicator);
             if (known == known_.end()) {
                 return;
             }
             asked = *known;
             known_.erase(known);
         }
-        if (may_ask && asked.ready && asked.functions.statistic != nullptr &&
-            asked.library != refused_.load(std::memory_order_relaxed)) {
+        if (ask_first && asked.ready && may_ask(asked)) {
             ask(asked, true);
         }
     } catch (const std::bad_alloc&) {  // not asked

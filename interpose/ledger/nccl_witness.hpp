@@ -36,9 +36,9 @@ class NcclWitness {
     /// A call for this communicator returned `result`. `function`: one of the NCCL that it is of.
     void used(void* communicator, int result, const void* function) noexcept;
 
-    /// The communicator will end with the next call, in this thread. `ask`: NCCL may be asked of it
-    /// before.
-    void ends(void* communicator, bool ask) noexcept;
+    /// The communicator will end with the next call, in this thread. `ask_first`: NCCL may be asked
+    /// about it before.
+    void ends(void* communicator, bool ask_first) noexcept;
 
   private:
     /// Of one NCCL library; all of them null: it cannot be asked.
@@ -61,6 +61,12 @@ class NcclWitness {
     static constexpr std::size_t max_known = 256;
 
     static Functions functions_of(const void* library);
+    std::vector<Known>::iterator find(const void* communicator);
+    /// Whether its NCCL has the function, and no answer of it was refused.
+    bool may_ask(const Known& known) const {
+        return known.functions.statistic != nullptr &&
+               known.library != refused_.load(std::memory_order_relaxed);
+    }
     void ask(Known known, bool ended);
 
     Memory& memory_;

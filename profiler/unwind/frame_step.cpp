@@ -63,18 +63,9 @@ Answer step_to_interrupted(const StackMemory& memory, Registers* registers, std:
 }
 
 bool is_return_address(std::uintptr_t address) {
-    if (!follows_call(address)) {
-        return false;
-    }
-    switch (classify_address(address - 1)) {
-        case AddressKind::code:
-            return true;
-        case AddressKind::data:
-            return false;
-        case AddressKind::no_object:
-            break;
-    }
-    return is_executable(address - 1);
+    const AddressKind kind = classify_address(address - 1);
+    return kind != AddressKind::data && follows_call(address) &&
+           (kind == AddressKind::code || is_executable(address - 1));
 }
 
 // Simulates the instructions from rip to a return, which may only tear the frame down. False at any

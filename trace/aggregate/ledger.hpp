@@ -142,7 +142,7 @@ class Ledger {
     std::optional<LedgerMoment> peak_;
     std::vector<Witness> witnesses_;  ///< at most two
     std::vector<Communicator> communicators_;
-    LedgerMoment latest_;  ///< without rows: they are those of now
+    LedgerMoment latest_;  ///< without rows: rows_ has the current ones
     bool sampled_ = false;
     bool kept_ = false;
     std::int64_t unattributed_ = 0;  ///< at the latest sample

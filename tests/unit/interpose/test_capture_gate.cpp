@@ -12,7 +12,7 @@ using memlab::interpose::CaptureGate;
 
 TEST_CASE("a capture begins although two threads hold the gate by turns without a gap") {
     using Clock = std::chrono::steady_clock;
-    constexpr int max_turns = 500'000;  // a busy machine may not run this thread for some thousands
+    constexpr int max_turns = 500'000;  // this thread may not run for thousands of turns
     CaptureGate gate;
     std::atomic<int> turns{0};
     std::atomic<bool> begun{false};
