@@ -223,6 +223,21 @@ bool may_be_code(std::uintptr_t address) {
     return address >= 0x10000 && address >> 56 == 0;
 }
 
+/// Whether it is the one that contains this code, which is never unloaded.
+bool is_own(const Object& object) {
+    const auto here = reinterpret_cast<std::uintptr_t>(&find);
+    return here >= object.start && here < object.end;
+}
+
+int fill(const Object& object, dl_find_object* result) {
+    *result = {};
+    result->dlfo_map_start = reinterpret_cast<void*>(object.start);
+    result->dlfo_map_end = reinterpret_cast<void*>(object.end);
+    result->dlfo_link_map = object.map;
+    result->dlfo_eh_frame = reinterpret_cast<void*>(object.frame_header);
+    return 0;
+}
+
 }  // namespace
 
 void object_table_state::update() noexcept {
@@ -235,10 +250,11 @@ void object_table_state::update_after_unload() noexcept {
 }
 
 int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcept {
-    if (!is_current()) {
-        return -1;
-    }
+    const bool current = is_current();
     Object object{};
+    if (!current) {
+        return find(address, &object) && is_own(object) ? fill(object, result) : -1;
+    }
     if (!find(address, &object)) {
         if (!may_be_code(address)) {
             return -1;
@@ -248,12 +264,7 @@ int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcep
             return -1;
         }
     }
-    *result = {};
-    result->dlfo_map_start = reinterpret_cast<void*>(object.start);
-    result->dlfo_map_end = reinterpret_cast<void*>(object.end);
-    result->dlfo_link_map = object.map;
-    result->dlfo_eh_frame = reinterpret_cast<void*>(object.frame_header);
-    return 0;
+    return fill(object, result);
 }
 
 void reset_object_table_after_fork() noexcept {

@@ -39,7 +39,9 @@ void update_after_unload() noexcept;
 }
 
 /// The same after a library was unloaded. Where another thread's update takes too long to wait for,
-/// no object is found until one has been made: that thread may have seen the library.
+/// no object except memlab's own is found until one has been made: that thread may have seen the
+/// library. Its own is, since exceptions and libgcc's walks begin there, which end the program
+/// where they find nothing.
 inline void update_object_table_after_unload() noexcept {
     if (object_table_state::version.load(std::memory_order_relaxed) != 0) {
         object_table_state::update_after_unload();

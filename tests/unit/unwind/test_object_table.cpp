@@ -166,9 +166,12 @@ class LoaderLock {
 
 }  // namespace
 
-TEST_CASE("no object is found while an update from before an unloading goes on") {
+TEST_CASE("only the own object is found while an update from before an unloading goes on") {
     dl_find_object found{};
-    const auto here = reinterpret_cast<std::uintptr_t>(&count_differences);
+    const auto own = reinterpret_cast<std::uintptr_t>(&count_differences);
+    void* const function = dlsym(RTLD_DEFAULT, "getenv");
+    const auto here = reinterpret_cast<std::uintptr_t>(function);
+    REQUIRE(unwind::find_in_object_table(own, &found) == 0);
     REQUIRE(unwind::find_in_object_table(here, &found) == 0);
     LoaderLock lock{std::chrono::milliseconds(400)};
     std::thread first([] { unwind::object_table_state::update(); });
@@ -176,6 +179,10 @@ TEST_CASE("no object is found while an update from before an unloading goes on")
     CHECK(unwind::find_in_object_table(here, &found) == 0);
     unwind::object_table_state::update_after_unload();
     CHECK(unwind::find_in_object_table(here, &found) == -1);
+    dl_find_object real{};
+    REQUIRE(_dl_find_object(reinterpret_cast<void*>(own), &real) == 0);
+    CHECK(unwind::find_in_object_table(own, &found) == 0);
+    CHECK(is_same(real, found));
     first.join();
     lock.join();
     CHECK(unwind::find_in_object_table(here, &found) == 0);
