@@ -5,11 +5,11 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "model/json_writer.hpp"
 #include "report/input_file.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 
 namespace memlab::report {
 
@@ -96,7 +96,7 @@ DeriveResult derive_json(const std::string& log_path) {
         trace::Aggregator aggregator;
         result = aggregate_log(log_path, {}, aggregator);
         if (result.error.empty()) {
-            result.json = report_to_string(aggregator);
+            result.json = model::report_to_string(aggregator);
         }
     } catch (const std::bad_alloc&) {
         result.error = too_large_to_read;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "trace/json/bounded_sum.hpp"
-#include "trace/json/report.hpp"
+#include "model/bounded_sum.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 
@@ -13,10 +13,11 @@ enum class Counted : std::uint8_t {
     device_memory,  ///< the kinds that the curves include
 };
 
-inline std::uint64_t allocation_count(const Device& device, Counted counted) {
+inline std::uint64_t allocation_count(const model::Device& device, Counted counted) {
     std::uint64_t sum = 0;
     for (const auto& [kind, totals] : device.kinds) {
-        add_to(sum, counted == Counted::all_kinds || is_in_curves(kind) ? totals.count : 0);
+        model::add_to(
+            sum, counted == Counted::all_kinds || model::is_in_curves(kind) ? totals.count : 0);
     }
     return sum;
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {
@@ -15,14 +15,14 @@ inline bool is_on(std::uint64_t index, std::uint64_t wanted) {
 }
 
 /// "GPU 0"; "PyTorch on GPU 0"
-inline std::string device_label(const Device& device) {
+inline std::string device_label(const model::Device& device) {
     return (device.is_gpu() ? "GPU " : device.allocator + " on GPU ") +
            std::to_string(device.gpu());
 }
 
 /// device_label() of the device of this index.
-inline std::string label_of(const Report& report, std::uint64_t index) {
-    for (const Device& device : report.devices) {
+inline std::string label_of(const model::Report& report, std::uint64_t index) {
+    for (const model::Device& device : report.devices) {
         if (device.index == index) {
             return device_label(device);
         }

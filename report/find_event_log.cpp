@@ -41,7 +41,7 @@ std::optional<trace::ProcessInfo> read_process_info(const std::string& log) {
     return first.process();
 }
 
-std::string find_event_log(const std::string& file, const Report& report) {
+std::string find_event_log(const std::string& file, const model::Report& report) {
     if (is_event_log(file)) {
         return file;
     }

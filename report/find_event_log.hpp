@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {
@@ -12,7 +12,7 @@ namespace memlab::report {
 /// Returns `file`, from which `report` was read, if it is an event log itself; else the log of the
 /// same process next to it ("memlab.train.4711.json": "memlab.train.4711.memlog"); empty if there
 /// is none. Throws nothing but std::bad_alloc.
-std::string find_event_log(const std::string& file, const Report& report);
+std::string find_event_log(const std::string& file, const model::Report& report);
 
 /// The process that an event log was recorded in, from its first record; none if `log` is not an
 /// event log or has no record. Throws nothing but std::bad_alloc.

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/json_node.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -18,7 +18,7 @@ namespace memlab::report {
 class JsonFields {
   public:
     /// `position`: of the object in its table. All arguments must outlive this.
-    JsonFields(const Node& node, const TableSizes& sizes, std::size_t position)
+    JsonFields(const Node& node, const model::TableSizes& sizes, std::size_t position)
         : node_(node), sizes_(sizes), position_(position) {}
 
     void line() {}
@@ -49,10 +49,10 @@ class JsonFields {
     template <typename Fields>
     void for_others(Fields /*fields*/) {}
 
-    void index(const char* name, std::size_t& value, Table table) {
+    void index(const char* name, std::size_t& value, model::Table table) {
         value = node_.member(name).index(sizes_[table], name_of(table));
     }
-    void indexes(const char* name, std::vector<std::size_t>& values, Table table) {
+    void indexes(const char* name, std::vector<std::size_t>& values, model::Table table) {
         node_.member(name).each(
             [&](const Node& item) { values.push_back(item.index(sizes_[table], name_of(table))); });
     }
@@ -82,7 +82,7 @@ class JsonFields {
             natural(name, value.emplace());
         }
     }
-    void index_if_any(const char* name, std::size_t& value, Table table) {
+    void index_if_any(const char* name, std::size_t& value, model::Table table) {
         if (has(name)) {
             index(name, value, table);
         }
@@ -157,32 +157,32 @@ class JsonFields {
     }
     /// Appends to what is there.
     template <typename Entry>
-    void table(const char* name, std::vector<Entry>& entries, Layout /*layout*/) {
+    void table(const char* name, std::vector<Entry>& entries, model::Layout /*layout*/) {
         list(name, entries);
     }
     template <typename Entry>
-    void table_if_any(const char* name, std::vector<Entry>& entries, Layout /*layout*/) {
+    void table_if_any(const char* name, std::vector<Entry>& entries, model::Layout /*layout*/) {
         list_if_any(name, entries);
     }
 
     template <typename Object>
-    void named(const char* name, Named<Object>& members) {
+    void named(const char* name, model::Named<Object>& members) {
         each_member(name, [&](const std::string& key, const Node& value) {
             read(value, 0, members.add(key));
         });
     }
     template <typename Object>
-    void named_if_any(const char* name, std::optional<Named<Object>>& members) {
+    void named_if_any(const char* name, std::optional<model::Named<Object>>& members) {
         if (has(name)) {
             named(name, members.emplace());
         }
     }
-    void named_texts(const char* name, Named<std::string>& members) {
+    void named_texts(const char* name, model::Named<std::string>& members) {
         each_member(name, [&](const std::string& key, const Node& value) {
             members.add(key, value.text());
         });
     }
-    void named_numbers(const char* name, Named<std::uint64_t>& members,
+    void named_numbers(const char* name, model::Named<std::uint64_t>& members,
                        std::string_view signed_name, std::optional<std::int64_t>& signed_value) {
         each_member(name, [&](const std::string& key, const Node& value) {
             if (key == signed_name) {
@@ -193,13 +193,13 @@ class JsonFields {
         });
     }
 
-    void curve(const char* name, std::optional<CurveSummary>& summary, bool optional) {
+    void curve(const char* name, std::optional<model::CurveSummary>& summary, bool optional) {
         const Node node = node_.member(name);
         if (!optional || !node.member("peak_bytes").is_null()) {
             read(node, 0, summary.emplace());
         }
     }
-    void rows(const char* columns, const char* rows, Timeline& timeline);
+    void rows(const char* columns, const char* rows, model::Timeline& timeline);
 
   private:
     template <typename Object>
@@ -214,7 +214,7 @@ class JsonFields {
     }
 
     const Node& node_;
-    const TableSizes& sizes_;
+    const model::TableSizes& sizes_;
     const std::size_t position_;
 };
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/json_fields.hpp"
 #include "report/reader.hpp"
 #include "report/table_text.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -25,9 +25,10 @@ void check_identity(const Node& root) {
             "give a memlab.*.json or .memlog file");
     }
     const std::uint64_t version = root.member("version").number();
-    if (version != schema_version) {
+    if (version != model::schema_version) {
         throw Invalid("has format version " + std::to_string(version) +
-                      ", this memlab-report reads version " + std::to_string(schema_version) +
+                      ", this memlab-report reads version " +
+                      std::to_string(model::schema_version) +
                       "; use the memlab-report of the memlab that recorded it");
     }
 }
@@ -36,10 +37,10 @@ void check_identity(const Node& root) {
 struct TableRejected {};
 
 /// As many as any index may refer to where it is no table: what the member is fails in its turn.
-std::size_t size_of(const Node& root, Table table) {
+std::size_t size_of(const Node& root, model::Table table) {
     const JsonValue* const found = root.optional_member(name_of(table));
     if (found == nullptr) {
-        return table == Table::python_frames ? 0 : std::numeric_limits<std::size_t>::max();
+        return table == model::Table::python_frames ? 0 : std::numeric_limits<std::size_t>::max();
     }
     return found->is_array() ? found->size() : std::numeric_limits<std::size_t>::max();
 }
@@ -47,19 +48,22 @@ std::size_t size_of(const Node& root, Table table) {
 /// `add_tables(report, frames)` adds the stacks and sites that `root` lacks; there are that many
 /// frames.
 template <typename AddTables>
-Report read_root(const Node& root, AddTables add_tables) {
+model::Report read_root(const Node& root, AddTables add_tables) {
     check_identity(root);
-    Report report;
-    TableSizes sizes;
-    for (const Table table : {Table::modules, Table::python_frames, Table::frames}) {
+    model::Report report;
+    model::TableSizes sizes;
+    for (const model::Table table :
+         {model::Table::modules, model::Table::python_frames, model::Table::frames}) {
         sizes[table] = size_of(root, table);
     }
-    add_tables(report, sizes[Table::frames]);
-    sizes[Table::stacks] = saturating_add(size_of(root, Table::stacks), report.stacks.size());
-    sizes[Table::sites] = saturating_add(size_of(root, Table::sites), report.sites.size());
+    add_tables(report, sizes[model::Table::frames]);
+    sizes[model::Table::stacks] =
+        model::saturating_add(size_of(root, model::Table::stacks), report.stacks.size());
+    sizes[model::Table::sites] =
+        model::saturating_add(size_of(root, model::Table::sites), report.sites.size());
     report.coverage.because = "This report was written by a memlab without an audit.";
     JsonFields fields(root, sizes, 0);
-    Report::fields(report, fields);
+    model::Report::fields(report, fields);
     forget_generated_addresses(report);
     return report;
 }
@@ -85,13 +89,13 @@ JsonValue parse_json(std::string_view text) {
 }
 
 /// None if the text is not as memlab writes it, or invalid.
-std::optional<Report> read_with_tables(std::string_view text, const TableTexts& tables) {
+std::optional<model::Report> read_with_tables(std::string_view text, const TableTexts& tables) {
     if (!tables.found) {
         return std::nullopt;
     }
     try {
         const JsonValue root = JsonValue::parse(without_tables(text, tables));
-        return read_root(Node(root), [&](Report& report, std::size_t frames) {
+        return read_root(Node(root), [&](model::Report& report, std::size_t frames) {
             if (!read_stacks(tables.stacks, frames, report.stacks) ||
                 !read_sites(tables.sites, report.stacks.size(), report.sites)) {
                 throw TableRejected();
@@ -107,21 +111,21 @@ std::optional<Report> read_with_tables(std::string_view text, const TableTexts& 
 }  // namespace
 
 ReadResult parse_report(std::string_view text) {
-    return without_exceptions([&]() -> Report {
+    return without_exceptions([&]() -> model::Report {
         // Depth is checked by scanning brackets. The parser's callback would make parsing
         // quadratic: with one, nlohmann walks the whole list again after each of its objects.
         TableTexts tables;
         if (!scan_tables(text, max_depth, &tables)) {
             throw Invalid(std::string("is nested too deeply") + advice);
         }
-        if (std::optional<Report> report = read_with_tables(text, tables)) {
+        if (std::optional<model::Report> report = read_with_tables(text, tables)) {
             return std::move(*report);
         }
         const JsonValue root = parse_json(text);
         if (!root.is_object()) {
             throw Invalid("JSON, but not a memlab report; give a memlab.*.json or .memlog file");
         }
-        return read_root(Node(root), [](Report&, std::size_t) {});
+        return read_root(Node(root), [](model::Report&, std::size_t) {});
     });
 }
 

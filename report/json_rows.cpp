@@ -9,10 +9,11 @@ namespace memlab::report {
 namespace {
 
 /// The positions of a curve's columns.
-std::array<std::size_t, row_figures.size()> find_columns(const Node& columns, const char* curve) {
-    std::array<std::size_t, row_figures.size()> positions{};
-    for (std::size_t k = 0; k < row_figures.size(); ++k) {
-        const std::string wanted = std::string(curve) + row_figures.at(k);
+std::array<std::size_t, model::row_figures.size()> find_columns(const Node& columns,
+                                                                const char* curve) {
+    std::array<std::size_t, model::row_figures.size()> positions{};
+    for (std::size_t k = 0; k < model::row_figures.size(); ++k) {
+        const std::string wanted = std::string(curve) + model::row_figures.at(k);
         std::size_t position = columns.size();
         for (std::size_t i = 0; i < columns.size(); ++i) {
             if (columns.at(i).text() == wanted) {
@@ -29,20 +30,20 @@ std::array<std::size_t, row_figures.size()> find_columns(const Node& columns, co
 
 }  // namespace
 
-void JsonFields::rows(const char* columns_name, const char* rows_name, Timeline& timeline) {
+void JsonFields::rows(const char* columns_name, const char* rows_name, model::Timeline& timeline) {
     const Node columns = node_.member(columns_name);
     if (columns.size() == 0 || columns.at(0).text() != "bucket") {
         columns.fail("does not begin with \"bucket\"");
     }
-    std::array<std::array<std::size_t, row_figures.size()>, curve_count> positions{};
-    for (std::size_t c = 0; c < curve_count; ++c) {
-        positions.at(c) = find_columns(columns, curve_names.at(c));
+    std::array<std::array<std::size_t, model::row_figures.size()>, model::curve_count> positions{};
+    for (std::size_t c = 0; c < model::curve_count; ++c) {
+        positions.at(c) = find_columns(columns, model::curve_names.at(c));
     }
     node_.member(rows_name).each([&](const Node& cells) {
         if (cells.size() != columns.size()) {
             cells.fail("does not have one number for each column");
         }
-        TimelineRow row;
+        model::TimelineRow row;
         std::uint64_t offset = 0;
         if (__builtin_mul_overflow(cells.at(0).number(), timeline.bucket_ns, &offset) ||
             __builtin_add_overflow(timeline.start_ns, offset, &row.begin_ns)) {
@@ -51,13 +52,13 @@ void JsonFields::rows(const char* columns_name, const char* rows_name, Timeline&
         if (!timeline.rows.empty() && row.begin_ns <= timeline.rows.back().begin_ns) {
             cells.fail("is not in order of time");
         }
-        for (std::size_t c = 0; c < curve_count; ++c) {
+        for (std::size_t c = 0; c < model::curve_count; ++c) {
             const auto& [min, max, last] = positions.at(c);
-            if (may_be_unknown(c) && cells.at(max).is_null()) {
+            if (model::may_be_unknown(c) && cells.at(max).is_null()) {
                 continue;
             }
-            row.curves.at(c) = TimelineRow::Values{cells.at(min).number(), cells.at(max).number(),
-                                                   cells.at(last).number()};
+            row.curves.at(c) = model::TimelineRow::Values{
+                cells.at(min).number(), cells.at(max).number(), cells.at(last).number()};
         }
         timeline.rows.push_back(row);
     });

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "model/report_builder.hpp"
 #include "report/invalid.hpp"
 #include "report/reader.hpp"
-#include "trace/json/report_builder.hpp"
 
 namespace memlab::report {
 
@@ -17,8 +17,8 @@ namespace {
 class ModelMaker {
   public:
     /// `position`: of the object in its table. All arguments must outlive this.
-    ModelMaker(const ReportBuilder& builder, const TableSizes& sizes, const ReportPath& place,
-               std::size_t position)
+    ModelMaker(const model::ReportBuilder& builder, const model::TableSizes& sizes,
+               const ReportPath& place, std::size_t position)
         : builder_(builder), sizes_(sizes), place_(place), position_(position) {}
 
     // What can have any value.
@@ -40,7 +40,7 @@ class ModelMaker {
     void text_or_null(const char* /*name*/, const std::optional<std::string>& /*value*/) {}
     void texts(const char* /*name*/, const std::vector<std::string>& /*values*/) {}
     void texts_if_known(const char* /*name*/, const std::vector<std::string>& /*values*/) {}
-    void curve(const char* /*name*/, const std::optional<CurveSummary>& /*curve*/, bool) {}
+    void curve(const char* /*name*/, const std::optional<model::CurveSummary>& /*curve*/, bool) {}
     template <typename Fields>
     void for_others(Fields /*fields*/) {}
 
@@ -57,17 +57,17 @@ class ModelMaker {
     void source_line(const char* /*name*/, Line& value) {
         value = std::in_range<int>(value) ? value : 0;
     }
-    void index(const char* name, std::size_t value, Table table) {
+    void index(const char* name, std::size_t value, model::Table table) {
         if (value >= sizes_[table]) {
             ReportPath(place_, name, 0).require_index(value, sizes_[table], name_of(table));
         }
     }
-    void index_if_any(const char* name, std::size_t value, Table table) {
+    void index_if_any(const char* name, std::size_t value, model::Table table) {
         if (value != 0) {
             index(name, value, table);
         }
     }
-    void indexes(const char* name, const std::vector<std::size_t>& values, Table table) {
+    void indexes(const char* name, const std::vector<std::size_t>& values, model::Table table) {
         for (std::size_t i = 0; i < values.size(); ++i) {
             if (values[i] >= sizes_[table]) {
                 const ReportPath list(place_, name, 0);
@@ -129,40 +129,41 @@ class ModelMaker {
         list(name, items);
     }
     template <typename Entry>
-    void table(const char* name, std::vector<Entry>& entries, Layout /*layout*/) {
+    void table(const char* name, std::vector<Entry>& entries, model::Layout /*layout*/) {
         Appender<Entry> appender(entries);
         builder_.each(appender);
         list(name, entries);
     }
     template <typename Entry>
-    void table_if_any(const char* name, std::vector<Entry>& entries, Layout layout) {
+    void table_if_any(const char* name, std::vector<Entry>& entries, model::Layout layout) {
         table(name, entries, layout);
     }
 
     template <typename Value>
-    void named(const char* /*name*/, Named<Value>& members) {
+    void named(const char* /*name*/, model::Named<Value>& members) {
         members.sort();
     }
     template <typename Value>
-    void named_if_any(const char* /*name*/, std::optional<Named<Value>>& members) {
+    void named_if_any(const char* /*name*/, std::optional<model::Named<Value>>& members) {
         if (members) {
             members->sort();
         }
     }
-    void named_texts(const char* /*name*/, Named<std::string>& members) { members.sort(); }
-    void named_numbers(const char* /*name*/, Named<std::uint64_t>& members,
+    void named_texts(const char* /*name*/, model::Named<std::string>& members) { members.sort(); }
+    void named_numbers(const char* /*name*/, model::Named<std::uint64_t>& members,
                        const char* /*signed_name*/,
                        const std::optional<std::int64_t>& /*signed_value*/) {
         members.sort();
     }
 
-    void rows(const char* /*columns*/, const char* rows, const Timeline& timeline) {
+    void rows(const char* /*columns*/, const char* rows, const model::Timeline& timeline) {
         for (std::size_t i = 0; i < timeline.rows.size(); ++i) {
             std::size_t column = 1;
             for (const auto& curve : timeline.rows[i].curves) {
-                const TimelineRow::Values values = curve.value_or(TimelineRow::Values{});
+                const model::TimelineRow::Values values =
+                    curve.value_or(model::TimelineRow::Values{});
                 for (const std::uint64_t value : {values.min, values.max, values.last}) {
-                    if (value == TimelineRow::unknown) {
+                    if (value == model::TimelineRow::unknown) {
                         const ReportPath list(place_, rows, 0);
                         const ReportPath row(list, nullptr, i);
                         ReportPath(row, nullptr, column)
@@ -176,7 +177,7 @@ class ModelMaker {
 
   private:
     template <typename Entry>
-    class Appender final : public EntryTaker<Entry> {
+    class Appender final : public model::EntryTaker<Entry> {
       public:
         explicit Appender(std::vector<Entry>& to) : to_(to) {}
         void expect(std::size_t count) override { to_.reserve(count); }
@@ -192,33 +193,33 @@ class ModelMaker {
         Object::fields(value, inner);
     }
 
-    const ReportBuilder& builder_;
-    const TableSizes& sizes_;
+    const model::ReportBuilder& builder_;
+    const model::TableSizes& sizes_;
     const ReportPath& place_;
     const std::size_t position_;
 };
 
 }  // namespace
 
-void forget_generated_addresses(Report& report) {
-    for (Frame& frame : report.frames) {
+void forget_generated_addresses(model::Report& report) {
+    for (model::Frame& frame : report.frames) {
         frame.address = frame.module == 0 ? 0 : frame.address;
     }
 }
 
-ReadResult make_report(const trace::Aggregator& from, Moment moment) {
+ReadResult make_report(const trace::Aggregator& from, model::Moment moment) {
     return without_exceptions([&] {
-        TableSizes sizes;
-        sizes[Table::sites] = from.sites().size();
-        sizes[Table::stacks] = from.stacks().size();
-        sizes[Table::frames] = from.frames().size();
-        sizes[Table::python_frames] = from.python_frames().size();
-        sizes[Table::modules] = from.modules().size();
-        const ReportBuilder builder(from, moment);
-        Report report = std::move(*builder.without_tables());
+        model::TableSizes sizes;
+        sizes[model::Table::sites] = from.sites().size();
+        sizes[model::Table::stacks] = from.stacks().size();
+        sizes[model::Table::frames] = from.frames().size();
+        sizes[model::Table::python_frames] = from.python_frames().size();
+        sizes[model::Table::modules] = from.modules().size();
+        const model::ReportBuilder builder(from, moment);
+        model::Report report = std::move(*builder.without_tables());
         const ReportPath place;
         ModelMaker maker(builder, sizes, place, 0);
-        Report::fields(report, maker);
+        model::Report::fields(report, maker);
         forget_generated_addresses(report);
         return report;
     });

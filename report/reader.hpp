@@ -10,7 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
+
+namespace memlab::model {
+enum class Moment : std::uint8_t;
+}
 
 namespace memlab::trace {
 class Aggregator;
@@ -19,8 +23,6 @@ struct LogReadResult;
 }  // namespace memlab::trace
 
 namespace memlab::report {
-
-enum class Moment : std::uint8_t;
 
 /// The error of a recording for which there is no memory.
 inline constexpr char too_large_to_read[] =
@@ -46,7 +48,7 @@ class LogFollower {
 };
 
 struct ReadResult {
-    std::optional<Report> report;
+    std::optional<model::Report> report;
     /// If there is no report: "what is wrong; what to do", without the file's name.
     std::string error;
     /// If there is a report: what is wrong with the event log that it came from; else empty.
@@ -58,11 +60,11 @@ ReadResult parse_report(std::string_view json);
 
 /// The report of a recording: as parsing its text, but made of the aggregator directly. Members for
 /// other tools are in it, too. Never throws.
-ReadResult make_report(const trace::Aggregator& from, Moment moment);
+ReadResult make_report(const trace::Aggregator& from, model::Moment moment);
 
 /// Code that was generated at run time has another address in each run: frames without a module
 /// lose theirs.
-void forget_generated_addresses(Report& report);
+void forget_generated_addresses(model::Report& report);
 
 /// Reads the report or event log `path` (distinguished by content, not by name); a log through
 /// `make_sink`, if given. Never throws.
@@ -73,9 +75,9 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink 
 enum class Level : std::uint8_t { all, driver, framework };
 /// Drops the others' failures. `all` has the failure of a framework's allocation without its
 /// cache's own attempts to get more from the driver.
-void choose_ooms(Report& report, Level level);
+void choose_ooms(model::Report& report, Level level);
 /// Drops the others' devices and failures; what else refers to them stays.
-void choose_level(Report& report, Level level);
+void choose_level(model::Report& report, Level level);
 
 /// By content; false for files that cannot be read.
 bool is_event_log(const std::string& path);

@@ -12,11 +12,11 @@
 #include <set>
 #include <vector>
 
+#include "model/json_writer.hpp"
 #include "report/device_label.hpp"
 #include "report/input_file.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_format.hpp"
 
 namespace memlab::report {
@@ -145,16 +145,17 @@ std::uint64_t now_ns() {
 }
 
 /// What a framework's cache holds comes before the GPU's view of it.
-void order_devices(std::vector<Device>& devices) {
-    std::stable_sort(devices.begin(), devices.end(), [](const Device& a, const Device& b) {
-        return a.gpu() != b.gpu() ? a.gpu() < b.gpu() : !a.is_gpu() && b.is_gpu();
-    });
+void order_devices(std::vector<model::Device>& devices) {
+    std::stable_sort(devices.begin(), devices.end(),
+                     [](const model::Device& a, const model::Device& b) {
+                         return a.gpu() != b.gpu() ? a.gpu() < b.gpu() : !a.is_gpu() && b.is_gpu();
+                     });
 }
 
 /// The GPUs whose memory a framework's cache was seen to cut.
-std::set<std::uint64_t> gpus_with_caches(const Report& report) {
+std::set<std::uint64_t> gpus_with_caches(const model::Report& report) {
     std::set<std::uint64_t> gpus;
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (!device.is_gpu() && device.used()) {
             gpus.insert(device.gpu());
         }
@@ -163,7 +164,7 @@ std::set<std::uint64_t> gpus_with_caches(const Report& report) {
 }
 
 /// A process that still writes the log has run until now, not until its last event.
-void add_time_until_now(const std::string& log, Process& process) {
+void add_time_until_now(const std::string& log, model::Process& process) {
     process.recording = process.ended == "cut off" && is_being_written(log, process.pid);
     const std::uint64_t now = now_ns();
     if (process.recording && now > process.start_wall_ns + process.duration_ns) {
@@ -176,17 +177,17 @@ void add_time_until_now(const std::string& log, Process& process) {
 
 // A framework's failure shows once: the attempts of its cache to grow, right before it in the same
 // thread, are the driver's.
-void choose_ooms(Report& report, Level level) {
+void choose_ooms(model::Report& report, Level level) {
     const std::set<std::uint64_t> cut = gpus_with_caches(report);
     constexpr std::uint64_t gpus = trace::DeviceInfo::max_gpus;
-    const auto is_gpu = [](const Oom& oom) { return oom.device < gpus; };
-    const auto is_attempt = [&](const Oom& oom, const Oom& failure) {
+    const auto is_gpu = [](const model::Oom& oom) { return oom.device < gpus; };
+    const auto is_attempt = [&](const model::Oom& oom, const model::Oom& failure) {
         return is_gpu(oom) && oom.thread == failure.thread && is_on(failure.device, oom.device) &&
                oom.requested_bytes >= failure.requested_bytes;
     };
     std::vector<bool> dropped(report.ooms.size());
     for (std::size_t i = 0; i < report.ooms.size(); ++i) {
-        const Oom& oom = report.ooms[i];
+        const model::Oom& oom = report.ooms[i];
         if (is_gpu(oom)) {
             dropped[i] = level == Level::framework && cut.count(oom.device) != 0;
             continue;
@@ -203,13 +204,14 @@ void choose_ooms(Report& report, Level level) {
         }
     }
     std::size_t at = 0;
-    report.oom_count -= std::erase_if(report.ooms, [&](const Oom&) { return dropped[at++]; });
+    report.oom_count -=
+        std::erase_if(report.ooms, [&](const model::Oom&) { return dropped[at++]; });
 }
 
-void choose_level(Report& report, Level level) {
+void choose_level(model::Report& report, Level level) {
     choose_ooms(report, level);
     const std::set<std::uint64_t> cut = gpus_with_caches(report);
-    std::erase_if(report.devices, [&](const Device& device) {
+    std::erase_if(report.devices, [&](const model::Device& device) {
         return level == Level::driver      ? !device.is_gpu()
                : level == Level::framework ? device.is_gpu() && cut.count(device.gpu()) != 0
                                            : false;
@@ -256,8 +258,8 @@ DeriveResult read_with_model(const std::string& path) {
         trace::Aggregator aggregator;
         DeriveResult read = read_file(path, [&] { return aggregate_log(path, {}, aggregator); });
         if (read.error.empty() && read.from_log) {
-            read.json = report_to_string(aggregator);
-            read.model = make_report(aggregator, Moment::end);
+            read.json = model::report_to_string(aggregator);
+            read.model = make_report(aggregator, model::Moment::end);
         } else if (read.error.empty()) {
             read.model = parse_report(read.json);
         }
@@ -277,7 +279,8 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink)
             result.error = read.error;
             return result;
         }
-        result = read.from_log ? make_report(aggregator, Moment::end) : parse_report(read.json);
+        result =
+            read.from_log ? make_report(aggregator, model::Moment::end) : parse_report(read.json);
         result.warning = read.warning;
         if (result.report) {
             order_devices(result.report->devices);

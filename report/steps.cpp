@@ -1,7 +1,7 @@
 #include "report/steps.hpp"
 
+#include "model/report_builder.hpp"
 #include "trace/folded_name.hpp"
-#include "trace/json/report_builder.hpp"
 
 namespace memlab::report {
 
@@ -12,10 +12,10 @@ bool is_path_named(std::string_view path, std::string_view name) {
                             path[path.size() - name.size() - 1] == '/');
 }
 
-std::optional<std::size_t> choose_steps(const Report& report, const std::string& name) {
+std::optional<std::size_t> choose_steps(const model::Report& report, const std::string& name) {
     std::optional<std::size_t> chosen;
     for (std::size_t i = 0; i < report.steps.size(); ++i) {
-        const Steps& steps = report.steps[i];
+        const model::Steps& steps = report.steps[i];
         if ((name.empty() || is_path_named(steps.name, name)) &&
             (!chosen || steps.steps > report.steps[*chosen].steps)) {
             chosen = i;
@@ -28,7 +28,7 @@ std::uint64_t StepCounter::ended(const trace::Aggregator& figures) {
     const trace::StepStats& steps = figures.step_stats();
     for (; !key_ && examined_ < steps.kind_count(); ++examined_) {
         const auto [kind, path] = steps.kind(examined_);
-        if (trace::name_of(kind) == kind_ && step_name(figures, kind, path) == name_) {
+        if (trace::name_of(kind) == kind_ && model::step_name(figures, kind, path) == name_) {
             key_.emplace(kind, path);
         }
     }

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "model/report.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/report.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {
@@ -21,12 +21,12 @@ bool is_path_named(std::string_view path, std::string_view name);
 
 /// Index into Report::steps: of the steps that `name` means (is_path_named) those with the most
 /// steps; of all if it is empty. None: there are none.
-std::optional<std::size_t> choose_steps(const Report& report, const std::string& name);
+std::optional<std::size_t> choose_steps(const model::Report& report, const std::string& name);
 
 /// Counts the ended steps of one kind while a log is read. Thread-safety: none.
 class StepCounter {
   public:
-    explicit StepCounter(const Steps& steps) : kind_(steps.kind), name_(steps.name) {}
+    explicit StepCounter(const model::Steps& steps) : kind_(steps.kind), name_(steps.name) {}
 
     /// How many steps have ended. The first end of a step is recognized at the second.
     std::uint64_t ended(const trace::Aggregator& figures);

@@ -97,7 +97,7 @@ class EntryParser {
         good_ = key(name) && cursor_.number(&value);
     }
     void extra(const char* name, std::uint64_t& value) { number(name, value); }
-    void index(const char* name, std::size_t& value, Table) {
+    void index(const char* name, std::size_t& value, model::Table) {
         good_ = key(name) && position_in_table(value);
     }
     void text(const char* name, std::string& value) {
@@ -108,7 +108,7 @@ class EntryParser {
     void flag(const char* name, bool& value) {
         good_ = key(name) && ((value = cursor_.take("true")) || cursor_.take("false"));
     }
-    void indexes(const char* name, std::vector<std::size_t>& values, Table) {
+    void indexes(const char* name, std::vector<std::size_t>& values, model::Table) {
         read_.clear();
         good_ = key(name) &&
                 cursor_.list('[', ']', [&] { return position_in_table(read_.emplace_back()); });
@@ -245,11 +245,11 @@ std::string without_tables(std::string_view text, const TableTexts& tables) {
     return rest;
 }
 
-bool read_stacks(std::string_view text, std::size_t frame_count, std::vector<Stack>& out) {
+bool read_stacks(std::string_view text, std::size_t frame_count, std::vector<model::Stack>& out) {
     return read_entries(text, frame_count, out);
 }
 
-bool read_sites(std::string_view text, std::size_t stack_count, std::vector<Site>& out) {
+bool read_sites(std::string_view text, std::size_t stack_count, std::vector<model::Site>& out) {
     return read_entries(text, stack_count, out);
 }
 

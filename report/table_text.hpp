@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 
@@ -28,7 +28,7 @@ std::string without_tables(std::string_view text, const TableTexts& tables);
 
 /// Append the table's entries to `out`. False if anything is not as memlab writes it or an index is
 /// out of range; `out` may then hold some of the entries.
-bool read_stacks(std::string_view text, std::size_t frame_count, std::vector<Stack>& out);
-bool read_sites(std::string_view text, std::size_t stack_count, std::vector<Site>& out);
+bool read_stacks(std::string_view text, std::size_t frame_count, std::vector<model::Stack>& out);
+bool read_sites(std::string_view text, std::size_t stack_count, std::vector<model::Site>& out);
 
 }  // namespace memlab::report

@@ -29,18 +29,18 @@ std::string number(WideSum value) {
 class Validator {
   public:
     /// `root`: the text that it was read from; null where it was not.
-    Validator(const Report& report, const JsonValue* root) : report_(report), root_(root) {}
+    Validator(const model::Report& report, const JsonValue* root) : report_(report), root_(root) {}
 
     Validation run() {
         tables();
         for (std::size_t i = 0; i < report_.sites.size(); ++i) {
             site(i);
         }
-        for (const Device& each : report_.devices) {
+        for (const model::Device& each : report_.devices) {
             device(each);
         }
         for (std::size_t i = 0; i < report_.scopes.size(); ++i) {
-            const Scope& scope = report_.scopes[i];
+            const model::Scope& scope = report_.scopes[i];
             const std::string where = "scopes[" + std::to_string(i) + "]";
             holders(scope.escaped, where + ".escaped");
             at_most(scope.max_escaped_bytes, scope.escaped.bytes, where + ".escaped.most_bytes",
@@ -117,7 +117,7 @@ class Validator {
     }
 
     void site(std::size_t i) {
-        const Site& site = report_.sites[i];
+        const model::Site& site = report_.sites[i];
         const std::string where = "sites[" + std::to_string(i) + "]";
         site_id(i, where);
         at_most(site.live_count, site.count, where + ".live_count", "its count");
@@ -126,7 +126,7 @@ class Validator {
         at_most(site.temporaries, site.count, where + ".temporaries", "its count");
         at_most(site.freed_elsewhere, site.count, where + ".freed_elsewhere", "its count");
         if (site.collected) {
-            const Collected& collected = *site.collected;
+            const model::Collected& collected = *site.collected;
             const std::string of = where + ".collected";
             const std::uint64_t freed = site.count - std::min(site.count, site.live_count);
             at_most(collected.count, freed, of + ".count", "what was freed of it");
@@ -143,14 +143,15 @@ class Validator {
             at_most(site.lifetime->median, site.lifetime->max, where + ".lifetime_ns.median",
                     "max");
         }
-        if (std::none_of(report_.devices.begin(), report_.devices.end(),
-                         [&](const Device& device) { return device.index == site.device; })) {
+        if (std::none_of(
+                report_.devices.begin(), report_.devices.end(),
+                [&](const model::Device& device) { return device.index == site.device; })) {
             problem(where + ".device is " + std::to_string(site.device) +
                     ", which is not among the devices");
         }
         at_most(site.at_peak_bytes, site.peak_bytes, where + ".at_peak_bytes", "its peak_bytes");
         at_most(site.requested_bytes, site.bytes, where + ".requested_bytes", "its bytes");
-        if (is_in_curves(site.kind)) {
+        if (model::is_in_curves(site.kind)) {
             Sums& at_peak = at_peak_[site.device];
             at_peak.count += site.at_peak_count;
             at_peak.bytes += site.at_peak_bytes;
@@ -163,10 +164,10 @@ class Validator {
         sums.live_bytes += site.live_bytes;
     }
 
-    void holders(const Holders& holders, const std::string& where) {
+    void holders(const model::Holders& holders, const std::string& where) {
         WideSum count = holders.other_count;
         WideSum bytes = holders.other_bytes;
-        for (const Holders::Share& share : holders.sites) {
+        for (const model::Holders::Share& share : holders.sites) {
             count += share.count;
             bytes += share.bytes;
         }
@@ -174,10 +175,10 @@ class Validator {
         equal(holders.bytes, bytes, where + ".bytes", "its parts are");
     }
 
-    void device(const Device& device) {
+    void device(const model::Device& device) {
         const std::string where =
             "devices[" + std::to_string(&device - report_.devices.data()) + "]";
-        const CurveSummary& allocated = device.curve(Curve::allocated);
+        const model::CurveSummary& allocated = device.curve(model::Curve::allocated);
         equal(device.at_peak.bytes, allocated.peak_bytes, where + ".at_peak.bytes",
               "the allocated peak is");
         equal(device.live.bytes, allocated.at_end_bytes, where + ".live.bytes",
@@ -189,13 +190,13 @@ class Validator {
               "the allocated peak was at");
         holders(device.at_peak, where + ".at_peak");
         holders(device.live, where + ".live");
-        for (const Holders::Share& share : device.at_peak.sites) {
+        for (const model::Holders::Share& share : device.at_peak.sites) {
             if (report_.sites[share.site].at_peak_bytes != share.bytes) {
                 problem("sites[" + std::to_string(share.site) + "].at_peak_bytes is not " +
                         std::to_string(share.bytes));
             }
         }
-        for (const Holders::Share& share : device.live.sites) {
+        for (const model::Holders::Share& share : device.live.sites) {
             equal(share.bytes, report_.sites[share.site].live_bytes,
                   where + ".live of site " + std::to_string(share.site), "the site has");
         }
@@ -216,11 +217,11 @@ class Validator {
         }
     }
 
-    void ledger(const Ledger& ledger, const std::string& where) {
+    void ledger(const model::Ledger& ledger, const std::string& where) {
         within(ledger.latest.time_ns, where + ".latest.time_ns");
         at_most(ledger.latest.used, ledger.peak.used, where + ".latest.used_bytes", "the peak's");
         for (std::size_t i = 0; i < ledger.rows.size(); ++i) {
-            const Ledger::Row& row = ledger.rows[i];
+            const model::Ledger::Row& row = ledger.rows[i];
             const std::string path = where + ".rows[" + std::to_string(i) + "]";
             at_most(row.at_peak_bytes, row.max_bytes, path + ".at_peak_bytes", "its max_bytes");
             at_most(row.bytes, row.max_bytes, path + ".bytes", "its max_bytes");
@@ -233,7 +234,7 @@ class Validator {
 
     /// Statistics named as in PyTorch ("active_bytes.all.current"): current is allocated minus
     /// freed, and "all" is the sum of the two pools.
-    void memory_stats(const Named<std::uint64_t>& stats, const std::string& where) {
+    void memory_stats(const model::Named<std::uint64_t>& stats, const std::string& where) {
         const auto figure = [&stats](const std::string& name) {
             const auto found = stats.find(name);
             return found != stats.end() ? found->second : std::uint64_t{0};
@@ -264,14 +265,14 @@ class Validator {
         }
     }
 
-    void timeline(const Device& device, const std::string& where) {
+    void timeline(const model::Device& device, const std::string& where) {
         at_most(device.timeline.rows.size(), max_rows, where + ".timeline's number of rows",
                 "there may be");
-        for (std::size_t c = 0; c < curve_count; ++c) {
-            const std::string curve = where + ".timeline's " + curve_names.at(c);
+        for (std::size_t c = 0; c < model::curve_count; ++c) {
+            const std::string curve = where + ".timeline's " + model::curve_names.at(c);
             std::uint64_t highest = 0;
             std::uint64_t last = 0;
-            for (const TimelineRow& row : device.timeline.rows) {
+            for (const model::TimelineRow& row : device.timeline.rows) {
                 const auto& values = row.curves.at(c);
                 if (!values) {
                     continue;
@@ -288,18 +289,19 @@ class Validator {
                 equal(highest, summary->peak_bytes, curve + "_max", "the peak is");
                 equal(last, summary->at_end_bytes, curve + "_last", "it ends at");
                 within(summary->peak_time_ns,
-                       where + ".curves." + curve_names.at(c) + ".peak_time_ns");
+                       where + ".curves." + model::curve_names.at(c) + ".peak_time_ns");
                 at_most(summary->at_end_bytes, summary->peak_bytes,
-                        where + ".curves." + curve_names.at(c) + ".at_end_bytes", "its peak_bytes");
+                        where + ".curves." + model::curve_names.at(c) + ".at_end_bytes",
+                        "its peak_bytes");
             }
         }
     }
 
     void coverage() {
-        const Coverage& coverage = report_.coverage;
+        const model::Coverage& coverage = report_.coverage;
         WideSum count = 0;
         WideSum bytes = 0;
-        for (const Coverage::Bypassed& each : coverage.bypassed) {
+        for (const model::Coverage::Bypassed& each : coverage.bypassed) {
             count += each.count;
             bytes += each.bytes;
         }
@@ -317,7 +319,7 @@ class Validator {
         WideSum peak_bytes = 0;
     };
 
-    const Report& report_;
+    const model::Report& report_;
     const JsonValue* const root_;
     std::map<std::pair<std::uint64_t, std::string>, Sums> sums_;
     std::map<std::uint64_t, Sums> at_peak_;  ///< by device

@@ -11,15 +11,15 @@
 #include <utility>
 
 #include "interpose/driver/diagnostics.hpp"
+#include "model/oom_explanation.hpp"
+#include "model/size_text.hpp"
 #include "profiler/object_symbols.hpp"
-#include "trace/json/oom_explanation.hpp"
-#include "trace/json/size_text.hpp"
 
 namespace memlab::interpose {
 namespace {
 
-using report::OomHolder;
-using report::size_text;
+using model::OomHolder;
+using model::size_text;
 using trace::MemoryKind;
 
 constexpr std::size_t max_shown_sites = 5;
@@ -156,8 +156,8 @@ void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::
 }
 
 /// Figures without a recording: the pools' statistics, and driver allocations.
-[[gnu::noinline]] report::OomFigures pool_figures(Memory& memory, const trace::OomEvent& event) {
-    report::OomFigures figures;
+[[gnu::noinline]] model::OomFigures pool_figures(Memory& memory, const trace::OomEvent& event) {
+    model::OomFigures figures;
     figures.vmm_backend = memory.settings().pool_options.expandable;
     trace::OomTotals& oom = figures.oom;
     oom.event = event;
@@ -189,16 +189,16 @@ void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::
 
 void explain(Memory& memory, const trace::OomEvent& event, const std::string& group,
              const char* function, CUdevice device) {
-    report::OomFigures figures;
+    model::OomFigures figures;
     OomHolder request;
     std::vector<OomHolder> holders;
     if (profiler::Recorder* recorder = memory.recorder()) {
         recorder->with_aggregate([&](const trace::Aggregator& aggregate) {
             if (!aggregate.ooms().empty()) {
                 const trace::OomTotals& oom = aggregate.ooms().back();
-                figures = report::oom_figures(aggregate, oom);
-                request = report::oom_request(aggregate, oom);
-                holders = report::oom_holders(aggregate, oom, max_shown_sites);
+                figures = model::oom_figures(aggregate, oom);
+                request = model::oom_request(aggregate, oom);
+                holders = model::oom_holders(aggregate, oom, max_shown_sites);
             }
         });
     } else {
@@ -210,8 +210,8 @@ void explain(Memory& memory, const trace::OomEvent& event, const std::string& gr
     lines.push_back(
         "out of memory: " + std::string(function) + " of " + size_text(event.requested) +
         (host ? std::string() : " on GPU " + std::to_string(device) + device_name(device)) +
-        " failed with " + report::error_text(event.error) + ".");
-    for (std::string& sentence : report::explain_oom(figures)) {
+        " failed with " + model::error_text(event.error) + ".");
+    for (std::string& sentence : model::explain_oom(figures)) {
         lines.push_back("  " + sentence);
     }
     if (!request.frames.empty()) {
@@ -220,9 +220,9 @@ void explain(Memory& memory, const trace::OomEvent& event, const std::string& gr
     if (!holders.empty() && !host) {
         lines.emplace_back("  The largest holders of device memory:");
         for (const OomHolder& holder : holders) {
-            const std::string names = report::format_labels(holder.labels, holder.bytes);
+            const std::string names = model::format_labels(holder.labels, holder.bytes);
             add_call_stack("    " + size_text(holder.bytes) + " in " +
-                               report::count_text(holder.count, "allocation") +
+                               model::count_text(holder.count, "allocation") +
                                (names.empty() ? names : " (" + names + ")") + ": ",
                            holder, lines);
         }

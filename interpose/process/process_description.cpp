@@ -11,8 +11,8 @@
 
 #include "interpose/driver/loaded_objects.hpp"
 #include "memlab_version.hpp"
+#include "model/rank_variables.hpp"
 #include "profiler/clock.hpp"
-#include "trace/json/rank_variables.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -90,14 +90,14 @@ trace::ProcessInfo describe_process(bool started_late, bool with_arguments) {
             }
         }
     };
-    add_variables(report::rank_variables);
-    add_variables(report::local_rank_variables);
-    add_variables(report::world_size_variables);
+    add_variables(model::rank_variables);
+    add_variables(model::local_rank_variables);
+    add_variables(model::world_size_variables);
     return process;
 }
 
 std::string find_rank(const trace::ProcessInfo& process) {
-    for (const char* variable : report::rank_variables) {
+    for (const char* variable : model::rank_variables) {
         for (const auto& [name, value] : process.ranks) {
             if (name == variable) {
                 return value;

@@ -10,9 +10,9 @@
 #include "interpose/process/output_files.hpp"
 #include "interpose/process/report_signals.hpp"
 #include "interpose/process/session.hpp"
+#include "model/json_writer.hpp"
+#include "model/report_file.hpp"
 #include "profiler/clock.hpp"
-#include "trace/json/json_writer.hpp"
-#include "trace/json/report_file.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -38,8 +38,8 @@ void Session::write_final_report(const trace::Aggregator& aggregate,
     if (report_path_.empty()) {
         return;
     }
-    const report::WriteResult written =
-        report::write_report(aggregate, report_path_, report::Existing::refuse, files_.mode);
+    const model::WriteResult written =
+        model::write_report(aggregate, report_path_, model::Existing::refuse, files_.mode);
     if (written.ok()) {
         if (!settings_.keep_log && log_problem.empty() &&
             aggregate.ended() != trace::Ended::cut_off) {
@@ -48,12 +48,12 @@ void Session::write_final_report(const trace::Aggregator& aggregate,
         return;
     }
     // Most likely a full disk; the aggregated data is still in memory.
-    report::WriteResult elsewhere;
+    model::WriteResult elsewhere;
     std::string path = files_.fallback_report;
     constexpr int max_names = 100;
     for (int number = 2; number < max_names; ++number) {
         elsewhere =
-            report::write_report(aggregate, path, report::Existing::refuse, mode_in_shared_folder);
+            model::write_report(aggregate, path, model::Existing::refuse, mode_in_shared_folder);
         if (elsewhere.error_number != EEXIST) {
             break;
         }
@@ -89,7 +89,7 @@ std::string Session::write_snapshot(std::string_view name, std::uint64_t max_wai
     const bool visited = recorder_->with_frozen_aggregate(
         profiler::monotonic_ns() + max_wait_ns, [&](const trace::Aggregator& aggregate) {
             try {
-                text = report::report_to_string(aggregate, report::Moment::running);
+                text = model::report_to_string(aggregate, model::Moment::running);
                 complete = true;
             } catch (const std::bad_alloc&) {  // `complete` stays false
             }
@@ -98,7 +98,7 @@ std::string Session::write_snapshot(std::string_view name, std::uint64_t max_wai
         return "cannot write " + path + ": " +
                (visited ? "out of memory" : "the recording has ended, or a thread holds its lock");
     }
-    return report::write_text(text, path, report::Existing::replace).error;
+    return model::write_text(text, path, model::Existing::replace).error;
 }
 
 void Session::write_report_before_death(std::uint64_t max_wait_ns) noexcept {

@@ -24,10 +24,10 @@
 #include "interpose/process/process_description.hpp"
 #include "interpose/process/report_signals.hpp"
 #include "interpose/process/unknown_functions.hpp"
+#include "model/framework_caches.hpp"
 #include "profiler/known_stacks.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
-#include "trace/json/framework_caches.hpp"
 #include "trace/no_cancellation.hpp"
 
 namespace memlab::interpose {
@@ -285,7 +285,7 @@ Session::Session(LoadedSettings loaded, bool late)
             recorder_->record(trace::OptionValue{name, value});
         }
         // Switches of frameworks' own caches decide what memlab can see.
-        for (const report::FrameworkCache& cache : report::framework_caches()) {
+        for (const model::FrameworkCache& cache : model::framework_caches()) {
             const char* value =
                 cache.switch_name == nullptr ? nullptr : std::getenv(cache.switch_name);
             if (value != nullptr) {

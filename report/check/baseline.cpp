@@ -12,8 +12,8 @@
 #include <set>
 #include <sstream>
 
+#include "model/report_file.hpp"
 #include "report/text/signal_cleanup.hpp"
-#include "trace/json/report_file.hpp"
 
 namespace memlab::check {
 
@@ -196,8 +196,8 @@ BaselineResult read_folder(const std::string& path) {
 
 std::string write(const std::string& path, const std::vector<BaselineFigure>& figures) {
     const report::SignalBlocker whole;  // a signal would leave the temporary file behind
-    const report::WriteResult written =
-        report::write_text(baseline_text(figures), path, report::Existing::replace);
+    const model::WriteResult written =
+        model::write_text(baseline_text(figures), path, model::Existing::replace);
     return written.ok()
                ? std::string()
                : path + ": the baseline cannot be written (" + std::strerror(written.error_number) +

@@ -17,7 +17,7 @@ namespace {
 using report::base_name;
 
 /// "rank 3", "train.py" (a script is named after its file, not after the interpreter), "app".
-std::string stable_name(const report::Process& process) {
+std::string stable_name(const model::Process& process) {
     if (const std::optional<std::uint64_t> rank = report::find_rank(process)) {
         return "rank " + std::to_string(*rank);
     }
@@ -247,7 +247,7 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
         });
     };
     for (const report::RunMember& member : run.members) {
-        const report::Process& process = member.report.process;
+        const model::Process& process = member.report.process;
         Process& out = processes.emplace_back();
         out.file = member.file;
         out.name = stable_name(process);
@@ -272,7 +272,7 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
             }
         }
         std::erase_if(out.summary.devices, [&](const auto& each) {
-            const report::Device& device = *each.device;
+            const model::Device& device = *each.device;
             return (options.frameworks ? device.is_gpu() && cut.count(device.gpu()) != 0
                                        : !device.is_gpu()) ||
                    (options.device && !report::is_on(device.index, *options.device));

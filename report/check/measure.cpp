@@ -93,7 +93,7 @@ class Measurer {
     }
 
     bool measure_device(const DeviceSummary& summary, Measurement& value) {
-        const Device& device = *summary.device;
+        const model::Device& device = *summary.device;
         if (metric_ == Metric::leaks || metric_ == Metric::leak_count) {
             leaks(summary, value);
             return true;
@@ -104,20 +104,20 @@ class Measurer {
         }
         switch (metric_) {
             case Metric::peak_allocated:
-                value.figure = Figure::whole(device.curve(Curve::allocated).peak_bytes);
+                value.figure = Figure::whole(device.curve(model::Curve::allocated).peak_bytes);
                 value.responsible = largest_holders(summary.at_peak);
                 return true;
             case Metric::peak_reserved:
-                value.figure = Figure::whole(device.curve(Curve::reserved).peak_bytes);
+                value.figure = Figure::whole(device.curve(model::Curve::reserved).peak_bytes);
                 return true;
             case Metric::allocations: {
                 for (const auto& [kind, totals] : device.kinds) {
                     value.figure =
-                        value.figure + Figure::whole(is_in_curves(kind) ? totals.count : 0);
+                        value.figure + Figure::whole(model::is_in_curves(kind) ? totals.count : 0);
                 }
                 PlaceSums places;
-                for (const Site& site : report_.sites) {
-                    if (site.device == device.index && is_in_curves(site.kind)) {
+                for (const model::Site& site : report_.sites) {
+                    if (site.device == device.index && model::is_in_curves(site.kind)) {
                         places.add(resolver_.place(site.stack), site.kind,
                                    Figure::whole(site.count));
                     }
@@ -144,7 +144,7 @@ class Measurer {
                                kind) == process_.excluded_kinds.end();
     }
 
-    void measure_kind(const Device& device, Measurement& value) {
+    void measure_kind(const model::Device& device, Measurement& value) {
         const auto amount = [this](const auto& of) {
             return Figure::whole(metric_ == Metric::peak_allocated ? of.peak_bytes : of.count);
         };
@@ -152,7 +152,7 @@ class Measurer {
             value.figure = kind == subject_.text ? amount(totals) : value.figure;
         }
         PlaceSums places;
-        for (const Site& site : report_.sites) {
+        for (const model::Site& site : report_.sites) {
             if (site.device == device.index && site.kind == subject_.text) {
                 places.add(resolver_.place(site.stack), site.kind, amount(site));
             }
@@ -162,14 +162,14 @@ class Measurer {
 
     /// The device in whose figure a leak of the site is; none: it is in no figure. What PyTorch
     /// allocated in its cache counts on the GPU, in place of the cache's segments.
-    std::optional<std::uint64_t> leaks_on(const Site& site) const {
+    std::optional<std::uint64_t> leaks_on(const model::Site& site) const {
         if (is_segment_seen_inside(report_, site)) {
             return std::nullopt;
         }
         if (is_selected(site.device)) {
             return site.device;
         }
-        for (const Device& device : report_.devices) {
+        for (const model::Device& device : report_.devices) {
             if (device.index == site.device && is_frameworks_cache(device) &&
                 is_selected(device.gpu())) {
                 return device.gpu();
@@ -182,7 +182,7 @@ class Measurer {
     void leaks(const DeviceSummary& summary, Measurement& value) {
         PlaceSums places;
         Figure suppressed;
-        for (const Site& site : report_.sites) {
+        for (const model::Site& site : report_.sites) {
             if (site.live_count == 0 || !is_counted(site.kind) ||
                 leaks_on(site) != summary.device->index) {
                 continue;
@@ -227,7 +227,7 @@ class Measurer {
         const bool every_kind = metric_ == Metric::leaks || metric_ == Metric::leak_count;
         std::string skipped_kind;
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-            const Site& site = report_.sites[i];
+            const model::Site& site = report_.sites[i];
             std::optional<std::uint64_t> device;
             if (every_kind) {
                 device = leaks_on(site);
@@ -237,7 +237,7 @@ class Measurer {
             if (!chosen[i] || !device) {
                 continue;
             }
-            if (!every_kind && !is_in_curves(site.kind)) {
+            if (!every_kind && !model::is_in_curves(site.kind)) {
                 skipped_kind = site.kind;
                 continue;
             }
@@ -272,10 +272,10 @@ class Measurer {
     // ---- scopes --------------------------------------------------------------------------------
 
     void measure_scope() {
-        const Scope* worst = nullptr;
+        const model::Scope* worst = nullptr;
         Figure max_figure;
         for (std::size_t i = 0; i < report_.scopes.size(); ++i) {
-            const Scope& scope = report_.scopes[i];
+            const model::Scope& scope = report_.scopes[i];
             if (!is_path_named(scope_path(report_, i), subject_.text)) {
                 continue;
             }
@@ -293,8 +293,8 @@ class Measurer {
             if (metric_ == Metric::leaks) {
                 value.note = "the maximum of a single entry";
                 PlaceSums places;
-                for (const Holders::Share& share : worst->escaped.sites) {
-                    const Site& site = report_.sites.at(share.site);
+                for (const model::Holders::Share& share : worst->escaped.sites) {
+                    const model::Site& site = report_.sites.at(share.site);
                     places.add(resolver_.place(site.stack), site.kind, Figure::whole(share.bytes));
                 }
                 value.responsible = places.largest();
@@ -312,20 +312,20 @@ class Measurer {
 
     // ---- growth --------------------------------------------------------------------------------
 
-    bool may_grow(const Site& site) const {
+    bool may_grow(const model::Site& site) const {
         return find_suppression(process_.suppressions, report_, site, resolver_.frames(site.stack),
                                 LeakKind::growing) != nullptr;
     }
 
     /// The growth of the subject by one kind of step.
-    Measurement measure_growth(const Steps& steps) {
+    Measurement measure_growth(const model::Steps& steps) {
         const bool whole = subject_.kind != Subject::Kind::site;
         Measurement value;
         PlaceSums places;
         Figure of_sites;
         Figure suppressed;
-        for (const Steps::Growing& growing : steps.growing) {
-            const Site& site = report_.sites.at(growing.site);
+        for (const model::Steps::Growing& growing : steps.growing) {
+            const model::Site& site = report_.sites.at(growing.site);
             if (!is_chosen(site.kind, site.stack)) {
                 continue;
             }
@@ -361,7 +361,7 @@ class Measurer {
 
     void growth() {
         bool too_few = false;
-        for (const Steps& steps : report_.steps) {
+        for (const model::Steps& steps : report_.steps) {
             const bool right_kind =
                 subject_.kind != Subject::Kind::scope ||
                 (steps.kind != "mark" && (is_path_named(steps.name, subject_.text) ||
@@ -390,7 +390,7 @@ class Measurer {
     // ---- counted per process -------------------------------------------------------------------
 
     void bypass() {
-        const Coverage& coverage = report_.coverage;
+        const model::Coverage& coverage = report_.coverage;
         if (!coverage.audited && coverage.bypassed_count == 0) {
             out_.absent =
                 "not audited: " +
@@ -434,7 +434,7 @@ class Measurer {
     // ---- the ledger ----------------------------------------------------------------------------
 
     void ledger() {
-        for (const Device& device : report_.devices) {
+        for (const model::Device& device : report_.devices) {
             const auto page = ledger_page(device, resolver_, LedgerAt::peak);
             if (!page) {
                 continue;
@@ -468,7 +468,7 @@ class Measurer {
 
     MeasuredProcess process_;
     const Summary& summary_;
-    const Report& report_;
+    const model::Report& report_;
     Resolver& resolver_;
     Metric metric_;
     const Subject& subject_;

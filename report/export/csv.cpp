@@ -32,7 +32,7 @@ bool is_of_a_device_resource(MemoryKind kind) {
 
 class Csv final : public History {
   public:
-    Csv(const Input& input, report::ByteSink& sink)
+    Csv(const Input& input, model::ByteSink& sink)
         : History(input.stretch), choice_(input), out_(sink) {
         out_ << "Thread,Time,Action,Pointer,Size,Stream\n";
     }
@@ -113,7 +113,7 @@ class Csv final : public History {
 
 }  // namespace
 
-Result write_csv(const Input& input, report::ByteSink& sink) {
+Result write_csv(const Input& input, model::ByteSink& sink) {
     Csv csv(input, sink);
     constexpr trace::LogPart part = trace::LogPart::beginning;
     const trace::LogReadResult read =

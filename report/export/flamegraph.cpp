@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/bounded_sum.hpp"
 #include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"
@@ -24,7 +25,6 @@
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
 #include "report/views/diff.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::exports {
 
@@ -125,7 +125,7 @@ class Tree {
             }
             at = found->second;
         }
-        report::add_to(nodes_[at].weight.*side, weight);
+        model::add_to(nodes_[at].weight.*side, weight);
     }
 
     /// After the last stack: adds what is below each node to it.
@@ -135,9 +135,9 @@ class Tree {
         }
         for (std::size_t node = nodes_.size(); node-- > 0;) {  // children come after their parents
             for (const std::uint32_t child : nodes_[node].children) {
-                report::add_to(nodes_[node].weight.before, nodes_[child].weight.before);
-                report::add_to(nodes_[node].weight.after, nodes_[child].weight.after);
-                report::add_to(nodes_[node].width, nodes_[child].width);
+                model::add_to(nodes_[node].weight.before, nodes_[child].weight.before);
+                model::add_to(nodes_[node].weight.after, nodes_[child].weight.after);
+                model::add_to(nodes_[node].width, nodes_[child].width);
             }
         }
     }
@@ -238,7 +238,7 @@ g.match rect { fill: #d070e0; }
 
 class FlameGraph {
   public:
-    FlameGraph(const Input& input, report::ByteSink& sink)
+    FlameGraph(const Input& input, model::ByteSink& sink)
         : input_(input), frames_(equality(input)), out_(sink) {}
 
     Result write() {
@@ -332,7 +332,7 @@ class FlameGraph {
     }
 
     static std::string program(const Input& input) {
-        const report::Process& process = input.recording.report.process;
+        const model::Process& process = input.recording.report.process;
         return report::base_name(process.executable) + " " + std::to_string(process.pid);
     }
 
@@ -442,7 +442,7 @@ class FlameGraph {
 
 }  // namespace
 
-Result write_flamegraph(const Input& input, report::ByteSink& sink) {
+Result write_flamegraph(const Input& input, model::ByteSink& sink) {
     return FlameGraph(input, sink).write();
 }
 

@@ -10,11 +10,11 @@
 #include <map>
 #include <string>
 
+#include "model/bounded_sum.hpp"
 #include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"
 #include "report/views/diff.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::exports {
 
@@ -42,7 +42,7 @@ void for_each_line(const Input& input, FrameTable& frames, bool roots, const Vis
 
 }  // namespace
 
-Result write_folded(const Input& input, report::ByteSink& sink) {
+Result write_folded(const Input& input, model::ByteSink& sink) {
     Output out(sink);
     const bool roots = has_several_devices(input);
     FrameTable frames(equality(input));
@@ -55,10 +55,10 @@ Result write_folded(const Input& input, report::ByteSink& sink) {
     std::map<std::string, report::Change> lines;
     for_each_line(*input.before, frames, roots,
                   [&](const std::string& stack, std::uint64_t weight) {
-                      report::add_to(lines[stack].before, weight);
+                      model::add_to(lines[stack].before, weight);
                   });
     for_each_line(input, frames, roots, [&](const std::string& stack, std::uint64_t weight) {
-        report::add_to(lines[stack].after, weight);
+        model::add_to(lines[stack].after, weight);
     });
     for (const auto& [stack, weight] : lines) {
         out << stack << ' ' << weight.before << ' ' << weight.after << '\n';

@@ -7,29 +7,29 @@
 #include <string_view>
 #include <vector>
 
+#include "model/json_output.hpp"
 #include "report/export/input.hpp"
-#include "trace/json/json_output.hpp"
 
 namespace memlab::exports {
 
 // One writer for each format, described in its source. Each may throw std::bad_alloc.
 
-Result write_csv(const Input& input, report::ByteSink& sink);
-Result write_flamegraph(const Input& input, report::ByteSink& sink);
-Result write_folded(const Input& input, report::ByteSink& sink);
-Result write_openmetrics(const Input& input, report::ByteSink& sink);
+Result write_csv(const Input& input, model::ByteSink& sink);
+Result write_flamegraph(const Input& input, model::ByteSink& sink);
+Result write_folded(const Input& input, model::ByteSink& sink);
+Result write_openmetrics(const Input& input, model::ByteSink& sink);
 /// The same of several processes, which have their process id and host as labels, too.
-Result write_openmetrics_of_run(const std::vector<const report::Report*>& processes,
-                                std::optional<std::uint64_t> device, report::ByteSink& sink);
-Result write_perfetto(const Input& input, report::ByteSink& sink);
-Result write_pprof(const Input& input, report::ByteSink& sink);
-Result write_pytorch(const Input& input, report::ByteSink& sink);
-Result write_speedscope(const Input& input, report::ByteSink& sink);
+Result write_openmetrics_of_run(const std::vector<const model::Report*>& processes,
+                                std::optional<std::uint64_t> device, model::ByteSink& sink);
+Result write_perfetto(const Input& input, model::ByteSink& sink);
+Result write_pprof(const Input& input, model::ByteSink& sink);
+Result write_pytorch(const Input& input, model::ByteSink& sink);
+Result write_speedscope(const Input& input, model::ByteSink& sink);
 
 struct Format {
     std::string_view name;
     std::string_view what;  ///< description for --help
-    Result (*write)(const Input& input, report::ByteSink& sink);
+    Result (*write)(const Input& input, model::ByteSink& sink);
     bool needs_log = false;   ///< a report alone is not enough
     bool binary = false;      ///< not to be written to a terminal
     bool weighs = false;      ///< uses Input::by

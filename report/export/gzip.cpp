@@ -27,7 +27,7 @@ class GzipSink::Stream {
     std::array<unsigned char, 1 << 16> out{};
 };
 
-GzipSink::GzipSink(report::ByteSink& to) : to_(to), stream_(std::make_unique<Stream>()) {}
+GzipSink::GzipSink(model::ByteSink& to) : to_(to), stream_(std::make_unique<Stream>()) {}
 
 GzipSink::~GzipSink() = default;
 

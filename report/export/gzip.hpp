@@ -4,15 +4,15 @@
 
 #include <memory>
 
-#include "trace/json/json_output.hpp"
+#include "model/json_output.hpp"
 
 namespace memlab::exports {
 
 /// Thread-safety: none.
-class GzipSink final : public report::ByteSink {
+class GzipSink final : public model::ByteSink {
   public:
     /// Throws std::bad_alloc.
-    explicit GzipSink(report::ByteSink& to);
+    explicit GzipSink(model::ByteSink& to);
     ~GzipSink() override;
 
     bool write(const char* data, std::size_t size) override;
@@ -24,7 +24,7 @@ class GzipSink final : public report::ByteSink {
     class Stream;
     bool deflate(int flush);
 
-    report::ByteSink& to_;
+    model::ByteSink& to_;
     std::unique_ptr<Stream> stream_;
     bool failed_ = false;
 };

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "model/report.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/filter.hpp"
 #include "report/symbols/resolver.hpp"
-#include "trace/json/report.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::exports {
@@ -25,7 +25,7 @@ enum class Weight : std::uint8_t {
 /// A recording that was read. `report.stacks`, `frames` and `python_frames` are indexed by the ids
 /// of the log's definitions.
 struct Recording {
-    report::Report report;
+    model::Report report;
     std::string log;      ///< the event log's path; empty: report only
     std::string warning;  ///< damage of the log: what and where
 };

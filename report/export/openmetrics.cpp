@@ -9,25 +9,25 @@
 #include <utility>
 #include <vector>
 
+#include "model/rank_variables.hpp"
 #include "report/device_label.hpp"
 #include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/text/names.hpp"
-#include "trace/json/rank_variables.hpp"
 
 namespace memlab::exports {
 
-using report::Curve;
-using report::Device;
+using model::Curve;
+using model::Device;
+using model::Report;
 using report::LedgerAt;
-using report::Report;
 
 namespace {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-constexpr std::array<std::pair<Curve, const char*>, report::curve_count> curves = {
+constexpr std::array<std::pair<Curve, const char*>, model::curve_count> curves = {
     {{Curve::requested, "requested"},
      {Curve::allocated, "allocated"},
      {Curve::active, "active"},
@@ -37,7 +37,7 @@ constexpr std::array<std::pair<Curve, const char*>, report::curve_count> curves 
 class Metrics {
   public:
     Metrics(const std::vector<const Report*>& reports, std::optional<std::uint64_t> device,
-            report::ByteSink& sink)
+            model::ByteSink& sink)
         : device_(device), out_(sink) {
         for (const Report* report : reports) {
             members_.push_back({report, labels_of(*report, reports.size() > 1)});
@@ -62,7 +62,7 @@ class Metrics {
     /// Where there are several processes, these are told apart by process id and host.
     static Labels labels_of(const Report& report, bool one_of_many) {
         Labels labels = {{"executable", report::base_name(report.process.executable)}};
-        for (const char* rank : report::rank_variables) {
+        for (const char* rank : model::rank_variables) {
             if (const auto at = report.process.ranks.find(rank); at != report.process.ranks.end()) {
                 labels.emplace_back("rank", at->second);
                 break;
@@ -168,7 +168,7 @@ class Metrics {
 
     /// A family of one sample for each curve of each device.
     void curve_family(const char* name, const char* help,
-                      std::uint64_t report::CurveSummary::*member) {
+                      std::uint64_t model::CurveSummary::*member) {
         family(name, "bytes", help);
         for_devices([&](const Device& device, const Labels& own) {
             for (const auto& [curve, label] : curves) {
@@ -182,7 +182,7 @@ class Metrics {
     }
 
     void kind_family(const char* name, const char* unit, const char* help,
-                     std::uint64_t report::KindTotals::*member) {
+                     std::uint64_t model::KindTotals::*member) {
         family(name, unit, help);
         for_devices([&](const Device& device, const Labels& own) {
             for (const auto& [kind, totals] : device.kinds) {
@@ -197,22 +197,21 @@ class Metrics {
         family("memlab_device_memory_bytes", "bytes", "Memory of the GPU.");
         for_devices(
             [this](const Device& device, const Labels& own) { value(own, device.total_bytes); });
-        curve_family("memlab_peak_bytes", "Peak of each curve.", &report::CurveSummary::peak_bytes);
+        curve_family("memlab_peak_bytes", "Peak of each curve.", &model::CurveSummary::peak_bytes);
         curve_family("memlab_end_bytes", "Each curve at the end.",
-                     &report::CurveSummary::at_end_bytes);
+                     &model::CurveSummary::at_end_bytes);
         kind_family("memlab_allocations", "", "Allocations made, by kind of memory.",
-                    &report::KindTotals::count);
+                    &model::KindTotals::count);
         kind_family("memlab_allocated_bytes", "bytes",
-                    "Bytes of all allocations made, by kind of memory.",
-                    &report::KindTotals::bytes);
+                    "Bytes of all allocations made, by kind of memory.", &model::KindTotals::bytes);
         kind_family("memlab_live_allocations", "", "Allocations never freed, by kind of memory.",
-                    &report::KindTotals::live_count);
+                    &model::KindTotals::live_count);
         kind_family("memlab_live_bytes", "bytes", "Bytes never freed, by kind of memory.",
-                    &report::KindTotals::live_bytes);
+                    &model::KindTotals::live_bytes);
         family("memlab_fragmentation_ratio", "ratio",
                "Of memlab's pool: cached at the peak, external, internal.");
         for_devices([this](const Device& device, const Labels& own) {
-            const report::Fragmentation& figures = device.fragmentation;
+            const model::Fragmentation& figures = device.fragmentation;
             const std::array<std::pair<const char*, std::optional<double>>, 3> all = {
                 {{"at_peak", figures.at_peak},
                  {"external", figures.external},
@@ -280,7 +279,7 @@ class Metrics {
         family("memlab_missed", "", "What memlab could not see or serve.");
         for_processes([this](const Report& report) {
             std::uint64_t missed = 0;
-            for (const report::Missed& each : report.missed) {
+            for (const model::Missed& each : report.missed) {
                 missed += each.count;
             }
             value({}, missed);
@@ -299,12 +298,12 @@ class Metrics {
 
 }  // namespace
 
-Result write_openmetrics(const Input& input, report::ByteSink& sink) {
+Result write_openmetrics(const Input& input, model::ByteSink& sink) {
     return write_openmetrics_of_run({&input.recording.report}, input.device, sink);
 }
 
-Result write_openmetrics_of_run(const std::vector<const report::Report*>& processes,
-                                std::optional<std::uint64_t> device, report::ByteSink& sink) {
+Result write_openmetrics_of_run(const std::vector<const model::Report*>& processes,
+                                std::optional<std::uint64_t> device, model::ByteSink& sink) {
     return Metrics(processes, device, sink).write();
 }
 

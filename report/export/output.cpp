@@ -1,6 +1,6 @@
 #include "report/export/output.hpp"
 
-#include "trace/json/utf8.hpp"
+#include "model/utf8.hpp"
 
 namespace memlab::exports {
 
@@ -8,7 +8,7 @@ std::string clean_name(std::string_view text) {
     std::string clean;
     clean.reserve(text.size());
     while (!text.empty()) {
-        const int length = report::utf8_length(text);
+        const int length = model::utf8_length(text);
         const auto taken = static_cast<std::size_t>(length > 0 ? length : -length);
         const auto first = static_cast<unsigned char>(text[0]);
         const auto second = static_cast<unsigned char>(taken > 1 ? text[1] : 0);
@@ -17,7 +17,7 @@ std::string clean_name(std::string_view text) {
         const bool none = length == 3 && first == 0xef && second == 0xbf &&
                           static_cast<unsigned char>(text[2]) >= 0xbe;
         if (length < 0 || none) {
-            clean += report::utf8_replacement;
+            clean += model::utf8_replacement;
         } else if (first < 0x20 || first == 0x7f || c1) {
             clean += ' ';
         } else {

@@ -9,14 +9,14 @@
 #include <string>
 #include <string_view>
 
-#include "trace/json/json_output.hpp"
+#include "model/json_output.hpp"
 
 namespace memlab::exports {
 
 /// After a failure of the sink all output is discarded. Thread-safety: none.
 class Output {
   public:
-    explicit Output(report::ByteSink& sink) : sink_(sink) {}
+    explicit Output(model::ByteSink& sink) : sink_(sink) {}
 
     Output& operator<<(std::string_view text) {
         if (text.size() > sizeof buffer_ - used_) {
@@ -50,7 +50,7 @@ class Output {
         used_ = 0;
     }
 
-    report::ByteSink& sink_;
+    model::ByteSink& sink_;
     bool failed_ = false;
     std::size_t used_ = 0;
     char buffer_[1 << 16];

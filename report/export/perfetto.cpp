@@ -21,21 +21,21 @@
 #include <utility>
 #include <vector>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
 #include "report/export/formats.hpp"
 #include "report/export/perfetto_slices.hpp"
 #include "report/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/bounded_sum.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::exports {
 
-using report::Curve;
+using model::Curve;
 
 namespace {
 
-constexpr std::array<std::pair<Curve, const char*>, report::curve_count> counter_names = {
+constexpr std::array<std::pair<Curve, const char*>, model::curve_count> counter_names = {
     {{Curve::requested, "requested"},
      {Curve::allocated, "allocated"},
      {Curve::active, "active"},
@@ -72,7 +72,7 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
     }
 
   private:
-    using Shown = std::array<std::optional<std::uint64_t>, report::curve_count>;
+    using Shown = std::array<std::optional<std::uint64_t>, model::curve_count>;
 
     class WithCurves final : public Slices {
       public:
@@ -172,14 +172,14 @@ class ReportCurve {
 };
 
 void write_report(const Input& input, ProcessTracks& tracks) {
-    const report::Report& report = input.recording.report;
-    for (const report::Device& device : report.devices) {
+    const model::Report& report = input.recording.report;
+    for (const model::Device& device : report.devices) {
         if (!input.wants(device.index)) {
             continue;
         }
         for (const auto& [curve, name] : counter_names) {
             ReportCurve out(input.stretch, tracks, report::device_label(device), name);
-            for (const report::TimelineRow& row : device.timeline.rows) {
+            for (const model::TimelineRow& row : device.timeline.rows) {
                 const auto& values = row.curves.at(static_cast<std::size_t>(curve));
                 if (!values) {
                     continue;
@@ -198,12 +198,12 @@ void write_report(const Input& input, ProcessTracks& tracks) {
     const auto within = [&](std::uint64_t time_ns) {
         return time_ns >= input.stretch.from_ns && time_ns <= input.stretch.until_ns;
     };
-    for (const report::Mark& mark : report.marks) {
+    for (const model::Mark& mark : report.marks) {
         if (within(mark.time_ns)) {
             tracks.mark(clean_name(mark.name), mark.time_ns);
         }
     }
-    for (const report::Oom& oom : report.ooms) {
+    for (const model::Oom& oom : report.ooms) {
         if (input.wants(oom.device) && within(oom.time_ns)) {
             tracks.failure(oom.device, oom.requested_bytes, clean_name(oom.api), oom.time_ns,
                            oom.thread);
@@ -213,13 +213,13 @@ void write_report(const Input& input, ProcessTracks& tracks) {
 }
 
 /// The selected device with most allocations; null: none was used.
-const report::Device* busiest_device(const Input& input) {
-    const report::Device* busiest = nullptr;
+const model::Device* busiest_device(const Input& input) {
+    const model::Device* busiest = nullptr;
     std::uint64_t most = 0;
-    for (const report::Device& device : input.recording.report.devices) {
+    for (const model::Device& device : input.recording.report.devices) {
         std::uint64_t count = 0;
         for (const auto& [kind, of_kind] : device.kinds) {
-            report::add_to(count, of_kind.count);
+            model::add_to(count, of_kind.count);
         }
         if (count > most && input.wants(device.index)) {
             busiest = &device;
@@ -249,7 +249,7 @@ std::string PerfettoTrace::add(const Input& input, std::uint64_t start_ns) {
         return "A report has no single events: the trace has the curves, marks and failures, and "
                "no allocations. Its event log (.memlog) has them.";
     }
-    if (const report::Device* const usual = busiest_device(input)) {
+    if (const model::Device* const usual = busiest_device(input)) {
         tracks.usual_device(report::device_label(*usual), {"requested", "allocated", "active"});
     }
     LogTrace log(input, tracks);
@@ -259,7 +259,7 @@ std::string PerfettoTrace::add(const Input& input, std::uint64_t start_ns) {
     return describe_missing(read, trace::LogPart::everything, input.stretch);
 }
 
-Result write_perfetto(const Input& input, report::ByteSink& sink) {
+Result write_perfetto(const Input& input, model::ByteSink& sink) {
     PerfettoTrace trace(sink, input.recording.report.process.start_wall_ns);
     std::string warning = trace.add(input, 0);
     return {trace.finish(), std::move(warning)};

@@ -14,7 +14,7 @@ namespace memlab::exports {
 class PerfettoTrace {
   public:
     /// The trace's clock begins at `start_wall_ns` of Unix time; 0: not known.
-    PerfettoTrace(report::ByteSink& sink, std::uint64_t start_wall_ns)
+    PerfettoTrace(model::ByteSink& sink, std::uint64_t start_wall_ns)
         : packets_(sink, start_wall_ns) {}
 
     /// Adds a process, which started at `start_ns` on the trace's clock. Returns a sentence on what

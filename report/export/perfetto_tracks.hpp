@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "model/bounded_sum.hpp"
 #include "report/export/input.hpp"
 #include "report/export/output.hpp"
 #include "report/export/trace_packets.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/bounded_sum.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::exports {
@@ -53,7 +53,7 @@ class ProcessTracks {
     ProcessTracks(const Input& input, TracePackets& out, std::uint64_t pid, std::uint64_t start_ns)
         : report_(input.recording.report), out_(out), pid_(pid), start_ns_(start_ns) {
         out_.begin_sequence();
-        const report::Process& process = report_.process;
+        const model::Process& process = report_.process;
         const std::string name =
             clean_name(input.process_name.empty() ? report::base_name(process.executable)
                                                   : input.process_name);
@@ -76,7 +76,7 @@ class ProcessTracks {
     std::uint64_t process() const { return process_; }
 
     void begin(TracePackets::Type type, std::uint64_t track, std::uint64_t time_ns) {
-        out_.begin_event(type, track, report::saturating_add(start_ns_, time_ns));
+        out_.begin_event(type, track, model::saturating_add(start_ns_, time_ns));
     }
     void end_slice(std::uint64_t track, std::uint64_t time_ns) {
         begin(TracePackets::Type::slice_end, track, time_ns);
@@ -113,7 +113,7 @@ class ProcessTracks {
     }
     void counter(const std::string& device, const char* curve, std::uint64_t time_ns,
                  std::uint64_t bytes) {
-        out_.counter(counter_track(device, curve), report::saturating_add(start_ns_, time_ns),
+        out_.counter(counter_track(device, curve), model::saturating_add(start_ns_, time_ns),
                      bytes);
     }
 
@@ -149,7 +149,7 @@ class ProcessTracks {
         return threads_[thread] = out_.add_thread(pid_, thread, name);
     }
 
-    const report::Report& report_;
+    const model::Report& report_;
     TracePackets& out_;
     std::uint64_t pid_;
     std::uint64_t start_ns_;

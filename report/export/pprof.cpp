@@ -48,7 +48,7 @@ std::uint64_t signed_value(std::uint64_t value) {
 
 class Profile {
   public:
-    Profile(const Input& input, report::ByteSink& sink)
+    Profile(const Input& input, model::ByteSink& sink)
         : input_(input),
           report_(input.recording.report),
           stacks_(input, frames_, has_several_devices(input)),
@@ -148,7 +148,7 @@ class Profile {
             return report_.modules[id].path == report_.process.executable;
         });
         for (const std::uint64_t id : order) {
-            const report::Module& module = report_.modules[id];
+            const model::Module& module = report_.modules[id];
             Message message;
             message.number(1, id);
             message.number(5, string(clean_name(module.path)));
@@ -213,7 +213,7 @@ class Profile {
     }
 
     const Input& input_;
-    const report::Report& report_;
+    const model::Report& report_;
     FrameTable frames_;
     Stacks stacks_;
     Output out_;
@@ -223,7 +223,7 @@ class Profile {
 
 }  // namespace
 
-Result write_pprof(const Input& input, report::ByteSink& sink) {
+Result write_pprof(const Input& input, model::ByteSink& sink) {
     GzipSink gzip(sink);
     Result result = Profile(input, gzip).write();
     result.written = gzip.finish() && result.written;

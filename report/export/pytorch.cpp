@@ -93,7 +93,7 @@ class Frames {
         }
     }
 
-    const report::Report& report_;
+    const model::Report& report_;
     report::Resolver& resolver_;
     Pickler& pickle_;
     std::unordered_map<std::uint32_t, std::uint32_t> stacks_;             ///< to memos
@@ -278,7 +278,7 @@ class Trace final : public History {
 
 class Snapshot {
   public:
-    Snapshot(const Input& input, report::ByteSink& sink)
+    Snapshot(const Input& input, model::ByteSink& sink)
         : input_(input), out_(sink), pickle_(out_), frames_(input, pickle_) {}
 
     Result write() {
@@ -311,13 +311,13 @@ class Snapshot {
     /// One list per device index, since readers index by it; empty for unused devices.
     void traces() {
         std::uint64_t count = 0;
-        for (const report::Device& device : input_.recording.report.devices) {
+        for (const model::Device& device : input_.recording.report.devices) {
             count = std::max(count, device.gpu() + 1);
         }
         Pickler::List list = pickle_.begin_list();
         for (std::uint64_t index = 0; index < count; ++index) {
             pickle_.item(list);
-            const report::Device* const device = choose(index);
+            const model::Device* const device = choose(index);
             if (device == nullptr) {
                 pickle_.begin_list();
                 continue;
@@ -337,9 +337,9 @@ class Snapshot {
 
     /// The cache of PyTorch's own on that GPU, where it was seen from inside, else the GPU; null:
     /// none is wanted.
-    const report::Device* choose(std::uint64_t gpu) const {
-        const report::Device* chosen = nullptr;
-        for (const report::Device& device : input_.recording.report.devices) {
+    const model::Device* choose(std::uint64_t gpu) const {
+        const model::Device* chosen = nullptr;
+        for (const model::Device& device : input_.recording.report.devices) {
             if (device.gpu() == gpu && device.used() && input_.wants(device.index) &&
                 (chosen == nullptr || !device.is_gpu())) {
                 chosen = &device;
@@ -444,7 +444,7 @@ class Snapshot {
 
 }  // namespace
 
-Result write_pytorch(const Input& input, report::ByteSink& sink) {
+Result write_pytorch(const Input& input, model::ByteSink& sink) {
     return Snapshot(input, sink).write();
 }
 

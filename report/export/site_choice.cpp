@@ -17,10 +17,10 @@ SiteChoice::SiteChoice(const Input& input) : input_(input) {
     if (input.filter.empty()) {
         return;
     }
-    const report::Report& report = input.recording.report;
+    const model::Report& report = input.recording.report;
     const std::vector<bool> wanted = input.filter.sites(report, input.resolver);
     for (std::size_t index = 0; index < report.sites.size(); ++index) {
-        const report::Site& site = report.sites[index];
+        const model::Site& site = report.sites[index];
         if (wanted[index]) {
             taken_.insert(name_of(site.device, site.kind, site.stack, site.api));
         }

@@ -31,8 +31,8 @@ const char* title_of(Weight by) {
 
 }  // namespace
 
-Result write_speedscope(const Input& input, report::ByteSink& sink) {
-    const report::Report& report = input.recording.report;
+Result write_speedscope(const Input& input, model::ByteSink& sink) {
+    const model::Report& report = input.recording.report;
     FrameTable frames;
     Stacks stacks(input, frames, has_several_devices(input));
     // Three passes, so that no list of samples is in memory.
@@ -48,7 +48,7 @@ Result write_speedscope(const Input& input, report::ByteSink& sink) {
         total = total > ~std::uint64_t{0} - weight ? ~std::uint64_t{0} : total + weight;
     });
 
-    report::JsonOutput json(sink);
+    model::JsonOutput json(sink);
     json.begin_object();
     json.member("$schema", "https://www.speedscope.app/file-format-schema.json");
     json.member("exporter", clean_name("memlab " + report.memlab_version));

@@ -10,8 +10,8 @@
 
 namespace memlab::exports {
 
-using report::Device;
-using report::Site;
+using model::Device;
+using model::Site;
 using report::StackFrame;
 
 namespace {
@@ -97,7 +97,7 @@ const std::vector<std::uint32_t>& StackFrames::of_frame(std::size_t frame) {
 }
 
 void StackFrames::append(std::uint64_t stack, std::vector<std::uint32_t>& to) {
-    const report::Stack& recorded = report_.stacks.at(stack);
+    const model::Stack& recorded = report_.stacks.at(stack);
     if (recorded.truncated) {
         to.push_back(table_.named("[" + report::missing_frames(report_, stack) + "]"));
     }
@@ -145,7 +145,7 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
         if (roots_) {
             stack.frames.push_back(table_.named(report::label_of(report_, site.device)));
         }
-        const bool in_curves = report::is_in_curves(site.kind);
+        const bool in_curves = model::is_in_curves(site.kind);
         if (!in_curves) {
             stack.frames.push_back(table_.named("[" + site.kind + "]"));
         }

@@ -80,7 +80,7 @@ class FrameTable {
 /// must outlive it.
 class StackFrames {
   public:
-    StackFrames(const report::Report& report, report::Resolver& resolver, FrameTable& table)
+    StackFrames(const model::Report& report, report::Resolver& resolver, FrameTable& table)
         : report_(report), resolver_(resolver), table_(table), of_frame_(report.frames.size()) {}
 
     /// Appends the frames of an entry of Report::stacks, the outermost first.
@@ -90,7 +90,7 @@ class StackFrames {
     /// The frames (with inlined ones) of a frame of the report, innermost first.
     const std::vector<std::uint32_t>& of_frame(std::size_t frame);
 
-    const report::Report& report_;
+    const model::Report& report_;
     report::Resolver& resolver_;
     FrameTable& table_;
     std::vector<std::vector<std::uint32_t>> of_frame_;
@@ -107,7 +107,7 @@ class Stacks {
 
   private:
     const Input& input_;
-    const report::Report& report_;
+    const model::Report& report_;
     FrameTable& table_;
     StackFrames frames_;
     std::vector<bool> wanted_;  ///< by site

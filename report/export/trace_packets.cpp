@@ -96,7 +96,7 @@ std::uint64_t TracePackets::Interned::number(std::string_view text, Message& dat
     return number;
 }
 
-TracePackets::TracePackets(report::ByteSink& sink, std::uint64_t start_wall_ns)
+TracePackets::TracePackets(model::ByteSink& sink, std::uint64_t start_wall_ns)
     : out_(sink),
       categories_(interned_data::categories),
       names_(interned_data::event_names),

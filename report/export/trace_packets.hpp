@@ -27,7 +27,7 @@ class TracePackets {
     enum class Type : std::uint8_t { slice_begin = 1, slice_end = 2, instant = 3, counter = 4 };
 
     /// Time 0 is `start_wall_ns` of Unix time; 0: not known.
-    TracePackets(report::ByteSink& sink, std::uint64_t start_wall_ns);
+    TracePackets(model::ByteSink& sink, std::uint64_t start_wall_ns);
 
     /// Begins a sequence: all that follows is of another process. No event may be open.
     void begin_sequence();

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <bit>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
 #include "report/read_ahead.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
 void CountAndBytes::add(const CountAndBytes& other) {
-    add_to(count, other.count);
-    add_to(bytes, other.bytes);
+    model::add_to(count, other.count);
+    model::add_to(bytes, other.bytes);
 }
 
 void CountAndBytes::subtract(const CountAndBytes& other) {
@@ -117,7 +117,7 @@ std::unique_ptr<trace::RecordSink> AllocationCounts::follow(const std::string& l
     return std::make_unique<Sink>(*this, figures);
 }
 
-Histograms histograms(const Report& report, const std::string& log, AllocationCounts& counts,
+Histograms histograms(const model::Report& report, const std::string& log, AllocationCounts& counts,
                       const std::vector<bool>& taken, const std::optional<std::uint64_t>& device) {
     if (counts.log() != log) {
         trace::Aggregator figures;
@@ -125,14 +125,14 @@ Histograms histograms(const Report& report, const std::string& log, AllocationCo
     }
     Histograms out;
     out.gap_end_ns = counts.gap_end_ns();
-    for (const Device& each : report.devices) {
+    for (const model::Device& each : report.devices) {
         if (!each.used() || (device && !is_on(each.index, *device))) {
             continue;
         }
         DeviceHistograms& found = out.devices.emplace_back();
         found.device = &each;
         for (std::size_t i = 0; i < report.sites.size(); ++i) {
-            const Site& site = report.sites[i];
+            const model::Site& site = report.sites[i];
             if (site.device != each.index || !taken.at(i)) {
                 continue;
             }

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/report.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report {
@@ -89,7 +89,7 @@ class AllocationCounts {
 
 /// Of the call sites of a device that a filter takes.
 struct DeviceHistograms {
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     CountAndBytes all;  ///< of the whole recording, as memlab-report sites has them
     Histogram sizes;
     CountAndBytes size_unknown;  ///< made where the log has a gap
@@ -106,7 +106,7 @@ struct Histograms {
 /// Of `report`, whose event log is `log`; `counts` are used if they are of this log, else it is
 /// read. `taken`: for each site, whether it counts. `device`: only this GPU. The result points into
 /// `report`. May throw std::bad_alloc.
-Histograms histograms(const Report& report, const std::string& log, AllocationCounts& counts,
+Histograms histograms(const model::Report& report, const std::string& log, AllocationCounts& counts,
                       const std::vector<bool>& taken, const std::optional<std::uint64_t>& device);
 
 }  // namespace memlab::report

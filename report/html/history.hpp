@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/timeline/scope_tracker.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -67,13 +67,13 @@ struct History {
     /// All curves of a device in a stretch of time: the least and the greatest values, what they
     /// were before it included, and the last ones. TimelineRow::unknown: not known yet.
     struct Bucket {
-        using Values = std::array<std::uint64_t, curve_count>;
+        using Values = std::array<std::uint64_t, model::curve_count>;
         Values min;
         Values max;
         Values last;
     };
     struct Curves {
-        const Device* device = nullptr;
+        const model::Device* device = nullptr;
         std::uint64_t bucket_ns = 1;
         std::vector<Bucket> buckets;  ///< from 0 to the end of the run
     };
@@ -116,16 +116,16 @@ using SiteCategories = std::vector<std::optional<std::size_t>>;
 
 /// Reads `log` once; `report` must be of it. The result points into `report`. May throw
 /// std::bad_alloc.
-History read_history(const Report& report, const std::string& log, const SiteCategories& categories,
-                     const HistoryLimits& limits = {});
+History read_history(const model::Report& report, const std::string& log,
+                     const SiteCategories& categories, const HistoryLimits& limits = {});
 
 /// What a report alone knows: holders at the peak of each GPU and at the end, coarser curves.
-History history_of_report(const Report& report, const SiteCategories& categories,
+History history_of_report(const model::Report& report, const SiteCategories& categories,
                           const HistoryLimits& limits = {});
 
 /// Moves the smallest followed sites to the rest, until there are at most `changes` in all; those
 /// of the rest are not counted.
-void limit_changes(History& history, const Report& report, const SiteCategories& categories,
+void limit_changes(History& history, const model::Report& report, const SiteCategories& categories,
                    std::size_t changes);
 
 }  // namespace memlab::report

@@ -17,15 +17,15 @@ History::Change change(std::size_t moment, std::uint64_t blocks, std::uint64_t b
             static_cast<std::uint32_t>(std::min(blocks, most_blocks)), bytes};
 }
 
-void add_curves(History& history, const Device& device, std::uint64_t end_ns,
+void add_curves(History& history, const model::Device& device, std::uint64_t end_ns,
                 std::size_t most_buckets) {
     History::Curves& curves = history.curves.emplace_back();
     curves.device = &device;
     // The rows' own width, unless a damaged report has more of them than there can be.
-    const Timeline& timeline = device.timeline;
+    const model::Timeline& timeline = device.timeline;
     curves.bucket_ns = std::max(timeline.bucket_ns, end_ns / most_buckets + 1);
     History::Bucket::Values now{};
-    now.back() = TimelineRow::unknown;
+    now.back() = model::TimelineRow::unknown;
     curves.buckets.assign(static_cast<std::size_t>(end_ns / curves.bucket_ns) + 1, {now, now, now});
     std::size_t at = 0;
     const auto continue_to = [&](std::size_t bucket) {
@@ -33,11 +33,11 @@ void add_curves(History& history, const Device& device, std::uint64_t end_ns,
             curves.buckets[++at] = {now, now, now};
         }
     };
-    for (const TimelineRow& row : timeline.rows) {
+    for (const model::TimelineRow& row : timeline.rows) {
         continue_to(std::min<std::size_t>(static_cast<std::size_t>(row.begin_ns / curves.bucket_ns),
                                           curves.buckets.size() - 1));
         History::Bucket& bucket = curves.buckets[at];
-        for (std::size_t i = 0; i < curve_count; ++i) {
+        for (std::size_t i = 0; i < model::curve_count; ++i) {
             if (const auto& values = row.curves[i]) {
                 bucket.min[i] = std::min(bucket.min[i], values->min);
                 bucket.max[i] = std::max(bucket.max[i] + 1, values->max + 1) - 1;
@@ -50,32 +50,34 @@ void add_curves(History& history, const Device& device, std::uint64_t end_ns,
 
 }  // namespace
 
-History history_of_report(const Report& report, const SiteCategories& categories,
+History history_of_report(const model::Report& report, const SiteCategories& categories,
                           const HistoryLimits& limits) {
     History history;
     const std::uint64_t end_ns = report.process.duration_ns;
-    std::vector<const Device*> devices;
-    for (const Device& device : report.devices) {
+    std::vector<const model::Device*> devices;
+    for (const model::Device& device : report.devices) {
         if (device.used()) {
             devices.push_back(&device);
             add_curves(history, device, end_ns, limits.buckets);
         }
     }
-    std::vector<const Device*> peaks;
-    std::copy_if(
-        devices.begin(), devices.end(), std::back_inserter(peaks),
-        [](const Device* device) { return device->curve(Curve::allocated).peak_bytes != 0; });
-    const auto peak_ns = [&](const Device* device) {
-        return std::min(device->curve(Curve::allocated).peak_time_ns, end_ns);
+    std::vector<const model::Device*> peaks;
+    std::copy_if(devices.begin(), devices.end(), std::back_inserter(peaks),
+                 [](const model::Device* device) {
+                     return device->curve(model::Curve::allocated).peak_bytes != 0;
+                 });
+    const auto peak_ns = [&](const model::Device* device) {
+        return std::min(device->curve(model::Curve::allocated).peak_time_ns, end_ns);
     };
-    std::stable_sort(peaks.begin(), peaks.end(),
-                     [&](const Device* a, const Device* b) { return peak_ns(a) < peak_ns(b); });
-    for (const Device* device : peaks) {
+    std::stable_sort(
+        peaks.begin(), peaks.end(),
+        [&](const model::Device* a, const model::Device* b) { return peak_ns(a) < peak_ns(b); });
+    for (const model::Device* device : peaks) {
         history.events.push_back({History::What::peak,
                                   peak_ns(device),
                                   history.moments.size(),
                                   device->index,
-                                  device->curve(Curve::allocated).peak_bytes,
+                                  device->curve(model::Curve::allocated).peak_bytes,
                                   {}});
         history.moments.push_back(peak_ns(device));
     }
@@ -86,8 +88,8 @@ History history_of_report(const Report& report, const SiteCategories& categories
         return report.sites[a].peak_bytes > report.sites[b].peak_bytes;
     });
     for (const std::size_t i : order) {
-        const Site& site = report.sites[i];
-        const auto on = [&](const Device* device) { return device->index == site.device; };
+        const model::Site& site = report.sites[i];
+        const auto on = [&](const model::Device* device) { return device->index == site.device; };
         if (std::none_of(devices.begin(), devices.end(), on)) {
             continue;
         }
@@ -100,13 +102,13 @@ History history_of_report(const Report& report, const SiteCategories& categories
         }
         changes.push_back(change(peaks.size(), site.live_count, site.live_bytes));
     }
-    for (const Mark& mark : report.marks) {
+    for (const model::Mark& mark : report.marks) {
         if (mark.type == "mark" && history.events.size() < limits.marks + peaks.size()) {
             history.events.push_back(
                 {History::What::mark, mark.time_ns, std::nullopt, 0, 0, mark.name});
         }
     }
-    for (const Oom& oom : report.ooms) {
+    for (const model::Oom& oom : report.ooms) {
         history.events.push_back({History::What::oom, oom.time_ns, std::nullopt, oom.device,
                                   oom.requested_bytes, oom.api});
     }

@@ -44,7 +44,8 @@ class Sum {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> at_;  ///< bytes and blocks by moment
 };
 
-History::Rest& rest_for(History& history, const Site& site, std::optional<std::size_t> category) {
+History::Rest& rest_for(History& history, const model::Site& site,
+                        std::optional<std::size_t> category) {
     const auto found =
         std::find_if(history.rest.begin(), history.rest.end(), [&](const History::Rest& rest) {
             return rest.device == site.device && rest.kind == site.kind &&
@@ -57,7 +58,7 @@ History::Rest& rest_for(History& history, const Site& site, std::optional<std::s
 
 }  // namespace
 
-void limit_changes(History& history, const Report& report, const SiteCategories& categories,
+void limit_changes(History& history, const model::Report& report, const SiteCategories& categories,
                    std::size_t changes) {
     // The sites are in order of their peaks. A small one that changes seldom stays, too.
     std::vector<std::size_t> kept;
@@ -71,7 +72,7 @@ void limit_changes(History& history, const Report& report, const SiteCategories&
         return;
     }
     for (const std::size_t i : summed) {
-        const Site& site = report.sites[history.sites[i]];
+        const model::Site& site = report.sites[history.sites[i]];
         History::Rest& rest = rest_for(history, site, categories.at(history.sites[i]));
         ++rest.sites;
         rest.allocations += site.count;
@@ -81,7 +82,7 @@ void limit_changes(History& history, const Report& report, const SiteCategories&
         Sum sum(history.moments.size());
         sum.add(rest.holder);
         for (const std::size_t i : summed) {
-            const Site& site = report.sites[history.sites[i]];
+            const model::Site& site = report.sites[history.sites[i]];
             if (site.device == rest.device && site.kind == rest.kind &&
                 categories.at(history.sites[i]) == rest.category) {
                 sum.add(history.holders[i]);

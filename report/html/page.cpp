@@ -15,7 +15,7 @@ namespace memlab::report {
 namespace {
 
 /// Base64 of what it is given. May throw std::bad_alloc.
-class Base64Sink final : public ByteSink {
+class Base64Sink final : public model::ByteSink {
   public:
     bool write(const char* data, std::size_t size) override {
         for (std::size_t i = 0; i < size; ++i) {
@@ -102,7 +102,7 @@ struct Data {
 Data fitting_data(PageData& page, const PageOptions& options, std::size_t max_data) {
     std::size_t changes = max_page_changes / std::max<std::size_t>(page.recordings.size(), 1);
     while (true) {
-        StringSink json;
+        model::StringSink json;
         write_page_data(page, options, changes, json);
         Data data{std::move(json.text), {}};
         data.encoded = encoded(data.json);

@@ -31,7 +31,7 @@ std::vector<History::Bucket> coarser(const std::vector<History::Bucket>& buckets
             continue;
         }
         History::Bucket& into = merged.back();
-        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+        for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
             into.min[curve] = std::min(into.min[curve], bucket.min[curve]);
             into.max[curve] = std::max(into.max[curve] + 1, bucket.max[curve] + 1) - 1;
         }
@@ -55,7 +55,7 @@ void write_values(const char* name, const std::vector<History::Bucket>& buckets,
     json.begin_array();
     for (const History::Bucket& bucket : buckets) {
         const std::uint64_t value = (bucket.*values)[curve];
-        if (value == TimelineRow::unknown) {
+        if (value == model::TimelineRow::unknown) {
             json.null();
         } else {
             json.limited(value);
@@ -64,19 +64,19 @@ void write_values(const char* name, const std::vector<History::Bucket>& buckets,
     json.end_array();
 }
 
-void write_curve(const Device& device, std::size_t curve, const std::vector<Resolution>& levels,
-                 PageOutput& json) {
-    const bool sampled = may_be_unknown(curve);
+void write_curve(const model::Device& device, std::size_t curve,
+                 const std::vector<Resolution>& levels, PageOutput& json) {
+    const bool sampled = model::may_be_unknown(curve);
     json.new_line();
     json.begin_object();
     json.member("name", device_label(device) + ": " +
                             (sampled ? std::string("used on the device, sampled")
-                                     : std::string(curve_names.at(curve))));
+                                     : std::string(model::curve_names.at(curve))));
     json.limited_member("device", device.index);
-    json.member("kind", curve_names.at(curve));
+    json.member("kind", model::curve_names.at(curve));
     json.member("unit", "bytes");
-    json.member("default_on", curve == static_cast<std::size_t>(Curve::allocated) ||
-                                  curve == static_cast<std::size_t>(Curve::reserved));
+    json.member("default_on", curve == static_cast<std::size_t>(model::Curve::allocated) ||
+                                  curve == static_cast<std::size_t>(model::Curve::reserved));
     json.member("exact", !sampled);
     json.key("levels");
     json.begin_array();
@@ -99,8 +99,8 @@ void write_page_curves(const History& history, PageOutput& json) {
     json.begin_array();
     for (const History::Curves& curves : history.curves) {
         const std::vector<Resolution> levels = levels_of(curves);
-        for (std::size_t curve = 0; curve < curve_count; ++curve) {
-            if (curves.buckets.back().last[curve] != TimelineRow::unknown) {
+        for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
+            if (curves.buckets.back().last[curve] != model::TimelineRow::unknown) {
                 write_curve(*curves.device, curve, levels, json);
             }
         }

@@ -59,7 +59,7 @@ std::vector<PageSite> sites_of(const PageRecording& recording, CodeTable& code) 
         return number ? std::string(category_name(static_cast<Category>(*number))) : std::string();
     };
     for (std::size_t i = 0; i < history.sites.size(); ++i) {
-        const Site& site = recording.report->sites[history.sites[i]];
+        const model::Site& site = recording.report->sites[history.sites[i]];
         sites.push_back({code.stack(site.stack), site.kind, site.device,
                          category(recording.categories[history.sites[i]]), site.count, site.bytes,
                          &history.holders[i]});
@@ -76,7 +76,7 @@ std::vector<PageSite> sites_of(const PageRecording& recording, CodeTable& code) 
     return sites;
 }
 
-std::string text_of(const History::Event& event, const Report& report) {
+std::string text_of(const History::Event& event, const model::Report& report) {
     switch (event.what) {
         case History::What::peak:
             return "Peak of " + label_of(report, event.device) + ": " + format_bytes(event.bytes);
@@ -98,7 +98,7 @@ const char* word_of(History::What what) {
 
 class PageWriter {
   public:
-    PageWriter(const PageData& page, const PageOptions& options, ByteSink& to)
+    PageWriter(const PageData& page, const PageOptions& options, model::ByteSink& to)
         : page_(page), options_(options), json_(to) {}
 
     bool write() {
@@ -136,8 +136,8 @@ class PageWriter {
         }
     }
     void write(const PageRecording& recording) {
-        const Report& report = *recording.report;
-        const Process& process = report.process;
+        const model::Report& report = *recording.report;
+        const model::Process& process = report.process;
         CodeTable code(*recording.resolver);
         const std::vector<PageSite> sites = sites_of(recording, code);
         json_.begin_object();
@@ -179,12 +179,12 @@ class PageWriter {
         collect_lines(code);
     }
 
-    static std::string name_of(const Report& report) {
-        const Process& process = report.process;
+    static std::string name_of(const model::Report& report) {
+        const model::Process& process = report.process;
         return base_name(process.executable) + " (pid " + std::to_string(process.pid) + ")";
     }
 
-    void write_marks(const History& history, const Report& report) {
+    void write_marks(const History& history, const model::Report& report) {
         json_.key("marks");
         json_.begin_array();
         for (const History::Event& event : history.events) {
@@ -199,7 +199,7 @@ class PageWriter {
         json_.end_array();
     }
 
-    void write_scopes(const History& history, const Report& report) {
+    void write_scopes(const History& history, const model::Report& report) {
         TextTable names;
         TextTable threads;
         std::vector<std::int64_t> name;
@@ -301,7 +301,7 @@ class PageWriter {
 
     void write_maps(const PageRecording& recording) {
         const std::vector<std::int64_t> numbers_of = numbers_of_sites(recording);
-        const Report& report = *recording.report;
+        const model::Report& report = *recording.report;
         json_.key("maps");
         json_.begin_array();
         for (const History::Map& map : recording.history.maps) {
@@ -339,10 +339,10 @@ class PageWriter {
     /// By site of the report: its number in the page, or that of its rest.
     static std::vector<std::int64_t> numbers_of_sites(const PageRecording& recording) {
         const History& history = recording.history;
-        const Report& report = *recording.report;
+        const model::Report& report = *recording.report;
         std::vector<std::int64_t> numbers(report.sites.size(), several_sites);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
-            const Site& site = report.sites[i];
+            const model::Site& site = report.sites[i];
             for (std::size_t at = 0; at < history.rest.size(); ++at) {
                 const History::Rest& rest = history.rest[at];
                 if (rest.device == site.device && rest.kind == site.kind &&
@@ -434,7 +434,7 @@ class PageWriter {
 }  // namespace
 
 bool write_page_data(PageData& page, const PageOptions& options, std::size_t changes,
-                     ByteSink& to) {
+                     model::ByteSink& to) {
     for (PageRecording& recording : page.recordings) {
         limit_changes(recording.history, *recording.report, recording.categories, changes);
     }

@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "model/json_output.hpp"
+#include "model/report.hpp"
 #include "report/html/history.hpp"
 #include "report/runs/render.hpp"
 #include "report/symbols/frame_skips.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "report/views/suppressions.hpp"
-#include "trace/json/json_output.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -33,7 +33,7 @@ struct PageOptions {
 /// A recording in full. All members refer to its report.
 struct PageRecording {
     std::string file;
-    std::unique_ptr<const Report> report;
+    std::unique_ptr<const model::Report> report;
     std::unique_ptr<Resolver> resolver;
     bool from_log = false;
     std::vector<std::string> notes;  ///< whole sentences: the summary's warnings
@@ -46,8 +46,9 @@ struct PageRecording {
 /// Reads the event log of a recording, if there is one, for its history and for what the views need
 /// of it. `warning`: ReadResult::warning. `symbolizer`: null: no names are looked up. May throw
 /// std::bad_alloc.
-PageRecording read_recording(const std::string& file, Report report, const std::string& warning,
-                             Symbolizer* symbolizer, const PageOptions& options);
+PageRecording read_recording(const std::string& file, model::Report report,
+                             const std::string& warning, Symbolizer* symbolizer,
+                             const PageOptions& options);
 
 /// A process of a run.
 struct PageRank {
@@ -77,15 +78,15 @@ struct PageData {
 std::vector<std::string> history_notes(const PageRecording& recording);
 
 /// The name of the program stands for its arguments.
-void leave_out_arguments(Process& process);
+void leave_out_arguments(model::Process& process);
 
 /// A page of two recordings, the earlier one first. May throw std::bad_alloc.
 PageData page_of_two(PageRecording before, PageRecording after);
 
 /// What a page of a run asks for, by the index of a member.
 struct RunParts {
-    std::function<Resolver&(std::size_t)> resolver;  ///< of all of the member's stacks
-    std::function<Report(std::size_t)> whole;        ///< the report with its sites
+    std::function<Resolver&(std::size_t)> resolver;   ///< of all of the member's stacks
+    std::function<model::Report(std::size_t)> whole;  ///< the report with its sites
 };
 
 /// A page of a run of several processes: all of them side by side, and up to `in_full` of them in
@@ -96,6 +97,7 @@ PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* sym
 
 /// Writes PageData. At most `changes` changes of holders of each recording are written by site, the
 /// rest is summed; this shortens the histories of `page`. False when `to` failed.
-bool write_page_data(PageData& page, const PageOptions& options, std::size_t changes, ByteSink& to);
+bool write_page_data(PageData& page, const PageOptions& options, std::size_t changes,
+                     model::ByteSink& to);
 
 }  // namespace memlab::report

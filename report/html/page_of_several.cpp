@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/html/page_data.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/runs/process_stats.hpp"
@@ -11,7 +12,6 @@
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "report/views/diff.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -20,26 +20,26 @@ namespace {
 constexpr std::uint64_t values_of_a_curve = 128;
 
 std::string short_title(const PageRecording& recording) {
-    const Process& process = recording.report->process;
+    const model::Process& process = recording.report->process;
     return base_name(process.executable) + " (pid " + std::to_string(process.pid) + ")";
 }
 
 /// The allocated curve over all GPUs of a process: the greatest value in each stretch of time. Of
 /// several GPUs these are summed, though they need not be of the same moment.
-std::vector<std::uint64_t> allocated_curve(const Report& report, std::uint64_t step_ns) {
+std::vector<std::uint64_t> allocated_curve(const model::Report& report, std::uint64_t step_ns) {
     std::vector<std::uint64_t> curve(
         static_cast<std::size_t>(
             std::min(report.process.duration_ns / step_ns, values_of_a_curve - 1)) +
         1);
-    constexpr auto allocated = static_cast<std::size_t>(Curve::allocated);
-    for (const Device& device : report.devices) {
+    constexpr auto allocated = static_cast<std::size_t>(model::Curve::allocated);
+    for (const model::Device& device : report.devices) {
         if (!device.is_gpu()) {
             continue;
         }
         std::vector<std::uint64_t> values(curve.size());
         std::size_t at = 0;
         std::uint64_t last = 0;
-        for (const TimelineRow& row : device.timeline.rows) {
+        for (const model::TimelineRow& row : device.timeline.rows) {
             const std::size_t bucket = std::min(
                 static_cast<std::size_t>(std::min(row.begin_ns / step_ns, values_of_a_curve)),
                 curve.size() - 1);
@@ -55,7 +55,7 @@ std::vector<std::uint64_t> allocated_curve(const Report& report, std::uint64_t s
             values[++at] = last;
         }
         for (std::size_t i = 0; i < curve.size(); ++i) {
-            curve[i] = saturating_add(curve[i], values[i]);
+            curve[i] = model::saturating_add(curve[i], values[i]);
         }
     }
     return curve;
@@ -72,7 +72,7 @@ std::uint64_t median_of(const std::vector<std::uint64_t>& sorted) {
 }
 
 /// Why a process stands out among the others.
-std::string outlier_text(const Report& report, std::uint64_t peak, std::uint64_t median) {
+std::string outlier_text(const model::Report& report, std::uint64_t peak, std::uint64_t median) {
     if (!succeeded(report.process)) {
         return end_text(report.process);
     }
@@ -143,7 +143,7 @@ PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* sym
     std::vector<std::size_t> order;  // in which they are taken in full
     for (std::size_t i = 0; i < members.size(); ++i) {
         const RunMember& member = all[members[i]];
-        const Process& process = member.report.process;
+        const model::Process& process = member.report.process;
         const ProcessStats stats = process_stats(member.report);
         page.ranks.push_back({std::nullopt, process_title(process), find_rank(process),
                               process.host, stats.allocated_peak, stats.at_end,

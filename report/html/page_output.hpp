@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "model/json_output.hpp"
 #include "report/html/history.hpp"
-#include "trace/json/json_output.hpp"
 
 namespace memlab::report {
 
@@ -21,7 +21,7 @@ inline std::uint64_t page_number(std::uint64_t value) {
 }
 
 /// Thread-safety: none.
-class PageOutput : public JsonOutput {
+class PageOutput : public model::JsonOutput {
   public:
     using JsonOutput::JsonOutput;
 

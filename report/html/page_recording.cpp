@@ -21,9 +21,9 @@ namespace {
 /// Places in each list of the documents.
 constexpr std::size_t documents_top = 50;
 
-SiteCategories categories_of(const Report& report, Resolver& resolver) {
+SiteCategories categories_of(const model::Report& report, Resolver& resolver) {
     SiteCategories categories(report.sites.size());
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (!device.used() || !has_categories(report, device)) {
             continue;
         }
@@ -71,14 +71,15 @@ std::vector<std::string> history_notes(const PageRecording& recording) {
     return notes;
 }
 
-void leave_out_arguments(Process& process) {
+void leave_out_arguments(model::Process& process) {
     const std::string name =
         base_name(process.arguments.empty() ? process.executable : process.arguments.front());
     process.arguments.assign(1, name);
 }
 
-PageRecording read_recording(const std::string& file, Report given, const std::string& warning,
-                             Symbolizer* symbolizer, const PageOptions& options) {
+PageRecording read_recording(const std::string& file, model::Report given,
+                             const std::string& warning, Symbolizer* symbolizer,
+                             const PageOptions& options) {
     PageRecording recording;
     recording.file = file;
     const std::string log = find_event_log(file, given);
@@ -86,8 +87,8 @@ PageRecording read_recording(const std::string& file, Report given, const std::s
     if (!options.sources) {
         leave_out_arguments(given.process);
     }
-    recording.report = std::make_unique<const Report>(std::move(given));
-    const Report& report = *recording.report;
+    recording.report = std::make_unique<const model::Report>(std::move(given));
+    const model::Report& report = *recording.report;
     recording.resolver = std::make_unique<Resolver>(report, symbolizer, options.skips);
     Resolver& resolver = *recording.resolver;
     recording.categories = categories_of(report, resolver);

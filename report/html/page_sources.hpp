@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 

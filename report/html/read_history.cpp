@@ -33,10 +33,10 @@ void note(History::Holder& holder, std::size_t moment, std::uint64_t bytes, std:
 /// Which sites are followed, and where the others are summed.
 class SiteSlots {
   public:
-    SiteSlots(const Report& report, const SiteCategories& categories, std::size_t followed,
+    SiteSlots(const model::Report& report, const SiteCategories& categories, std::size_t followed,
               History& history)
         : history_(history), slots_(report.sites.size(), ignored) {
-        for (const Device& device : report.devices) {
+        for (const model::Device& device : report.devices) {
             devices_.insert(device.index);
         }
         std::vector<std::size_t> order;
@@ -50,7 +50,7 @@ class SiteSlots {
                    std::tie(report.sites[b].peak_bytes, report.sites[b].bytes);
         });
         for (std::size_t i = 0; i < order.size(); ++i) {
-            const Site& site = report.sites[order[i]];
+            const model::Site& site = report.sites[order[i]];
             if (i < followed) {
                 slots_[order[i]] = static_cast<std::int64_t>(history.sites.size());
                 history.sites.push_back(order[i]);
@@ -129,7 +129,7 @@ class CurveRecorder {
         : curves_(curves) {
         curves.bucket_ns = duration_ns / buckets + 1;
         now_.fill(0);
-        now_.back() = TimelineRow::unknown;
+        now_.back() = model::TimelineRow::unknown;
         curves.buckets.assign(static_cast<std::size_t>(duration_ns / curves.bucket_ns) + 1,
                               {now_, now_, now_});
     }
@@ -137,18 +137,18 @@ class CurveRecorder {
     /// True if a value changed.
     bool record(const trace::DeviceTotals& device, std::uint64_t time_ns) {
         History::Bucket::Values values;
-        for (std::size_t i = 0; i < curve_count; ++i) {
+        for (std::size_t i = 0; i < model::curve_count; ++i) {
             values[i] = device.curves[i].current;
         }
         if (!device.sampled) {
-            values.back() = TimelineRow::unknown;
+            values.back() = model::TimelineRow::unknown;
         }
         if (values == now_) {
             return false;
         }
         continue_to(bucket_of(time_ns));
         History::Bucket& bucket = curves_.buckets[at_];
-        for (std::size_t i = 0; i < curve_count; ++i) {
+        for (std::size_t i = 0; i < model::curve_count; ++i) {
             // `unknown` is the largest number: its successor is 0, the least.
             bucket.min[i] = std::min(bucket.min[i], values[i]);
             bucket.max[i] = std::max(bucket.max[i] + 1, values[i] + 1) - 1;
@@ -159,7 +159,7 @@ class CurveRecorder {
     }
 
     void finish() { continue_to(curves_.buckets.size() - 1); }
-    const Device& device() const { return *curves_.device; }
+    const model::Device& device() const { return *curves_.device; }
 
     bool peak_seen = false;
 
@@ -179,9 +179,9 @@ class CurveRecorder {
     std::size_t at_ = 0;
 };
 
-std::vector<const Device*> used_devices(const Report& report) {
-    std::vector<const Device*> used;
-    for (const Device& device : report.devices) {
+std::vector<const model::Device*> used_devices(const model::Report& report) {
+    std::vector<const model::Device*> used;
+    for (const model::Device& device : report.devices) {
         if (device.used()) {
             used.push_back(&device);
         }
@@ -197,21 +197,21 @@ std::size_t buckets_of_each(std::size_t buckets, std::size_t devices) {
 
 class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
   public:
-    HistoryCollector(const Report& report, const SiteCategories& categories,
+    HistoryCollector(const model::Report& report, const SiteCategories& categories,
                      const HistoryLimits& limits)
         : report_(report),
           limits_(limits),
           end_ns_(report.process.duration_ns),
           grid_(end_ns_, limits.moments, limits.maps),
           slots_(report, categories, limits.sites, history_) {
-        const std::vector<const Device*> devices = used_devices(report);
+        const std::vector<const model::Device*> devices = used_devices(report);
         history_.curves.resize(devices.size());
         const std::size_t buckets = buckets_of_each(limits.buckets, devices.size());
         for (std::size_t i = 0; i < devices.size(); ++i) {
             history_.curves[i].device = devices[i];
             curves_.emplace_back(history_.curves[i], buckets, end_ns_);
         }
-        for (const Oom& oom : report.ooms) {
+        for (const model::Oom& oom : report.ooms) {
             listed_ooms_.emplace(oom.time_ns, oom.device, oom.requested_bytes);
         }
     }
@@ -284,7 +284,7 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
         for (CurveRecorder& curves : curves_) {
             curves.finish();
             if (!curves.peak_seen && peak_of(curves.device()) != 0) {
-                const CurveSummary& peak = curves.device().curve(Curve::allocated);
+                const model::CurveSummary& peak = curves.device().curve(model::Curve::allocated);
                 history_.events.push_back({History::What::peak,
                                            peak.peak_time_ns,
                                            std::nullopt,
@@ -300,8 +300,8 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
     }
 
   private:
-    static std::uint64_t peak_of(const Device& device) {
-        return device.curve(Curve::allocated).peak_bytes;
+    static std::uint64_t peak_of(const model::Device& device) {
+        return device.curve(model::Curve::allocated).peak_bytes;
     }
 
     /// Before a record of that time; false: it is later than the report.
@@ -433,7 +433,7 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
         scopes.resize(limits_.scopes);
     }
 
-    const Report& report_;
+    const model::Report& report_;
     const HistoryLimits& limits_;
     const std::uint64_t end_ns_;
     History history_;
@@ -457,8 +457,8 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
 
 }  // namespace
 
-History read_history(const Report& report, const std::string& log, const SiteCategories& categories,
-                     const HistoryLimits& limits) {
+History read_history(const model::Report& report, const std::string& log,
+                     const SiteCategories& categories, const HistoryLimits& limits) {
     HistoryCollector collector(report, categories, limits);
     const trace::LogReadResult read = read_log_ahead(log, collector);
     History history = collector.finish();

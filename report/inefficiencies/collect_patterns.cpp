@@ -37,15 +37,15 @@ struct ReplacedChain {
 };
 
 /// Whether every kernel, copy and fill was recorded.
-bool all_work_recorded(const Report& report) {
+bool all_work_recorded(const model::Report& report) {
     return !report.process.started_late && report.coverage.lost_records == 0 &&
            std::any_of(report.devices.begin(), report.devices.end(),
-                       [](const Device& device) { return device.work.has_value(); });
+                       [](const model::Device& device) { return device.work.has_value(); });
 }
 
 class PatternCollector final : public trace::GenericSink<PatternCollector> {
   public:
-    PatternCollector(const Report& report, const Steps* steps)
+    PatternCollector(const model::Report& report, const model::Steps* steps)
         : report_(report),
           work_recorded_(all_work_recorded(report)),
           peak_seen_(report.devices.size()) {
@@ -270,10 +270,10 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         });
     }
 
-    const Device* find_device(std::uint32_t index, std::size_t* at) const {
+    const model::Device* find_device(std::uint32_t index, std::size_t* at) const {
         const auto found =
             std::find_if(report_.devices.begin(), report_.devices.end(),
-                         [index](const Device& device) { return device.index == index; });
+                         [index](const model::Device& device) { return device.index == index; });
         *at = static_cast<std::size_t>(found - report_.devices.begin());
         return found == report_.devices.end() ? nullptr : &*found;
     }
@@ -281,12 +281,12 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     /// Stores the segments if the event takes the reserved curve to its peak for the first time.
     void snapshot_before_peak(const trace::Event& event) {
         std::size_t at = 0;
-        const Device* const device = find_device(event.device, &at);
+        const model::Device* const device = find_device(event.device, &at);
         if (device == nullptr || patterns_.growth[at].time_ns != 0 ||
             (event.type == EventType::alloc && event.origin == trace::Origin::pool)) {
             return;
         }
-        const std::uint64_t peak = device->curve(Curve::reserved).peak_bytes;
+        const std::uint64_t peak = device->curve(model::Curve::reserved).peak_bytes;
         const std::uint64_t now =
             figures_.devices()[event.device]->curve(CurveName::reserved).current;
         const std::uint64_t more = event.size == 0 ? event.requested : event.size;
@@ -298,10 +298,10 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     /// Collects the rounding when the allocated curve first reaches its peak.
     void collect_rounding(std::uint32_t index) {
         std::size_t at = 0;
-        const Device* const device = find_device(index, &at);
+        const model::Device* const device = find_device(index, &at);
         if (device == nullptr || peak_seen_[at] ||
             figures_.devices()[index]->curve(CurveName::allocated).current !=
-                device->curve(Curve::allocated).peak_bytes) {
+                device->curve(model::Curve::allocated).peak_bytes) {
             return;
         }
         peak_seen_[at] = true;
@@ -315,7 +315,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         });
     }
 
-    const Report& report_;
+    const model::Report& report_;
     std::optional<StepCounter> steps_;
     const bool work_recorded_;
     trace::Aggregator figures_;
@@ -334,8 +334,8 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
 
 }  // namespace
 
-CollectedPatterns collect_patterns(const Report& report, const std::string& log,
-                                   const Steps* steps) {
+CollectedPatterns collect_patterns(const model::Report& report, const std::string& log,
+                                   const model::Steps* steps) {
     PatternCollector collector(report, steps);
     constexpr trace::LogPart part = trace::LogPart::beginning;
     const trace::LogReadResult read = read_log_ahead(log, collector, part);

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/inefficiencies/allocated_curve.hpp"
 #include "report/pool_view/layout.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -64,7 +64,7 @@ struct CollectedPatterns {
 inline constexpr std::size_t max_avoidable = std::size_t{4} << 20;
 
 /// Reads `log`, the event log of `report`. `steps`: one of Report::steps; null: no steps.
-CollectedPatterns collect_patterns(const Report& report, const std::string& log,
-                                   const Steps* steps);
+CollectedPatterns collect_patterns(const model::Report& report, const std::string& log,
+                                   const model::Steps* steps);
 
 }  // namespace memlab::report

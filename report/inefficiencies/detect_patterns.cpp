@@ -7,13 +7,13 @@
 #include <set>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_allocations.hpp"
 #include "report/device_label.hpp"
 #include "report/inefficiencies/estimate_peaks.hpp"
 #include "report/inefficiencies/rank_findings.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
-#include "trace/json/bounded_sum.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {
@@ -41,11 +41,11 @@ std::uint64_t product(std::uint64_t count, std::uint64_t bytes) {
 
 class PatternDetector {
   public:
-    PatternDetector(const Report& report, Resolver& resolver, const InefficiencyQuery& query,
-                    const CollectedPatterns& patterns, const Steps* steps)
+    PatternDetector(const model::Report& report, Resolver& resolver, const InefficiencyQuery& query,
+                    const CollectedPatterns& patterns, const model::Steps* steps)
         : report_(report), resolver_(resolver), query_(query), patterns_(patterns), steps_(steps) {}
 
-    void examine(const Device& device) {
+    void examine(const model::Device& device) {
         found_.push_back({&device, allocation_count(device, Counted::all_kinds), {}, {}, {}});
         const std::vector<SiteRow> rows = rows_of(device);
         std::vector<std::size_t> sites;
@@ -83,10 +83,10 @@ class PatternDetector {
                                                     pattern) != query_.patterns.end();
     }
 
-    std::vector<SiteRow> rows_of(const Device& device) {
+    std::vector<SiteRow> rows_of(const model::Device& device) {
         SiteRows rows;
         for (std::size_t i = 0; i < report_.sites.size(); ++i) {
-            const Site& site = report_.sites[i];
+            const model::Site& site = report_.sites[i];
             if (site.device == device.index && site.count != 0 && query_.taken.at(i)) {
                 rows.add(resolver_.place(site.stack), site, i);
             }
@@ -116,14 +116,15 @@ class PatternDetector {
     void add(Finding finding) { found_.back().findings.push_back(std::move(finding)); }
 
     /// Adds a finding whose saving at the peak is computed behind all others.
-    void add_with_estimate(const Device& device, Finding finding, AvoidableSpan::Reason reason) {
+    void add_with_estimate(const model::Device& device, Finding finding,
+                           AvoidableSpan::Reason reason) {
         estimates_.push_back({{device.index, reason, finding.sites, 0},
                               found_.size() - 1,
                               found_.back().findings.size()});
         add(std::move(finding));
     }
 
-    bool is_suppressed(const Site& site, LeakKind leak) {
+    bool is_suppressed(const model::Site& site, LeakKind leak) {
         return query_.suppressions != nullptr &&
                find_suppression(*query_.suppressions, report_, site, resolver_.frames(site.stack),
                                 leak) != nullptr;
@@ -134,22 +135,22 @@ class PatternDetector {
         if (steps_ == nullptr) {
             return std::nullopt;
         }
-        const auto found =
-            std::find_if(steps_->growing.begin(), steps_->growing.end(),
-                         [site](const Steps::Growing& growing) { return growing.site == site; });
+        const auto found = std::find_if(
+            steps_->growing.begin(), steps_->growing.end(),
+            [site](const model::Steps::Growing& growing) { return growing.site == site; });
         return found == steps_->growing.end() ? std::nullopt
                                               : std::optional(found->trend.bytes_per_step);
     }
 
-    void leak(const Device& device, const SiteRow& row) {
-        if (!wanted(Pattern::leak) || !is_in_curves(row.kind)) {
+    void leak(const model::Device& device, const SiteRow& row) {
+        if (!wanted(Pattern::leak) || !model::is_in_curves(row.kind)) {
             return;
         }
         SiteRow growing{row.place, row.kind, row.api, {}, {}, {}};
         SiteRow forgotten = growing;
         double per_step = 0;
         for (const std::size_t index : row.sites) {
-            const Site& site = report_.sites[index];
+            const model::Site& site = report_.sites[index];
             if (site.live_count == 0) {
                 continue;
             }
@@ -182,8 +183,9 @@ class PatternDetector {
         }
     }
 
-    void leak(const Device& device, const SiteRow& row, Confidence confidence, std::uint64_t count,
-              std::uint64_t bytes, const std::string& also, const std::string& change) {
+    void leak(const model::Device& device, const SiteRow& row, Confidence confidence,
+              std::uint64_t count, std::uint64_t bytes, const std::string& also,
+              const std::string& change) {
         Finding finding = make_finding(Pattern::leak, confidence, row);
         finding.count = count;
         finding.bytes = bytes;
@@ -207,7 +209,7 @@ class PatternDetector {
         return static_cast<std::uint64_t>(std::llround(std::clamp(bytes, 0.0, max_bytes)));
     }
 
-    void replaced(const Device& device, const SiteRow& row) {
+    void replaced(const model::Device& device, const SiteRow& row) {
         const std::uint64_t count = sum(row, &SitePatterns::replaced_count);
         if (!wanted(Pattern::late_deallocation) || count < min_cases) {
             return;
@@ -225,7 +227,7 @@ class PatternDetector {
         add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::replaced);
     }
 
-    void outlived(const Device& device, const SiteRow& row) {
+    void outlived(const model::Device& device, const SiteRow& row) {
         const std::uint64_t count = sum(row, &SitePatterns::outlived_count);
         if (!wanted(Pattern::over_long_life) || patterns_.steps < min_steps || count < min_cases) {
             return;
@@ -241,7 +243,7 @@ class PatternDetector {
         add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::outlived);
     }
 
-    void unused(const Device& device, const SiteRow& row) {
+    void unused(const model::Device& device, const SiteRow& row) {
         const std::uint64_t count = sum(row, &SitePatterns::unused_count);
         if (!wanted(Pattern::unused_allocation) || count == 0) {
             return;
@@ -258,7 +260,7 @@ class PatternDetector {
     }
 
     void collected(const SiteRow& row) {
-        const Collected all = sum_collected(report_, row.sites);
+        const model::Collected all = sum_collected(report_, row.sites);
         if (!wanted(Pattern::reference_cycle) || all.at_peak_bytes == 0) {
             return;
         }
@@ -314,14 +316,14 @@ class PatternDetector {
         std::uint64_t largest = 0;
         for (const std::size_t index : row.sites) {
             const SitePatterns& site = patterns_.sites[index];
-            const Site& figures = report_.sites[index];
+            const model::Site& figures = report_.sites[index];
             if (site.max_live > figures.count / calls_a_buffer) {
                 continue;
             }
             reusable.add(figures, index);
             buffers += site.max_live;
-            kept = saturating_add(kept, product(site.max_live, site.max_size));
-            held = saturating_add(held, site.max_live_bytes);
+            kept = model::saturating_add(kept, product(site.max_live, site.max_size));
+            held = model::saturating_add(held, site.max_live_bytes);
             largest = std::max(largest, site.max_size);
         }
         const std::uint64_t count = reusable.stats.count;
@@ -329,7 +331,7 @@ class PatternDetector {
         const bool churn = 2 * reusable.stats.temporaries >= count;
         const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
         if (!wanted(pattern) || saved < min_calls || saved < found_.back().allocations / min_part ||
-            kept > saturating_add(held, held / spare_part)) {
+            kept > model::saturating_add(held, held / spare_part)) {
             return;
         }
         Finding finding = make_finding(pattern, Confidence::certain, reusable);
@@ -348,7 +350,7 @@ class PatternDetector {
     }
 
     /// The pool just before its reserved peak: blocks that kept free memory from being reused.
-    void growth(const Device& device, const std::vector<SiteRow>& rows) {
+    void growth(const model::Device& device, const std::vector<SiteRow>& rows) {
         const auto at = static_cast<std::size_t>(&device - report_.devices.data());
         const Growth& moment = patterns_.growth[at];
         std::map<std::size_t, std::size_t> row_of;
@@ -463,30 +465,30 @@ class PatternDetector {
         estimate_peaks(log, patterns_, list);
         for (std::size_t i = 0; i < list.size(); ++i) {
             Saving& saving = finding(estimates_[i]).saving;
-            const Device& device = *found_[estimates_[i].device].device;
-            const std::uint64_t peak = device.curve(Curve::allocated).peak_bytes;
+            const model::Device& device = *found_[estimates_[i].device].device;
+            const std::uint64_t peak = device.curve(model::Curve::allocated).peak_bytes;
             saving.peak_bytes = peak - std::min(peak, list[i].peak_bytes);
             saving.peak_is_exact = true;
         }
     }
 
-    const Report& report_;
+    const model::Report& report_;
     Resolver& resolver_;
     const InefficiencyQuery& query_;
     const CollectedPatterns& patterns_;
-    const Steps* steps_;
+    const model::Steps* steps_;
     std::vector<DeviceFindings> found_;
     std::vector<Entry> estimates_;
 };
 
 }  // namespace
 
-std::vector<DeviceFindings> detect_patterns(const Report& report, Resolver& resolver,
+std::vector<DeviceFindings> detect_patterns(const model::Report& report, Resolver& resolver,
                                             const InefficiencyQuery& query,
-                                            const CollectedPatterns& patterns, const Steps* steps,
-                                            const std::string& log) {
+                                            const CollectedPatterns& patterns,
+                                            const model::Steps* steps, const std::string& log) {
     PatternDetector detector(report, resolver, query, patterns, steps);
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (device.used() && (!query.device || is_on(device.index, *query.device))) {
             detector.examine(device);
         }

@@ -22,9 +22,9 @@ struct InefficiencyQuery {
 
 /// The findings of each device that the query wants, the largest saving first. `steps`: null if
 /// there are none. `log` is read once more if it has more allocations than `patterns` could keep.
-std::vector<DeviceFindings> detect_patterns(const Report& report, Resolver& resolver,
+std::vector<DeviceFindings> detect_patterns(const model::Report& report, Resolver& resolver,
                                             const InefficiencyQuery& query,
-                                            const CollectedPatterns& patterns, const Steps* steps,
-                                            const std::string& log);
+                                            const CollectedPatterns& patterns,
+                                            const model::Steps* steps, const std::string& log);
 
 }  // namespace memlab::report

@@ -1,6 +1,6 @@
 #include "report/inefficiencies/finding.hpp"
 
-#include "trace/json/bounded_sum.hpp"
+#include "model/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -22,14 +22,14 @@ const std::string& name_of(Pattern pattern) {
     return pattern_names().at(static_cast<std::size_t>(pattern));
 }
 
-Collected sum_collected(const Report& report, const std::vector<std::size_t>& sites) {
-    Collected sum;
+model::Collected sum_collected(const model::Report& report, const std::vector<std::size_t>& sites) {
+    model::Collected sum;
     for (const std::size_t index : sites) {
-        const Collected of_site = report.sites[index].collected.value_or(Collected());
-        add_to(sum.count, of_site.count);
-        add_to(sum.bytes, of_site.bytes);
-        add_to(sum.at_peak_count, of_site.at_peak_count);
-        add_to(sum.at_peak_bytes, of_site.at_peak_bytes);
+        const model::Collected of_site = report.sites[index].collected.value_or(model::Collected());
+        model::add_to(sum.count, of_site.count);
+        model::add_to(sum.bytes, of_site.bytes);
+        model::add_to(sum.at_peak_count, of_site.at_peak_count);
+        model::add_to(sum.at_peak_bytes, of_site.at_peak_bytes);
     }
     return sum;
 }

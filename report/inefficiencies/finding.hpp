@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/symbols/resolver.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -78,12 +78,12 @@ struct Finding {
 };
 
 /// The sum over these sites. Saturates.
-Collected sum_collected(const Report& report, const std::vector<std::size_t>& sites);
+model::Collected sum_collected(const model::Report& report, const std::vector<std::size_t>& sites);
 
 struct DeviceFindings {
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     std::uint64_t allocations = 0;  ///< on this device in all
-    Collected collected;            ///< of the sites that are examined
+    model::Collected collected;     ///< of the sites that are examined
     std::vector<Finding> findings;  ///< that save memory: most bytes first
     std::vector<Finding> calls;     ///< that save calls: most calls first
 };

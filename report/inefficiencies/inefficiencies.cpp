@@ -10,7 +10,7 @@ namespace memlab::report {
 
 namespace {
 
-std::vector<std::string> make_notes(const Report& report, const CollectedPatterns& patterns,
+std::vector<std::string> make_notes(const model::Report& report, const CollectedPatterns& patterns,
                                     bool has_steps) {
     std::vector<std::string> notes;
     if (!has_steps) {
@@ -33,8 +33,9 @@ std::vector<std::string> make_notes(const Report& report, const CollectedPattern
 
 }  // namespace
 
-Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, const std::string& log,
-                                   const InefficiencyQuery& query, std::string* problem) {
+Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolver,
+                                   const std::string& log, const InefficiencyQuery& query,
+                                   std::string* problem) {
     Inefficiencies result;
     if (log.empty()) {
         *problem =
@@ -47,7 +48,7 @@ Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, con
                    "lists those that it has";
         return result;
     }
-    const Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
+    const model::Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
     const CollectedPatterns patterns = collect_patterns(report, log, chosen);
     if (chosen != nullptr) {
         result.steps = chosen->kind + " \"" + chosen->name + "\"";

@@ -19,7 +19,8 @@ struct Inefficiencies {
 ///
 /// Omits findings that save less than 1 % of the device's peak, except growing leaks, and of those
 /// that save calls, less than 1 % of its allocations or fewer than 100.
-Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, const std::string& log,
-                                   const InefficiencyQuery& query, std::string* problem);
+Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolver,
+                                   const std::string& log, const InefficiencyQuery& query,
+                                   std::string* problem);
 
 }  // namespace memlab::report

@@ -21,13 +21,13 @@ std::uint64_t saved_bytes(const Finding& finding) {
 
 }  // namespace
 
-bool is_worth_it(const Device& device, const Finding& finding) {
+bool is_worth_it(const model::Device& device, const Finding& finding) {
     const auto counts = [](std::uint64_t saved, std::uint64_t whole) {
         return saved != 0 && saved >= whole / min_part;
     };
-    const std::uint64_t allocated = device.curve(Curve::allocated).peak_bytes;
+    const std::uint64_t allocated = device.curve(model::Curve::allocated).peak_bytes;
     return is_growing(finding) || counts(finding.saving.peak_bytes, allocated) ||
-           counts(finding.saving.reserved_bytes, device.curve(Curve::reserved).peak_bytes) ||
+           counts(finding.saving.reserved_bytes, device.curve(model::Curve::reserved).peak_bytes) ||
            counts(finding.saving.end_bytes, allocated);
 }
 

@@ -11,7 +11,7 @@ namespace memlab::report {
 inline constexpr std::uint64_t min_part = 100;
 
 /// Whether it saves enough of the device's memory. What grows always does.
-bool is_worth_it(const Device& device, const Finding& finding);
+bool is_worth_it(const model::Device& device, const Finding& finding);
 
 /// The largest saving first; what grows before all others.
 void sort_findings(DeviceFindings* found);

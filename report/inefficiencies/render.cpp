@@ -38,11 +38,12 @@ class InefficienciesText {
 
   private:
     void one(const DeviceFindings& found) {
-        const Device& device = *found.device;
+        const model::Device& device = *found.device;
         page_.heading(
             device_title(device, options_.style.ascii),
-            "peak: " + format_bytes(device.curve(Curve::allocated).peak_bytes) + " allocated, " +
-                format_bytes(device.curve(Curve::reserved).peak_bytes) + " reserved" +
+            "peak: " + format_bytes(device.curve(model::Curve::allocated).peak_bytes) +
+                " allocated, " + format_bytes(device.curve(model::Curve::reserved).peak_bytes) +
+                " reserved" +
                 (options_.filter.empty() ? "" : "; only " + page_.clean(options_.filter)));
         collected(device, found.collected);
         if (found.findings.empty() && found.calls.empty()) {
@@ -53,7 +54,7 @@ class InefficienciesText {
         calls(found.calls, found.allocations);
     }
 
-    void collected(const Device& device, const Collected& collected) {
+    void collected(const model::Device& device, const model::Collected& collected) {
         if (collected.count == 0) {
             return;
         }
@@ -62,11 +63,11 @@ class InefficienciesText {
                                   format_bytes(collected.bytes) + " in all, " +
                                   format_bytes(collected.at_peak_bytes) + " of the peak, " +
                                   format_percent(collected.at_peak_bytes,
-                                                 device.curve(Curve::allocated).peak_bytes) +
+                                                 device.curve(model::Curve::allocated).peak_bytes) +
                                   ".");
     }
 
-    void memory(const Device& device, const std::vector<Finding>& findings) {
+    void memory(const model::Device& device, const std::vector<Finding>& findings) {
         for (std::size_t i = 0; i < findings.size() && i < options_.top; ++i) {
             const Finding& finding = findings[i];
             page_.line("");
@@ -86,16 +87,18 @@ class InefficienciesText {
         }
     }
 
-    static std::string saving(const Device& device, const Finding& finding) {
+    static std::string saving(const model::Device& device, const Finding& finding) {
         const Saving& saving = finding.saving;
         if (saving.peak_bytes != 0) {
             return "saves " + std::string(saving.peak_is_exact ? "" : "up to ") +
                    format_bytes(saving.peak_bytes) + " of the peak, " +
-                   format_percent(saving.peak_bytes, device.curve(Curve::allocated).peak_bytes);
+                   format_percent(saving.peak_bytes,
+                                  device.curve(model::Curve::allocated).peak_bytes);
         }
         if (saving.reserved_bytes != 0) {
             return "saves up to " + format_bytes(saving.reserved_bytes) + " reserved, " +
-                   format_percent(saving.reserved_bytes, device.curve(Curve::reserved).peak_bytes);
+                   format_percent(saving.reserved_bytes,
+                                  device.curve(model::Curve::reserved).peak_bytes);
         }
         return format_bytes(saving.end_bytes) + " were held at the end";
     }
@@ -137,7 +140,7 @@ class InefficienciesText {
     Page page_;
 };
 
-ordered_json finding_json(const Finding& finding, const Report& report, Resolver& resolver) {
+ordered_json finding_json(const Finding& finding, const model::Report& report, Resolver& resolver) {
     ordered_json out;
     out["pattern"] = name_of(finding.pattern);
     out["confidence"] = name_of(finding.confidence);
@@ -166,7 +169,7 @@ std::string render_inefficiencies(const Inefficiencies& found, const ViewOptions
     return InefficienciesText(options).write(found);
 }
 
-std::string inefficiencies_json(const Report& report, Resolver& resolver,
+std::string inefficiencies_json(const model::Report& report, Resolver& resolver,
                                 const Inefficiencies& found, const ViewOptions& options) {
     ordered_json out;
     out["steps"] = text_or_null(found.steps);
@@ -176,8 +179,8 @@ std::string inefficiencies_json(const Report& report, Resolver& resolver,
         ordered_json& shown = out["devices"].emplace_back();
         shown["index"] = device.device->index;
         shown["name"] = device.device->name;
-        shown["allocated_peak_bytes"] = device.device->curve(Curve::allocated).peak_bytes;
-        shown["reserved_peak_bytes"] = device.device->curve(Curve::reserved).peak_bytes;
+        shown["allocated_peak_bytes"] = device.device->curve(model::Curve::allocated).peak_bytes;
+        shown["reserved_peak_bytes"] = device.device->curve(model::Curve::reserved).peak_bytes;
         shown["collected"] = {{"count", device.collected.count},
                               {"bytes", device.collected.bytes},
                               {"at_peak_count", device.collected.at_peak_count},

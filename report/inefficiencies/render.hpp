@@ -17,7 +17,7 @@ std::string render_inefficiencies(const Inefficiencies& found, const ViewOptions
 /// {peak_bytes, peak_is_exact, reserved_bytes, end_bytes, calls}, buffers, buffer_bytes, what,
 /// change, stack, sites]], notes}. All findings, those that save memory first; `stack` is of the
 /// first site.
-std::string inefficiencies_json(const Report& report, Resolver& resolver,
+std::string inefficiencies_json(const model::Report& report, Resolver& resolver,
                                 const Inefficiencies& found, const ViewOptions& options);
 
 }  // namespace memlab::report

@@ -39,7 +39,7 @@ class StackLines {
         auto operator<=>(const On&) const = default;
     };
 
-    StackLines(const Report& report, Resolver& resolver, const LineQuery& query)
+    StackLines(const model::Report& report, Resolver& resolver, const LineQuery& query)
         : resolver_(resolver), query_(query), known_(report.stacks.size()) {
         if (query.line) {
             for (std::size_t stack = 0; stack < known_.size(); ++stack) {
@@ -131,7 +131,7 @@ class StackLines {
 /// The sites that the filter takes, by device, stack and kind.
 class TakenSites {
   public:
-    TakenSites(const Report& report, Resolver& resolver, const Filter& filter)
+    TakenSites(const model::Report& report, Resolver& resolver, const Filter& filter)
         : all_(filter.empty()) {
         if (all_) {
             return;
@@ -139,7 +139,7 @@ class TakenSites {
         const std::vector<bool> taken = filter.sites(report, resolver);
         for (std::size_t i = 0; i < taken.size(); ++i) {
             if (taken[i]) {
-                const Site& site = report.sites[i];
+                const model::Site& site = report.sites[i];
                 taken_.emplace(site.device, site.stack, site.kind);
             }
         }
@@ -255,7 +255,7 @@ void add_moments(const StackMoments& moments, std::uint64_t device, const TakenS
 }
 
 /// Adds the sums of the report: all, or with `of_whole_run_only` those that the moments lack.
-void add_sums(const Report& report, const Device& device, const TakenSites& taken,
+void add_sums(const model::Report& report, const model::Device& device, const TakenSites& taken,
               const std::vector<LineColumn>& columns, bool of_whole_run_only, Tables& tables) {
     const auto put = [&](std::size_t stack, Sum sum, std::uint64_t amount) {
         tables.at(0, stack, [&](Tables::Line& line) {
@@ -267,15 +267,15 @@ void add_sums(const Report& report, const Device& device, const TakenSites& take
             }
         });
     };
-    for (const Site& site : report.sites) {
+    for (const model::Site& site : report.sites) {
         if (site.device == device.index && taken.has(site.device, site.stack, site.kind)) {
             put(site.stack, Sum::bytes, site.bytes);
             put(site.stack, Sum::count, site.count);
             put(site.stack, Sum::live, site.live_bytes);
         }
     }
-    for (const Holders::Share& share : device.at_peak.sites) {
-        const Site& site = report.sites[share.site];
+    for (const model::Holders::Share& share : device.at_peak.sites) {
+        const model::Site& site = report.sites[share.site];
         if (taken.has(site.device, site.stack, site.kind)) {
             put(site.stack, Sum::at_peak, share.bytes);
         }
@@ -283,30 +283,32 @@ void add_sums(const Report& report, const Device& device, const TakenSites& take
 }
 
 /// The one that held most; a framework's cache, where one was seen from inside, before the GPUs.
-const Device* choose_device(const Report& report, const std::optional<std::uint64_t>& wanted) {
-    const Device* found = nullptr;
-    for (const Device& device : report.devices) {
+const model::Device* choose_device(const model::Report& report,
+                                   const std::optional<std::uint64_t>& wanted) {
+    const model::Device* found = nullptr;
+    for (const model::Device& device : report.devices) {
         if (wanted ? !is_on(device.index, *wanted) : !device.used()) {
             continue;
         }
-        const bool better = found == nullptr || (device.is_gpu() == found->is_gpu()
-                                                     ? device.curve(Curve::allocated).peak_bytes >
-                                                           found->curve(Curve::allocated).peak_bytes
-                                                     : !device.is_gpu());
+        const bool better =
+            found == nullptr || (device.is_gpu() == found->is_gpu()
+                                     ? device.curve(model::Curve::allocated).peak_bytes >
+                                           found->curve(model::Curve::allocated).peak_bytes
+                                     : !device.is_gpu());
         found = better ? &device : found;
     }
     return found;
 }
 
 /// What ends the steps of --every.
-StepEnds step_ends(const Report& report, const LineQuery& query) {
+StepEnds step_ends(const model::Report& report, const LineQuery& query) {
     if (query.every == 0) {
         return {};
     }
     if (!query.step.empty()) {
         return StepEnds::named(query.step);
     }
-    const auto is_mark = [](const Mark& mark) { return mark.type == "mark"; };
+    const auto is_mark = [](const model::Mark& mark) { return mark.type == "mark"; };
     const std::optional<std::size_t> steps = choose_steps(report, "");
     if (!steps || std::any_of(report.marks.begin(), report.marks.end(), is_mark)) {
         return StepEnds::all_marks();
@@ -323,7 +325,7 @@ std::string in_this(const LineQuery& query) {
 
 }  // namespace
 
-LineTables line_tables(const Report& report, Resolver& resolver, const std::string& log,
+LineTables line_tables(const model::Report& report, Resolver& resolver, const std::string& log,
                        const LineQuery& query, std::string* problem,
                        const StackMoments* collected) {
     LineTables result;
@@ -344,7 +346,7 @@ LineTables line_tables(const Report& report, Resolver& resolver, const std::stri
             return result;
         }
     }
-    const Device* device = choose_device(report, query.device);
+    const model::Device* device = choose_device(report, query.device);
     if (device == nullptr) {
         *problem = "used no GPU memory; there is nothing to show";
         return result;

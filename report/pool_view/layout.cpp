@@ -301,17 +301,17 @@ std::uint64_t PoolSnapshot::largest_free() const {
     return largest;
 }
 
-PoolSnapshots snapshot_pools(const std::vector<const Device*>& devices, const std::string& log,
-                             PoolCollector& collected) {
+PoolSnapshots snapshot_pools(const std::vector<const model::Device*>& devices,
+                             const std::string& log, PoolCollector& collected) {
     PoolSnapshots pools;
     if (!log.empty() && collected.log() != log) {
         collected.read(log);
     }
-    for (const Device* device : devices) {
+    for (const model::Device* device : devices) {
         DevicePool& pool = pools.devices.emplace_back(DevicePool{device, {}});
         if (!log.empty()) {
             pool.moments =
-                collected.moments(device->index, device->curve(Curve::allocated).peak_bytes);
+                collected.moments(device->index, device->curve(model::Curve::allocated).peak_bytes);
         }
     }
     if (!log.empty()) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/reader.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::trace {
 class Aggregator;
@@ -55,7 +55,7 @@ struct PoolSnapshot {
 
 /// The snapshots of a device's pool, by time.
 struct DevicePool {
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     std::vector<PoolSnapshot> moments;
 };
 
@@ -105,7 +105,7 @@ class PoolCollector {
 
 /// The snapshots of `devices`, which must be of the report of `log`. What `collected` has is used
 /// if it is of this log, else the log is read. An empty `log` gives no snapshots.
-PoolSnapshots snapshot_pools(const std::vector<const Device*>& devices, const std::string& log,
-                             PoolCollector& collected);
+PoolSnapshots snapshot_pools(const std::vector<const model::Device*>& devices,
+                             const std::string& log, PoolCollector& collected);
 
 }  // namespace memlab::report

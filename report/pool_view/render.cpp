@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "model/oom_explanation.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
-#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
@@ -50,7 +50,7 @@ class PoolText {
         }
         for (const DevicePool& pool : pools.devices) {
             page_.heading(device_title(*pool.device, style_.ascii),
-                          page_.clean(pool_name(pool.device->allocator)));
+                          page_.clean(model::pool_name(pool.device->allocator)));
             for (const PoolSnapshot& each : pool.moments) {
                 moment(each);
             }
@@ -245,9 +245,9 @@ class PoolText {
             "blocks of others, too.");
     }
 
-    void statistics(const Device& device) {
+    void statistics(const model::Device& device) {
         page_.heading("Statistics", "as torch.cuda.memory_stats has them, of " +
-                                        page_.clean(pool_name(device.allocator)));
+                                        page_.clean(model::pool_name(device.allocator)));
         page_.line(
             page_.dim("  " + left("", 34) + right("current", 12) + right("peak", 12) +
                       (style_.width >= 88 ? right("allocated", 13) + right("freed", 13) : "")));
@@ -270,7 +270,7 @@ class PoolText {
         }
     }
 
-    void row(const Device& device, const std::string& name) {
+    void row(const model::Device& device, const std::string& name) {
         const bool bytes = name.find("bytes") != std::string::npos;
         const auto figure = [&](const char* which) {
             const auto found = device.memory_stats.find(name + which);
@@ -328,7 +328,7 @@ ordered_json pool_json(const DevicePool& pool, Resolver& resolver) {
     const auto ratio = [](const std::optional<double>& value) {
         return value ? ordered_json(*value) : ordered_json();
     };
-    const Fragmentation& fragmentation = pool.device->fragmentation;
+    const model::Fragmentation& fragmentation = pool.device->fragmentation;
     ordered_json out;
     out["index"] = pool.device->index;
     out["name"] = pool.device->name;

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/pool_view/layout.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/text/terminal.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

@@ -47,11 +47,11 @@ std::string read_text(const std::string& path) {
 }
 
 /// Identifies a process image in its report, its log and copies of either.
-auto identity(const Process& process) {
+auto identity(const model::Process& process) {
     return std::make_tuple(process.host, process.pid, process.start_wall_ns);
 }
 
-std::string describe(const Process& process) {
+std::string describe(const model::Process& process) {
     return "process " + std::to_string(process.pid) +
            (process.host.empty() ? "" : " on " + process.host);
 }
@@ -68,12 +68,12 @@ void drop(Lists&... lists) {
 
 /// Drops what grows with the program.
 void keep_totals(RunMember& member) {
-    Report& report = member.report;
+    model::Report& report = member.report;
     member.totals_only = true;
     drop(report.sites, report.stacks, report.frames, report.python_frames, report.modules,
          report.ooms, report.marks, report.scopes, report.steps, report.labels, report.largest_live,
          report.missed);
-    for (Device& device : report.devices) {
+    for (model::Device& device : report.devices) {
         drop(device.at_peak.sites, device.live.sites, device.kernels_at_peak);
         device.timeline.rows.shrink_to_fit();
     }
@@ -195,8 +195,8 @@ class Collector {
         apply_facts();
         std::stable_sort(out_.members.begin(), out_.members.end(),
                          [](const RunMember& a, const RunMember& b) {
-                             const Process& p = a.report.process;
-                             const Process& q = b.report.process;
+                             const model::Process& p = a.report.process;
+                             const model::Process& q = b.report.process;
                              return std::tie(p.start_wall_ns, p.host, p.pid) <
                                     std::tie(q.start_wall_ns, q.host, q.pid);
                          });
@@ -335,7 +335,7 @@ class Collector {
             for (const RunFacts::Member& fact : run.members) {
                 const auto found =
                     std::find_if(out_.members.begin(), out_.members.end(), [&](const auto& member) {
-                        const Process& process = member.report.process;
+                        const model::Process& process = member.report.process;
                         return process.pid == fact.pid && process.host == run.host &&
                                process.start_wall_ns == fact.start_wall_ns;
                     });
@@ -405,12 +405,12 @@ RunCollection collect_run(const std::vector<std::string>& paths, Keep keep) {
     }
 }
 
-Report read_whole(const RunMember& member) {
+model::Report read_whole(const RunMember& member) {
     if (!member.totals_only) {
         return member.report;
     }
     ReadResult read = read_report(member.file);
-    Report report;
+    model::Report report;
     if (read.report) {
         report = std::move(*read.report);
     } else {

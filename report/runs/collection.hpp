@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/runs/stack_peaks.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -24,7 +24,7 @@ struct RunMember {
     std::uint64_t start_ticks =
         0;                     ///< since boot, the same for all images of a process; 0: unknown
     bool totals_only = false;  ///< see Keep::totals
-    Report report;
+    model::Report report;
     std::vector<StackPeak> stack_peaks;  ///< with Keep::totals_and_stacks
 };
 
@@ -49,7 +49,7 @@ enum class Keep : std::uint8_t {
 RunCollection collect_run(const std::vector<std::string>& paths, Keep keep = Keep::everything);
 
 /// The whole report of a member. Where its file can no longer be read: what there is.
-Report read_whole(const RunMember& member);
+model::Report read_whole(const RunMember& member);
 
 /// True for a folder.
 bool is_folder(const std::string& path);

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "trace/json/bounded_sum.hpp"
+#include "model/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -29,29 +29,29 @@ struct SweepState {
 
 /// Appends the changes of one process. After its end it holds nothing; if it still runs, its last
 /// value.
-void add_changes(const RunMember& member, const Device& device, Curve curve, std::size_t process,
-                 std::vector<Bounds>& out) {
+void add_changes(const RunMember& member, const model::Device& device, model::Curve curve,
+                 std::size_t process, std::vector<Bounds>& out) {
     const std::uint64_t start = member.report.process.start_wall_ns;
     std::uint64_t last = 0;
     std::uint64_t bucket_end = start;
     std::uint64_t last_begin = start;
-    for (const TimelineRow& row : device.timeline.rows) {
+    for (const model::TimelineRow& row : device.timeline.rows) {
         const auto values = row.curves.at(static_cast<std::size_t>(curve));
         if (!values) {
             continue;
         }
-        const std::uint64_t begin = saturating_add(start, row.begin_ns);
+        const std::uint64_t begin = model::saturating_add(start, row.begin_ns);
         if (begin > bucket_end) {
             out.push_back({bucket_end, process, last, last});
         }
         out.push_back({begin, process, values->min, values->max});
         last_begin = begin;
-        bucket_end = saturating_add(begin, device.timeline.bucket_ns);
+        bucket_end = model::saturating_add(begin, device.timeline.bucket_ns);
         last = values->last;
     }
     // The last bucket may extend beyond the end.
     const std::uint64_t end =
-        std::max(last_begin, saturating_add(start, member.report.process.duration_ns));
+        std::max(last_begin, model::saturating_add(start, member.report.process.duration_ns));
     if (member.running) {
         out.push_back({bucket_end, process, last, last});
         return;
@@ -63,13 +63,13 @@ void add_changes(const RunMember& member, const Device& device, Curve curve, std
 }
 
 CombinedPeak combined_peak(const RunCollection& run,
-                           const std::vector<std::pair<std::size_t, const Device*>>& uses,
-                           Curve curve) {
+                           const std::vector<std::pair<std::size_t, const model::Device*>>& uses,
+                           model::Curve curve) {
     CombinedPeak peak;
     std::vector<Bounds> changes;
     for (std::size_t i = 0; i < uses.size(); ++i) {
         const auto& [member, device] = uses[i];
-        peak.sum = saturating_add(peak.sum, device->curve(curve).peak_bytes);
+        peak.sum = model::saturating_add(peak.sum, device->curve(curve).peak_bytes);
         add_changes(run.members[member], *device, curve, i, changes);
     }
     std::stable_sort(changes.begin(), changes.end(),
@@ -77,7 +77,8 @@ CombinedPeak combined_peak(const RunCollection& run,
     std::vector<SweepState> states(uses.size());
     const auto close = [&](SweepState& state) {
         if (state.counted) {
-            peak.at_least = std::max(peak.at_least, saturating_add(state.max, state.min_others));
+            peak.at_least =
+                std::max(peak.at_least, model::saturating_add(state.max, state.min_others));
         }
     };
     for (std::size_t i = 0; i < changes.size();) {
@@ -92,8 +93,8 @@ CombinedPeak combined_peak(const RunCollection& run,
         std::uint64_t all_max = 0;
         std::uint64_t all_min = 0;
         for (const SweepState& state : states) {
-            all_max = saturating_add(all_max, state.max);
-            all_min = saturating_add(all_min, state.min);
+            all_max = model::saturating_add(all_max, state.max);
+            all_min = model::saturating_add(all_min, state.min);
         }
         for (SweepState& state : states) {
             state.counted = true;
@@ -113,20 +114,20 @@ CombinedPeak combined_peak(const RunCollection& run,
     return peak;
 }
 
-bool was_used(const Device& device) {
-    return device.curve(Curve::reserved).peak_bytes != 0 ||
-           device.curve(Curve::allocated).peak_bytes != 0;
+bool was_used(const model::Device& device) {
+    return device.curve(model::Curve::reserved).peak_bytes != 0 ||
+           device.curve(model::Curve::allocated).peak_bytes != 0;
 }
 
 }  // namespace
 
 std::vector<GpuUsage> combined_gpu_usage(const RunCollection& run) {
     std::vector<GpuUsage> gpus;
-    std::vector<std::vector<std::pair<std::size_t, const Device*>>> uses;
+    std::vector<std::vector<std::pair<std::size_t, const model::Device*>>> uses;
     std::map<std::string, std::size_t> known;
     for (std::size_t i = 0; i < run.members.size(); ++i) {
-        const Report& report = run.members[i].report;
-        for (const Device& device : report.devices) {
+        const model::Report& report = run.members[i].report;
+        for (const model::Device& device : report.devices) {
             if (!was_used(device) || !device.is_gpu()) {
                 continue;
             }
@@ -153,8 +154,8 @@ std::vector<GpuUsage> combined_gpu_usage(const RunCollection& run) {
         }
     }
     for (std::size_t i = 0; i < gpus.size(); ++i) {
-        gpus[i].allocated = combined_peak(run, uses[i], Curve::allocated);
-        gpus[i].reserved = combined_peak(run, uses[i], Curve::reserved);
+        gpus[i].allocated = combined_peak(run, uses[i], model::Curve::allocated);
+        gpus[i].reserved = combined_peak(run, uses[i], model::Curve::reserved);
     }
     return gpus;
 }

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "trace/json/bounded_sum.hpp"
+#include "model/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -33,8 +33,9 @@ std::vector<std::uint64_t> common_starts(const std::vector<ProcessStart>& proces
         const bool agreed = process.start_monotonic_ns && boot != boots.end() &&
                             boot->second.last >= boot->second.first &&
                             boot->second.last - boot->second.first <= tolerance_ns;
-        starts.push_back(agreed ? saturating_add(boot->second.last, *process.start_monotonic_ns)
-                                : process.start_wall_ns);
+        starts.push_back(agreed
+                             ? model::saturating_add(boot->second.last, *process.start_monotonic_ns)
+                             : process.start_wall_ns);
     }
     return starts;
 }

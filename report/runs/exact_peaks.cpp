@@ -6,11 +6,11 @@
 #include <queue>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/find_event_log.hpp"
 #include "report/read_ahead.hpp"
 #include "report/runs/common_clock.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -32,7 +32,7 @@ class LogReplay {
     /// Time of the latest record, on the common clock.
     std::uint64_t time_ns() const {
         std::uint64_t time = start_ns_;
-        add_to(time, state_.duration_ns());
+        model::add_to(time, state_.duration_ns());
         return time;
     }
 

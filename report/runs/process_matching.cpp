@@ -32,8 +32,8 @@ class ProcessMatcher {
         if (out_.by_rank) {
             match_ranks(ranks_before, ranks_after);
         }
-        match_by([](const Process& process) { return program_name(process); });
-        match_by([](const Process& process) { return base_name(process.executable); });
+        match_by([](const model::Process& process) { return program_name(process); });
+        match_by([](const model::Process& process) { return base_name(process.executable); });
         for (const std::size_t member : unmatched_before_) {
             out_.pairs.push_back({member, no_member, member_rank(before_, member)});
         }
@@ -188,7 +188,7 @@ std::optional<ProcessPair> find_process_pair(const RunCollection& before,
         if (member == no_member) {
             return false;
         }
-        const Process& process = run.members[member].report.process;
+        const model::Process& process = run.members[member].report.process;
         return by_id ? std::to_string(process.pid) == name_or_pid
                      : program_name(process) == name_or_pid ||
                            base_name(process.executable) == name_or_pid;
@@ -236,7 +236,7 @@ std::optional<ProcessPair> find_process_pair(const RunCollection& before,
     return found.front();
 }
 
-std::string program_name(const Process& process) {
+std::string program_name(const model::Process& process) {
     std::string executable = base_name(process.executable);
     if (!executable.starts_with("python")) {
         return executable;

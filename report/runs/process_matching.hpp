@@ -49,6 +49,6 @@ std::optional<ProcessPair> find_process_pair(const RunCollection& before,
 
 /// "train.py" of "python3 -u /src/train.py", "package.train" of "python3 -m package.train",
 /// "server" of "/opt/bin/server".
-std::string program_name(const Process& process);
+std::string program_name(const model::Process& process);
 
 }  // namespace memlab::report

@@ -3,13 +3,13 @@
 #include <charconv>
 #include <system_error>
 
-#include "trace/json/rank_variables.hpp"
+#include "model/rank_variables.hpp"
 
 namespace memlab::report {
 namespace {
 
 template <typename Names>
-std::optional<std::uint64_t> find_number(const Process& process, const Names& names) {
+std::optional<std::uint64_t> find_number(const model::Process& process, const Names& names) {
     for (const char* name : names) {
         const auto found = process.ranks.find(name);
         if (found == process.ranks.end()) {
@@ -28,16 +28,16 @@ std::optional<std::uint64_t> find_number(const Process& process, const Names& na
 
 }  // namespace
 
-std::optional<std::uint64_t> find_rank(const Process& process) {
-    return find_number(process, rank_variables);
+std::optional<std::uint64_t> find_rank(const model::Process& process) {
+    return find_number(process, model::rank_variables);
 }
 
-std::optional<std::uint64_t> find_local_rank(const Process& process) {
-    return find_number(process, local_rank_variables);
+std::optional<std::uint64_t> find_local_rank(const model::Process& process) {
+    return find_number(process, model::local_rank_variables);
 }
 
-std::optional<std::uint64_t> find_world_size(const Process& process) {
-    return find_number(process, world_size_variables);
+std::optional<std::uint64_t> find_world_size(const model::Process& process) {
+    return find_number(process, model::world_size_variables);
 }
 
 }  // namespace memlab::report

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "model/bounded_sum.hpp"
+#include "model/report.hpp"
 #include "report/device_allocations.hpp"
-#include "trace/json/bounded_sum.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -19,18 +19,18 @@ struct ProcessStats {
 };
 
 /// `only`: of this GPU only, by its index in the process.
-inline ProcessStats process_stats(const Report& report,
+inline ProcessStats process_stats(const model::Report& report,
                                   const std::optional<std::uint64_t>& only = std::nullopt) {
     ProcessStats sums;
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         // An allocator's segments are allocations of its GPU's.
         if (!device.is_gpu() || (only && device.index != *only)) {
             continue;
         }
-        add_to(sums.allocated_peak, device.curve(Curve::allocated).peak_bytes);
-        add_to(sums.reserved_peak, device.curve(Curve::reserved).peak_bytes);
-        add_to(sums.at_end, device.curve(Curve::allocated).at_end_bytes);
-        add_to(sums.allocations, allocation_count(device, Counted::device_memory));
+        model::add_to(sums.allocated_peak, device.curve(model::Curve::allocated).peak_bytes);
+        model::add_to(sums.reserved_peak, device.curve(model::Curve::reserved).peak_bytes);
+        model::add_to(sums.at_end, device.curve(model::Curve::allocated).at_end_bytes);
+        model::add_to(sums.allocations, allocation_count(device, Counted::device_memory));
     }
     return sums;
 }

@@ -4,12 +4,12 @@
 #include <map>
 #include <set>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_allocations.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/runs/stack_peaks.hpp"
 #include "report/runs/tree.hpp"
 #include "report/text/names.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -17,24 +17,24 @@ namespace {
 
 constexpr std::size_t max_places = 256;
 
-RankRow make_row(const Report& report) {
+RankRow make_row(const model::Report& report) {
     RankRow row;
     double active = 0;
     double reserved = 0;
-    for (const Device& device : report.devices) {
-        const CurveSummary& device_reserved = device.curve(Curve::reserved);
+    for (const model::Device& device : report.devices) {
+        const model::CurveSummary& device_reserved = device.curve(model::Curve::reserved);
         if (!device.is_gpu() || (device_reserved.peak_bytes == 0 && device.kinds.empty())) {
             continue;
         }
         row.gpus.push_back(device.uuid);
-        add_to(row.allocated_peak, device.curve(Curve::allocated).peak_bytes);
-        add_to(row.reserved_peak, device_reserved.peak_bytes);
+        model::add_to(row.allocated_peak, device.curve(model::Curve::allocated).peak_bytes);
+        model::add_to(row.reserved_peak, device_reserved.peak_bytes);
         if (device.fragmentation.at_peak) {
             const auto pool_reserved = static_cast<double>(device_reserved.peak_bytes);
             reserved += pool_reserved;
             active += pool_reserved * (1 - *device.fragmentation.at_peak);
         }
-        add_to(row.allocations, allocation_count(device, Counted::device_memory));
+        model::add_to(row.allocations, allocation_count(device, Counted::device_memory));
     }
     if (reserved > 0) {
         row.fragmentation = 1 - active / reserved;
@@ -184,7 +184,7 @@ std::vector<PlaceSpread> find_differing_places(
         }
         std::vector<std::uint64_t>& peaks = places[entry->second].peaks;
         for (std::size_t i = 0; i < peaks.size(); ++i) {
-            add_to(peaks[i], candidate.peaks[i]);
+            model::add_to(peaks[i], candidate.peaks[i]);
         }
     }
     for (PlaceSpread& spread : places) {
@@ -220,7 +220,7 @@ class RanksComparer {
 
     RankComparison compare(const std::function<Resolver&(std::size_t)>& resolver) {
         for (std::size_t i = 0; i < run_.members.size(); ++i) {
-            const Process& process = run_.members[i].report.process;
+            const model::Process& process = run_.members[i].report.process;
             if (const auto rank = find_rank(process)) {
                 add(*rank, i);
                 const auto size = find_world_size(process);

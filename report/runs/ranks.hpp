@@ -1,6 +1,6 @@
 // Compares the ranks of a job: the memory each needed, the imbalance, and the code that differs.
 //
-// A rank is a process with a rank variable (trace/json/rank_variables.hpp). Helpers inherit the
+// A rank is a process with a rank variable (model/rank_variables.hpp). Helpers inherit the
 // variable (data loaders, an exec): the process of a rank with the largest allocated peak
 // represents it, the others are only counted. Figures are sums over the GPUs that the process used.
 #pragma once

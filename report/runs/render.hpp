@@ -27,7 +27,7 @@ RunView view_run(const std::string& source, RunCollection collection);
 
 /// "rank 3: python3 train.py": the command without the program's folder. Not passed through
 /// printable().
-std::string process_title(const Process& process);
+std::string process_title(const model::Process& process);
 
 /// How a process ended in one word: "ended", "exit 3", "SIGKILL", "exec", "cut off", "running".
 /// `became`: another image of the process follows.

@@ -16,19 +16,20 @@ json value_or_null(const std::optional<Value>& value) {
     return value ? json(*value) : json(nullptr);
 }
 
-json devices_json(const Report& report) {
+json devices_json(const model::Report& report) {
     json list = json::array();
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (!device.is_gpu()) {
             continue;  // its segments are allocations of the GPU's
         }
-        list.push_back({{"index", device.index},
-                        {"name", device.name},
-                        {"uuid", device.uuid},
-                        {"allocated_peak_bytes", device.curve(Curve::allocated).peak_bytes},
-                        {"reserved_peak_bytes", device.curve(Curve::reserved).peak_bytes},
-                        {"allocated_at_end_bytes", device.curve(Curve::allocated).at_end_bytes},
-                        {"allocations", allocation_count(device, Counted::device_memory)}});
+        list.push_back(
+            {{"index", device.index},
+             {"name", device.name},
+             {"uuid", device.uuid},
+             {"allocated_peak_bytes", device.curve(model::Curve::allocated).peak_bytes},
+             {"reserved_peak_bytes", device.curve(model::Curve::reserved).peak_bytes},
+             {"allocated_at_end_bytes", device.curve(model::Curve::allocated).at_end_bytes},
+             {"allocations", allocation_count(device, Counted::device_memory)}});
     }
     return list;
 }
@@ -44,7 +45,7 @@ json parent_json(const RunView& view, const TreeNode& node) {
 
 json process_json(const RunView& view, std::size_t index) {
     const RunMember& member = view.collection.members[index];
-    const Process& process = member.report.process;
+    const model::Process& process = member.report.process;
     const TreeNode& node = view.tree.nodes[index];
     return {{"file", member.file},
             {"pid", process.pid},
@@ -105,7 +106,7 @@ json imbalance_json(const Imbalance& of) {
 
 json rank_json(const RunView& view, const RankRow& row) {
     const RunMember& member = view.collection.members[row.member];
-    const Process& process = member.report.process;
+    const model::Process& process = member.report.process;
     return {{"rank", row.rank},
             {"local_rank", value_or_null(row.local_rank)},
             {"file", member.file},

@@ -66,7 +66,7 @@ class RunText {
     static constexpr std::size_t count_width = 10;
     static constexpr std::size_t outcome_width = 10;
 
-    const Process& member_process(std::size_t member) const {
+    const model::Process& member_process(std::size_t member) const {
         return view_.collection.members[member].report.process;
     }
 
@@ -76,7 +76,7 @@ class RunText {
         std::uint64_t end = 0;
         std::vector<std::string> hosts;
         for (const RunMember& member : members) {
-            const Process& process = member.report.process;
+            const model::Process& process = member.report.process;
             begin = std::min(begin, process.start_wall_ns);
             end = std::max(end, process.start_wall_ns + process.duration_ns);
             if (std::find(hosts.begin(), hosts.end(), process.host) == hosts.end()) {
@@ -245,7 +245,7 @@ class RanksText {
                              (wide ? "   host" : "")));
         for (const RankRow& row : ranks_.ranks) {
             const RunMember& member = view_.collection.members[row.member];
-            const Process& process = member.report.process;
+            const model::Process& process = member.report.process;
             const std::string gpu = row.gpus.size() == 1 ? page_.clean(short_uuid(row.gpus.front()))
                                                          : format_plural(row.gpus.size(), "GPU");
             const std::string allocated = right(format_bytes(row.allocated_peak), 13);
@@ -343,7 +343,7 @@ RunView view_run(const std::string& source, RunCollection collection) {
     return view;
 }
 
-std::string process_title(const Process& process) {
+std::string process_title(const model::Process& process) {
     std::vector<std::string> arguments = process.arguments;
     if (arguments.empty()) {
         arguments.push_back(process.executable);
@@ -355,7 +355,7 @@ std::string process_title(const Process& process) {
 }
 
 std::string outcome_word(const RunMember& member, bool became) {
-    const Process& process = member.report.process;
+    const model::Process& process = member.report.process;
     if (member.running || process.recording || process.ended == "running") {
         return "running";
     }

@@ -91,12 +91,12 @@ class RunComparer {
     }
 
   private:
-    std::uint64_t sort_value_in(const Report& report) const {
+    std::uint64_t sort_value_in(const model::Report& report) const {
         if (options_.order == Order::peak) {
             return process_stats(report, options_.device).allocated_peak;
         }
         SiteStats sum;
-        for (const Device& device : report.devices) {
+        for (const model::Device& device : report.devices) {
             if (device.is_gpu() && (!options_.device || device.index == *options_.device)) {
                 sum.add(device_stats(report, device));
             }
@@ -108,12 +108,12 @@ class RunComparer {
         ProcessDiff process;
         process.pair = pair;
         if (pair.before != no_member) {
-            const Report& report = before_.view.collection.members[pair.before].report;
+            const model::Report& report = before_.view.collection.members[pair.before].report;
             process.before = process_stats(report, options_.device);
             process.change.before = sort_value_in(report);
         }
         if (pair.after != no_member) {
-            const Report& report = after_.view.collection.members[pair.after].report;
+            const model::Report& report = after_.view.collection.members[pair.after].report;
             process.after = process_stats(report, options_.device);
             process.change.after = sort_value_in(report);
         }
@@ -121,16 +121,16 @@ class RunComparer {
         out_.added += pair.before == no_member ? 1 : 0;
         out_.gone += pair.after == no_member ? 1 : 0;
         out_.unchanged += pair.both() && process.change.size() == 0 ? 1 : 0;
-        add_to(out_.change.before, process.change.before);
-        add_to(out_.change.after, process.change.after);
+        model::add_to(out_.change.before, process.change.before);
+        model::add_to(out_.change.after, process.change.after);
         out_.processes.push_back(process);
     }
 
     Change total(std::uint64_t ProcessStats::*figure) const {
         Change sum;
         for (const ProcessDiff& process : out_.processes) {
-            add_to(sum.before, process.before.*figure);
-            add_to(sum.after, process.after.*figure);
+            model::add_to(sum.before, process.before.*figure);
+            model::add_to(sum.after, process.after.*figure);
         }
         return sum;
     }

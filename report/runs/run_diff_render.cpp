@@ -16,7 +16,7 @@ namespace memlab::report {
 
 namespace {
 
-const Process& member_process(const RunView& view, std::size_t member) {
+const model::Process& member_process(const RunView& view, std::size_t member) {
     return view.collection.members.at(member).report.process;
 }
 
@@ -88,8 +88,8 @@ class RunDiffText {
                 row(process);
             } else {
                 ++left_out;
-                add_to(others.before, process.change.before);
-                add_to(others.after, process.change.after);
+                model::add_to(others.before, process.change.before);
+                model::add_to(others.after, process.change.after);
             }
         }
         if (left_out != 0) {
@@ -116,7 +116,7 @@ class RunDiffText {
     /// takes, or both ids on wide terminals.
     std::string pair_name(const ProcessPair& pair) const {
         const bool has = pair.after != no_member;
-        const Process& process =
+        const model::Process& process =
             has ? member_process(after_, pair.after) : member_process(before_, pair.before);
         std::string ids;
         if (!pair.stands_for_rank) {
@@ -156,7 +156,7 @@ ordered_json member_json(const RunView& view, std::size_t member, const ProcessS
     if (member == no_member) {
         return nullptr;
     }
-    const Process& process = member_process(view, member);
+    const model::Process& process = member_process(view, member);
     return {{"file", view.collection.members[member].file},
             {"host", process.host},
             {"pid", process.pid},

@@ -4,16 +4,16 @@
 #include <array>
 #include <charconv>
 
+#include "model/bounded_sum.hpp"
 #include "report/text/names.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
 namespace {
 
 /// A frame by build id and offset: equal in all processes that run the same binaries, and cheap.
-std::string frame_key(const Report& report, const Frame& frame) {
-    const Module& module = report.modules.at(frame.module);
+std::string frame_key(const model::Report& report, const model::Frame& frame) {
+    const model::Module& module = report.modules.at(frame.module);
     std::array<char, 16> address{};
     const char* const end =
         std::to_chars(address.data(), address.data() + address.size(), frame.address, 16).ptr;
@@ -25,12 +25,12 @@ std::string frame_key(const Report& report, const Frame& frame) {
 
 }  // namespace
 
-std::vector<StackPeak> StackNumbers::peaks_of(const Report& report) {
+std::vector<StackPeak> StackNumbers::peaks_of(const model::Report& report) {
     std::vector<std::string> frames(report.frames.size());
     std::vector<StackPeak> peaks;
-    std::vector<std::pair<std::string, const Site*>> found;
-    for (const Site& site : report.sites) {
-        if (!is_in_curves(site.kind) || site.peak_bytes == 0) {
+    std::vector<std::pair<std::string, const model::Site*>> found;
+    for (const model::Site& site : report.sites) {
+        if (!model::is_in_curves(site.kind) || site.peak_bytes == 0) {
             continue;
         }
         std::string key = site.kind;
@@ -62,7 +62,7 @@ std::vector<StackPeak> StackNumbers::peaks_of(const Report& report) {
     std::size_t kept = 0;
     for (const StackPeak& peak : peaks) {
         if (kept != 0 && peaks[kept - 1].number == peak.number) {
-            add_to(peaks[kept - 1].bytes, peak.bytes);
+            model::add_to(peaks[kept - 1].bytes, peak.bytes);
         } else {
             peaks[kept++] = peak;
         }

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 
@@ -24,7 +24,7 @@ struct StackPeak {
 class StackNumbers {
   public:
     /// By number; without sites that were never in use.
-    std::vector<StackPeak> peaks_of(const Report& report);
+    std::vector<StackPeak> peaks_of(const model::Report& report);
 
     /// What all stacks of this number have in common: the kind of memory, and the stack by build
     /// ids and offsets. Not while others call peaks_of().

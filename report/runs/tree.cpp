@@ -19,7 +19,7 @@ class Builder {
 
     ProcessTree build() {
         for (std::size_t i = 0; i < run_.members.size(); ++i) {
-            const Process& process = run_.members[i].report.process;
+            const model::Process& process = run_.members[i].report.process;
             TreeNode node;
             node.member = i;
             node.host = process.host;
@@ -47,7 +47,9 @@ class Builder {
     }
 
   private:
-    const Process& process(std::size_t member) const { return run_.members[member].report.process; }
+    const model::Process& process(std::size_t member) const {
+        return run_.members[member].report.process;
+    }
 
     std::size_t previous_image(std::size_t member) const {
         const RunMember& later = run_.members[member];

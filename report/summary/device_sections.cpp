@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/summary/stack_text.hpp"
@@ -17,12 +18,11 @@
 #include "report/text/plot.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
 void SummaryPage::device_sections(const DeviceSummary& summary) {
-    const Device& device = *summary.device;
+    const model::Device& device = *summary.device;
     std::string name = clean(device_label(device)) + ": " + clean(device.name);
     std::string note = format_bytes(device.total_bytes);
     if (device.limit_bytes) {
@@ -46,7 +46,7 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
     marks(device);
     waterfall(device);
     fragmentation(device);
-    const Holders& peak = device.at_peak;
+    const model::Holders& peak = device.at_peak;
     holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
             format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
     categories(summary);
@@ -67,45 +67,51 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
     stacks(summary);
 }
 
-bool SummaryPage::is_cut_by_pytorch(const Device& gpu) const {
+bool SummaryPage::is_cut_by_pytorch(const model::Device& gpu) const {
     const auto& all = summary_.report->devices;
-    return gpu.is_gpu() && std::any_of(all.begin(), all.end(), [&](const Device& device) {
+    return gpu.is_gpu() && std::any_of(all.begin(), all.end(), [&](const model::Device& device) {
                return device.is_pytorchs() && device.used() && device.gpu() == gpu.index;
            });
 }
 
-void SummaryPage::curve_table(const Device& device) {
+void SummaryPage::curve_table(const model::Device& device) {
     struct Row {
-        Curve curve;
+        model::Curve curve;
         const char* name;
         const char* meaning;
     };
     const bool gpu = device.is_gpu();
-    const std::array<Row, curve_count> rows = {{
-        {Curve::allocated, "allocated", gpu ? "what the program holds" : "what it handed out"},
-        {Curve::reserved, "reserved", gpu ? "taken from the driver" : "the memory that it cuts"},
-        {Curve::requested, "requested", "before rounding"},
-        {Curve::active, "active", "allocated + frees pending"},
-        {Curve::device_used, "device used", "the whole GPU, sampled"},
+    const std::array<Row, model::curve_count> rows = {{
+        {model::Curve::allocated, "allocated",
+         gpu ? "what the program holds" : "what it handed out"},
+        {model::Curve::reserved, "reserved",
+         gpu ? "taken from the driver" : "the memory that it cuts"},
+        {model::Curve::requested, "requested", "before rounding"},
+        {model::Curve::active, "active", "allocated + frees pending"},
+        {model::Curve::device_used, "device used", "the whole GPU, sampled"},
     }};
     line(dim("  " + left("", 12) + right("peak", 12) + right("at", 12) +
              right(moment_column(*summary_.report), 14)));
     for (const Row& row : rows) {
         const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
         // An allocator does not tell the others.
-        if (!curve || (!gpu && row.curve != Curve::allocated && row.curve != Curve::reserved)) {
+        if (!curve ||
+            (!gpu && row.curve != model::Curve::allocated && row.curve != model::Curve::reserved)) {
             continue;
         }
         std::string at_end = format_bytes(curve->at_end_bytes);
         std::string meaning = row.meaning;
-        const auto& reserved = device.curve(Curve::reserved);
-        if (gpu && row.curve == Curve::device_used && curve->peak_bytes < reserved.peak_bytes) {
+        const auto& reserved = device.curve(model::Curve::reserved);
+        if (gpu && row.curve == model::Curve::device_used &&
+            curve->peak_bytes < reserved.peak_bytes) {
             meaning = "the whole GPU, before the peak";
         }
-        if (gpu && row.curve == Curve::device_used && curve->at_end_bytes < reserved.at_end_bytes) {
+        if (gpu && row.curve == model::Curve::device_used &&
+            curve->at_end_bytes < reserved.at_end_bytes) {
             at_end = "-";
         }
-        const bool important = row.curve == Curve::allocated || row.curve == Curve::reserved;
+        const bool important =
+            row.curve == model::Curve::allocated || row.curve == model::Curve::reserved;
         const std::string peak = right(format_bytes(curve->peak_bytes), 12);
         line("  " + left(row.name, 12) + (important ? bold(peak) : peak) +
              right(format_duration(curve->peak_time_ns), 12) + right(at_end, 14) +
@@ -113,14 +119,15 @@ void SummaryPage::curve_table(const Device& device) {
     }
 }
 
-void SummaryPage::plot(const Device& device) {
+void SummaryPage::plot(const model::Device& device) {
     std::vector<PlotPoint> points;
-    const auto values = [](const TimelineRow& row, Curve curve) {
-        return row.curves.at(static_cast<std::size_t>(curve)).value_or(TimelineRow::Values{});
+    const auto values = [](const model::TimelineRow& row, model::Curve curve) {
+        return row.curves.at(static_cast<std::size_t>(curve))
+            .value_or(model::TimelineRow::Values{});
     };
-    for (const TimelineRow& row : device.timeline.rows) {
-        const auto allocated = values(row, Curve::allocated);
-        const auto reserved = values(row, Curve::reserved);
+    for (const model::TimelineRow& row : device.timeline.rows) {
+        const auto allocated = values(row, model::Curve::allocated);
+        const auto reserved = values(row, model::Curve::reserved);
         points.push_back({row.begin_ns, allocated.max, reserved.max});
         // The last value of a bucket holds until the next row.
         std::uint64_t end = 0;
@@ -130,11 +137,11 @@ void SummaryPage::plot(const Device& device) {
     }
     std::vector<PlotNote> notes;
     std::size_t number = 0;
-    for (const Mark& mark : summary_.report->marks) {
+    for (const model::Mark& mark : summary_.report->marks) {
         ++number;
         notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '^'});
     }
-    for (const Oom& oom : summary_.report->ooms) {
+    for (const model::Oom& oom : summary_.report->ooms) {
         if (oom.device == device.index) {
             notes.push_back({oom.time_ns, 'X'});
         }
@@ -167,7 +174,7 @@ void SummaryPage::plot(const Device& device) {
     }
 }
 
-void SummaryPage::waterfall(const Device& device) {
+void SummaryPage::waterfall(const model::Device& device) {
     const std::optional<Waterfall> fall = make_waterfall(*summary_.report, device);
     if (!fall) {
         return;
@@ -220,7 +227,7 @@ void SummaryPage::waterfall(const Device& device) {
 }
 
 /// The largest groups of the ledger that are not allocations.
-void SummaryPage::remainder(const Device& device) {
+void SummaryPage::remainder(const model::Device& device) {
     const std::optional<LedgerPage> ledger =
         resolver_ == nullptr ? std::nullopt : ledger_page(device, *resolver_, LedgerAt::peak);
     if (!ledger) {
@@ -283,12 +290,12 @@ void SummaryPage::categories(const DeviceSummary& summary) {
     }
 }
 
-void SummaryPage::fragmentation(const Device& device) {
-    const Fragmentation& figures = device.fragmentation;
+void SummaryPage::fragmentation(const model::Device& device) {
+    const model::Fragmentation& figures = device.fragmentation;
     if (!figures.at_peak && !figures.external && !figures.internal) {
         return;
     }
-    heading("Fragmentation of " + clean(pool_name(device.allocator)));
+    heading("Fragmentation of " + clean(model::pool_name(device.allocator)));
     const auto row = [&](const char* name, const std::optional<double>& ratio,
                          const std::string& meaning, const char* without) {
         char text[16] = "-";
@@ -314,20 +321,20 @@ void SummaryPage::fragmentation(const Device& device) {
     }
 }
 
-void SummaryPage::marks(const Device& device) {
+void SummaryPage::marks(const model::Device& device) {
     const auto& all = summary_.report->marks;
     struct Row {
         std::size_t number;
-        const Mark* mark;
-        const Mark::OnDevice* on;
+        const model::Mark* mark;
+        const model::Mark::OnDevice* on;
     };
     std::vector<Row> rows;
     std::uint64_t largest = 0;
     // For marks before the first use of the device.
-    static const Mark::OnDevice nothing;
+    static const model::Mark::OnDevice nothing;
     for (std::size_t i = 0; i < all.size(); ++i) {
         Row row{i + 1, &all[i], &nothing};
-        for (const Mark::OnDevice& on : all[i].devices) {
+        for (const model::Mark::OnDevice& on : all[i].devices) {
             if (on.device == device.index) {
                 row.on = &on;
                 largest = std::max({largest, on.values.allocated, on.values.reserved});
@@ -370,11 +377,11 @@ void SummaryPage::marks(const Device& device) {
     }
 }
 
-void SummaryPage::kernels(const Device& device) {
+void SummaryPage::kernels(const model::Device& device) {
     if (!device.kernels_at_peak) {
         return;
     }
-    const KernelsAtPeak& moment = *device.kernels_at_peak;
+    const model::KernelsAtPeak& moment = *device.kernels_at_peak;
     const std::uint64_t length = moment.to_ns - std::min(moment.from_ns, moment.to_ns);
     heading("What ran at that peak", "within " + format_duration(length));
     if (moment.kernels.empty()) {
@@ -386,7 +393,7 @@ void SummaryPage::kernels(const Device& device) {
     std::uint64_t rest_ns = moment.other_ns;
     std::uint64_t rest_names = moment.other_names;
     for (std::size_t i = 0; i < moment.kernels.size(); ++i) {
-        const KernelsAtPeak::Kernel& kernel = moment.kernels[i];
+        const model::KernelsAtPeak::Kernel& kernel = moment.kernels[i];
         if (i >= options_.top) {
             ++rest_names;
             rest_count += kernel.count;
@@ -408,7 +415,7 @@ void SummaryPage::kernels(const Device& device) {
     }
 }
 
-void SummaryPage::kinds(const Device& device) {
+void SummaryPage::kinds(const model::Device& device) {
     const bool one_kind = device.kinds.empty() ||
                           (device.kinds.size() == 1 &&
                            device.kinds.contains(device.is_gpu() ? "device" : "suballocation"));
@@ -419,7 +426,7 @@ void SummaryPage::kinds(const Device& device) {
     line(dim("  " + left("", 11) + right("count", 10) + right("total bytes", 14) +
              right("peak", 12) + right(moment_column(*summary_.report), 12)));
     for (const auto& [kind, totals] : device.kinds) {
-        const bool outside = !is_in_curves(kind);
+        const bool outside = !model::is_in_curves(kind);
         const char* note = kind == "managed"      ? "not in the curves: it migrates"
                            : kind == "pinned"     ? "host memory, not in the curves"
                            : kind == "ipc_import" ? "another process holds it"

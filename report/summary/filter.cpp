@@ -50,11 +50,11 @@ bool Filter::matches(const std::string& kind, const std::vector<StackFrame>& fra
     });
 }
 
-std::vector<bool> Filter::escaped_sites(const Pattern& pattern, const Report& report) {
+std::vector<bool> Filter::escaped_sites(const Pattern& pattern, const model::Report& report) {
     std::vector<bool> result(report.sites.size(), false);
     for (std::size_t i = 0; i < report.scopes.size(); ++i) {
         if (matches_text(pattern.text, scope_path(report, i))) {
-            for (const Holders::Share& share : report.scopes[i].escaped.sites) {
+            for (const model::Holders::Share& share : report.scopes[i].escaped.sites) {
                 result.at(share.site) = true;
             }
         }
@@ -62,7 +62,7 @@ std::vector<bool> Filter::escaped_sites(const Pattern& pattern, const Report& re
     return result;
 }
 
-std::vector<bool> Filter::sites(const Report& report, Resolver& resolver) const {
+std::vector<bool> Filter::sites(const model::Report& report, Resolver& resolver) const {
     std::vector<bool> result(report.sites.size(), true);
     if (empty()) {
         return result;

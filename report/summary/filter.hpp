@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/symbols/resolver.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -34,7 +34,7 @@ class Filter {
 
     /// For each site of the report, whether it matches. Resolves every stack, unless there are no
     /// patterns: then all sites match.
-    std::vector<bool> sites(const Report& report, Resolver& resolver) const;
+    std::vector<bool> sites(const model::Report& report, Resolver& resolver) const;
 
     /// The patterns as given, for a heading: "func=step, kind=managed"; not passed through
     /// printable().
@@ -48,7 +48,7 @@ class Filter {
         std::string given;  ///< including "key="
     };
     static bool frame_matches(const Pattern& pattern, const StackFrame& frame);
-    static std::vector<bool> escaped_sites(const Pattern& pattern, const Report& report);
+    static std::vector<bool> escaped_sites(const Pattern& pattern, const model::Report& report);
     std::vector<Pattern> patterns_;
 };
 

@@ -25,10 +25,10 @@ bool is_allocating_library(std::string_view path) {
     });
 }
 
-const FrameworkCache* find_framework(const Report& report, const Site& site) {
+const model::FrameworkCache* find_framework(const model::Report& report, const model::Site& site) {
     for (const std::size_t frame : report.stacks.at(site.stack).frames) {
         const std::string& path = report.modules.at(report.frames.at(frame).module).path;
-        if (const FrameworkCache* cache = framework_of_library(path)) {
+        if (const model::FrameworkCache* cache = model::framework_of_library(path)) {
             return cache;
         }
         if (is_allocating_library(path)) {
@@ -46,7 +46,7 @@ struct Use {
 };
 
 /// True if the allocations of the library follow the pattern of its cache.
-bool looks_cached(const FrameworkCache& cache, const Use& use) {
+bool looks_cached(const model::FrameworkCache& cache, const Use& use) {
     const std::string_view key = cache.key;
     if (key == "pytorch") {
         return use.whole_units;
@@ -55,12 +55,12 @@ bool looks_cached(const FrameworkCache& cache, const Use& use) {
     return key == "jax" ? use.count <= max_regions : use.live_count == use.count;
 }
 
-std::string own_cache(const FrameworkCache& cache) {
+std::string own_cache(const model::FrameworkCache& cache) {
     return std::string(cache.name) + "'s own cache";
 }
 
-void describe(const Report& report, FrameworkFinding& finding, std::uint64_t whole) {
-    const FrameworkCache& cache = *finding.cache;
+void describe(const model::Report& report, FrameworkFinding& finding, std::uint64_t whole) {
+    const model::FrameworkCache& cache = *finding.cache;
     if (finding.switched_off) {
         finding.text = std::string(cache.switch_name) + "=" + report.options.at(cache.switch_name) +
                        " was in force: " + own_cache(cache) + " was off. " + cache.changes;
@@ -81,25 +81,26 @@ void describe(const Report& report, FrameworkFinding& finding, std::uint64_t who
 
 }  // namespace
 
-std::vector<FrameworkFinding> find_frameworks(const Report& report) {
+std::vector<FrameworkFinding> find_frameworks(const model::Report& report) {
     std::uint64_t whole = 0;
     std::vector<std::uint64_t> at_peak(report.sites.size());
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         whole += device.at_peak.bytes;
-        for (const Holders::Share& share : device.at_peak.sites) {
+        for (const model::Holders::Share& share : device.at_peak.sites) {
             at_peak.at(share.site) += share.bytes;
         }
     }
-    const auto caches = framework_caches();
+    const auto caches = model::framework_caches();
     std::vector<Use> uses(caches.size());
-    const auto is_off = [&](const FrameworkCache& cache) {
+    const auto is_off = [&](const model::FrameworkCache& cache) {
         const auto option = cache.switch_name == nullptr ? report.options.end()
                                                          : report.options.find(cache.switch_name);
-        return option != report.options.end() && switches_off(cache, option->first, option->second);
+        return option != report.options.end() &&
+               model::switches_off(cache, option->first, option->second);
     };
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
-        const Site& site = report.sites[i];
-        const FrameworkCache* cache = find_framework(report, site);
+        const model::Site& site = report.sites[i];
+        const model::FrameworkCache* cache = find_framework(report, site);
         // Without its cache a framework may use the driver's.
         if (cache == nullptr || (site.kind != "device" && site.kind != "vmm" &&
                                  !(site.kind == "async_pool" && is_off(*cache)))) {
@@ -115,9 +116,9 @@ std::vector<FrameworkFinding> find_frameworks(const Report& report) {
     for (std::size_t i = 0; i < caches.size(); ++i) {
         const Use& use = uses[i];
         FrameworkFinding finding{&caches[i], is_off(caches[i]), use.peak_bytes, {}, {}};
-        const bool seen_from_inside =
-            std::any_of(report.devices.begin(), report.devices.end(),
-                        [&](const Device& device) { return device.allocator == caches[i].name; });
+        const bool seen_from_inside = std::any_of(
+            report.devices.begin(), report.devices.end(),
+            [&](const model::Device& device) { return device.allocator == caches[i].name; });
         const bool on_top = !seen_from_inside && use.count != 0 && use.peak_bytes >= whole / 4 &&
                             use.peak_bytes != 0 && looks_cached(caches[i], use);
         if (use.count != 0 && (finding.switched_off || on_top)) {
@@ -128,23 +129,25 @@ std::vector<FrameworkFinding> find_frameworks(const Report& report) {
     return findings;
 }
 
-bool is_frameworks_cache(const Device& device) {
-    const auto caches = framework_caches();
-    return std::any_of(caches.begin(), caches.end(),
-                       [&](const FrameworkCache& cache) { return device.allocator == cache.name; });
+bool is_frameworks_cache(const model::Device& device) {
+    const auto caches = model::framework_caches();
+    return std::any_of(caches.begin(), caches.end(), [&](const model::FrameworkCache& cache) {
+        return device.allocator == cache.name;
+    });
 }
 
-bool is_segment_seen_inside(const Report& report, const Site& site) {
+bool is_segment_seen_inside(const model::Report& report, const model::Site& site) {
     if (site.kind != "device" && site.kind != "vmm") {
         return false;
     }
-    return std::any_of(report.devices.begin(), report.devices.end(), [&](const Device& device) {
-        if (!is_frameworks_cache(device) || device.gpu() != site.device) {
-            return false;
-        }
-        const FrameworkCache* const cache = find_framework(report, site);
-        return cache != nullptr && device.allocator == cache->name;
-    });
+    return std::any_of(report.devices.begin(), report.devices.end(),
+                       [&](const model::Device& device) {
+                           if (!is_frameworks_cache(device) || device.gpu() != site.device) {
+                               return false;
+                           }
+                           const model::FrameworkCache* const cache = find_framework(report, site);
+                           return cache != nullptr && device.allocator == cache->name;
+                       });
 }
 
 }  // namespace memlab::report

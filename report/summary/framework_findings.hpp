@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "trace/json/framework_caches.hpp"
-#include "trace/json/report.hpp"
+#include "model/framework_caches.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 
 struct FrameworkFinding {
-    const FrameworkCache* cache = nullptr;
+    const model::FrameworkCache* cache = nullptr;
     bool switched_off = false;     ///< by its environment variable
     std::uint64_t peak_bytes = 0;  ///< allocated by its library at the allocated peaks of the GPUs
     std::string text;              ///< whole sentences: what it means and what to do
@@ -23,12 +23,12 @@ struct FrameworkFinding {
 
 /// Reports a cache if it holds at least a quarter of the peak, and a cache that was switched off if
 /// its framework was used.
-std::vector<FrameworkFinding> find_frameworks(const Report& report);
+std::vector<FrameworkFinding> find_frameworks(const model::Report& report);
 
 /// True for a device that is a framework's cache, seen from inside.
-bool is_frameworks_cache(const Device& device);
+bool is_frameworks_cache(const model::Device& device);
 
 /// True for segments of such a cache: what is allocated in them is in the report, too.
-bool is_segment_seen_inside(const Report& report, const Site& site);
+bool is_segment_seen_inside(const model::Report& report, const model::Site& site);
 
 }  // namespace memlab::report

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "model/bounded_sum.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 namespace {
@@ -32,7 +32,7 @@ bool is_code(const std::string& kind) {
 }
 
 /// The file that code came from: the image's, else that of the library or program that loaded it.
-std::string code_file(const Ledger::Row& row, const Place& place) {
+std::string code_file(const model::Ledger::Row& row, const Place& place) {
     if (!row.object.empty()) {
         return base_name(row.object);
     }
@@ -45,7 +45,7 @@ std::uint64_t less(std::uint64_t from, std::uint64_t bytes) {
 
 class PageMaker {
   public:
-    PageMaker(const Device& device, Resolver& resolver, LedgerAt at)
+    PageMaker(const model::Device& device, Resolver& resolver, LedgerAt at)
         : ledger_(*device.ledger),
           moment_(at == LedgerAt::peak ? ledger_.peak : ledger_.latest),
           resolver_(resolver),
@@ -68,7 +68,7 @@ class PageMaker {
                    {}});
         std::uint64_t known = 0;
         for (const LedgerGroup& group : page_.groups) {
-            known = saturating_add(known, group.bytes);
+            known = model::saturating_add(known, group.bytes);
         }
         page_.used = std::max(moment_.used, known);
         page_.rest = page_.used - known;
@@ -93,7 +93,7 @@ class PageMaker {
         LedgerGroup group{"allocations", "memory allocated", 0, {}};
         const auto add = [&](std::uint64_t bytes, const char* what, std::string note = {}) {
             if (bytes != 0) {
-                group.bytes = saturating_add(group.bytes, bytes);
+                group.bytes = model::saturating_add(group.bytes, bytes);
                 group.lines.push_back({.what = what,
                                        .place = {},
                                        .api = {},
@@ -120,7 +120,7 @@ class PageMaker {
     }
 
     void driver_pools() {
-        const std::uint64_t served = saturating_add(moment_.async_pool, moment_.graphs);
+        const std::uint64_t served = model::saturating_add(moment_.async_pool, moment_.graphs);
         const std::uint64_t bytes = moment_.driver_pools != 0 ? moment_.driver_pools : served;
         add_group(
             {"driver_pools",
@@ -133,7 +133,7 @@ class PageMaker {
     /// Rows with the same text are one: contexts of one place stay apart.
     void measured(const Title& title) {
         LedgerGroup group{title.kind, title.title, 0, {}};
-        for (const Ledger::Row& row : ledger_.rows) {
+        for (const model::Ledger::Row& row : ledger_.rows) {
             const std::uint64_t bytes = at_ == LedgerAt::peak ? row.at_peak_bytes : row.bytes;
             if (row.kind != title.kind || bytes == 0) {
                 continue;
@@ -149,7 +149,7 @@ class PageMaker {
                 line.what = code_file(row, line.place);
                 line.place = {};
             }
-            group.bytes = saturating_add(group.bytes, bytes);
+            group.bytes = model::saturating_add(group.bytes, bytes);
             add_line(group, std::move(line));
         }
         add_group(std::move(group));
@@ -185,11 +185,11 @@ class PageMaker {
                 }
             }
         }
-        const Ledger::Witness& last = ledger_.witnesses.back();
+        const model::Ledger::Witness& last = ledger_.witnesses.back();
         if (is_seen()) {
             const std::uint64_t later = std::min(less(last.other_bytes, first), page_.rest);
             page_.rest -= later;
-            bytes = saturating_add(bytes, later);
+            bytes = model::saturating_add(bytes, later);
         }
         // Only what was not given back before NVML was asked is in its figure.
         if (is_seen() && !is_alone() && moment_.time_ns <= last.time_ns) {
@@ -198,10 +198,10 @@ class PageMaker {
                 if (group.kind == "growth" && moment_.growth <= ledger_.latest.growth) {
                     const std::uint64_t over = less(group.bytes, last.own_bytes);
                     group.bytes -= over;
-                    bytes = saturating_add(bytes, over);
+                    bytes = model::saturating_add(bytes, over);
                 }
                 if (group.kind != "allocations" && group.kind != "driver_pools") {
-                    beside = saturating_add(beside, group.bytes);
+                    beside = model::saturating_add(beside, group.bytes);
                 }
             }
             if (moment_.time_ns == ledger_.latest.time_ns) {
@@ -228,13 +228,13 @@ class PageMaker {
             group.lines.push_back(std::move(line));
             return;
         }
-        same->bytes = saturating_add(same->bytes, line.bytes);
-        same->count = saturating_add(same->count, line.count);
+        same->bytes = model::saturating_add(same->bytes, line.bytes);
+        same->count = model::saturating_add(same->count, line.count);
         same->uncertain = same->uncertain || line.uncertain;
     }
 
-    const Ledger& ledger_;
-    const LedgerMoment& moment_;
+    const model::Ledger& ledger_;
+    const model::LedgerMoment& moment_;
     Resolver& resolver_;
     const LedgerAt at_;
     LedgerPage page_;
@@ -260,14 +260,15 @@ std::uint64_t LedgerPage::bytes_of(std::string_view kind) const {
     return 0;
 }
 
-std::optional<LedgerPage> ledger_page(const Device& device, Resolver& resolver, LedgerAt at) {
+std::optional<LedgerPage> ledger_page(const model::Device& device, Resolver& resolver,
+                                      LedgerAt at) {
     if (!device.ledger) {
         return std::nullopt;
     }
     return PageMaker(device, resolver, at).make();
 }
 
-std::vector<std::string> ledger_advice(const Report& report, const Device& device,
+std::vector<std::string> ledger_advice(const model::Report& report, const model::Device& device,
                                        const LedgerPage& page) {
     constexpr std::uint64_t worth = std::uint64_t{64} << 20;
     std::vector<std::string> advice;

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/symbols/resolver.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -54,10 +54,10 @@ enum class LedgerAt : std::uint8_t {
 };
 
 /// None for a device without a ledger.
-std::optional<LedgerPage> ledger_page(const Device& device, Resolver& resolver, LedgerAt at);
+std::optional<LedgerPage> ledger_page(const model::Device& device, Resolver& resolver, LedgerAt at);
 
 /// What could be done about it, in whole sentences; only where the figures bear it out.
-std::vector<std::string> ledger_advice(const Report& report, const Device& device,
+std::vector<std::string> ledger_advice(const model::Report& report, const model::Device& device,
                                        const LedgerPage& page);
 
 }  // namespace memlab::report

@@ -11,15 +11,15 @@ constexpr std::size_t max_function_width = 60;
 
 }  // namespace
 
-std::string missing_frames(const Report& report, std::size_t stack) {
+std::string missing_frames(const model::Report& report, std::size_t stack) {
     const auto depth = report.options.find("MEMLAB_STACK_DEPTH");
     const bool at_limit = depth == report.options.end() ||
                           std::to_string(report.stacks.at(stack).frames.size()) == depth->second;
     return at_limit ? "deeper than MEMLAB_STACK_DEPTH" : "outer frames are not known";
 }
 
-std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
-                                     const PlaceTextOptions& options) {
+std::vector<std::string> stack_lines(const model::Report& report, Resolver& resolver,
+                                     std::size_t stack, const PlaceTextOptions& options) {
     const Style& style = options.style;
     const auto dim = [&](const std::string& text) {
         return std::string(style.dim()) + text + std::string(style.reset());
@@ -61,7 +61,7 @@ std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, s
     return lines;
 }
 
-std::string thread_text(const Report& report, std::uint64_t thread) {
+std::string thread_text(const model::Report& report, std::uint64_t thread) {
     const std::string* const named = report.thread_name(thread);
     std::string name;
     if (named != nullptr) {

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/bounded_sum.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {
@@ -13,37 +13,38 @@ namespace memlab::report {
 namespace {
 
 /// Sums saturate, since the figures of a file are not trusted.
-HoldersSummary summarize_holders(const Holders& holders, const Report& report, Resolver& resolver) {
+HoldersSummary summarize_holders(const model::Holders& holders, const model::Report& report,
+                                 Resolver& resolver) {
     HoldersSummary summary;
     summary.time_ns = holders.time_ns;
     summary.count = holders.count;
     summary.bytes = holders.bytes;
     summary.unnamed_count = holders.other_count;
     summary.unnamed_bytes = holders.other_bytes;
-    std::vector<Holders::Share> shares = holders.sites;
+    std::vector<model::Holders::Share> shares = holders.sites;
     std::stable_sort(shares.begin(), shares.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     std::map<std::pair<Place, std::string>, std::size_t> known;
-    for (const Holders::Share& share : shares) {
-        const Site& site = report.sites.at(share.site);
+    for (const model::Holders::Share& share : shares) {
+        const model::Site& site = report.sites.at(share.site);
         const Place& place = resolver.place(site.stack);
         const auto [entry, is_new] = known.try_emplace({place, site.kind}, summary.places.size());
         if (is_new) {
             summary.places.push_back({place, site.kind, site.api, 0, 0, {}, {}, {}});
         }
         PlaceShare& out = summary.places[entry->second];
-        out.count = saturating_add(out.count, share.count);
-        out.bytes = saturating_add(out.bytes, share.bytes);
+        out.count = model::saturating_add(out.count, share.count);
+        out.bytes = model::saturating_add(out.bytes, share.bytes);
         out.sites.push_back(share.site);
         if (std::find(out.stacks.begin(), out.stacks.end(), site.stack) == out.stacks.end()) {
             out.stacks.push_back(site.stack);
         }
-        for (const MemoryLabel& label : share.labels) {
-            add_label(label, out.labels);
+        for (const model::MemoryLabel& label : share.labels) {
+            model::add_label(label, out.labels);
         }
     }
     for (PlaceShare& place : summary.places) {
-        sort_labels(place.labels);
+        model::sort_labels(place.labels);
     }
     std::stable_sort(summary.places.begin(), summary.places.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -58,8 +59,8 @@ std::string joined(const std::vector<std::string>& sentences) {
     return text;
 }
 
-std::string stop_text(const Report& report) {
-    const Process& process = report.process;
+std::string stop_text(const model::Report& report) {
+    const model::Process& process = report.process;
     std::string text =
         "stopped after " +
         format_duration(process.recorded_ns != 0 ? process.recorded_ns : process.duration_ns);
@@ -76,10 +77,10 @@ std::string times(std::uint64_t count) {
     return count == 1 ? "once" : format_count(count) + " times";
 }
 
-std::vector<std::string> collect_warnings(const Report& report, const std::string& warning,
+std::vector<std::string> collect_warnings(const model::Report& report, const std::string& warning,
                                           const Resolver& resolver) {
     std::vector<std::string> warnings;
-    const Process& process = report.process;
+    const model::Process& process = report.process;
     if (process.started_late) {
         warnings.emplace_back(
             "CUDA was in use before memlab saw it: earlier allocations are missing.");
@@ -107,14 +108,14 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
         text += text.back() == '.' ? "" : ".";
         warnings.push_back(text);
     }
-    for (const Missed& missed : report.missed) {
+    for (const model::Missed& missed : report.missed) {
         std::string text = missed.reason.empty() ? "Something was missed." : missed.reason;
         text += text.back() == '.' ? "" : ".";
         text += " (" + times(missed.count);
         text += missed.bytes == 0 ? ")" : ", " + format_bytes(missed.bytes) + ")";
         warnings.push_back(text);
     }
-    const Coverage& coverage = report.coverage;
+    const model::Coverage& coverage = report.coverage;
     const auto asked_for = [&](const char* name) {
         const auto option = report.options.find(name);
         return option != report.options.end() && option->second != "off" && option->second != "0";
@@ -132,23 +133,23 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
         warnings.push_back("CUPTI lost " + format_plural(coverage.lost_records, "record") +
                            ": its data on allocations and kernels is incomplete.");
     }
-    const Integrity& integrity = report.integrity;
+    const model::Integrity& integrity = report.integrity;
     if (integrity.unmatched_frees != 0 || integrity.unmatched_segment_frees != 0) {
-        warnings.push_back(format_plural(saturating_add(integrity.unmatched_frees,
-                                                        integrity.unmatched_segment_frees),
+        warnings.push_back(format_plural(model::saturating_add(integrity.unmatched_frees,
+                                                               integrity.unmatched_segment_frees),
                                          "free") +
                            " of memory whose allocation was not seen.");
     }
     if (integrity.overwritten_allocations != 0 || integrity.overwritten_segments != 0) {
-        warnings.push_back(format_plural(saturating_add(integrity.overwritten_allocations,
-                                                        integrity.overwritten_segments),
+        warnings.push_back(format_plural(model::saturating_add(integrity.overwritten_allocations,
+                                                               integrity.overwritten_segments),
                                          "allocation") +
                            " ended by a free that was not seen: their memory was reused.");
     }
     if (integrity.incomplete) {
         warnings.emplace_back("The host ran out of memory: figures stop at that moment.");
     }
-    const UnbalancedScopes& scopes = report.unbalanced_scopes;
+    const model::UnbalancedScopes& scopes = report.unbalanced_scopes;
     if (scopes.ends_without_begin != 0 || scopes.ended_with_thread != 0) {
         warnings.push_back(
             format_plural(scopes.ends_without_begin, "end") + " of a scope without its begin, " +
@@ -165,14 +166,14 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
     return warnings;
 }
 
-std::vector<StepsSummary> summarize_steps(const Report& report, Resolver& resolver) {
+std::vector<StepsSummary> summarize_steps(const model::Report& report, Resolver& resolver) {
     std::vector<StepsSummary> all;
-    for (const Steps& steps : report.steps) {
+    for (const model::Steps& steps : report.steps) {
         if (steps.verdict == "too few steps") {
             continue;
         }
         StepsSummary summary{&steps, {}};
-        for (const Steps::Growing& growing : steps.growing) {
+        for (const model::Steps::Growing& growing : steps.growing) {
             const Place& place = resolver.place(report.sites.at(growing.site).stack);
             const auto same = std::find_if(summary.growing.begin(), summary.growing.end(),
                                            [&](const auto& each) { return each.place == place; });
@@ -197,37 +198,38 @@ std::vector<StepsSummary> summarize_steps(const Report& report, Resolver& resolv
 
 }  // namespace
 
-Holders still_allocated(const Device& device, const Report& report) {
-    Holders all = device.live;
+model::Holders still_allocated(const model::Device& device, const model::Report& report) {
+    model::Holders all = device.live;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
-        const Site& site = report.sites[i];
-        if (site.device == device.index && site.live_count != 0 && !is_in_curves(site.kind)) {
+        const model::Site& site = report.sites[i];
+        if (site.device == device.index && site.live_count != 0 &&
+            !model::is_in_curves(site.kind)) {
             all.sites.push_back({i, site.live_count, site.live_bytes, {}});
-            all.count = saturating_add(all.count, site.live_count);
-            all.bytes = saturating_add(all.bytes, site.live_bytes);
+            all.count = model::saturating_add(all.count, site.live_count);
+            all.bytes = model::saturating_add(all.bytes, site.live_bytes);
         }
     }
     return all;
 }
 
-bool recording_stopped(const Report& report) {
+bool recording_stopped(const model::Report& report) {
     const bool lost = report.log.dropped != 0 || !report.log.stopped_because.empty();
     // A report that the process wrote itself at its end is complete, even if its log is not.
     return lost && (report.process.ended == "cut off" || report.from_log);
 }
 
-std::string moment_text(const Report& report) {
+std::string moment_text(const model::Report& report) {
     return recording_stopped(report)  ? "when the recording stopped"
            : report.process.recording ? "now"
                                       : "at the end";
 }
 
-std::string moment_column(const Report& report) {
+std::string moment_column(const model::Report& report) {
     return recording_stopped(report) ? "at the stop" : moment_text(report);
 }
 
-std::string unfinished_text(const Report& report) {
-    const Process& process = report.process;
+std::string unfinished_text(const model::Report& report) {
+    const model::Process& process = report.process;
     if (recording_stopped(report)) {
         return "was recorded in part: its recording " + stop_text(report);
     }
@@ -238,7 +240,7 @@ std::string unfinished_text(const Report& report) {
                                                                     : std::string();
 }
 
-std::string end_text(const Process& process) {
+std::string end_text(const model::Process& process) {
     if (process.recording) {
         return "still runs, after " + format_duration(process.duration_ns);
     }
@@ -268,19 +270,19 @@ std::string end_text(const Process& process) {
     return "ended normally" + after;
 }
 
-bool succeeded(const Process& process) {
+bool succeeded(const model::Process& process) {
     return (process.ended != "cut off" || process.recording) && process.signal.empty() &&
            process.exit_code.value_or(0) == 0;
 }
 
-Summary summarize(const std::string& file, const Report& report, const std::string& warning,
+Summary summarize(const std::string& file, const model::Report& report, const std::string& warning,
                   Resolver& resolver) {
     Summary summary;
     summary.file = file;
     summary.report = &report;
     summary.ended = end_text(report.process);
     summary.succeeded = succeeded(report.process);
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (device.used()) {
             summary.devices.push_back(
                 {&device, summarize_holders(device.at_peak, report, resolver),
@@ -290,12 +292,12 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
                  doubt_about_categories(report, device, resolver)});
         }
     }
-    for (const Oom& oom : report.ooms) {
+    for (const model::Oom& oom : report.ooms) {
         summary.ooms.push_back({&oom, resolver.place(oom.stack),
                                 summarize_holders(oom.holders, report, resolver),
                                 joined(oom.explanation)});
     }
-    for (const Coverage::Bypassed& bypassed : report.coverage.bypassed) {
+    for (const model::Coverage::Bypassed& bypassed : report.coverage.bypassed) {
         summary.bypasses.push_back({&bypassed, resolver.place(bypassed.stack)});
     }
     std::stable_sort(
@@ -307,7 +309,7 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
     return summary;
 }
 
-std::string scope_path(const Report& report, std::size_t scope) {
+std::string scope_path(const model::Report& report, std::size_t scope) {
     std::string path = report.scopes.at(scope).name;
     for (auto up = report.scopes.at(scope).parent; up; up = report.scopes.at(*up).parent) {
         path.insert(0, report.scopes.at(*up).name + "/");

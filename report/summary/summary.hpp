@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/summary/framework_findings.hpp"
 #include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/text/terminal.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -24,7 +24,8 @@ struct PlaceShare {
     std::uint64_t bytes = 0;
     std::vector<std::size_t> sites;   ///< largest first
     std::vector<std::size_t> stacks;  ///< unique, largest site's first
-    std::vector<MemoryLabel> labels;  ///< of an OOM: the program's names for it, largest first
+    std::vector<model::MemoryLabel>
+        labels;  ///< of an OOM: the program's names for it, largest first
 };
 
 /// Who held the memory at one moment: places, largest first.
@@ -38,7 +39,7 @@ struct HoldersSummary {
 };
 
 struct DeviceSummary {
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     HoldersSummary at_peak;
     HoldersSummary live;  ///< device memory: the final value of the curves
     /// Memory of every kind, including host memory: the same as memlab-report leaks lists.
@@ -49,12 +50,12 @@ struct DeviceSummary {
 
 /// Allocations that bypassed memlab, by caller.
 struct BypassSummary {
-    const Coverage::Bypassed* bypassed = nullptr;
+    const model::Coverage::Bypassed* bypassed = nullptr;
     Place place;
 };
 
 struct OomSummary {
-    const Oom* oom = nullptr;
+    const model::Oom* oom = nullptr;
     Place place;
     HoldersSummary holders;
     std::string explanation;  ///< whole sentences
@@ -66,13 +67,13 @@ struct StepsSummary {
         Place place;
         double bytes_per_step = 0;
     };
-    const Steps* steps = nullptr;
+    const model::Steps* steps = nullptr;
     std::vector<Growing> growing;  ///< fastest first
 };
 
 struct Summary {
     std::string file;
-    const Report* report = nullptr;
+    const model::Report* report = nullptr;
     std::string ended;  ///< "killed by SIGKILL"
     bool succeeded = false;
     std::vector<DeviceSummary> devices;
@@ -85,30 +86,30 @@ struct Summary {
 
 /// `warning`: ReadResult::warning. Unused devices are left out. The result points into `report`,
 /// which must outlive it.
-Summary summarize(const std::string& file, const Report& report, const std::string& warning,
+Summary summarize(const std::string& file, const model::Report& report, const std::string& warning,
                   Resolver& resolver);
 
 /// "killed by SIGKILL after 1.234 s": how the process ended, as far as known.
-std::string end_text(const Process& process);
+std::string end_text(const model::Process& process);
 
 /// False if the process was killed, cut off or ended with an exit code other than 0.
-bool succeeded(const Process& process);
+bool succeeded(const model::Process& process);
 
 /// Device::live plus live memory of the kinds that the curves do not include.
-Holders still_allocated(const Device& device, const Report& report);
+model::Holders still_allocated(const model::Device& device, const model::Report& report);
 
 /// True if the recording stopped before its process ended. Never of a report that the process wrote
 /// itself: these are complete.
-bool recording_stopped(const Report& report);
+bool recording_stopped(const model::Report& report);
 
 /// The time that final values are of: "at the end", "when the recording stopped", "now"; the second
 /// fits into a column.
-std::string moment_text(const Report& report);
-std::string moment_column(const Report& report);
+std::string moment_text(const model::Report& report);
+std::string moment_column(const model::Report& report);
 
 /// Why the report does not cover the whole process ("was killed by SIGKILL after 2.1 s"), to follow
 /// the name of the process in a sentence; empty if it is complete.
-std::string unfinished_text(const Report& report);
+std::string unfinished_text(const model::Report& report);
 
 struct TextOptions {
     Style style;
@@ -131,6 +132,6 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
 std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::size_t top);
 
 /// "train/step/forward": the names of the enclosing scopes and the scope.
-std::string scope_path(const Report& report, std::size_t scope);
+std::string scope_path(const model::Report& report, std::size_t scope);
 
 }  // namespace memlab::report

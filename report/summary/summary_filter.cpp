@@ -8,10 +8,10 @@ namespace memlab::report {
 
 namespace {
 
-void filter_holders(HoldersSummary& summary, const Holders& holders, const Report& report,
-                    const std::vector<bool>& taken) {
-    std::map<std::size_t, Holders::Share> shares;
-    for (const Holders::Share& share : holders.sites) {
+void filter_holders(HoldersSummary& summary, const model::Holders& holders,
+                    const model::Report& report, const std::vector<bool>& taken) {
+    std::map<std::size_t, model::Holders::Share> shares;
+    for (const model::Holders::Share& share : holders.sites) {
         shares.emplace(share.site, share);
     }
     for (PlaceShare& place : summary.places) {
@@ -39,7 +39,7 @@ void filter_holders(HoldersSummary& summary, const Holders& holders, const Repor
 }  // namespace
 
 void filter_summary(Summary& summary, const std::vector<bool>& taken) {
-    const Report& report = *summary.report;
+    const model::Report& report = *summary.report;
     for (DeviceSummary& device : summary.devices) {
         filter_holders(device.at_peak, device.device->at_peak, report, taken);
         filter_holders(device.live, device.device->live, report, taken);

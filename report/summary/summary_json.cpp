@@ -49,9 +49,9 @@ json ratio_json(const std::optional<double>& ratio) {
     return ratio ? json(*ratio) : json(nullptr);
 }
 
-json memory_labels_json(const std::vector<MemoryLabel>& labels) {
+json memory_labels_json(const std::vector<model::MemoryLabel>& labels) {
     json out = json::array();
-    for (const MemoryLabel& label : labels) {
+    for (const model::MemoryLabel& label : labels) {
         out.push_back({{"name", label.name}, {"count", label.count}, {"bytes", label.bytes}});
     }
     return out;
@@ -101,7 +101,7 @@ json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t
 }
 
 json process_json(const Summary& summary) {
-    const Process& process = summary.report->process;
+    const model::Process& process = summary.report->process;
     return {{"name", base_name(process.executable)},
             {"pid", process.pid},
             {"executable", process.executable},
@@ -117,18 +117,18 @@ json process_json(const Summary& summary) {
             {"ranks", process.ranks}};
 }
 
-json values_json(const CurveValues& values) {
+json values_json(const model::CurveValues& values) {
     return {{"requested_bytes", values.requested},
             {"allocated_bytes", values.allocated},
             {"active_bytes", values.active},
             {"reserved_bytes", values.reserved}};
 }
 
-json kernels_json(const KernelsAtPeak& moment, std::size_t top) {
+json kernels_json(const model::KernelsAtPeak& moment, std::size_t top) {
     json kernels = json::array();
     std::uint64_t other_count = moment.other_count;
     std::uint64_t other_ns = moment.other_ns;
-    for (const KernelsAtPeak::Kernel& kernel : moment.kernels) {
+    for (const model::KernelsAtPeak::Kernel& kernel : moment.kernels) {
         if (kernels.size() >= top) {
             other_count += kernel.count;
             other_ns += kernel.busy_ns;
@@ -156,7 +156,7 @@ json remainder_json(const LedgerPage& ledger) {
     return out;
 }
 
-json waterfall_json(const Report& report, const Device& device, Resolver& resolver) {
+json waterfall_json(const model::Report& report, const model::Device& device, Resolver& resolver) {
     const std::optional<Waterfall> fall = make_waterfall(report, device);
     if (!fall) {
         return nullptr;
@@ -185,13 +185,13 @@ json waterfall_json(const Report& report, const Device& device, Resolver& resolv
     return out;
 }
 
-json device_json(const Report& report, const DeviceSummary& summary, Resolver& resolver,
+json device_json(const model::Report& report, const DeviceSummary& summary, Resolver& resolver,
                  std::size_t top) {
-    const Device& device = *summary.device;
-    static constexpr std::array<const char*, curve_count> names = {
+    const model::Device& device = *summary.device;
+    static constexpr std::array<const char*, model::curve_count> names = {
         "requested", "allocated", "active", "reserved", "device_used"};
     json curves;
-    for (std::size_t c = 0; c < curve_count; ++c) {
+    for (std::size_t c = 0; c < model::curve_count; ++c) {
         const auto& curve = device.curves.at(c);
         curves[names.at(c)] = !curve ? json(nullptr)
                                      : json({{"peak_bytes", curve->peak_bytes},
@@ -246,10 +246,10 @@ json device_json(const Report& report, const DeviceSummary& summary, Resolver& r
 }
 
 json coverage_json(const Summary& summary) {
-    const Coverage& coverage = summary.report->coverage;
+    const model::Coverage& coverage = summary.report->coverage;
     json bypassed = json::array();
     for (const BypassSummary& bypass : summary.bypasses) {
-        const Coverage::Bypassed& what = *bypass.bypassed;
+        const model::Coverage::Bypassed& what = *bypass.bypassed;
         bypassed.push_back({{"device", what.device},
                             {"kind", what.kind},
                             {"api", text_or_null(what.api)},
@@ -269,9 +269,9 @@ json coverage_json(const Summary& summary) {
             {"bypassed", std::move(bypassed)}};
 }
 
-json oom_json(const Report& report, const OomSummary& summary, Resolver& resolver,
+json oom_json(const model::Report& report, const OomSummary& summary, Resolver& resolver,
               std::size_t top) {
-    const Oom& oom = *summary.oom;
+    const model::Oom& oom = *summary.oom;
     const std::string* const thread_name = report.thread_name(oom.thread);
     return {{"time_ns", oom.time_ns},
             {"device", oom.device},
@@ -290,10 +290,10 @@ json oom_json(const Report& report, const OomSummary& summary, Resolver& resolve
             {"holders", holders_json(summary.holders, resolver, top, false)}};
 }
 
-json scope_json(const Report& report, std::size_t index, Resolver& resolver) {
-    const Scope& scope = report.scopes.at(index);
+json scope_json(const model::Report& report, std::size_t index, Resolver& resolver) {
+    const model::Scope& scope = report.scopes.at(index);
     json places = json::array();
-    for (const Holders::Share& share : scope.escaped.sites) {
+    for (const model::Holders::Share& share : scope.escaped.sites) {
         places.push_back(
             {{"bytes", share.bytes},
              {"count", share.count},
@@ -320,7 +320,7 @@ json scope_json(const Report& report, std::size_t index, Resolver& resolver) {
 }
 
 json steps_json(const StepsSummary& summary) {
-    const Steps& steps = *summary.steps;
+    const model::Steps& steps = *summary.steps;
     json growing = json::array();
     for (const StepsSummary::Growing& each : summary.growing) {
         growing.push_back(
@@ -351,7 +351,7 @@ std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::si
 }
 
 std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top) {
-    const Report& report = *summary.report;
+    const model::Report& report = *summary.report;
     json out;
     out["file"] = summary.file;
     out["memlab_version"] = report.memlab_version;
@@ -375,9 +375,9 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
                                      {"command", text_or_null(finding.command)}});
     }
     out["marks"] = json::array();
-    for (const Mark& mark : report.marks) {
+    for (const model::Mark& mark : report.marks) {
         json devices = json::array();
-        for (const Mark::OnDevice& on : mark.devices) {
+        for (const model::Mark::OnDevice& on : mark.devices) {
             json values = values_json(on.values);
             values["device"] = on.device;
             values["allocated_peak_bytes"] = on.allocated_peak_bytes;
@@ -396,7 +396,7 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
         out["scopes"].push_back(scope_json(report, i, resolver));
     }
     out["labels"] = json::array();
-    for (const Label& label : report.labels) {
+    for (const model::Label& label : report.labels) {
         out["labels"].push_back({{"name", label.name},
                                  {"count", label.count},
                                  {"live_count", label.live_count},

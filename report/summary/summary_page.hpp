@@ -28,19 +28,19 @@ class SummaryPage : private Page {
     // device_sections.cpp
     void device_sections(const DeviceSummary& summary);
     /// Whether PyTorch's tensors on it have sections of their own, so that few lines on it suffice.
-    bool is_cut_by_pytorch(const Device& gpu) const;
-    void curve_table(const Device& device);
-    void plot(const Device& device);
+    bool is_cut_by_pytorch(const model::Device& gpu) const;
+    void curve_table(const model::Device& device);
+    void plot(const model::Device& device);
     /// From the used memory of the GPU down to the requested bytes; shows the difference between
     /// adjacent levels. Equal levels share a line.
-    void waterfall(const Device& device);
-    void remainder(const Device& device);
+    void waterfall(const model::Device& device);
+    void remainder(const model::Device& device);
     /// What PyTorch used the memory for at the allocated peak.
     void categories(const DeviceSummary& summary);
-    void fragmentation(const Device& device);
-    void marks(const Device& device);
-    void kernels(const Device& device);
-    void kinds(const Device& device);
+    void fragmentation(const model::Device& device);
+    void marks(const model::Device& device);
+    void kernels(const model::Device& device);
+    void kinds(const model::Device& device);
     void stacks(const DeviceSummary& summary);
     void stack_list(const char* when, const HoldersSummary& holders, std::set<std::size_t>& done);
     void one_stack(std::size_t stack);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary_page.hpp"
@@ -13,7 +14,6 @@
 #include "report/text/names.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
@@ -43,8 +43,8 @@ std::string SummaryPage::brief() {
         const std::string where = summary_.report->devices.size() > 1
                                       ? "  " + clean(device_label(*device.device)) + ": "
                                       : "  ";
-        const CurveSummary& allocated = device.device->curve(Curve::allocated);
-        const CurveSummary& reserved = device.device->curve(Curve::reserved);
+        const model::CurveSummary& allocated = device.device->curve(model::Curve::allocated);
+        const model::CurveSummary& reserved = device.device->curve(model::Curve::reserved);
         line(where + "peak allocated " + bold(format_bytes(allocated.peak_bytes)) + ", reserved " +
              bold(format_bytes(reserved.peak_bytes)) + ", still held " +
              moment_text(*summary_.report) + " " + format_bytes(device.still_allocated.bytes));
@@ -84,15 +84,15 @@ std::string SummaryPage::location(const Place& place) const {
 }
 
 void SummaryPage::title() {
-    const Process& process = summary_.report->process;
+    const model::Process& process = summary_.report->process;
     const std::string name = clean(base_name(process.executable));
     const std::string ended = summary_.succeeded ? summary_.ended : red(clean(summary_.ended));
     line(bold(name.empty() ? "?" : name) + " (pid " + std::to_string(process.pid) + ") " + ended);
 }
 
 void SummaryPage::header() {
-    const Report& report = *summary_.report;
-    const Process& process = report.process;
+    const model::Report& report = *summary_.report;
+    const model::Process& process = report.process;
     title();
     std::string command = command_line(process.arguments);
     if (command.empty()) {
@@ -131,7 +131,7 @@ void SummaryPage::places(const HoldersSummary& summary, std::size_t top, std::ui
     for (const PlaceShare& share : summary.places) {
         if (shown++ < top) {
             place_row(share.bytes, share.count, whole, describe(share, indent), indent);
-            note_below(indent.size() + 32, format_labels(share.labels, share.bytes));
+            note_below(indent.size() + 32, model::format_labels(share.labels, share.bytes));
         } else {
             rest_bytes += share.bytes;
             rest_count += share.count;
@@ -157,13 +157,13 @@ std::string SummaryPage::describe(const PlaceShare& share, const std::string& in
 }
 
 std::string SummaryPage::bypassed_text() const {
-    const Coverage& coverage = summary_.report->coverage;
+    const model::Coverage& coverage = summary_.report->coverage;
     return format_plural(coverage.bypassed_count, "allocation") + " of " +
            format_bytes(coverage.bypassed_bytes) + " bypassed memlab";
 }
 
 void SummaryPage::coverage() {
-    const Coverage& coverage = summary_.report->coverage;
+    const model::Coverage& coverage = summary_.report->coverage;
     if (!coverage.audited && coverage.bypassed_count == 0) {
         return;
     }
@@ -182,7 +182,7 @@ void SummaryPage::coverage() {
                      " more"));
             break;
         }
-        const Coverage::Bypassed& what = *bypass.bypassed;
+        const model::Coverage::Bypassed& what = *bypass.bypassed;
         std::string text = what.api.empty() ? std::string("(unknown function)") : clean(what.api);
         text += what.kind == "device" ? "" : "  [" + clean(what.kind) + "]";
         text += bypass.place.recorded ? "  " + location(bypass.place) : "";
@@ -206,7 +206,7 @@ void SummaryPage::scopes() {
     line(dim(" " + right("growth", 12) + right("peak", 12) + right("allocated", 12) +
              right("left behind", 12) + right("entries", 9) + "  scope"));
     for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
-        const Scope& scope = all[order[i]];
+        const model::Scope& scope = all[order[i]];
         const std::string name = (scope.kind == "range" ? "[range] " : "") +
                                  clean(scope_path(*summary_.report, order[i]));
         line(" " + right(format_bytes(scope.peak_growth_bytes), 12) +
@@ -222,15 +222,16 @@ void SummaryPage::scopes() {
 }
 
 void SummaryPage::labels() {
-    std::vector<const Label*> order;
-    for (const Label& label : summary_.report->labels) {
+    std::vector<const model::Label*> order;
+    for (const model::Label& label : summary_.report->labels) {
         order.push_back(&label);
     }
     if (order.empty()) {
         return;
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [](const Label* a, const Label* b) { return a->peak_bytes > b->peak_bytes; });
+    std::stable_sort(order.begin(), order.end(), [](const model::Label* a, const model::Label* b) {
+        return a->peak_bytes > b->peak_bytes;
+    });
     heading("Named memory");
     line(dim("  " + right("peak", 12) + right(moment_column(*summary_.report), 12) +
              right("named", 8) + "  name"));
@@ -262,7 +263,7 @@ void SummaryPage::steps() {
 }
 
 void SummaryPage::verdict(const StepsSummary& summary) {
-    const Steps& steps = *summary.steps;
+    const model::Steps& steps = *summary.steps;
     const std::string what = format_plural(steps.steps, "step") + " by " + clean(steps.kind) +
                              " \"" + clean(steps.name) + "\": ";
     const std::string lowest = format_bytes(steps.trend.min_bytes);
@@ -325,7 +326,7 @@ void SummaryPage::ooms() {
                             format_bytes(oom.oom->requested_bytes) + " on " +
                             clean(label_of(*summary_.report, oom.oom->device)) + " at " +
                             location(oom.place) + (function.empty() ? "" : " (" + function + ")") +
-                            " failed with " + error_text(oom.oom->error) + ".");
+                            " failed with " + model::error_text(oom.oom->error) + ".");
         for (const std::string& sentence : oom.oom->explanation) {
             paragraph("    ", clean(sentence), 2);
         }

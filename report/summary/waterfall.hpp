@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 
@@ -30,6 +30,6 @@ struct Waterfall {
 };
 
 /// None for a device without memory or timeline.
-std::optional<Waterfall> make_waterfall(const Report& report, const Device& device);
+std::optional<Waterfall> make_waterfall(const model::Report& report, const model::Device& device);
 
 }  // namespace memlab::report

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "trace/json/bounded_sum.hpp"
+#include "model/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -114,19 +114,19 @@ Category categorize(const std::vector<StackFrame>& stack, bool freed_elsewhere) 
     return copies ? Category::inputs : differentiable ? Category::activations : Category::other;
 }
 
-Category categorize(const Site& site, Resolver& resolver) {
-    const std::uint64_t kept = saturating_add(site.freed_elsewhere, site.live_count);
+Category categorize(const model::Site& site, Resolver& resolver) {
+    const std::uint64_t kept = model::saturating_add(site.freed_elsewhere, site.live_count);
     return categorize(resolver.frames(site.stack), kept > site.count / 2);
 }
 
-bool has_categories(const Report& report, const Device& device) {
+bool has_categories(const model::Report& report, const model::Device& device) {
     const bool by_pytorch = device.is_gpu()
                                 ? std::any_of(report.modules.begin(), report.modules.end(),
-                                              [](const Module& module) {
+                                              [](const model::Module& module) {
                                                   return has(module.path, "/libtorch_cuda.so");
                                               })
                                 : device.is_pytorchs();
-    const auto is_cut = [&](const Device& other) {
+    const auto is_cut = [&](const model::Device& other) {
         return device.is_gpu() && other.on_gpu && other.gpu() == device.index;
     };
     return by_pytorch && std::none_of(report.devices.begin(), report.devices.end(), is_cut);
@@ -145,7 +145,8 @@ ModuleCall module_call(const std::vector<StackFrame>& stack) {
     return forward ? ModuleCall::unknown : ModuleCall::none;
 }
 
-const char* doubt_about_categories(const Report& report, const Device& device, Resolver& resolver) {
+const char* doubt_about_categories(const model::Report& report, const model::Device& device,
+                                   Resolver& resolver) {
     if (!has_categories(report, device)) {
         return nullptr;
     }
@@ -153,7 +154,7 @@ const char* doubt_about_categories(const Report& report, const Device& device, R
     std::uint64_t nameless = 0;
     std::uint64_t known_calls = 0;
     std::uint64_t unknown_calls = 0;
-    for (const Site& site : report.sites) {
+    for (const model::Site& site : report.sites) {
         if (site.device != device.index || site.at_peak_count == 0) {
             continue;
         }
@@ -172,16 +173,17 @@ const char* doubt_about_categories(const Report& report, const Device& device, R
                                                     : nullptr;
 }
 
-CategoryShares categories_at_peak(const Report& report, const Device& device, Resolver& resolver) {
+CategoryShares categories_at_peak(const model::Report& report, const model::Device& device,
+                                  Resolver& resolver) {
     CategoryShares shares{};
     if (!has_categories(report, device)) {
         return shares;
     }
-    for (const Site& site : report.sites) {
+    for (const model::Site& site : report.sites) {
         if (site.device == device.index && site.at_peak_count != 0) {
             CategoryShare& share = shares[static_cast<std::size_t>(categorize(site, resolver))];
-            share.count = saturating_add(share.count, site.at_peak_count);
-            share.bytes = saturating_add(share.bytes, site.at_peak_bytes);
+            share.count = model::saturating_add(share.count, site.at_peak_count);
+            share.bytes = model::saturating_add(share.bytes, site.at_peak_bytes);
         }
     }
     return shares;

@@ -45,15 +45,16 @@ const char* category_name(Category category);
 Category categorize(const std::vector<StackFrame>& stack, bool freed_elsewhere);
 
 /// Of a call site of the resolver's report.
-Category categorize(const Site& site, Resolver& resolver);
+Category categorize(const model::Site& site, Resolver& resolver);
 
 /// Whether the memory of a device has categories: PyTorch allocated there, and no cache of its is
 /// seen from inside, whose blocks have them.
-bool has_categories(const Report& report, const Device& device);
+bool has_categories(const model::Report& report, const model::Device& device);
 
 /// The sentence that says why categories of the device are not to be relied on, by the stacks of
 /// what it held at its allocated peak; null: they are, or it has none.
-const char* doubt_about_categories(const Report& report, const Device& device, Resolver& resolver);
+const char* doubt_about_categories(const model::Report& report, const model::Device& device,
+                                   Resolver& resolver);
 
 /// Whether one of PyTorch's modules runs its forward on the stack, and is called as is known.
 enum class ModuleCall : std::uint8_t { none, known, unknown };
@@ -67,6 +68,7 @@ struct CategoryShare {
 using CategoryShares = std::array<CategoryShare, category_count>;
 
 /// All 0 without has_categories(). Sums saturate.
-CategoryShares categories_at_peak(const Report& report, const Device& device, Resolver& resolver);
+CategoryShares categories_at_peak(const model::Report& report, const model::Device& device,
+                                  Resolver& resolver);
 
 }  // namespace memlab::report

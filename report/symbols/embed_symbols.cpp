@@ -37,7 +37,7 @@ std::string format_report(const json& root) {
 
 json source_json(const ResolvedAddress& resolved) {
     json sources = json::array();
-    for (const SourceFrame& each : resolved.frames) {
+    for (const model::SourceFrame& each : resolved.frames) {
         sources.push_back({{"function", each.function},
                            {"file", each.file},
                            {"line", std::max(each.line, 0)},
@@ -57,8 +57,8 @@ EmbedResult embed(std::string_view text, Symbolizer& symbolizer) {
     json root = json::parse(text);
     std::set<std::string> changed;
     for (std::size_t i = 0; i < read.report->frames.size(); ++i) {
-        const Frame& frame = read.report->frames[i];
-        const Module& module = read.report->modules.at(frame.module);
+        const model::Frame& frame = read.report->frames[i];
+        const model::Module& module = read.report->modules.at(frame.module);
         if (frame.python != 0 || module.path.empty()) {
             continue;
         }

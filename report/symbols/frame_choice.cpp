@@ -4,9 +4,9 @@
 #include <cctype>
 #include <string_view>
 
+#include "model/python_source.hpp"
 #include "report/symbols/allocator_frames.hpp"
 #include "report/text/names.hpp"
-#include "trace/json/python_source.hpp"
 
 namespace memlab::report {
 
@@ -62,9 +62,9 @@ bool is_startup(const StackFrame& frame) {
 
 /// Library code whose lines are known: not the application's own.
 bool is_library_code(const StackFrame& frame) {
-    return frame.python ? is_python_library(frame.file)
-                        : is_system_header(frame.file) || is_python_library(frame.file) ||
-                              is_python_library(frame.module);
+    return frame.python ? model::is_python_library(frame.file)
+                        : is_system_header(frame.file) || model::is_python_library(frame.file) ||
+                              model::is_python_library(frame.module);
 }
 
 bool is_node(const StackFrame& frame) {

@@ -7,7 +7,7 @@
 
 namespace memlab::report {
 
-Resolver::Resolver(const Report& report, Symbolizer* symbolizer, FrameSkips skips)
+Resolver::Resolver(const model::Report& report, Symbolizer* symbolizer, FrameSkips skips)
     : report_(report),
       symbolizer_(symbolizer),
       skips_(std::move(skips)),
@@ -111,10 +111,10 @@ void Resolver::fill(std::size_t stack, std::vector<StackFrame>& out) {
 }
 
 void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
-    const Frame& frame = report_.frames.at(index);
+    const model::Frame& frame = report_.frames.at(index);
     StackFrame base;
     if (frame.python != 0) {
-        const PythonFrame& python = report_.python_frames.at(frame.python);
+        const model::PythonFrame& python = report_.python_frames.at(frame.python);
         base.function = python.function;
         base.file = python.file;
         base.line = static_cast<int>(python.line);
@@ -123,7 +123,7 @@ void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
         out.push_back(std::move(base));
         return;
     }
-    const Module& module = report_.modules.at(frame.module);
+    const model::Module& module = report_.modules.at(frame.module);
     base.module = module.path;
     base.address = frame.address;
     if (symbolizer_ == nullptr || module.path.empty()) {
@@ -131,7 +131,7 @@ void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
         out.push_back(std::move(base));
         return;
     }
-    const std::vector<SourceFrame>* sources = &frame.source;
+    const std::vector<model::SourceFrame>* sources = &frame.source;
     if (sources->empty()) {
         const ResolvedAddress& resolved =
             symbolizer_->resolve(module.path, module.build_id, frame.address);
@@ -142,7 +142,7 @@ void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
         out.push_back(std::move(base));
         return;
     }
-    for (const SourceFrame& source : *sources) {
+    for (const model::SourceFrame& source : *sources) {
         StackFrame shown = base;
         shown.function = source.function;
         shown.file = source.file;

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/symbols/frame_choice.hpp"
 #include "report/symbols/symbolizer.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -39,7 +39,7 @@ class Resolver {
   public:
     /// Names in the report (memlab-report symbolize) take precedence over those from binaries.
     /// Without a symbolizer all other frames are module+address. `skips`: what may not be a place.
-    Resolver(const Report& report, Symbolizer* symbolizer, FrameSkips skips = {});
+    Resolver(const model::Report& report, Symbolizer* symbolizer, FrameSkips skips = {});
 
     /// Frames of a stack, the call into CUDA first; inlined functions are separate frames. The
     /// reference is valid until `max_cached` other stacks have been requested.
@@ -70,7 +70,7 @@ class Resolver {
     const std::vector<StackFrame>& of_frame(std::size_t frame);
     void fill(std::size_t stack, std::vector<StackFrame>& out);
 
-    const Report& report_;
+    const model::Report& report_;
     Symbolizer* symbolizer_;
     FrameSkips skips_;
     std::vector<std::optional<std::vector<StackFrame>>> of_frame_;

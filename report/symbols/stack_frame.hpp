@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "trace/json/python_source.hpp"
+#include "model/python_source.hpp"
 
 namespace memlab::report {
 
@@ -40,7 +40,7 @@ struct StackFrame {
 
     /// No call: in a stack of PyTorch's backward the Python frames of the forward follow, whose
     /// operator the frames before serve.
-    bool is_forward_marker() const { return python && report::is_forward_marker(function, file); }
+    bool is_forward_marker() const { return python && model::is_forward_marker(function, file); }
 
     /// True for frames that say nothing of who took the memory: allocators, containers,
     /// interpreters, and what --skip names. False before classify().

@@ -199,7 +199,7 @@ class SymbolModule {
         const Dwarf_Addr pc = return_address - 1 + bias_;
         add_debug_frames(pc, out);
         if (out.frames.empty()) {
-            add_symbol_frame(pc, SourceFrame(), out);
+            add_symbol_frame(pc, model::SourceFrame(), out);
         }
         if (out.frames.empty()) {
             out.problem = "no symbols";
@@ -242,7 +242,7 @@ class SymbolModule {
             return;
         }
         const Dwarf_Addr address = pc - dwarf_bias_;
-        SourceFrame frame;
+        model::SourceFrame frame;
         const char* directory = compilation_directory(unit);  // a split unit has none
         set_line(unit, address, directory, frame);
 
@@ -271,7 +271,7 @@ class SymbolModule {
             }
             frame.inlined = true;
             out.frames.push_back(std::move(frame));
-            frame = SourceFrame();
+            frame = model::SourceFrame();
             set_call_line(&die, directory, files, frame);
         }
         frame.function = linkage_name(function);
@@ -310,7 +310,7 @@ class SymbolModule {
         return is_function && (symbol.st_size == 0 || offset < symbol.st_size) ? name : "";
     }
 
-    void add_symbol_frame(Dwarf_Addr pc, SourceFrame frame, ResolvedAddress& out) {
+    void add_symbol_frame(Dwarf_Addr pc, model::SourceFrame frame, ResolvedAddress& out) {
         frame.function = demangle(symbol_name(pc).c_str());
         if (!frame.function.empty() || frame.line > 0) {
             out.frames.push_back(std::move(frame));
@@ -320,7 +320,7 @@ class SymbolModule {
     /// Takes the row of the line table that covers `pc`: the last one at or before it, unless that
     /// ends a sequence.
     static void set_line(Dwarf_Die* unit, Dwarf_Addr pc, const char* directory,
-                         SourceFrame& frame) {
+                         model::SourceFrame& frame) {
         Dwarf_Lines* lines = nullptr;  // sorted by address
         std::size_t count = 0;
         if (dwarf_getsrclines(unit, &lines, &count) != 0) {
@@ -343,7 +343,7 @@ class SymbolModule {
     }
 
     static void set_call_line(Dwarf_Die* inlined, const char* directory, Dwarf_Files* files,
-                              SourceFrame& frame) {
+                              model::SourceFrame& frame) {
         Dwarf_Attribute attribute;
         Dwarf_Word value = 0;
         if (files != nullptr &&

@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "trace/json/report_entries.hpp"
+#include "model/report_entries.hpp"
 
 namespace memlab::report {
 
 /// The source locations of an address.
 struct ResolvedAddress {
     /// Innermost inlined function first, the containing function last. Empty when unknown.
-    std::vector<SourceFrame> frames;
+    std::vector<model::SourceFrame> frames;
     /// Why names are missing: "binary changed", "file not found", ...; or empty.
     std::string problem;
 };

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "trace/json/size_text.hpp"
+#include "model/size_text.hpp"
 
 namespace memlab::report {
 
@@ -43,7 +43,7 @@ ByteUnit unit_for(std::uint64_t bytes) {
 }
 
 std::string format_bytes(std::uint64_t bytes) {
-    return size_text(bytes);
+    return model::size_text(bytes);
 }
 
 std::string format_bytes(std::uint64_t bytes, ByteUnit unit) {
@@ -54,7 +54,7 @@ std::string format_bytes(std::uint64_t bytes, ByteUnit unit) {
 }
 
 std::string format_count(std::uint64_t count) {
-    return grouped(count);
+    return model::grouped(count);
 }
 
 std::string format_duration(std::uint64_t nanoseconds) {
@@ -94,7 +94,7 @@ std::string format_percent(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::string format_plural(std::uint64_t count, const char* singular) {
-    return count_text(count, singular);
+    return model::count_text(count, singular);
 }
 
 std::string format_wall_time(std::uint64_t unix_nanoseconds) {

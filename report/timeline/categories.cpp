@@ -25,10 +25,10 @@ std::uint64_t bucket_for(std::uint64_t duration_ns) {
 /// Keeps the live bytes of each category while a log is read, and the rows made of them.
 class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
   public:
-    CategoryCollector(const Report& report, std::uint64_t from_ns, std::uint64_t to_ns,
+    CategoryCollector(const model::Report& report, std::uint64_t from_ns, std::uint64_t to_ns,
                       Resolver& resolver)
         : from_ns_(from_ns), to_ns_(to_ns), categories_(report.sites.size(), Category::other) {
-        for (const Device& device : report.devices) {
+        for (const model::Device& device : report.devices) {
             if (device.used() && has_categories(report, device)) {
                 Followed& followed = followed_[static_cast<std::uint32_t>(device.index)];
                 followed.timeline.device = device.index;
@@ -214,7 +214,7 @@ std::uint64_t sum(const CategoryBytes& bytes) {
     return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
 }
 
-std::vector<CategoryTimeline> read_categories(const Report& report, const std::string& log,
+std::vector<CategoryTimeline> read_categories(const model::Report& report, const std::string& log,
                                               std::uint64_t from_ns, std::uint64_t to_ns,
                                               Resolver& resolver) {
     CategoryCollector collector(report, from_ns, to_ns, resolver);

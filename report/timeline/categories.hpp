@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/symbols/category.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -51,7 +51,7 @@ struct CategoryTimeline {
 
 /// Of the report's devices that have categories, from its event log `log`: [from_ns, to_ns], at
 /// most 1024 rows each. May throw std::bad_alloc.
-std::vector<CategoryTimeline> read_categories(const Report& report, const std::string& log,
+std::vector<CategoryTimeline> read_categories(const model::Report& report, const std::string& log,
                                               std::uint64_t from_ns, std::uint64_t to_ns,
                                               Resolver& resolver);
 

@@ -15,12 +15,12 @@ struct MomentView {
     std::uint64_t time_ns = 0;
     std::string name;      ///< as given by the user: "peak", "300ms", a mark's name
     bool at_peak = false;  ///< use the peak figures of the tables, else their live figures
-    const Report* report = nullptr;
+    const model::Report* report = nullptr;
     std::vector<SiteTable> tables;  ///< sorted by that figure
 };
 
 /// Plot and figures as text; `moment` may be null. Ends with a newline.
-std::string render_timeline_text(const Report& report, const TimelineView& view,
+std::string render_timeline_text(const model::Report& report, const TimelineView& view,
                                  const MomentView* moment, const ViewOptions& options);
 
 /// {file, source ("event log" or "report"), from_ns, to_ns, devices [index, name, bucket_ns, curves

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "model/bounded_sum.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/timeline/render.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -56,25 +56,25 @@ ordered_json device_json(const DeviceTimeline& timeline, bool by_category) {
     device["name"] = timeline.device->name;
     device["bucket_ns"] = timeline.bucket_ns;
     ordered_json& curves = device["curves"] = ordered_json::object();
-    for (std::size_t curve = 0; curve < curve_count; ++curve) {
+    for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
         const auto& figures = timeline.curves[curve];
         if (!figures) {
-            curves[curve_names[curve]] = nullptr;
+            curves[model::curve_names[curve]] = nullptr;
             continue;
         }
-        curves[curve_names[curve]] = {{"at_begin", figures->at_begin},
-                                      {"lowest", figures->lowest},
-                                      {"highest", figures->highest},
-                                      {"highest_ns", figures->highest_ns},
-                                      {"at_end", figures->at_end}};
+        curves[model::curve_names[curve]] = {{"at_begin", figures->at_begin},
+                                             {"lowest", figures->lowest},
+                                             {"highest", figures->highest},
+                                             {"highest_ns", figures->highest_ns},
+                                             {"at_end", figures->at_end}};
     }
     ordered_json& rows = device["rows"] = ordered_json::array();
-    for (const TimelineRow& row : timeline.rows) {
+    for (const model::TimelineRow& row : timeline.rows) {
         ordered_json out;
         out["begin_ns"] = row.begin_ns;
-        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+        for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
             const auto& values = row.curves[curve];
-            out[curve_names[curve]] =
+            out[model::curve_names[curve]] =
                 values ? ordered_json::array({values->min, values->max, values->last})
                        : ordered_json();
         }
@@ -101,7 +101,7 @@ ordered_json moment_json(const MomentView& moment, const ViewOptions& options) {
             const std::uint64_t here = moment.at_peak ? figures.peak_bytes : figures.live_bytes;
             const std::uint64_t allocations =
                 moment.at_peak ? figures.peak_count : figures.live_count;
-            if (!is_in_curves(row.kind) || allocations == 0) {
+            if (!model::is_in_curves(row.kind) || allocations == 0) {
                 continue;
             }
             bytes += here;
@@ -178,8 +178,8 @@ std::string render_categories_csv(const TimelineView& view) {
             continue;
         }
         for (const CategoryRow& row : device.categories->rows) {
-            const std::uint64_t end =
-                std::min(saturating_add(row.begin_ns, device.categories->bucket_ns), view.to_ns);
+            const std::uint64_t end = std::min(
+                model::saturating_add(row.begin_ns, device.categories->bucket_ns), view.to_ns);
             text += std::to_string(device.device->index) + ',' + std::to_string(row.begin_ns) +
                     ',' + std::to_string(end) + ',' + std::to_string(row.at_ns);
             for (const CategoryBytes* const bytes : {&row.bytes, &row.last}) {
@@ -196,14 +196,14 @@ std::string render_categories_csv(const TimelineView& view) {
 
 std::string render_timeline_csv(const TimelineView& view) {
     std::string text = "device,begin_ns,end_ns";
-    for (const char* name : curve_names) {
+    for (const char* name : model::curve_names) {
         for (const char* value : {"_min", "_max", "_last"}) {
             text.append(",").append(name).append(value);
         }
     }
     text += '\n';
     for (const DeviceTimeline& device : view.devices) {
-        for (const TimelineRow& row : device.rows) {
+        for (const model::TimelineRow& row : device.rows) {
             std::uint64_t end = 0;
             if (__builtin_add_overflow(row.begin_ns, device.bucket_ns, &end) || end > view.to_ns) {
                 end = view.to_ns;

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
@@ -11,7 +12,6 @@
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
 #include "report/timeline/render.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -20,13 +20,13 @@ namespace {
 constexpr std::size_t max_lanes = 6;
 
 /// The values of a curve in a row; 0 if unknown.
-TimelineRow::Values row_values(const TimelineRow& row, Curve curve) {
-    return row.curves.at(static_cast<std::size_t>(curve)).value_or(TimelineRow::Values{});
+model::TimelineRow::Values row_values(const model::TimelineRow& row, model::Curve curve) {
+    return row.curves.at(static_cast<std::size_t>(curve)).value_or(model::TimelineRow::Values{});
 }
 
 class TimelineText {
   public:
-    TimelineText(const Report& report, const TimelineView& view, const MomentView* moment,
+    TimelineText(const model::Report& report, const TimelineView& view, const MomentView* moment,
                  const ViewOptions& options)
         : report_(report), view_(view), moment_(moment), options_(options), page_(options.style) {}
 
@@ -120,16 +120,16 @@ class TimelineText {
         std::vector<PlotPoint> result;
         std::uint64_t device_used = 0;  // constant between samples
         for (std::size_t i = 0; i < device.rows.size(); ++i) {
-            const TimelineRow& row = device.rows[i];
-            const auto allocated = row_values(row, Curve::allocated);
-            const auto active = row_values(row, Curve::active);
-            const auto reserved = row_values(row, Curve::reserved);
+            const model::TimelineRow& row = device.rows[i];
+            const auto allocated = row_values(row, model::Curve::allocated);
+            const auto active = row_values(row, model::Curve::active);
+            const auto reserved = row_values(row, model::Curve::reserved);
             if (with_device_used) {
-                device_used = std::max(device_used, row_values(row, Curve::device_used).max);
+                device_used = std::max(device_used, row_values(row, model::Curve::device_used).max);
             }
             result.push_back({row.begin_ns, allocated.max, reserved.max, active.max, device_used});
             if (with_device_used) {
-                device_used = row_values(row, Curve::device_used).last;
+                device_used = row_values(row, model::Curve::device_used).last;
             }
             std::uint64_t end = 0;
             if (!__builtin_add_overflow(row.begin_ns, device.bucket_ns, &end) &&
@@ -220,7 +220,7 @@ class TimelineText {
         for (std::size_t i = 0; i < timeline.rows.size(); ++i) {
             const CategoryRow& row = timeline.rows[i];
             points.push_back({row.begin_ns, {row.bytes.begin(), row.bytes.end()}});
-            const std::uint64_t end = saturating_add(row.begin_ns, timeline.bucket_ns);
+            const std::uint64_t end = model::saturating_add(row.begin_ns, timeline.bucket_ns);
             if (end <= view_.to_ns &&
                 (i + 1 == timeline.rows.size() || end <= timeline.rows[i + 1].begin_ns)) {
                 points.push_back({end, {row.last.begin(), row.last.end()}});
@@ -275,8 +275,8 @@ class TimelineText {
     void picture(const DeviceTimeline& device) {
         const Style& style = page_.style();
         // If the use of the whole GPU is far above the program's, it is only in the table.
-        const auto& reserved = device.curves.at(static_cast<std::size_t>(Curve::reserved));
-        const auto& used = device.curves.at(static_cast<std::size_t>(Curve::device_used));
+        const auto& reserved = device.curves.at(static_cast<std::size_t>(model::Curve::reserved));
+        const auto& used = device.curves.at(static_cast<std::size_t>(model::Curve::device_used));
         const bool with_device_used = reserved && used && used->highest / 4 <= reserved->highest;
         const std::vector<PlotNote> notes = plot_notes(device);
         const std::vector<PlotPoint> drawn = points(device, with_device_used);
@@ -303,15 +303,15 @@ class TimelineText {
 
     void figures(const DeviceTimeline& device) {
         struct Named {
-            Curve curve;
+            model::Curve curve;
             const char* name;
         };
-        static constexpr std::array<Named, curve_count> rows = {
-            {{Curve::allocated, "allocated"},
-             {Curve::reserved, "reserved"},
-             {Curve::requested, "requested"},
-             {Curve::active, "active"},
-             {Curve::device_used, "device used"}}};
+        static constexpr std::array<Named, model::curve_count> rows = {
+            {{model::Curve::allocated, "allocated"},
+             {model::Curve::reserved, "reserved"},
+             {model::Curve::requested, "requested"},
+             {model::Curve::active, "active"},
+             {model::Curve::device_used, "device used"}}};
         page_.line("");
         page_.line(page_.dim("  " + left("", 12) + right("at first", 12) + right("lowest", 12) +
                              right("highest", 12) + right("at", 12) + right("at last", 12)));
@@ -377,7 +377,7 @@ class TimelineText {
         std::uint64_t whole = 0;
         std::uint64_t count = 0;
         for (const SiteRow& row : table.rows) {
-            if (is_in_curves(row.kind)) {
+            if (model::is_in_curves(row.kind)) {
                 whole += live_bytes(row.stats);
                 count += live_count(row.stats);
             }
@@ -407,7 +407,7 @@ class TimelineText {
         std::size_t rest_rows = 0;
         for (const SiteRow& row : table.rows) {
             const std::uint64_t bytes = live_bytes(row.stats);
-            if (!is_in_curves(row.kind) || live_count(row.stats) == 0) {
+            if (!model::is_in_curves(row.kind) || live_count(row.stats) == 0) {
                 continue;
             }
             if (shown++ < options_.top) {
@@ -431,7 +431,7 @@ class TimelineText {
         }
     }
 
-    const Report& report_;
+    const model::Report& report_;
     const TimelineView& view_;
     const MomentView* moment_;
     const ViewOptions& options_;
@@ -440,7 +440,7 @@ class TimelineText {
 
 }  // namespace
 
-std::string render_timeline_text(const Report& report, const TimelineView& view,
+std::string render_timeline_text(const model::Report& report, const TimelineView& view,
                                  const MomentView* moment, const ViewOptions& options) {
     return TimelineText(report, view, moment, options).render();
 }

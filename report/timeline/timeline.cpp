@@ -8,18 +8,18 @@
 #include <map>
 #include <utility>
 
+#include "model/json_writer.hpp"
 #include "report/device_label.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-constexpr auto device_used = static_cast<std::size_t>(Curve::device_used);
+constexpr auto device_used = static_cast<std::size_t>(model::Curve::device_used);
 
 /// The time of a record, if it has one.
 template <typename Record>
@@ -58,10 +58,10 @@ class ObservedAggregator final : public trace::GenericSink<ObservedAggregator<Ob
     trace::Aggregator& aggregator_;
 };
 
-TimelineRow make_row(std::uint64_t begin_ns, const trace::Timeline::Bucket& bucket) {
-    TimelineRow row;
+model::TimelineRow make_row(std::uint64_t begin_ns, const trace::Timeline::Bucket& bucket) {
+    model::TimelineRow row;
     row.begin_ns = begin_ns;
-    for (std::size_t curve = 0; curve < curve_count; ++curve) {
+    for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
         if (bucket.last[curve] == trace::Timeline::unknown) {
             continue;  // device_used before its first sample
         }
@@ -163,7 +163,7 @@ class RangeCollector {
   private:
     struct Sampled {
         trace::Timeline timeline;
-        std::array<std::optional<DeviceTimeline::Curve>, curve_count> curves;
+        std::array<std::optional<DeviceTimeline::Curve>, model::curve_count> curves;
     };
     template <typename List>
     void note(List& list, typename List::value_type&& value) {
@@ -197,7 +197,7 @@ class RangeCollector {
         const trace::DeviceTotals& device = *state.devices()[index];
         Sampled& sampled = sampled_[index];
         trace::Timeline::Values values{};
-        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+        for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
             values[curve] = device.curves.at(curve).current;
             if (curve == device_used && !device.sampled) {
                 values[curve] = trace::Timeline::unknown;
@@ -293,21 +293,21 @@ class TimeLimit {
 
 /// Takes a report's rows within the time range; the first row has the values at its begin.
 void read_report_rows(DeviceTimeline& device, const TimelineView& view) {
-    const Timeline& timeline = device.device->timeline;
+    const model::Timeline& timeline = device.device->timeline;
     device.bucket_ns = timeline.bucket_ns;
-    TimelineRow entry;
+    model::TimelineRow entry;
     entry.begin_ns = view.from_ns;
-    for (std::size_t curve = 0; curve + 1 < curve_count; ++curve) {
-        entry.curves[curve] = TimelineRow::Values{};
+    for (std::size_t curve = 0; curve + 1 < model::curve_count; ++curve) {
+        entry.curves[curve] = model::TimelineRow::Values{};
     }
-    for (const TimelineRow& row : timeline.rows) {
+    for (const model::TimelineRow& row : timeline.rows) {
         std::uint64_t last = 0;
         if (timeline.bucket_ns == 0 ||
             __builtin_add_overflow(row.begin_ns, timeline.bucket_ns - 1, &last)) {
             last = std::numeric_limits<std::uint64_t>::max();
         }
         if (last < view.from_ns) {
-            for (std::size_t curve = 0; curve < curve_count; ++curve) {
+            for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
                 if (row.curves[curve]) {
                     const std::uint64_t value = row.curves[curve]->last;
                     entry.curves[curve] = {.min = value, .max = value, .last = value};
@@ -324,8 +324,8 @@ void read_report_rows(DeviceTimeline& device, const TimelineView& view) {
     if (device.rows.empty()) {
         device.rows.push_back(entry);
     }
-    for (const TimelineRow& row : device.rows) {
-        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+    for (const model::TimelineRow& row : device.rows) {
+        for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
             const auto& values = row.curves[curve];
             auto& figures = device.curves[curve];
             if (!values) {
@@ -350,13 +350,13 @@ void read_report_rows(DeviceTimeline& device, const TimelineView& view) {
     }
 }
 
-void read_report_marks(const Report& report, TimelineView& view) {
-    for (const Mark& mark : report.marks) {
+void read_report_marks(const model::Report& report, TimelineView& view) {
+    for (const model::Mark& mark : report.marks) {
         if (mark.time_ns >= view.from_ns && mark.time_ns <= view.to_ns) {
             view.marks.push_back({mark.time_ns, mark.name});
         }
     }
-    for (const Oom& oom : report.ooms) {
+    for (const model::Oom& oom : report.ooms) {
         if (oom.time_ns >= view.from_ns && oom.time_ns <= view.to_ns) {
             view.ooms.push_back({oom.time_ns, oom.device, oom.requested_bytes, oom.api});
         }
@@ -382,21 +382,21 @@ std::optional<std::uint64_t> parse_time(std::string_view text) {
 
 }  // namespace
 
-std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& report,
+std::optional<std::uint64_t> parse_moment(std::string_view text, const model::Report& report,
                                           std::optional<std::uint64_t> device,
                                           std::string* problem) {
     if (text == "end") {
         return report.process.duration_ns;
     }
     if (text == "peak") {
-        for (const Device& each : report.devices) {
+        for (const model::Device& each : report.devices) {
             if (each.used() && (!device || is_on(each.index, *device))) {
-                return each.curve(Curve::allocated).peak_time_ns;
+                return each.curve(model::Curve::allocated).peak_time_ns;
             }
         }
         return 0;
     }
-    for (const Mark& mark : report.marks) {
+    for (const model::Mark& mark : report.marks) {
         if (mark.name == text) {
             return mark.time_ns;
         }
@@ -422,11 +422,12 @@ LogSinkFactory TimelineCollector::sink_factory() {
     };
 }
 
-TimelineView read_timeline(const Report& report, const std::string& log, std::uint64_t from_ns,
-                           std::uint64_t to_ns, std::optional<std::uint64_t> device,
+TimelineView read_timeline(const model::Report& report, const std::string& log,
+                           std::uint64_t from_ns, std::uint64_t to_ns,
+                           std::optional<std::uint64_t> device,
                            const TimelineCollector* collected) {
     std::vector<DeviceTimeline> devices;
-    for (const Device& each : report.devices) {
+    for (const model::Device& each : report.devices) {
         if (each.used() && (!device || is_on(each.index, *device))) {
             devices.emplace_back().device = &each;
         }
@@ -458,7 +459,7 @@ TimelineView read_timeline(const Report& report, const std::string& log, std::ui
     return view;
 }
 
-void add_categories(TimelineView& view, const Report& report, const std::string& log,
+void add_categories(TimelineView& view, const model::Report& report, const std::string& log,
                     Resolver& resolver) {
     view.by_category = true;
     for (CategoryTimeline& timeline :
@@ -472,8 +473,8 @@ void add_categories(TimelineView& view, const Report& report, const std::string&
     }
 }
 
-std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns,
-                                const Report& named) {
+std::optional<model::Report> report_at(const std::string& log, std::uint64_t time_ns,
+                                       const model::Report& named) {
     TimeLimit limit(time_ns);
     trace::Aggregator figures;
     ObservedAggregator<TimeLimit> sink(limit, figures);
@@ -481,12 +482,12 @@ std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns,
     if (gap && time_ns > gap->from_ns && time_ns < gap->to_ns) {
         return {};
     }
-    std::optional<Report> made = make_report(figures, Moment::running).report;
+    std::optional<model::Report> made = make_report(figures, model::Moment::running).report;
     if (made) {
         // Frames and modules are numbered as the log defines them.
         const std::size_t frames = std::min(made->frames.size(), named.frames.size());
         for (std::size_t i = 0; i < frames; ++i) {
-            Frame& frame = made->frames[i];
+            model::Frame& frame = made->frames[i];
             if (frame.module == named.frames[i].module &&
                 frame.address == named.frames[i].address) {
                 frame.source = named.frames[i].source;

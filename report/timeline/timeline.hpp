@@ -16,10 +16,10 @@
 #include <string_view>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/reader.hpp"
 #include "report/timeline/categories.hpp"
 #include "report/timeline/scope_tracker.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -44,10 +44,11 @@ struct DeviceTimeline {
         std::uint64_t highest_ns = 0;  ///< the first time; of a report, the begin of the bucket
         std::uint64_t at_end = 0;
     };
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     std::uint64_t bucket_ns = 0;
-    std::vector<TimelineRow> rows;  ///< in order of time; the first has the values at from_ns
-    std::array<std::optional<Curve>, curve_count> curves;
+    std::vector<model::TimelineRow>
+        rows;  ///< in order of time; the first has the values at from_ns
+    std::array<std::optional<Curve>, model::curve_count> curves;
     std::optional<CategoryTimeline> categories;  ///< if they are asked for and there are any
 };
 
@@ -71,7 +72,7 @@ struct TimelineView {
 /// Parses a time: "1.5s", "200ms", "3us", "17ns" since the start, "peak" (of `device`, else of the
 /// first used GPU), "end", or the name of a mark (the first one). None for other text, with an
 /// error message in `problem`.
-std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& report,
+std::optional<std::uint64_t> parse_moment(std::string_view text, const model::Report& report,
                                           std::optional<std::uint64_t> device,
                                           std::string* problem);
 
@@ -98,17 +99,19 @@ class TimelineCollector {
 /// Reads a time range from the event log `log`, or from the report only if `log` is empty. `report`
 /// is the report of the log; the result points into it. `collected`, if there is one, is used for
 /// the whole recording if it is of this log. May throw std::bad_alloc.
-TimelineView read_timeline(const Report& report, const std::string& log, std::uint64_t from_ns,
-                           std::uint64_t to_ns, std::optional<std::uint64_t> device,
+TimelineView read_timeline(const model::Report& report, const std::string& log,
+                           std::uint64_t from_ns, std::uint64_t to_ns,
+                           std::optional<std::uint64_t> device,
                            const TimelineCollector* collected = nullptr);
 
 /// Adds the categories of each device that has any, from the event log. May throw std::bad_alloc.
-void add_categories(TimelineView& view, const Report& report, const std::string& log,
+void add_categories(TimelineView& view, const model::Report& report, const std::string& log,
                     Resolver& resolver);
 
 /// The report derived from an event log up to `time_ns`: its "live" is the live memory at that
 /// time. None if the log cannot be read, or lacks the events before that time. `named`: the report
 /// of the whole log, whose names (memlab-report symbolize) no log has. May throw std::bad_alloc.
-std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns, const Report& named);
+std::optional<model::Report> report_at(const std::string& log, std::uint64_t time_ns,
+                                       const model::Report& named);
 
 }  // namespace memlab::report

@@ -18,8 +18,8 @@ class Builder {
     Builder(Resolver& resolver, const TreeOptions& options)
         : call_chains_(resolver, options.all_frames), options_(options) {}
 
-    CallTree build(const Report& report, const Device& device, const std::vector<bool>& taken,
-                   Order order) {
+    CallTree build(const model::Report& report, const model::Device& device,
+                   const std::vector<bool>& taken, Order order) {
         tree_.device = &device;
         tree_.whole = device_stats(report, device);
         tree_.nodes.emplace_back();
@@ -34,7 +34,7 @@ class Builder {
     }
 
   private:
-    void add(const Site& site) {
+    void add(const model::Site& site) {
         const SiteStats figures = site_stats(site);
         const std::vector<std::size_t>& frames = chain(site.stack);
         std::size_t node = 0;
@@ -139,11 +139,11 @@ class Builder {
 
 }  // namespace
 
-std::vector<CallTree> call_trees(const Report& report, Resolver& resolver,
+std::vector<CallTree> call_trees(const model::Report& report, Resolver& resolver,
                                  const std::vector<bool>& taken, const ViewOptions& options,
                                  const TreeOptions& tree) {
     std::vector<CallTree> trees;
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (device.used() && (!options.device || is_on(device.index, *options.device))) {
             trees.push_back(Builder(resolver, tree).build(report, device, taken, options.order));
         }

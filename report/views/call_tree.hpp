@@ -31,7 +31,7 @@ struct CallTree {
         std::vector<std::size_t> children;  ///< largest first
     };
 
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     SiteStats whole;            ///< of the device
     std::vector<Place> frames;  ///< unique; a Place without `recorded` means: no stack
     std::vector<Node> nodes;    ///< the first is the root: all stacks that match the filter
@@ -46,7 +46,7 @@ struct TreeOptions {
 
 /// A tree for each used device; parameters as of site_tables(). Not recursive: stacks may be of any
 /// depth.
-std::vector<CallTree> call_trees(const Report& report, Resolver& resolver,
+std::vector<CallTree> call_trees(const model::Report& report, Resolver& resolver,
                                  const std::vector<bool>& taken, const ViewOptions& options,
                                  const TreeOptions& tree);
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_allocations.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/ledger.hpp"
@@ -14,7 +15,6 @@
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "report/views/call_chains.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
@@ -33,10 +33,10 @@ std::string make_key(const Place& place) {
     return key;
 }
 
-const Device* find_device(const Report& report, std::uint64_t index) {
-    const auto found =
-        std::find_if(report.devices.begin(), report.devices.end(),
-                     [&](const Device& device) { return device.index == index && device.used(); });
+const model::Device* find_device(const model::Report& report, std::uint64_t index) {
+    const auto found = std::find_if(
+        report.devices.begin(), report.devices.end(),
+        [&](const model::Device& device) { return device.index == index && device.used(); });
     return found == report.devices.end() ? nullptr : &*found;
 }
 
@@ -50,7 +50,7 @@ class SiteSums {
     void add(const DiffSide& side, CallChains& calls, std::optional<std::uint64_t> device,
              SiteStats SiteDiff::*figures) {
         for (std::size_t i = 0; i < side.report.sites.size(); ++i) {
-            const Site& site = side.report.sites[i];
+            const model::Site& site = side.report.sites[i];
             const bool is_of_it =
                 device ? site.device == *device : site.device < trace::DeviceInfo::max_gpus;
             if (!is_of_it || !side.taken.at(i)) {
@@ -132,8 +132,8 @@ class DeviceDiffer {
         sums.add(before_, calls_before_, index, &SiteDiff::before);
         sums.add(after_, calls_after_, index, &SiteDiff::after);
         DeviceDiff out{sums.take(), index, {}, {}, {}};
-        const Device* before = find_device(before_.report, index);
-        const Device* after = find_device(after_.report, index);
+        const model::Device* before = find_device(before_.report, index);
+        const model::Device* after = find_device(after_.report, index);
         out.label = device_label(after != nullptr ? *after : *before);
         if (before != nullptr && after != nullptr && before->name != after->name) {
             out.name = before->name + ", then " + after->name;
@@ -145,21 +145,22 @@ class DeviceDiffer {
     }
 
   private:
-    void add_totals(DeviceDiff& out, const Device* before, const Device* after) {
-        static const Device none;
-        const Device& a = before != nullptr ? *before : none;
-        const Device& b = after != nullptr ? *after : none;
-        const auto peak = [&](Curve curve) {
+    void add_totals(DeviceDiff& out, const model::Device* before, const model::Device* after) {
+        static const model::Device none;
+        const model::Device& a = before != nullptr ? *before : none;
+        const model::Device& b = after != nullptr ? *after : none;
+        const auto peak = [&](model::Curve curve) {
             return Change{a.curve(curve).peak_bytes, b.curve(curve).peak_bytes};
         };
         out.totals = {
-            {"allocated", "allocated_peak_bytes", "peak", true, peak(Curve::allocated)},
-            {"reserved", "reserved_peak_bytes", "peak", true, peak(Curve::reserved)},
+            {"allocated", "allocated_peak_bytes", "peak", true, peak(model::Curve::allocated)},
+            {"reserved", "reserved_peak_bytes", "peak", true, peak(model::Curve::reserved)},
             {"still held",
              "allocated_at_end_bytes",
              "at the end",
              true,
-             {a.curve(Curve::allocated).at_end_bytes, b.curve(Curve::allocated).at_end_bytes}},
+             {a.curve(model::Curve::allocated).at_end_bytes,
+              b.curve(model::Curve::allocated).at_end_bytes}},
             {"allocations",
              "allocations",
              "of all kinds",
@@ -169,12 +170,12 @@ class DeviceDiffer {
         add_ledger(out, a, b);
         if (a.is_gpu() && b.is_gpu()) {  // an allocator does not tell what was asked for
             out.totals.insert(out.totals.begin() + 2, {"requested", "requested_peak_bytes", "peak",
-                                                       true, peak(Curve::requested)});
+                                                       true, peak(model::Curve::requested)});
         }
     }
 
     /// What the ledgers of both have beside the allocations.
-    void add_ledger(DeviceDiff& out, const Device& a, const Device& b) {
+    void add_ledger(DeviceDiff& out, const model::Device& a, const model::Device& b) {
         const auto before = ledger_page(a, before_.resolver, LedgerAt::peak);
         const auto after = ledger_page(b, after_.resolver, LedgerAt::peak);
         if (!before || !after) {
@@ -214,13 +215,13 @@ class DeviceDiffer {
 bool same_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after) {
     std::map<std::string, std::string> ids;
     for (const DiffSide& side : before) {
-        for (const Module& module : side.report.modules) {
+        for (const model::Module& module : side.report.modules) {
             ids.emplace(base_name(module.path), module.build_id);
         }
     }
     return std::all_of(after.begin(), after.end(), [&](const DiffSide& side) {
-        const std::vector<Module>& modules = side.report.modules;
-        return std::all_of(modules.begin(), modules.end(), [&](const Module& module) {
+        const std::vector<model::Module>& modules = side.report.modules;
+        return std::all_of(modules.begin(), modules.end(), [&](const model::Module& module) {
             const auto found = ids.find(base_name(module.path));
             return found == ids.end() || found->second == module.build_id;
         });
@@ -285,8 +286,8 @@ std::string format_change_percent(const Change& change) {
 Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptions& options) {
     Diff diff;
     std::set<std::uint64_t> devices;
-    for (const Report* report : {&before.report, &after.report}) {
-        for (const Device& device : report->devices) {
+    for (const model::Report* report : {&before.report, &after.report}) {
+        for (const model::Device& device : report->devices) {
             if (device.used() && (!options.device || is_on(device.index, *options.device))) {
                 devices.insert(device.index);
             }
@@ -320,12 +321,12 @@ ScopeChanges diff_scopes(const std::vector<DiffSide>& before, const std::vector<
     const auto add = [&](const std::vector<DiffSide>& sides, std::uint64_t Change::*when) {
         for (const DiffSide& side : sides) {
             for (std::size_t i = 0; i < side.report.scopes.size(); ++i) {
-                const Scope& scope = side.report.scopes[i];
+                const model::Scope& scope = side.report.scopes[i];
                 ScopeDiff& out = scopes[{scope_path(side.report, i), scope.kind}];
-                add_to(out.entries.*when, scope.entries);
-                add_to(out.peak_growth_bytes.*when, scope.peak_growth_bytes);
-                add_to(out.allocated_bytes.*when, scope.allocated_bytes);
-                add_to(out.escaped_bytes.*when, scope.escaped.bytes);
+                model::add_to(out.entries.*when, scope.entries);
+                model::add_to(out.peak_growth_bytes.*when, scope.peak_growth_bytes);
+                model::add_to(out.allocated_bytes.*when, scope.allocated_bytes);
+                model::add_to(out.escaped_bytes.*when, scope.escaped.bytes);
             }
         }
     };

@@ -90,7 +90,7 @@ struct Diff : ScopeChanges {
 /// A report, and which of its sites are compared.
 struct DiffSide {
     std::string file;
-    const Report& report;
+    const model::Report& report;
     Resolver& resolver;
     std::vector<bool> taken;
 };

@@ -36,7 +36,7 @@ class DiffText {
 
   private:
     void side(const char* name, const DiffSide& side) {
-        const Process& process = side.report.process;
+        const model::Process& process = side.report.process;
         const std::string who = "  " + page_.clean(base_name(process.executable)) + " (pid " +
                                 std::to_string(process.pid) + ")";
         const std::size_t width = page_.remaining_width(10 + display_width(who));

@@ -22,15 +22,15 @@ std::vector<SiteRow> sorted(std::vector<SiteRow> rows, Order order) {
     return rows;
 }
 
-DeviceLeaks find_device_leaks(const Report& report, const Device& device, Resolver& resolver,
-                              const std::vector<bool>& taken,
+DeviceLeaks find_device_leaks(const model::Report& report, const model::Device& device,
+                              Resolver& resolver, const std::vector<bool>& taken,
                               const std::vector<Suppression>& suppressions, Order order) {
     DeviceLeaks leaks;
     leaks.device = &device;
     SiteRows leaked;
     std::map<const Suppression*, SiteRows> kept;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
-        const Site& site = report.sites[i];
+        const model::Site& site = report.sites[i];
         if (site.device != device.index || site.live_count == 0 || !taken.at(i)) {
             continue;
         }
@@ -56,13 +56,13 @@ DeviceLeaks find_device_leaks(const Report& report, const Device& device, Resolv
     return leaks;
 }
 
-GrowingSteps find_growth(const Report& report, const Steps& steps, Resolver& resolver,
+GrowingSteps find_growth(const model::Report& report, const model::Steps& steps, Resolver& resolver,
                          const std::vector<bool>& taken,
                          const std::vector<Suppression>& suppressions, const LeakOptions& options) {
     GrowingSteps out;
     out.steps = &steps;
-    for (const Steps::Growing& growing : steps.growing) {
-        const Site& site = report.sites.at(growing.site);
+    for (const model::Steps::Growing& growing : steps.growing) {
+        const model::Site& site = report.sites.at(growing.site);
         if (!taken.at(growing.site) || (options.device && !is_on(site.device, *options.device))) {
             continue;
         }
@@ -125,16 +125,16 @@ std::string suppression_block(const SiteRow& row, std::size_t number) {
 
 }  // namespace
 
-Leaks find_leaks(const Report& report, Resolver& resolver, const std::vector<bool>& taken,
+Leaks find_leaks(const model::Report& report, Resolver& resolver, const std::vector<bool>& taken,
                  const std::vector<Suppression>& suppressions, const LeakOptions& options) {
     Leaks leaks;
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (device.used() && (!options.device || is_on(device.index, *options.device))) {
             leaks.devices.push_back(
                 find_device_leaks(report, device, resolver, taken, suppressions, options.order));
         }
     }
-    for (const Steps& steps : report.steps) {
+    for (const model::Steps& steps : report.steps) {
         leaks.steps.push_back(find_growth(report, steps, resolver, taken, suppressions, options));
     }
     return leaks;

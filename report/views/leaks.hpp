@@ -27,7 +27,7 @@ struct DeviceLeaks {
         std::uint64_t bytes = 0;
         std::vector<SiteRow> rows;  ///< as DeviceLeaks::rows
     };
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     SiteStats leaked;
     SiteStats suppressed;
     std::vector<SiteRow> rows;  ///< places with live memory, sorted by LeakOptions::order
@@ -42,7 +42,7 @@ struct GrowingSteps {
         double bytes_per_step = 0;
         std::vector<std::size_t> sites;
     };
-    const Steps* steps = nullptr;
+    const model::Steps* steps = nullptr;
     std::vector<Row> rows;       ///< fastest first
     std::size_t suppressed = 0;  ///< sites
 };
@@ -54,19 +54,20 @@ struct Leaks {
 
 /// `suppressions` must outlive the result; the first that matches a site applies. Built-in ones do
 /// not apply to growth; see find_suppression(). Sites that are not `taken` are left out.
-Leaks find_leaks(const Report& report, Resolver& resolver, const std::vector<bool>& taken,
+Leaks find_leaks(const model::Report& report, Resolver& resolver, const std::vector<bool>& taken,
                  const std::vector<Suppression>& suppressions, const LeakOptions& options);
 
 /// Text; ends with a newline.
-std::string render_leaks_text(const Report& report, const Leaks& leaks, const LeakOptions& options);
+std::string render_leaks_text(const model::Report& report, const Leaks& leaks,
+                              const LeakOptions& options);
 
 /// {file, ended, ended_text, filter (null: none), devices [index, name, leaked (<stats>),
 /// places [place, kind, api, <stats>, stack, sites], others {places, <stats>}, suppressed
 /// (<stats>), suppressions [name, reason, built_in, count, bytes, places [as above]]], steps
 /// [kind, name, steps, verdict, bytes_per_step, growing [place, kind, bytes_per_step, sites],
 /// suppressed (places)]}. stack is that of the place's first site.
-std::string render_leaks_json(const std::string& file, const Report& report, Resolver& resolver,
-                              const Leaks& leaks, const LeakOptions& options);
+std::string render_leaks_json(const std::string& file, const model::Report& report,
+                              Resolver& resolver, const Leaks& leaks, const LeakOptions& options);
 
 /// The text of a suppression file for all leaks, to be edited: each needs a reason.
 std::string generate_suppressions(const Leaks& leaks);

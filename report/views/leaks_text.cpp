@@ -26,7 +26,7 @@ class LeaksText {
   public:
     explicit LeaksText(const LeakOptions& options) : options_(options), page_(options.style) {}
 
-    std::string write(const Report& report, const Leaks& leaks) {
+    std::string write(const model::Report& report, const Leaks& leaks) {
         if (options_.growth) {
             growth(leaks);
             return page_.take();
@@ -42,7 +42,7 @@ class LeaksText {
     }
 
   private:
-    static std::vector<std::string> notes(const Report& report) {
+    static std::vector<std::string> notes(const model::Report& report) {
         std::vector<std::string> notes;
         if (report.process.ended == "running" || report.process.ended == "cut off") {
             notes.push_back("The program " + end_text(report.process) +
@@ -54,7 +54,7 @@ class LeaksText {
         return notes;
     }
 
-    void one(const Report& report, const DeviceLeaks& leaks) {
+    void one(const model::Report& report, const DeviceLeaks& leaks) {
         page_.heading(device_title(*leaks.device, options_.style.ascii),
                       options_.filter.empty() ? "" : "only " + page_.clean(options_.filter));
         if (leaks.rows.empty()) {
@@ -85,7 +85,8 @@ class LeaksText {
             row(list[i].stats, whole,
                 describe_place(list[i].place, list[i].kind, list[i].api, page_.remaining_width(43),
                                {options_.style, options_.working_directory, options_.templates}));
-            page_.note_below(43, format_labels(live_labels(list[i]), list[i].stats.live_bytes));
+            page_.note_below(43,
+                             model::format_labels(live_labels(list[i]), list[i].stats.live_bytes));
         }
         if (list.size() > options_.top) {
             row(rest, whole,
@@ -128,7 +129,7 @@ class LeaksText {
     }
 
     void steps(const GrowingSteps& growing) {
-        const Steps& steps = *growing.steps;
+        const model::Steps& steps = *growing.steps;
         const bool grows = steps.verdict == "growing";
         page_.heading(format_plural(steps.steps, "step") + " by " + page_.clean(steps.kind) +
                           " \"" + page_.clean(steps.name) + "\"",
@@ -160,7 +161,7 @@ class LeaksText {
     Page page_;
 };
 
-ordered_json row_json(const SiteRow& row, const Report& report, Resolver& resolver) {
+ordered_json row_json(const SiteRow& row, const model::Report& report, Resolver& resolver) {
     ordered_json out = {{"place", place_json(row.place)}, {"kind", row.kind}, {"api", row.api}};
     out.update(site_stats_json(row.stats));
     out["stack"] = stack_json(resolver.frames(report.sites.at(row.sites.front()).stack));
@@ -171,7 +172,7 @@ ordered_json row_json(const SiteRow& row, const Report& report, Resolver& resolv
     return out;
 }
 
-ordered_json device_json(const DeviceLeaks& leaks, const Report& report, Resolver& resolver,
+ordered_json device_json(const DeviceLeaks& leaks, const model::Report& report, Resolver& resolver,
                          const LeakOptions& options) {
     ordered_json places = ordered_json::array();
     SiteStats rest;
@@ -214,7 +215,7 @@ ordered_json steps_json(const GrowingSteps& growing) {
                         {"bytes_per_step", row.bytes_per_step},
                         {"sites", row.sites}});
     }
-    const Steps& steps = *growing.steps;
+    const model::Steps& steps = *growing.steps;
     return {{"kind", steps.kind},
             {"name", steps.name},
             {"steps", steps.steps},
@@ -226,13 +227,13 @@ ordered_json steps_json(const GrowingSteps& growing) {
 
 }  // namespace
 
-std::string render_leaks_text(const Report& report, const Leaks& leaks,
+std::string render_leaks_text(const model::Report& report, const Leaks& leaks,
                               const LeakOptions& options) {
     return LeaksText(options).write(report, leaks);
 }
 
-std::string render_leaks_json(const std::string& file, const Report& report, Resolver& resolver,
-                              const Leaks& leaks, const LeakOptions& options) {
+std::string render_leaks_json(const std::string& file, const model::Report& report,
+                              Resolver& resolver, const Leaks& leaks, const LeakOptions& options) {
     ordered_json out = {{"file", file},
                         {"ended", report.process.ended},
                         {"ended_text", end_text(report.process)},

@@ -3,29 +3,30 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 namespace {
 
-bool is_chosen(const Device& device, const ViewOptions& options) {
+bool is_chosen(const model::Device& device, const ViewOptions& options) {
     return device.is_gpu() && (!options.device || device.index == *options.device);
 }
 
 class LedgerText {
   public:
-    LedgerText(const Report& report, Resolver& resolver, LedgerAt at, const ViewOptions& options)
+    LedgerText(const model::Report& report, Resolver& resolver, LedgerAt at,
+               const ViewOptions& options)
         : report_(report), resolver_(resolver), at_(at), options_(options), page_(options.style) {}
 
     std::string write() {
         bool any = false;
-        for (const Device& device : report_.devices) {
+        for (const model::Device& device : report_.devices) {
             if (is_chosen(device, options_)) {
                 any = write(device) || any;
             }
@@ -39,7 +40,7 @@ class LedgerText {
     }
 
   private:
-    bool write(const Device& device) {
+    bool write(const model::Device& device) {
         const std::optional<LedgerPage> ledger = ledger_page(device, resolver_, at_);
         if (!ledger) {
             return false;
@@ -112,13 +113,13 @@ class LedgerText {
         }
     }
 
-    void witness(const Ledger& ledger, const LedgerPage& shown) {
+    void witness(const model::Ledger& ledger, const LedgerPage& shown) {
         page_.line("");
         if (ledger.witnesses.empty()) {
             page_.paragraph("  ", "NVML was not asked: the process ended before.");
             return;
         }
-        const Ledger::Witness& last = ledger.witnesses.back();
+        const model::Ledger::Witness& last = ledger.witnesses.back();
         const std::string at = " (at " + format_duration(last.time_ns) + ")";
         if (last.state == "absent") {
             page_.paragraph("  ", "NVML could not be asked: nothing is known of other processes.");
@@ -133,7 +134,7 @@ class LedgerText {
                                       ", others " + format_bytes(last.other_bytes) + at + "." +
                                       told_apart(last));
         }
-        for (const GroupLimit& limit : last.limits) {
+        for (const model::GroupLimit& limit : last.limits) {
             page_.paragraph("  ", limit_text(limit));
         }
         if (shown.others_in_rows != 0) {
@@ -144,9 +145,9 @@ class LedgerText {
     }
 
     /// The others by their cgroup, with a space before; empty where nothing tells them apart.
-    static std::string told_apart(const Ledger::Witness& witness) {
+    static std::string told_apart(const model::Ledger::Witness& witness) {
         const std::uint64_t told =
-            saturating_add(witness.group_processes, witness.foreign_processes);
+            model::saturating_add(witness.group_processes, witness.foreign_processes);
         if (told == 0) {
             return {};
         }
@@ -157,7 +158,8 @@ class LedgerText {
                         format_plural(count, "process") + " with " + format_bytes(bytes) + which;
             }
         };
-        const std::uint64_t bytes = saturating_add(witness.group_bytes, witness.foreign_bytes);
+        const std::uint64_t bytes =
+            model::saturating_add(witness.group_bytes, witness.foreign_bytes);
         add(witness.group_processes, witness.group_bytes, " of this process's cgroup");
         add(witness.foreign_processes, witness.foreign_bytes, " of other cgroups or containers");
         add(witness.other_processes - std::min(witness.other_processes, told),
@@ -167,7 +169,7 @@ class LedgerText {
     }
 
     /// What a cgroup may have, and has.
-    std::string limit_text(const GroupLimit& limit) const {
+    std::string limit_text(const model::GroupLimit& limit) const {
         const bool by_nvml = limit.source == "nvml";
         std::string text = "The cgroup " + page_.clean(limit.group) + " has " +
                            format_bytes(limit.used_bytes) + " of this GPU";
@@ -181,7 +183,7 @@ class LedgerText {
         return text + ".";
     }
 
-    void communicators(const Ledger& ledger) {
+    void communicators(const model::Ledger& ledger) {
         if (ledger.communicators.empty()) {
             return;
         }
@@ -189,13 +191,13 @@ class LedgerText {
         page_.paragraph("  ",
                         "NCCL's communicators, by ncclCommMemStats; the memory is part of what was "
                         "allocated:");
-        std::vector<Ledger::Communicator> list = ledger.communicators;
+        std::vector<model::Ledger::Communicator> list = ledger.communicators;
         std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
             return a.max_total_bytes > b.max_total_bytes;
         });
         const std::size_t shown = std::min(options_.top, list.size());
         for (std::size_t i = 0; i < shown; ++i) {
-            const Ledger::Communicator& each = list[i];
+            const model::Ledger::Communicator& each = list[i];
             std::string what = "communicator " + std::to_string(each.communicator);
             if (each.ranks != 0) {
                 what += ", rank " + std::to_string(each.rank) + " of " + std::to_string(each.ranks);
@@ -226,16 +228,16 @@ class LedgerText {
         }
     }
 
-    const Report& report_;
+    const model::Report& report_;
     Resolver& resolver_;
     const LedgerAt at_;
     const ViewOptions& options_;
     Page page_;
 };
 
-ordered_json limits_json(const std::vector<GroupLimit>& limits) {
+ordered_json limits_json(const std::vector<model::GroupLimit>& limits) {
     ordered_json out = ordered_json::array();
-    for (const GroupLimit& limit : limits) {
+    for (const model::GroupLimit& limit : limits) {
         out.push_back({{"source", limit.source},
                        {"group", limit.group},
                        {"limit_bytes", limit.limit_bytes ? ordered_json(*limit.limit_bytes)
@@ -247,9 +249,9 @@ ordered_json limits_json(const std::vector<GroupLimit>& limits) {
     return out;
 }
 
-ordered_json communicators_json(const Ledger& ledger) {
+ordered_json communicators_json(const model::Ledger& ledger) {
     ordered_json out = ordered_json::array();
-    for (const Ledger::Communicator& each : ledger.communicators) {
+    for (const model::Ledger::Communicator& each : ledger.communicators) {
         out.push_back({{"communicator", each.communicator},
                        {"rank", each.rank},
                        {"ranks", each.ranks},
@@ -264,9 +266,9 @@ ordered_json communicators_json(const Ledger& ledger) {
     return out;
 }
 
-ordered_json witnesses_json(const Ledger& ledger) {
+ordered_json witnesses_json(const model::Ledger& ledger) {
     ordered_json out = ordered_json::array();
-    for (const Ledger::Witness& witness : ledger.witnesses) {
+    for (const model::Ledger::Witness& witness : ledger.witnesses) {
         out.push_back({{"time_ns", witness.time_ns},
                        {"state", witness.state},
                        {"own_bytes", witness.own_bytes},
@@ -307,15 +309,15 @@ ordered_json page_json(const LedgerPage& page) {
 
 }  // namespace
 
-std::string render_ledger_text(const Report& report, Resolver& resolver, LedgerAt at,
+std::string render_ledger_text(const model::Report& report, Resolver& resolver, LedgerAt at,
                                const ViewOptions& options) {
     return LedgerText(report, resolver, at, options).write();
 }
 
-std::string render_ledger_json(const std::string& file, const Report& report, Resolver& resolver,
-                               const ViewOptions& options) {
+std::string render_ledger_json(const std::string& file, const model::Report& report,
+                               Resolver& resolver, const ViewOptions& options) {
     ordered_json devices = ordered_json::array();
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         const std::optional<LedgerPage> peak = is_chosen(device, options)
                                                    ? ledger_page(device, resolver, LedgerAt::peak)
                                                    : std::nullopt;

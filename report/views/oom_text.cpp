@@ -4,13 +4,13 @@
 #include <optional>
 #include <vector>
 
+#include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
@@ -57,13 +57,13 @@ class OomText {
         std::vector<Failures> all;
         std::size_t number = 0;
         for (const OomSummary& summary : summary_.ooms) {
-            const Oom& oom = *summary.oom;
+            const model::Oom& oom = *summary.oom;
             Failures failure{
                 ++number, oom.time_ns,
                 page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
                     page_.clean(thread_text(*summary_.report, oom.thread)),
                 page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) + " (" +
-                    page_.clean(oom.kind) + ") failed with " + error_text(oom.error) + ".",
+                    page_.clean(oom.kind) + ") failed with " + model::error_text(oom.error) + ".",
                 explanation(summary)};
             const auto same = std::find_if(all.begin(), all.end(), [&](const Failures& each) {
                 return each.where == failure.where && each.call == failure.call &&
@@ -92,7 +92,7 @@ class OomText {
     }
 
     std::string explanation(const OomSummary& summary) {
-        const Oom& oom = *summary.oom;
+        const model::Oom& oom = *summary.oom;
         page_.line("");
         figure("asked for", oom.requested_bytes, "");
         const std::optional<std::uint64_t> limit = limit_of(oom);
@@ -129,8 +129,8 @@ class OomText {
     }
 
     /// MEMLAB_LIMIT where it allows less than the device has.
-    std::optional<std::uint64_t> limit_of(const Oom& oom) const {
-        for (const Device& device : summary_.report->devices) {
+    std::optional<std::uint64_t> limit_of(const model::Oom& oom) const {
+        for (const model::Device& device : summary_.report->devices) {
             if (device.index == oom.device && device.limit_bytes &&
                 *device.limit_bytes < oom.device_total_bytes) {
                 return device.limit_bytes;
@@ -171,7 +171,7 @@ class OomText {
                        right(format_count(share.count), 8) + "  " +
                        describe_place(share.place, share.kind, share.api, page_.remaining_width(32),
                                       text));
-            page_.note_below(32, format_labels(share.labels, share.bytes));
+            page_.note_below(32, model::format_labels(share.labels, share.bytes));
         }
         const std::size_t more =
             holders.places.size() - std::min(holders.places.size(), options_.top);

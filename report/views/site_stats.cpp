@@ -3,33 +3,33 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "trace/json/bounded_sum.hpp"
+#include "model/bounded_sum.hpp"
 
 namespace memlab::report {
 
 void SiteStats::add(const SiteStats& other) {
-    add_to(peak_count, other.peak_count);
-    add_to(peak_bytes, other.peak_bytes);
-    add_to(count, other.count);
-    add_to(bytes, other.bytes);
-    add_to(live_count, other.live_count);
-    add_to(live_bytes, other.live_bytes);
-    add_to(temporaries, other.temporaries);
+    model::add_to(peak_count, other.peak_count);
+    model::add_to(peak_bytes, other.peak_bytes);
+    model::add_to(count, other.count);
+    model::add_to(bytes, other.bytes);
+    model::add_to(live_count, other.live_count);
+    model::add_to(live_bytes, other.live_bytes);
+    model::add_to(temporaries, other.temporaries);
 }
 
-SiteStats site_stats(const Site& site) {
+SiteStats site_stats(const model::Site& site) {
     SiteStats stats{
         0, 0, site.count, site.bytes, site.live_count, site.live_bytes, site.temporaries};
-    if (is_in_curves(site.kind)) {
+    if (model::is_in_curves(site.kind)) {
         stats.peak_count = site.at_peak_count;
         stats.peak_bytes = site.at_peak_bytes;
     }
     return stats;
 }
 
-SiteStats device_stats(const Report& report, const Device& device) {
+SiteStats device_stats(const model::Report& report, const model::Device& device) {
     SiteStats sum;
-    for (const Site& site : report.sites) {
+    for (const model::Site& site : report.sites) {
         if (site.device == device.index) {
             sum.add(site_stats(site));
         }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 
@@ -25,10 +25,10 @@ struct SiteStats {
     bool operator==(const SiteStats&) const = default;
 };
 
-SiteStats site_stats(const Site& site);
+SiteStats site_stats(const model::Site& site);
 
 /// The sum over all sites of a device, of all kinds of memory.
-SiteStats device_stats(const Report& report, const Device& device);
+SiteStats device_stats(const model::Report& report, const model::Device& device);
 
 /// The sort order of views.
 enum class Order { peak, bytes, count, live, temporaries };

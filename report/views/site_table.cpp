@@ -5,20 +5,20 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
 namespace {
 
 /// That of all sites of a row.
-std::optional<Category> common_category(const Report& report, const SiteRow& row,
+std::optional<Category> common_category(const model::Report& report, const SiteRow& row,
                                         Resolver& resolver) {
     std::optional<Category> common;
     for (const std::size_t index : row.sites) {
@@ -31,7 +31,7 @@ std::optional<Category> common_category(const Report& report, const SiteRow& row
     return common;
 }
 
-SiteTable make_table(const Report& report, const Device& device, Resolver& resolver,
+SiteTable make_table(const model::Report& report, const model::Device& device, Resolver& resolver,
                      const std::vector<bool>& taken, const ViewOptions& options) {
     SiteTable table;
     table.device = &device;
@@ -41,7 +41,7 @@ SiteTable make_table(const Report& report, const Device& device, Resolver& resol
     SiteRows rows;
     std::map<Category, SiteRow> by_category;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
-        const Site& site = report.sites[i];
+        const model::Site& site = report.sites[i];
         if (site.device != device.index || !taken.at(i)) {
             continue;
         }
@@ -72,13 +72,14 @@ constexpr std::size_t min_one_line_width = 109;
 constexpr std::size_t figures_width = 2 + 11 + 8 + 12 + 12 + 12 + 12;
 
 /// A row's labels, most used first.
-std::vector<MemoryLabel> all_labels(const SiteRow& row) {
-    std::vector<SiteLabel> labels = row.labels;
-    std::stable_sort(labels.begin(), labels.end(),
-                     [](const SiteLabel& a, const SiteLabel& b) { return a.count > b.count; });
-    std::vector<MemoryLabel> all;
+std::vector<model::MemoryLabel> all_labels(const SiteRow& row) {
+    std::vector<model::SiteLabel> labels = row.labels;
+    std::stable_sort(
+        labels.begin(), labels.end(),
+        [](const model::SiteLabel& a, const model::SiteLabel& b) { return a.count > b.count; });
+    std::vector<model::MemoryLabel> all;
     all.reserve(labels.size());
-    for (SiteLabel& label : labels) {
+    for (model::SiteLabel& label : labels) {
         all.push_back({std::move(label.name), label.count, label.live_bytes});
     }
     return all;
@@ -123,7 +124,7 @@ class SiteText {
             const std::size_t width = page_.remaining_width(one_line() ? figures_width + 2 : 6);
             line(table, row.stats, what(row, width));
             page_.note_below(one_line() ? figures_width + 2 : 6,
-                             format_label_names(all_labels(row)));
+                             model::format_label_names(all_labels(row)));
         }
         if (table.rows.size() > options_.top) {
             line(table, rest,
@@ -189,7 +190,7 @@ class SiteText {
 
 }  // namespace
 
-void SiteRows::add(const Place& place, const Site& site, std::size_t index) {
+void SiteRows::add(const Place& place, const model::Site& site, std::size_t index) {
     const auto [entry, is_new] = known_.try_emplace({place, site.kind}, rows_.size());
     if (is_new) {
         rows_.push_back({place, site.kind, site.api, {}, {}, {}, {}});
@@ -197,37 +198,37 @@ void SiteRows::add(const Place& place, const Site& site, std::size_t index) {
     rows_[entry->second].add(site, index);
 }
 
-void SiteRow::add(const Site& site, std::size_t index) {
+void SiteRow::add(const model::Site& site, std::size_t index) {
     stats.add(site_stats(site));
     sites.push_back(index);
-    for (const SiteLabel& label : site.labels) {
-        const auto same = std::find_if(labels.begin(), labels.end(), [&](const SiteLabel& each) {
-            return each.name == label.name;
-        });
+    for (const model::SiteLabel& label : site.labels) {
+        const auto same =
+            std::find_if(labels.begin(), labels.end(),
+                         [&](const model::SiteLabel& each) { return each.name == label.name; });
         if (same == labels.end()) {
             labels.push_back(label);
             continue;
         }
-        add_to(same->count, label.count);
-        add_to(same->live_count, label.live_count);
-        add_to(same->live_bytes, label.live_bytes);
+        model::add_to(same->count, label.count);
+        model::add_to(same->live_count, label.live_count);
+        model::add_to(same->live_bytes, label.live_bytes);
     }
 }
 
-std::vector<MemoryLabel> live_labels(const SiteRow& row) {
-    std::vector<MemoryLabel> live;
-    for (const SiteLabel& label : row.labels) {
+std::vector<model::MemoryLabel> live_labels(const SiteRow& row) {
+    std::vector<model::MemoryLabel> live;
+    for (const model::SiteLabel& label : row.labels) {
         if (label.live_count != 0) {
             live.push_back({label.name, label.live_count, label.live_bytes});
         }
     }
-    sort_labels(live);
+    model::sort_labels(live);
     return live;
 }
 
-ordered_json labels_json(const std::vector<SiteLabel>& labels) {
+ordered_json labels_json(const std::vector<model::SiteLabel>& labels) {
     ordered_json out = ordered_json::array();
-    for (const SiteLabel& label : labels) {
+    for (const model::SiteLabel& label : labels) {
         out.push_back({{"name", label.name},
                        {"count", label.count},
                        {"live_count", label.live_count},
@@ -236,10 +237,10 @@ ordered_json labels_json(const std::vector<SiteLabel>& labels) {
     return out;
 }
 
-std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
+std::vector<SiteTable> site_tables(const model::Report& report, Resolver& resolver,
                                    const std::vector<bool>& taken, const ViewOptions& options) {
     std::vector<SiteTable> tables;
-    for (const Device& device : report.devices) {
+    for (const model::Device& device : report.devices) {
         if (device.used() && (!options.device || is_on(device.index, *options.device))) {
             tables.push_back(make_table(report, device, resolver, taken, options));
         }
@@ -293,7 +294,7 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
     return json_text(out);
 }
 
-std::string device_title(const Device& device, bool ascii) {
+std::string device_title(const model::Device& device, bool ascii) {
     return printable(device_label(device), ascii) + ": " + printable(device.name, ascii);
 }
 

@@ -21,26 +21,26 @@ struct SiteRow {
     std::string kind;
     std::string api;  ///< of its first site
     SiteStats stats;
-    std::vector<std::size_t> sites;  ///< indexes into Report::sites
-    std::vector<SiteLabel> labels;   ///< the program's names for its allocations, as of Site
+    std::vector<std::size_t> sites;        ///< indexes into Report::sites
+    std::vector<model::SiteLabel> labels;  ///< the program's names for its allocations, as of Site
     /// What PyTorch used all of it for; none: for several things, or not known (has_categories()).
     std::optional<Category> category = {};
 
     /// Adds the site, number `index` of the report, to this row.
-    void add(const Site& site, std::size_t index);
+    void add(const model::Site& site, std::size_t index);
 };
 
 /// The labels of a row that have live memory, with its size.
-std::vector<MemoryLabel> live_labels(const SiteRow& row);
+std::vector<model::MemoryLabel> live_labels(const SiteRow& row);
 
 /// [{name, count, live_count, live_bytes}].
-nlohmann::ordered_json labels_json(const std::vector<SiteLabel>& labels);
+nlohmann::ordered_json labels_json(const std::vector<model::SiteLabel>& labels);
 
 /// Groups sites into rows by place and kind. Thread-safety: none.
 class SiteRows {
   public:
     /// `index` is that of `site` in Report::sites.
-    void add(const Place& place, const Site& site, std::size_t index);
+    void add(const Place& place, const model::Site& site, std::size_t index);
     /// Moves the rows out, in the order of their first sites.
     std::vector<SiteRow> take() { return std::move(rows_); }
 
@@ -50,7 +50,7 @@ class SiteRows {
 };
 
 struct SiteTable {
-    const Device* device = nullptr;
+    const model::Device* device = nullptr;
     bool categories = false;      ///< the device has_categories()
     const char* doubt = nullptr;  ///< doubt_about_categories()
     SiteStats whole;              ///< of the device
@@ -72,7 +72,7 @@ struct ViewOptions {
 
 /// A table for each used device, rows sorted by `order`. `taken`: for each site, whether it is
 /// shown. The result points into `report`.
-std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
+std::vector<SiteTable> site_tables(const model::Report& report, Resolver& resolver,
                                    const std::vector<bool>& taken, const ViewOptions& options);
 
 /// Text; ends with a newline.
@@ -86,6 +86,6 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
                               const ViewOptions& options);
 
 /// "GPU 0: NVIDIA H100", for a heading of a view; printable.
-std::string device_title(const Device& device, bool ascii);
+std::string device_title(const model::Device& device, bool ascii);
 
 }  // namespace memlab::report

@@ -173,13 +173,13 @@ class Parser {
 
 }  // namespace
 
-bool Suppression::matches(const Site& site, const std::vector<StackFrame>& frames) const {
+bool Suppression::matches(const model::Site& site, const std::vector<StackFrame>& frames) const {
     return (api.empty() || matches_text(api, site.api)) && filter.matches(site.kind, frames);
 }
 
-const Suppression* find_suppression(const std::vector<Suppression>& list, const Report& report,
-                                    const Site& site, const std::vector<StackFrame>& frames,
-                                    LeakKind leak) {
+const Suppression* find_suppression(const std::vector<Suppression>& list,
+                                    const model::Report& report, const model::Site& site,
+                                    const std::vector<StackFrame>& frames, LeakKind leak) {
     const auto found = std::find_if(list.begin(), list.end(), [&](const Suppression& each) {
         return (leak == LeakKind::at_end || !each.built_in) &&
                (each.segments ? is_segment_seen_inside(report, site) : each.matches(site, frames));

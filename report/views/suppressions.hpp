@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/summary/filter.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -30,7 +30,7 @@ struct Suppression {
     /// Built in: segments of a framework's cache that was seen from inside, whatever the patterns.
     bool segments = false;
 
-    bool matches(const Site& site, const std::vector<StackFrame>& frames) const;
+    bool matches(const model::Site& site, const std::vector<StackFrame>& frames) const;
 };
 
 struct SuppressionList {
@@ -43,9 +43,9 @@ enum class LeakKind { at_end, growing };
 /// The first suppression that applies to the site; null if none does. Built-in ones do not apply to
 /// growth: they cover memory that libraries keep once, not memory added at every step.
 /// `frames`: of the site, which is one of `report`.
-const Suppression* find_suppression(const std::vector<Suppression>& list, const Report& report,
-                                    const Site& site, const std::vector<StackFrame>& frames,
-                                    LeakKind leak);
+const Suppression* find_suppression(const std::vector<Suppression>& list,
+                                    const model::Report& report, const model::Site& site,
+                                    const std::vector<StackFrame>& frames, LeakKind leak);
 
 /// Throws nothing but std::bad_alloc.
 SuppressionList parse_suppressions(std::string_view text);

@@ -10,9 +10,9 @@
 #include <optional>
 #include <vector>
 
+#include "model/bounded_sum.hpp"
 #include "report/whatif/free_ranges.hpp"
 #include "report/whatif/model.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::whatif {
 
@@ -303,8 +303,8 @@ LowerBound lower_bound(const Program& program) {
         const std::uint64_t bytes = program.allocations.requested(step.subject);
         const std::uint64_t size = round_up(std::max<std::uint64_t>(bytes, 1), granularity);
         if (step.kind == StepKind::allocate) {
-            requested = report::saturating_add(requested, bytes);
-            rounded = report::saturating_add(rounded, size);
+            requested = model::saturating_add(requested, bytes);
+            rounded = model::saturating_add(rounded, size);
             bound.requested = std::max(bound.requested, requested);
             bound.rounded = std::max(bound.rounded, rounded);
         } else {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "model/bounded_sum.hpp"
 #include "report/read_ahead.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::whatif {
 
@@ -69,7 +69,7 @@ void ProgramBuilder::allocate(Building& to, const Event& record) {
     if (record.origin == Origin::pool) {
         ++to.program.recorded.pooled;
     } else {
-        to.driver_served = report::saturating_add(to.driver_served, record.size);
+        to.driver_served = model::saturating_add(to.driver_served, record.size);
     }
     to.any_streamless = to.any_streamless || record.kind != MemoryKind::async_pool;
     note(StepKind::allocate, to, id);
@@ -102,9 +102,9 @@ void ProgramBuilder::free(Building& to, const Event& record) {
 
 void ProgramBuilder::reserve(Building& to, const Event& record) {
     Recorded& recorded = to.program.recorded;
-    to.reserved = report::saturating_add(to.reserved, record.size);
+    to.reserved = model::saturating_add(to.reserved, record.size);
     std::uint64_t& here = to.reserved_in[record.context];
-    here = report::saturating_add(here, record.size);
+    here = model::saturating_add(here, record.size);
     recorded.reserved_peak = std::max(recorded.reserved_peak, to.reserved);
     ++recorded.segment_allocs;
     recorded.segments.push_back({record.address, record.size, record.context});
@@ -187,7 +187,7 @@ void ProgramBuilder::on(const trace::DeviceSample& record) {
     to.program.outside_known = true;
     to.program.outside_bytes =
         std::max(to.program.outside_bytes,
-                 subtract(record.used, report::saturating_add(to.reserved, to.driver_served)));
+                 subtract(record.used, model::saturating_add(to.reserved, to.driver_served)));
 }
 
 void ProgramBuilder::on(const trace::ContextLost& record) {

@@ -4,10 +4,10 @@
 #include <map>
 #include <string_view>
 
+#include "model/oom_explanation.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
-#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::whatif {
 
@@ -91,7 +91,7 @@ class Writer {
         text(about + ".");
         const Recorded& recorded = program.recorded;
         if (recorded.pooled != 0) {
-            text("As recorded: " + report::pool_name(info.allocator) + " reserved " +
+            text("As recorded: " + model::pool_name(info.allocator) + " reserved " +
                  format_bytes(recorded.reserved_peak) + " at most, got memory " +
                  report::format_plural(recorded.segment_allocs, "time") + " and gave it back " +
                  report::format_plural(recorded.segment_frees, "time") + ".");

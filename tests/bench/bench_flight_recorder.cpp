@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "model/json_writer.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
 
@@ -56,7 +56,7 @@ class Both {
         end.events_dropped = writer_->events_dropped();
         on(end);
         writer_->close();
-        return report::report_to_string(aggregator_);
+        return model::report_to_string(aggregator_);
     }
     std::uint64_t checkpoints() const { return checkpoints_; }
     std::uint64_t checkpoint_size() const { return checkpoint_size_; }
@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
     trace::Aggregator sums;
     const trace::LogReadResult read = trace::read_log(path, sums, nullptr, trace::LogPart::sums);
     const double reading = seconds_since(from);
-    const bool equal = report::report_to_string(sums) == expected;
+    const bool equal = model::report_to_string(sums) == expected;
     std::filesystem::remove(path);
     std::printf("events                %llu\n", static_cast<unsigned long long>(events));
     std::printf("recording             %.1f s, %.0f ns an event\n", recording,

@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "trace/json/utf8.hpp"
+#include "model/utf8.hpp"
 
 namespace memlab::fuzz {
 
@@ -269,7 +269,7 @@ bool unpickle_step(Scanner& scanner, PickleStack& stack) {
 
 bool is_clean_text(std::string_view text) {
     while (!text.empty()) {
-        const int length = report::utf8_length(text);
+        const int length = model::utf8_length(text);
         if (length < 0) {
             return false;
         }

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "model/json_writer.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/block_header.hpp"
 #include "trace/crc32c.hpp"
 #include "trace/event_codec.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/log_ring.hpp"
 
@@ -26,7 +26,7 @@ using namespace memlab::fuzz;
 namespace {
 
 void check_json(const Aggregator& aggregator) {
-    const std::string text = memlab::report::report_to_string(aggregator);
+    const std::string text = memlab::model::report_to_string(aggregator);
     require(!nlohmann::json::parse(text, nullptr, false).is_discarded());
 }
 

@@ -77,7 +77,7 @@ void export_all(const std::uint8_t* data, std::size_t size) {
         }
         input.by = static_cast<exports::Weight>(size % 4);
         const auto written = [&] {
-            report::StringSink sink;
+            model::StringSink sink;
             require(format.write(input, sink).written);
             return sink.text;
         };
@@ -97,7 +97,7 @@ void export_all(const std::uint8_t* data, std::size_t size) {
             input.before = nullptr;
         }
     }
-    report::StringSink sink;
+    model::StringSink sink;
     exports::PerfettoTrace trace(sink, recording.report.process.start_wall_ns);
     trace.add(input, size);
     trace.add(input, 0);

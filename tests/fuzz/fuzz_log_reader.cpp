@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "model/json_writer.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_reader.hpp"
 
 using namespace memlab::trace;
@@ -41,7 +41,7 @@ void read(const std::uint8_t* data, std::size_t size) {
             require(stat->all.current == stat->all.allocated - stat->all.freed);
         }
     }
-    const std::string text = memlab::report::report_to_string(aggregator);
+    const std::string text = memlab::model::report_to_string(aggregator);
     require(!nlohmann::json::parse(text, nullptr, false).is_discarded());
 }
 

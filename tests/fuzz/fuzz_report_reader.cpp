@@ -16,6 +16,8 @@
 
 namespace {
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 /// Every view of a report, in whatever order and width `seed` says.

@@ -8,6 +8,7 @@
 #include "report/views/suppressions.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using namespace memlab::model;
     using namespace memlab::report;
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     const SuppressionList read = parse_suppressions(text);

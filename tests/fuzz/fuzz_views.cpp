@@ -32,6 +32,7 @@ namespace {
 
 using namespace memlab;
 using namespace memlab::fuzz;
+using namespace memlab::model;
 using namespace memlab::report;
 
 /// A recording, and how its views are to look.

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <string>
 
+#include "model/json_writer.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_reader.hpp"
 
 int main(int argc, char** argv) {
@@ -21,6 +21,6 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s\n", read.message.c_str());
         return 2;
     }
-    const std::string report = memlab::report::report_to_string(aggregator);
+    const std::string report = memlab::model::report_to_string(aggregator);
     return std::fwrite(report.data(), 1, report.size(), stdout) == report.size() ? 0 : 2;
 }

@@ -137,5 +137,5 @@ class OutOfMemory(EndToEnd):
     def test_advice_names_options_that_exist(self) -> None:
         help_text = self.without_memlab([str(self.layout.tool("print_option_table"))])
         options = set(re.findall(r"`(MEMLAB_[A-Z_]+)`", help_text.stdout.decode()))
-        source = (ROOT / "trace" / "json" / "oom_explanation.cpp").read_text(encoding="utf-8")
+        source = (ROOT / "model" / "oom_explanation.cpp").read_text(encoding="utf-8")
         self.assertLessEqual(set(re.findall(r"MEMLAB_[A-Z_]+", source)), options)

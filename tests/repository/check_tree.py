@@ -151,13 +151,13 @@ def check_presets(tree):
 
 # What a recording is to a user, and what an analysis of it may know.
 READING = ("report", "report/text", "report/symbols", "report/summary")
-ANALYSIS = ("trace", "trace/aggregate", "trace/json", *READING)
+ANALYSIS = ("trace", "trace/aggregate", "model", *READING)
 
 # Which folders a folder may include from, besides itself; dependencies point one way.
 MAY_INCLUDE = {
     "trace": (),
     "trace/aggregate": ("trace",),
-    "trace/json": ("trace", "trace/aggregate"),
+    "model": ("trace", "trace/aggregate"),
     "allocator": (),
     "profiler/unwind": (),
     # The recorder's tables of stacks, which these fill, lie in profiler/ itself.
@@ -167,20 +167,20 @@ MAY_INCLUDE = {
     "interpose/include/memlab": (),
     "interpose/options": ("allocator",),
     "interpose/driver": ("allocator", "trace", "profiler", "profiler/unwind", "interpose/options"),
-    "interpose/memory": ("allocator", "trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
+    "interpose/memory": ("allocator", "trace", "model", "profiler", "profiler/unwind", "profiler/cupti",
                          "interpose/options", "interpose/driver"),
     "interpose/ledger": ("trace", "profiler", "interpose/options", "interpose/driver", "interpose/memory"),
     "interpose/sharing": ("trace", "profiler", "interpose/driver", "interpose/memory"),
-    "interpose/process": ("trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
+    "interpose/process": ("trace", "model", "profiler", "profiler/unwind", "profiler/cupti",
                           "interpose/options", "interpose/driver", "interpose/memory", "interpose/ledger",
                           "interpose/sharing"),
-    "interpose/hooks": ("trace", "trace/json", "profiler", "profiler/unwind", "interpose/include/memlab",
+    "interpose/hooks": ("trace", "model", "profiler", "profiler/unwind", "interpose/include/memlab",
                         "interpose/driver", "interpose/memory", "interpose/ledger", "interpose/sharing",
                         "interpose/process"),
-    "report/text": ("trace/json",),
-    "report": ("trace", "trace/aggregate", "trace/json", "report/text"),
-    "report/symbols": ("trace/json", "report", "report/text"),
-    "report/summary": ("trace", "trace/aggregate", "trace/json", "report", "report/text", "report/symbols"),
+    "report/text": ("model",),
+    "report": ("trace", "trace/aggregate", "model", "report/text"),
+    "report/symbols": ("model", "report", "report/text"),
+    "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
     "report/views": ANALYSIS,
     "report/export": (*ANALYSIS, "report/views"),
     "report/lines": ANALYSIS,
@@ -194,14 +194,14 @@ MAY_INCLUDE = {
                     "report/pool_view", "report/runs", "report/timeline"),
     "report/check": (*ANALYSIS, "report/views", "report/runs"),
     "tools": ("interpose/options", "report/text"),
-    "tools/report": ("trace/json", "interpose/options", *READING, "report/check", "report/export",
+    "tools/report": ("model", "interpose/options", *READING, "report/check", "report/export",
                      "report/histogram", "report/html", "report/inefficiencies", "report/lines",
                      "report/pool_view", "report/runs",
                      "report/timeline", "report/views", "report/whatif", "tools"),
     # Which Pythons the recorder reads is written down there.
     "tools/dev.d/frameworks": ("interpose/hooks",),
     "tools/doctor": ("interpose/options", "profiler/python", "report", "report/text", "tools"),
-    "tools/run": ("trace/json", "interpose/options", *READING, "tools", "tools/doctor"),
+    "tools/run": ("model", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 
 # Modules (a header and its source) that include each other all the same, and why.
@@ -230,8 +230,8 @@ SIZE_EXCEPTIONS = {
     "one word of several modules that share no other header": [
         "profiler/cupti/current_call.hpp", "profiler/lock_until.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",
-        "tools/report/view_options.hpp", "trace/folded_name.hpp", "trace/json/bounded_sum.hpp",
-        "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp"],
+        "tools/report/view_options.hpp", "trace/folded_name.hpp", "model/bounded_sum.hpp",
+        "model/rank_variables.hpp", "trace/no_cancellation.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
     "a function for each record": [
@@ -350,7 +350,7 @@ def check_source_sizes(tree):
 def check_preload_includes(tree):
     """What lives inside other people's programs stays clear of the C++ library's heavy parts."""
     pattern = re.compile(r"\s*#\s*include\s+<(iostream|regex|filesystem|locale|thread|future)>")
-    inside = ("trace/", "allocator/", "profiler/", "interpose/")
+    inside = ("trace/", "model/", "allocator/", "profiler/", "interpose/")
     for name in tree.names:
         if pathlib.Path(name).suffix in C_FAMILY and name.startswith(inside):
             for _, number, line in tree.lines([name]):

@@ -72,7 +72,7 @@ class CheckTree(unittest.TestCase):
         files = {"docs/architecture.md": "| `trace/`, `docs/` | records |", "trace/a.hpp": "", "tests/catch.hpp": "",
                  "tests/README.md": "| `unit/<folder>/` |", "tests/unit/trace/t.cpp": ""}
         self.assert_finds(check_tree.check_folder_tables, files)
-        files["trace/json/b.hpp"] = files["tests/new/c.cpp"] = ""
+        files["trace/aggregate/b.hpp"] = files["tests/new/c.cpp"] = ""
         self.assert_finds(check_tree.check_folder_tables, files, "tests/README.md", "docs/architecture.md")
 
     def test_cycles(self):

@@ -95,8 +95,8 @@ void define(CLI::App& app, DiffArguments& arguments) {
         "could not be read or the usage is wrong.");
 }
 
-bool used(const report::Report& report, std::uint64_t index) {
-    for (const report::Device& device : report.devices) {
+bool used(const model::Report& report, std::uint64_t index) {
+    for (const model::Device& device : report.devices) {
         if (device.index == index && device.used()) {
             return true;
         }
@@ -115,8 +115,8 @@ std::string not_used(std::uint64_t device) {
            " was used by neither; leave --device out to see those that were";
 }
 
-int diff_two(const std::string& before_file, const report::Report& before,
-             const std::string& after_file, const report::Report& after,
+int diff_two(const std::string& before_file, const model::Report& before,
+             const std::string& after_file, const model::Report& after,
              const DiffArguments& arguments) {
     if (arguments.device && !used(before, *arguments.device) && !used(after, *arguments.device)) {
         return fail(not_used(*arguments.device));

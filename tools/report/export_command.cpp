@@ -108,7 +108,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
 }
 
 int export_metrics_of_run(const ExportArguments& arguments, report::RunCollection run) {
-    std::vector<const report::Report*> processes;
+    std::vector<const model::Report*> processes;
     for (report::RunMember& member : run.members) {
         report::choose_level(member.report, arguments.level);
         processes.push_back(&member.report);

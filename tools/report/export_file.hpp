@@ -9,13 +9,13 @@
 #include <optional>
 #include <string>
 
+#include "model/json_output.hpp"
 #include "report/export/gzip.hpp"
-#include "trace/json/json_output.hpp"
 
 namespace memlab::tools {
 
 /// At most one instance at a time, since the signal handling supports one. Thread-safety: none.
-class ExportFile final : public report::ByteSink {
+class ExportFile final : public model::ByteSink {
   public:
     /// Empty, or "-": standard output. Of a symbolic link the target is replaced; a device or pipe
     /// is written to directly.
@@ -52,7 +52,7 @@ class ExportOutput {
     }
 
     const std::string& problem() const { return file_.problem(); }
-    report::ByteSink& sink() { return packed_ ? static_cast<report::ByteSink&>(*packed_) : file_; }
+    model::ByteSink& sink() { return packed_ ? static_cast<model::ByteSink&>(*packed_) : file_; }
     bool finish() { return (!packed_ || packed_->finish()) && file_.finish(); }
 
   private:

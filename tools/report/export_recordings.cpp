@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/export/perfetto.hpp"
 #include "report/find_event_log.hpp"
 #include "report/runs/common_clock.hpp"
@@ -15,7 +16,6 @@
 #include "tools/diagnostics.hpp"
 #include "tools/report/export_file.hpp"
 #include "tools/report/run_members.hpp"
-#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::tools {
 
@@ -46,9 +46,9 @@ std::string give_the_log(const char* lacks) {
 /// Sets `device` to the only one of the report, or of the GPU that it is: to what an allocator of
 /// the program's holds there, where that was seen from inside. False where several GPUs could be
 /// meant.
-bool choose_one_device(const report::Report& report, std::optional<std::uint64_t>* device) {
-    const report::Device* chosen = nullptr;
-    for (const report::Device& each : report.devices) {
+bool choose_one_device(const model::Report& report, std::optional<std::uint64_t>* device) {
+    const model::Device* chosen = nullptr;
+    for (const model::Device& each : report.devices) {
         if (!each.used() || (*device && !report::is_on(each.index, **device))) {
             continue;
         }
@@ -166,7 +166,7 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
                                   "end, and at no other moment");
             return nullptr;
         }
-        std::optional<report::Report> report =
+        std::optional<model::Report> report =
             report::report_at(recording->log, time_ns, recording->report);
         if (!report) {
             problem_ = file + ": cannot be replayed up to " + moment + "; choose another moment";
@@ -198,7 +198,7 @@ class RunStretch {
         : arguments_(arguments), run_(run) {
         std::vector<report::ProcessStart> starts;
         for (const report::RunMember& member : run.members) {
-            const report::Process& process = member.report.process;
+            const model::Process& process = member.report.process;
             report::ProcessStart& start = starts.emplace_back();
             start.machine = process.host;
             start.start_wall_ns = process.start_wall_ns;
@@ -216,7 +216,7 @@ class RunStretch {
     /// None: the process has no part in the stretch. `problem`: why, if it lacks what the options
     /// name.
     std::optional<RunProcess> find(std::size_t member, std::string* problem) const {
-        const report::Report& report = run_.members[member].report;
+        const model::Report& report = run_.members[member].report;
         RunProcess found{.member = member, .start_ns = starts_[member] - first_ns_, .stretch = {}};
         if (!arguments_.has_stretch()) {
             return found;
@@ -233,11 +233,10 @@ class RunStretch {
             if (!time) {
                 return std::nullopt;
             }
-            *moment =
-                is_time(*text, report) ? *time : report::saturating_add(*time, found.start_ns);
+            *moment = is_time(*text, report) ? *time : model::saturating_add(*time, found.start_ns);
         }
         const std::uint64_t end_ns =
-            report::saturating_add(found.start_ns, report.process.duration_ns);
+            model::saturating_add(found.start_ns, report.process.duration_ns);
         if (from_ns > until_ns || from_ns > end_ns || until_ns < found.start_ns) {
             return std::nullopt;
         }
@@ -248,12 +247,12 @@ class RunStretch {
 
   private:
     /// Times count from the start of the first process, other words are each process's own.
-    static bool is_time(const std::string& text, const report::Report& report) {
+    static bool is_time(const std::string& text, const model::Report& report) {
         std::string ignored;
         return text != "peak" && text != "end" &&
                std::none_of(report.marks.begin(), report.marks.end(),
-                            [&](const report::Mark& mark) { return mark.name == text; }) &&
-               report::parse_moment(text, report::Report(), {}, &ignored).has_value();
+                            [&](const model::Mark& mark) { return mark.name == text; }) &&
+               report::parse_moment(text, model::Report(), {}, &ignored).has_value();
     }
 
     const ExportArguments& arguments_;
@@ -306,9 +305,9 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
     bool any_left_out = false;
     for (std::size_t i = 0; i < run.members.size(); ++i) {
         const report::RunMember& member = run.members[i];
-        const std::vector<report::Device>& devices = member.report.devices;
+        const std::vector<model::Device>& devices = member.report.devices;
         if (std::none_of(devices.begin(), devices.end(),
-                         [](const report::Device& device) { return device.used(); })) {
+                         [](const model::Device& device) { return device.used(); })) {
             continue;  // a shell, a launcher
         }
         std::string wrong = check_device(member.report, arguments.device);

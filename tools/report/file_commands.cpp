@@ -103,7 +103,7 @@ class Validate {
             return;
         }
         std::string note;
-        if (const report::Process& process = read.model.report->process;
+        if (const model::Process& process = read.model.report->process;
             process.ended != "running") {
             const Identity identity(process.host, process.pid, process.start_wall_ns);
             const auto [other, first] =
@@ -180,7 +180,7 @@ int recover(const Conversion& arguments) {
     std::cout << for_terminal(arguments.output + ": the report of " +
                               format_plural(read.records, "record"))
               << "\n";
-    const Report& report = *read.model.report;
+    const model::Report& report = *read.model.report;
     if (!read.warning.empty()) {
         std::cout << for_terminal(read.warning + " What follows there is lost.") << "\n";
     } else if (report.process.ended == "cut off") {

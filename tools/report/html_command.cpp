@@ -130,17 +130,17 @@ class PageMaker {
 
   private:
     /// Leaves out what the options do not want. False: the GPU was not used.
-    bool choose(const std::string& file, report::Report& report) {
+    bool choose(const std::string& file, model::Report& report) {
         report::choose_level(report, arguments_.level);
         if (const std::string wrong = check_device(report, arguments_.device); !wrong.empty()) {
             problem_ = file + ": " + wrong;
             return false;
         }
         if (arguments_.device) {
-            std::erase_if(report.devices, [&](const report::Device& device) {
+            std::erase_if(report.devices, [&](const model::Device& device) {
                 return !report::is_on(device.index, *arguments_.device);
             });
-            std::erase_if(report.ooms, [&](const report::Oom& oom) {
+            std::erase_if(report.ooms, [&](const model::Oom& oom) {
                 return !report::is_on(oom.device, *arguments_.device);
             });
         }
@@ -194,7 +194,7 @@ class PageMaker {
     }
 
     /// As choose(), but a process that did not use the GPU only has no part in it.
-    bool choose_of_run(const std::string& file, report::Report& report) {
+    bool choose_of_run(const std::string& file, model::Report& report) {
         if (!options_.sources) {
             report::leave_out_arguments(report.process);
         }
@@ -211,7 +211,7 @@ class PageMaker {
         parts.resolver = [&](std::size_t member) -> report::Resolver& { return resolvers(member); };
         parts.whole = [&](std::size_t member) {
             const report::RunMember& of = view.collection.members.at(member);
-            report::Report whole = read_whole(of);
+            model::Report whole = read_whole(of);
             choose_of_run(of.file, whole);
             return whole;
         };

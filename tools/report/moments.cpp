@@ -8,7 +8,7 @@
 namespace memlab::tools {
 
 std::optional<std::uint64_t> find_moment(const char* option, const std::string& text,
-                                         const report::Report& report,
+                                         const model::Report& report,
                                          std::optional<std::uint64_t> device,
                                          std::string* problem) {
     const auto time = report::parse_moment(text, report, device, problem);
@@ -18,7 +18,7 @@ std::optional<std::uint64_t> find_moment(const char* option, const std::string& 
     return time;
 }
 
-std::string find_interval(const MomentOptions& options, const report::Report& report,
+std::string find_interval(const MomentOptions& options, const model::Report& report,
                           std::optional<std::uint64_t> device, Interval* interval) {
     std::string problem;
     const auto moment = [&](const char* option, const std::string& text) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 
 namespace memlab::tools {
 
@@ -29,11 +29,11 @@ struct Interval {
 /// The time that the value of an option means in this recording (report::parse_moment()); nullopt
 /// with `problem` set to one line that begins with the option's name.
 std::optional<std::uint64_t> find_moment(const char* option, const std::string& text,
-                                         const report::Report& report,
+                                         const model::Report& report,
                                          std::optional<std::uint64_t> device, std::string* problem);
 
 /// Resolves all of them. Empty, or one line on what is wrong.
-std::string find_interval(const MomentOptions& options, const report::Report& report,
+std::string find_interval(const MomentOptions& options, const model::Report& report,
                           std::optional<std::uint64_t> device, Interval* interval);
 
 }  // namespace memlab::tools

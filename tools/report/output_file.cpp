@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "model/report_file.hpp"
 #include "report/text/signal_cleanup.hpp"
-#include "trace/json/report_file.hpp"
 
 namespace memlab::tools {
 
@@ -64,9 +64,9 @@ std::string write_output(const std::string& path, std::string_view text, IfExist
     std::error_code error;
     const std::filesystem::path target = std::filesystem::canonical(path, error);
     const report::SignalBlocker blocker;  // else Ctrl-C would leave the temporary file
-    const report::WriteResult written = report::write_text(
+    const model::WriteResult written = model::write_text(
         text, error ? path : target.string(),
-        if_exists == IfExists::refuse ? report::Existing::refuse : report::Existing::replace);
+        if_exists == IfExists::refuse ? model::Existing::refuse : model::Existing::replace);
     return written.ok() ? std::string() : problem(path, written.error_number);
 }
 

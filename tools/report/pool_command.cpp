@@ -59,8 +59,8 @@ int pool_command(int argc, char** argv) {
                                working_directory()};
     PoolCollector collected(max_ooms);
     const auto show = [&](const OpenReport& open) {
-        std::vector<const Device*> devices;
-        for (const Device& device : open.report.devices) {
+        std::vector<const model::Device*> devices;
+        for (const model::Device& device : open.report.devices) {
             if (device.used() && (!options.device || is_on(device.index, *options.device))) {
                 devices.push_back(&device);
             }

@@ -77,7 +77,7 @@ class Reports {
         }
     }
 
-    void show(const std::string& file, const Report& report, const std::string& warning,
+    void show(const std::string& file, const model::Report& report, const std::string& warning,
               bool one_of_many) {
         if (const std::string problem = check_device(report, options_.device); !problem.empty()) {
             fail(file, problem);
@@ -264,10 +264,10 @@ void add_rendering(CLI::App& app, ReportOptions& options) {
     add_symbols(app, options.no_symbols);
 }
 
-std::string check_device(const report::Report& report, const std::optional<std::uint64_t>& device) {
+std::string check_device(const model::Report& report, const std::optional<std::uint64_t>& device) {
     const bool there =
         !device ||
-        std::any_of(report.devices.begin(), report.devices.end(), [&](const report::Device& each) {
+        std::any_of(report.devices.begin(), report.devices.end(), [&](const model::Device& each) {
             return each.used() && report::is_on(each.index, *device);
         });
     return there ? std::string()

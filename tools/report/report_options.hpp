@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "model/report.hpp"
 #include "report/reader.hpp"
 #include "report/summary/filter.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
 #include "tools/report/subcommand.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::tools {
 
@@ -58,12 +58,12 @@ void add_rendering(CLI::App& app, ReportOptions& options);
 std::string check_positive(const std::string& text);
 
 /// "GPU 3 was not used; what to do", or empty if the report has the device.
-std::string check_device(const report::Report& report, const std::optional<std::uint64_t>& device);
+std::string check_device(const model::Report& report, const std::optional<std::uint64_t>& device);
 
 /// A report as passed to a command.
 struct OpenReport {
     const std::string& file;  ///< its path
-    const report::Report& report;
+    const model::Report& report;
     const std::string& warning;  ///< the reader's, of a log; empty: none
     report::Resolver& resolver;
 };
@@ -92,7 +92,7 @@ std::string meant_by(const std::string& path);
 struct LoadedReport {
     std::string file;
     std::string warning;
-    report::Report report;
+    model::Report report;
 };
 
 /// On errors returns nothing and sets `problem` ("FILE: what; what to do"). `several_hint`: what to

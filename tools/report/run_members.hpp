@@ -29,14 +29,14 @@ class Resolvers {
     }
 
     /// The whole report.
-    const report::Report& report(std::size_t member) {
+    const model::Report& report(std::size_t member) {
         const report::RunMember& of = run_.members.at(member);
         if (!of.totals_only) {
             return of.report;
         }
-        std::unique_ptr<report::Report>& whole = whole_[member];
+        std::unique_ptr<model::Report>& whole = whole_[member];
         if (!whole) {
-            whole = std::make_unique<report::Report>(read_whole(of));
+            whole = std::make_unique<model::Report>(read_whole(of));
         }
         return *whole;
     }
@@ -45,7 +45,7 @@ class Resolvers {
     const report::RunCollection& run_;
     report::Symbolizer* symbolizer_;
     report::FrameSkips skips_;
-    std::map<std::size_t, std::unique_ptr<report::Report>> whole_;
+    std::map<std::size_t, std::unique_ptr<model::Report>> whole_;
     std::map<std::size_t, std::unique_ptr<report::Resolver>> resolvers_;
 };
 

@@ -77,7 +77,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
 
 /// A table for each GPU of the timeline, including unused ones.
 std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
-                                         const report::Report& then, report::Resolver& resolver,
+                                         const model::Report& then, report::Resolver& resolver,
                                          const report::Filter& filter,
                                          const report::ViewOptions& options) {
     std::vector<report::SiteTable> tables;
@@ -97,7 +97,7 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
 
 int show(const TimelineArguments& arguments, const LoadedReport& loaded,
          const report::TimelineCollector& collected) {
-    const report::Report& report = loaded.report;
+    const model::Report& report = loaded.report;
     const std::string log = report::find_event_log(loaded.file, report);
     if (const std::string problem = check_device(report, arguments.device); !problem.empty()) {
         return fail(loaded.file + ": " + problem);
@@ -126,7 +126,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
     }
     report::ViewOptions options = make_view_options(arguments);
 
-    std::optional<report::Report> then;
+    std::optional<model::Report> then;
     std::optional<report::Resolver> resolver;
     std::optional<report::MomentView> moment;
     if (stretch.at_ns) {

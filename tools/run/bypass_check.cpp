@@ -13,15 +13,15 @@ namespace {
 
 using namespace memlab::report;
 
-std::string name_of(const Process& process) {
+std::string name_of(const model::Process& process) {
     return base_name(process.executable) + " (pid " + std::to_string(process.pid) + ")";
 }
 
 /// "2 allocations of 3.00 MiB in app (pid 7), the largest part by cudaMalloc"
-std::string describe(const Report& report) {
-    const Coverage& coverage = report.coverage;
-    const Coverage::Bypassed* most = nullptr;
-    for (const Coverage::Bypassed& each : coverage.bypassed) {
+std::string describe(const model::Report& report) {
+    const model::Coverage& coverage = report.coverage;
+    const model::Coverage::Bypassed* most = nullptr;
+    for (const model::Coverage::Bypassed& each : coverage.bypassed) {
         if (most == nullptr || each.bytes > most->bytes) {
             most = &each;
         }
@@ -47,7 +47,7 @@ std::string bypass_problem(const std::vector<RunFiles>& files) {
             unknown = each.json + ": " + read.error;
             continue;
         }
-        const Coverage& coverage = read.report->coverage;
+        const model::Coverage& coverage = read.report->coverage;
         if (coverage.bypassed_count != 0) {
             more += bypassed.empty() ? 0 : 1;
             bypassed = bypassed.empty() ? describe(*read.report) : bypassed;

@@ -3,16 +3,16 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "trace/json/framework_caches.hpp"
+#include "model/framework_caches.hpp"
 
 namespace memlab::tools {
 
 namespace {
 
-using report::FrameworkCache;
+using model::FrameworkCache;
 
 const FrameworkCache* find(std::string_view key) {
-    for (const FrameworkCache& cache : report::framework_caches()) {
+    for (const FrameworkCache& cache : model::framework_caches()) {
         if (key == cache.key) {
             return &cache;
         }
@@ -40,7 +40,7 @@ void add(const FrameworkCache& cache, bool explicitly, Replacement& out) {
 Replacement choose_replacements(const std::string& names) {
     Replacement out;
     if (names.empty()) {
-        for (const FrameworkCache& cache : report::framework_caches()) {
+        for (const FrameworkCache& cache : model::framework_caches()) {
             if (cache.switch_name != nullptr) {
                 add(cache, false, out);
             }
@@ -72,7 +72,7 @@ Replacement choose_replacements(const std::string& names) {
 
 std::string replaceable() {
     std::string keys;
-    for (const FrameworkCache& cache : report::framework_caches()) {
+    for (const FrameworkCache& cache : model::framework_caches()) {
         if (cache.switch_name != nullptr) {
             keys += (keys.empty() ? "" : ", ") + std::string(cache.key);
         }

@@ -7,14 +7,14 @@
 #include <cstring>
 #include <set>
 
-#include "trace/json/json_output.hpp"
-#include "trace/json/report_file.hpp"
+#include "model/json_output.hpp"
+#include "model/report_file.hpp"
 
 namespace memlab::tools {
 
 namespace {
 
-using report::JsonOutput;
+using model::JsonOutput;
 
 std::string host_name() {
     char name[HOST_NAME_MAX + 1] = "";
@@ -52,7 +52,7 @@ void end_of(JsonOutput& json, const std::string& signal, const std::int64_t* exi
 }
 
 void write_process(JsonOutput& json, const RunProcess& one, const std::string& folder) {
-    const report::Process& process = one.process;
+    const model::Process& process = one.process;
     json.new_line();
     json.begin_object();
     json.member("pid", one.files.pid);
@@ -108,7 +108,7 @@ void write_ancestors(JsonOutput& json, const std::vector<RunProcess>& processes)
 
 std::string render_run_file(const RunDescription& run, const LaunchResult& result,
                             const std::vector<RunProcess>& processes) {
-    report::StringSink sink;
+    model::StringSink sink;
     JsonOutput json(sink);
     json.begin_object();
     json.member("format", "memlab-run");
@@ -156,7 +156,7 @@ std::string write_run_file(const RunDescription& run, const std::string& text) {
     for (int attempt = 1; error == EEXIST && attempt <= max_tries; ++attempt) {
         const std::string path =
             stem + (attempt == 1 ? "" : "." + std::to_string(attempt)) + ".json";
-        error = report::write_text(text, path, report::Existing::refuse).error_number;
+        error = model::write_text(text, path, model::Existing::refuse).error_number;
     }
     return error == 0 ? std::string()
                       : "cannot write " + stem + ".json (" + std::strerror(error) +

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "model/report.hpp"
 #include "tools/run/launch.hpp"
 #include "tools/run/live_process.hpp"
 #include "tools/run/run_manifest.hpp"
-#include "trace/json/report.hpp"
 
 namespace memlab::tools {
 
@@ -21,7 +21,7 @@ struct RunProcess {
     bool recovered = false;        ///< memlab-run made its report from the log
     bool running = false;          ///< after the command had ended
     std::uint64_t held_bytes = 0;  ///< if running: reserved bytes at that time, by its log
-    report::Process process;       ///< empty if neither report nor log could be read
+    model::Process process;        ///< empty if neither report nor log could be read
 };
 
 struct RunDescription {

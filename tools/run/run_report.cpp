@@ -6,11 +6,11 @@
 #include <cstring>
 #include <iostream>
 
+#include "model/report_file.hpp"
 #include "report/reader.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/units.hpp"
 #include "tools/diagnostics.hpp"
-#include "trace/json/report_file.hpp"
 
 namespace memlab::tools {
 
@@ -24,13 +24,13 @@ constexpr std::size_t max_summaries = 4;
 struct Recorded {
     std::string file;
     bool recovered = false;
-    Report report;
+    model::Report report;
 };
 
-std::uint64_t reserved_at_end(const Report& report) {
+std::uint64_t reserved_at_end(const model::Report& report) {
     std::uint64_t bytes = 0;
-    for (const Device& device : report.devices) {
-        bytes += device.is_gpu() ? device.curve(Curve::reserved).at_end_bytes : 0;
+    for (const model::Device& device : report.devices) {
+        bytes += device.is_gpu() ? device.curve(model::Curve::reserved).at_end_bytes : 0;
     }
     return bytes;
 }
@@ -107,10 +107,10 @@ class RunReport {
     }
 
   private:
-    static std::uint64_t peak(const Report& report) {
+    static std::uint64_t peak(const model::Report& report) {
         std::uint64_t most = 0;
-        for (const Device& device : report.devices) {
-            most = std::max(most, device.curve(Curve::reserved).peak_bytes);
+        for (const model::Device& device : report.devices) {
+            most = std::max(most, device.curve(model::Curve::reserved).peak_bytes);
         }
         return most;
     }
@@ -126,7 +126,7 @@ class RunReport {
                             {options_.start_wall_ns, options_.end_wall_ns});
         if (!text.empty() && named != text) {
             // Where that fails it stays as it was.
-            (void)report::write_text(named, path, report::Existing::replace);
+            (void)model::write_text(named, path, model::Existing::replace);
         }
     }
 
@@ -149,7 +149,7 @@ class RunReport {
                                            {options_.start_wall_ns, options_.end_wall_ns});
         }
         const int failed =
-            report::write_text(derived.json, files.json, report::Existing::refuse).error_number;
+            model::write_text(derived.json, files.json, model::Existing::refuse).error_number;
         if (failed != 0) {
             error("cannot write " + files.json + " (" + std::strerror(failed) +
                   "); memlab-report reads " + files.log + " as well");

@@ -13,7 +13,7 @@ namespace memlab::check {
 inline report::RunMember member_with_gpu(std::uint64_t allocated, std::uint64_t reserved,
                                          std::uint64_t pid = 7) {
     report::RunMember member = report::synthetic_member(pid, 1, pid);
-    report::Device& device =
+    model::Device& device =
         report::give_device(member, "GPU-" + std::to_string(pid), allocated, reserved);
     device.name = "Made Up 9000";
     device.driver_version = 13000;

@@ -49,13 +49,13 @@ Run failing(std::size_t processes, const std::string& name, const std::string& f
     for (std::size_t i = 0; i < processes; ++i) {
         RunMember member = member_with_gpu(1000, 1000, i + 1);
         member.report.process.executable = "/bin/" + name;
-        memlab::report::Report& report = member.report;
+        memlab::model::Report& report = member.report;
         report.python_frames = {{}, {"forward", file, 12}};
         report.frames.push_back({0, 0, 1});
-        memlab::report::Stack stack;
+        memlab::model::Stack stack;
         stack.frames = {0};
         report.stacks.push_back(stack);
-        memlab::report::Site site;
+        memlab::model::Site site;
         site.kind = "device";
         site.stack = 1;
         report.sites.push_back(site);

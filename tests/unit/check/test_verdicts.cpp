@@ -8,22 +8,22 @@ using memlab::report::RunMember;
 namespace {
 
 /// A stack of one frame in `module`, and a site of it.
-memlab::report::Site& give_site(RunMember& member, const std::string& module) {
-    memlab::report::Report& report = member.report;
+memlab::model::Site& give_site(RunMember& member, const std::string& module) {
+    memlab::model::Report& report = member.report;
     report.modules.push_back({module, ""});
     report.frames.push_back({report.modules.size() - 1, 16});
-    memlab::report::Stack stack;
+    memlab::model::Stack stack;
     stack.frames = {report.frames.size() - 1};
     report.stacks.push_back(stack);
-    memlab::report::Site site;
+    memlab::model::Site site;
     site.kind = "device";
     site.stack = report.stacks.size() - 1;
     report.sites.push_back(site);
     return report.sites.back();
 }
 
-memlab::report::Steps steps_of(const std::string& verdict, double slope) {
-    memlab::report::Steps steps;
+memlab::model::Steps steps_of(const std::string& verdict, double slope) {
+    memlab::model::Steps steps;
     steps.kind = "scope";
     steps.name = "step";
     steps.steps = 100;
@@ -147,7 +147,7 @@ TEST_CASE("sites are what matches, added up: leaks of every kind, all else devic
     give_site(member, "/lib/libone.so").live_bytes = 100;
     give_site(member, "/lib/libone.so.2").live_bytes = 11;
     give_site(member, "/lib/libtwo.so").live_bytes = 1000;
-    memlab::report::Site& host = give_site(member, "/lib/libone.so");
+    memlab::model::Site& host = give_site(member, "/lib/libone.so");
     host.kind = "pinned";
     host.live_bytes = 5000;
     host.count = 9;
@@ -169,7 +169,7 @@ TEST_CASE("sites are what matches, added up: leaks of every kind, all else devic
 TEST_CASE("a kind of memory with a limit of its own is not counted in the whole's") {
     RunMember member = member_with_gpu(1000, 1000);
     for (const auto& [kind, bytes] : {std::pair("device", 100), std::pair("pinned", 5000)}) {
-        memlab::report::Site& site = give_site(member, "/lib/libmine.so");
+        memlab::model::Site& site = give_site(member, "/lib/libmine.so");
         site.kind = kind;
         site.live_bytes = static_cast<std::uint64_t>(bytes);
         site.live_count = 1;
@@ -187,7 +187,7 @@ TEST_CASE("a kind of memory with a limit of its own is not counted in the whole'
 TEST_CASE("what may stay is no leak, unless its site is limited by name") {
     RunMember member = member_with_gpu(1000, 1000);
     for (const char* module : {"/lib/libcublas.so.13", "/lib/libmine.so"}) {
-        memlab::report::Site& site = give_site(member, module);
+        memlab::model::Site& site = give_site(member, module);
         site.live_bytes = 100;
         site.live_count = 2;
     }
@@ -216,15 +216,15 @@ TEST_CASE("sums of hostile figures do not wrap around") {
 
 TEST_CASE("a scope is known by its path or its name, the worst of several counts") {
     RunMember member = member_with_gpu(1000, 1000);
-    memlab::report::Scope outer;
+    memlab::model::Scope outer;
     outer.name = "train";
     outer.peak_bytes = 50;
-    memlab::report::Scope inner;
+    memlab::model::Scope inner;
     inner.name = "step";
     inner.parent = 0;
     inner.peak_bytes = 70;
     inner.max_escaped_bytes = 8;
-    memlab::report::Scope other = inner;
+    memlab::model::Scope other = inner;
     other.parent.reset();
     other.peak_bytes = 90;
     member.report.scopes = {outer, inner, other};
@@ -261,7 +261,7 @@ TEST_CASE("what a file of suppressions names may grow, what libraries keep may n
     give_site(member, "/lib/libcublas.so.13");
     give_site(member, "/lib/libone.so");
     member.report.steps = {steps_of("growing", 1540)};
-    memlab::report::Steps& steps = member.report.steps.front();
+    memlab::model::Steps& steps = member.report.steps.front();
     steps.growing = {{0, {512, 0, 0, 0, 0}}, {1, {1024, 0, 0, 0, 0}}};
     steps.growing_site_count = 2;
     const Run strict({member}, memlab::report::default_suppressions());

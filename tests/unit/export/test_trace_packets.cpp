@@ -63,7 +63,7 @@ void instant(TracePackets& packets, std::uint64_t track, std::uint64_t time_ns,
     packets.end_event();
 }
 
-struct FullSink final : report::ByteSink {
+struct FullSink final : model::ByteSink {
     bool write(const char* /*data*/, std::size_t /*size*/) override { return false; }
 };
 
@@ -72,7 +72,7 @@ struct FullSink final : report::ByteSink {
 TEST_CASE("A trace begins with its clock, and the time of day if that is known") {
     for (const std::uint64_t start :
          {std::uint64_t{0}, std::uint64_t{1'700'000'000'000'000'000}, largest + 1}) {
-        report::StringSink sink;
+        model::StringSink sink;
         TracePackets packets(sink, start);
         REQUIRE(packets.finish());
         const std::vector<std::string> all = packets_of(sink.text);
@@ -84,7 +84,7 @@ TEST_CASE("A trace begins with its clock, and the time of day if that is known")
 }
 
 TEST_CASE("Times are differences, and those of the past are whole") {
-    report::StringSink sink;
+    model::StringSink sink;
     TracePackets packets(sink, 1);
     packets.begin_sequence();
     const std::uint64_t track = packets.add_track(packets.add_process(7, "p", {}), "t");
@@ -109,7 +109,7 @@ TEST_CASE("Times are differences, and those of the past are whole") {
 }
 
 TEST_CASE("A text is written once in a sequence, with the first event that has it") {
-    report::StringSink sink;
+    model::StringSink sink;
     TracePackets packets(sink, 1);
     for (int sequence = 0; sequence < 2; ++sequence) {
         packets.begin_sequence();
@@ -127,7 +127,7 @@ TEST_CASE("A text is written once in a sequence, with the first event that has i
 }
 
 TEST_CASE("Equal call stacks have one number, whatever they are made of") {
-    report::StringSink sink;
+    model::StringSink sink;
     TracePackets packets(sink, 1);
     packets.begin_sequence();
     const TracePackets::Frame main{"main", "a.cpp", 3};
@@ -141,7 +141,7 @@ TEST_CASE("Equal call stacks have one number, whatever they are made of") {
 }
 
 TEST_CASE("Counters travel with the event of their time, at most eight") {
-    report::StringSink sink;
+    model::StringSink sink;
     TracePackets packets(sink, 1);
     packets.begin_sequence();
     for (std::uint64_t track = 1; track <= 11; ++track) {
@@ -164,7 +164,7 @@ TEST_CASE("Counters travel with the event of their time, at most eight") {
 }
 
 TEST_CASE("Usual counters are not named where they change in their order") {
-    report::StringSink sink;
+    model::StringSink sink;
     TracePackets packets(sink, 1);
     packets.begin_sequence();
     packets.usual_counters({4, 5, 6});

@@ -16,6 +16,7 @@
 #include "tests/unit/report/recorded.hpp"
 
 using namespace memlab::test;
+using namespace memlab::model;
 using namespace memlab::report;
 using memlab::trace::Aggregator;
 
@@ -154,7 +155,7 @@ void check_curves(const Recorded& recorded, const History& history) {
             }
             const memlab::trace::DeviceTotals& device = *state.devices()[index];
             advance(static_cast<std::size_t>(state.duration_ns() / curves.bucket_ns));
-            for (std::size_t i = 0; i < memlab::report::curve_count; ++i) {
+            for (std::size_t i = 0; i < memlab::model::curve_count; ++i) {
                 if (may_be_unknown(i) && !device.sampled) {
                     continue;
                 }
@@ -238,7 +239,7 @@ TEST_CASE("who held what, and the curves, are exact at every moment of any recor
         for (const std::size_t site : history.sites) {
             allocations += recorded.report.sites[site].count;
         }
-        for (const memlab::report::Site& site : recorded.report.sites) {
+        for (const memlab::model::Site& site : recorded.report.sites) {
             expected += site.count;
         }
         CHECK(allocations == expected);
@@ -310,7 +311,7 @@ TEST_CASE("a report alone has its holders at the peak and at the end") {
                 continue;
             }
             for (std::size_t i = 0; i < history.sites.size(); ++i) {
-                const memlab::report::Site& site = report.sites[history.sites[i]];
+                const memlab::model::Site& site = report.sites[history.sites[i]];
                 const Held held = held_at(history.holders[i], *event.moment);
                 if (event.what == History::What::end) {
                     CHECK(held == Held{site.live_bytes, site.live_count});
@@ -320,7 +321,7 @@ TEST_CASE("a report alone has its holders at the peak and at the end") {
             }
         }
         for (const History::Curves& curves : history.curves) {
-            for (std::size_t i = 0; i + 1 < memlab::report::curve_count; ++i) {
+            for (std::size_t i = 0; i + 1 < memlab::model::curve_count; ++i) {
                 std::uint64_t highest = 0;
                 for (const History::Bucket& bucket : curves.buckets) {
                     highest = std::max(highest, bucket.max[i]);

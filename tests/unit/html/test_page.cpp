@@ -16,6 +16,7 @@
 #include "tests/unit/report/recorded.hpp"
 
 using namespace memlab::test;
+using namespace memlab::model;
 using namespace memlab::report;
 using json = nlohmann::json;
 
@@ -110,7 +111,7 @@ void check_sums(const json& recording, const Recorded& recorded) {
             continue;
         }
         const std::vector<std::uint64_t> held = sums(recording, device.index);
-        const CurveSummary& allocated = device.curve(memlab::report::Curve::allocated);
+        const CurveSummary& allocated = device.curve(memlab::model::Curve::allocated);
         CHECK(held.back() == allocated.at_end_bytes);
         CHECK(*std::max_element(held.begin(), held.end()) == allocated.peak_bytes);
         for (const json& mark : recording["marks"]) {

@@ -13,6 +13,7 @@
 #include "trace/log_writer.hpp"
 
 using namespace memlab::test;
+using namespace memlab::model;
 using namespace memlab::report;
 
 namespace {
@@ -66,7 +67,7 @@ TEST_CASE("random recordings: the peak that is left of every site is that of the
         created.writer->close();
         const ReadResult read = read_report(path);
         REQUIRE(read.report);
-        const memlab::report::Steps* const steps =
+        const memlab::model::Steps* const steps =
             read.report->steps.empty() ? nullptr : &read.report->steps.front();
         const CollectedPatterns patterns = collect_patterns(*read.report, path, steps);
         std::vector<PeakEstimate> findings;
@@ -115,7 +116,7 @@ TEST_CASE("random recordings: what is avoidable of a site is never more than it 
         const CollectedPatterns patterns = collect_patterns(*read.report, path, nullptr);
         for (std::size_t i = 0; i < patterns.sites.size(); ++i) {
             const SitePatterns& found = patterns.sites[i];
-            const memlab::report::Site& site = read.report->sites[i];
+            const memlab::model::Site& site = read.report->sites[i];
             CHECK(found.max_live <= site.count);
             CHECK(found.replaced_count <= site.count);
             CHECK(found.replaced_bytes <= site.bytes);

@@ -9,6 +9,7 @@
 #include "tests/unit/report/pool_recording.hpp"
 
 using namespace memlab::test;
+using namespace memlab::model;
 using namespace memlab::report;
 
 namespace {

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "model/json_writer.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/recorder.hpp"
 #include "tests/catch.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_reader.hpp"
 
 using namespace memlab;
@@ -119,18 +119,18 @@ TEST_CASE("past its limit the log has the figures of the whole recording") {
     work_in_threads(*recorder, 300000);
     recorder->finish(trace::EndKind::exit, 0);
     CHECK(recorder->log_problem().empty());
-    const std::string expected = report::report_to_string(recorder->aggregate());
+    const std::string expected = model::report_to_string(recorder->aggregate());
     trace::Aggregator from_log;
     const trace::LogReadResult sums =
         trace::read_log(*path, from_log, nullptr, trace::LogPart::sums);
     CHECK(sums.status == trace::LogStatus::complete);
     CHECK(sums.records < from_log.event_count());
-    CHECK(report::report_to_string(from_log) == expected);
+    CHECK(model::report_to_string(from_log) == expected);
     trace::Aggregator again;
     const trace::LogReadResult everything = trace::read_log(*path, again);
     CHECK(everything.status == trace::LogStatus::complete);
     CHECK(everything.gap);
-    CHECK(report::report_to_string(again) == expected);
+    CHECK(model::report_to_string(again) == expected);
 }
 
 TEST_CASE("a kill at any moment leaves all that was recorded", "[kill]") {
@@ -163,7 +163,7 @@ TEST_CASE("a kill at any moment leaves all that was recorded", "[kill]") {
         CHECK(result.status == trace::LogStatus::cut_off);
         trace::Aggregator everything;
         gaps += trace::read_log(*path, everything).gap ? 1 : 0;
-        CHECK(report::report_to_string(sums) == report::report_to_string(everything));
+        CHECK(model::report_to_string(sums) == model::report_to_string(everything));
         REQUIRE(sums.devices().size() == 1);
         // Each thread may have recorded one more than it said.
         const std::uint64_t allocations =

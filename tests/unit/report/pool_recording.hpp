@@ -5,11 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "model/report.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
-#include "trace/json/report.hpp"
 #include "trace/log_writer.hpp"
 
 namespace memlab::test {
@@ -95,7 +95,7 @@ class PoolRecording {
     std::uint64_t now() const { return now_; }
 
     /// Writes the log and reads the report.
-    const memlab::report::Report& read() {
+    const memlab::model::Report& read() {
         ++logs_;
         auto created = LogWriter::create(log(), 0);
         REQUIRE(created.writer);
@@ -110,7 +110,7 @@ class PoolRecording {
     /// The log that was written last.
     std::string log() const { return folder_ / ("log" + std::to_string(logs_) + ".memlog"); }
 
-    memlab::report::Report report;
+    memlab::model::Report report;
 
   private:
     void add(EventType type, std::uint64_t at, std::uint64_t size, std::uint32_t stack,

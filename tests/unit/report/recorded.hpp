@@ -42,7 +42,7 @@ class Recorded {
         }
     }
 
-    report::Report report;
+    model::Report report;
 
   private:
     TemporaryFolder folder_;

@@ -6,6 +6,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/report/stack_frames.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -11,6 +11,7 @@
 #include "trace/aggregate/aggregator.hpp"
 
 using namespace memlab::test;
+using namespace memlab::model;
 using namespace memlab::report;
 using memlab::trace::Aggregator;
 using memlab::trace::counts_as_device_memory;
@@ -114,7 +115,7 @@ void check(const OfPyTorch& recorded, std::uint64_t from_ns, std::uint64_t to_ns
         }
         // The curve that read_timeline() has of the same stretch.
         const auto& allocated =
-            device.curves.at(static_cast<std::size_t>(memlab::report::Curve::allocated));
+            device.curves.at(static_cast<std::size_t>(memlab::model::Curve::allocated));
         REQUIRE(allocated.has_value());
         CHECK(sum(timeline.at_highest) == allocated->highest);
         std::uint64_t first = 0;
@@ -142,7 +143,7 @@ TEST_CASE("the categories of any recording add up to its allocated curve at any 
         check(recorded, 0, end);
         check(recorded, end / 3, end / 2);
         Resolver resolver(recorded.report, nullptr);
-        for (const memlab::report::Site& site : recorded.report.sites) {
+        for (const memlab::model::Site& site : recorded.report.sites) {
             seen.at(static_cast<std::size_t>(categorize(site, resolver))) = true;
         }
     }

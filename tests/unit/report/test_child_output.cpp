@@ -6,6 +6,8 @@
 #include "report/child_output.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 using namespace std::chrono_literals;
 

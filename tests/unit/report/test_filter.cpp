@@ -2,6 +2,8 @@
 #include "report/summary/filter.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -3,6 +3,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/report/stack_frames.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 TEST_CASE("Python: the innermost line of the program's own, and the library that called CUDA") {

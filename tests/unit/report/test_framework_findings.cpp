@@ -4,6 +4,8 @@
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "model/report_builder.hpp"
 #include "report/histogram/histogram.hpp"
 #include "report/histogram/render.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
-#include "trace/json/report_builder.hpp"
 
+namespace model = memlab::model;
 namespace report = memlab::report;
 using namespace memlab::test;
 using memlab::trace::Aggregator;
@@ -69,7 +70,7 @@ struct Counted {
     explicit Counted(const Records& records) {
         Aggregator figures;
         feed(records, *counts.follow("log", figures));
-        made = report::make_report(figures, report::Moment::end);
+        made = report::make_report(figures, model::Moment::end);
     }
 
     Histograms of_all() { return of(std::vector<bool>(made.report->sites.size(), true)); }
@@ -177,7 +178,7 @@ TEST_CASE("where the log has a gap, what is not known is said") {
     OneGpu after;
     after.free(30'000, 0x20000);
     feed(after.records().back(), *sink);
-    const auto made = report::make_report(figures, report::Moment::end);
+    const auto made = report::make_report(figures, model::Moment::end);
     REQUIRE(made.report);
     const Histograms found = report::histograms(
         *made.report, "log", counts, std::vector<bool>(made.report->sites.size(), true), 0);

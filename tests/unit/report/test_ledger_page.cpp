@@ -5,6 +5,8 @@
 #include "report/symbols/resolver.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -13,6 +13,7 @@
 #include "trace/log_writer.hpp"
 
 using namespace memlab::test;
+using namespace memlab::model;
 using namespace memlab::report;
 using memlab::trace::LogWriter;
 

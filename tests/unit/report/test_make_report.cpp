@@ -1,12 +1,13 @@
 // The model of a recording is that of its text, whatever was recorded.
 #include <string>
 
+#include "model/json_writer.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 
+namespace model = memlab::model;
 namespace report = memlab::report;
 using memlab::test::PlausibleRecords;
 using memlab::test::Records;
@@ -15,9 +16,9 @@ using memlab::test::WildRecords;
 namespace {
 
 /// A reader of text passes over what is for other tools only.
-void forget_what_is_for_others(report::Report& report) {
+void forget_what_is_for_others(model::Report& report) {
     report.contexts.clear();
-    for (report::Oom& oom : report.ooms) {
+    for (model::Oom& oom : report.ooms) {
         oom.limit_bytes.reset();
         oom.pool = {};
         oom.kinds = {};
@@ -28,8 +29,8 @@ void forget_what_is_for_others(report::Report& report) {
 bool check_same(const Records& records) {
     memlab::trace::Aggregator aggregator;
     memlab::test::feed(records, aggregator);
-    report::ReadResult made = report::make_report(aggregator, report::Moment::end);
-    const report::ReadResult parsed = report::parse_report(report::report_to_string(aggregator));
+    report::ReadResult made = report::make_report(aggregator, model::Moment::end);
+    const report::ReadResult parsed = report::parse_report(model::report_to_string(aggregator));
     CHECK(made.error == parsed.error);
     REQUIRE(made.report.has_value() == parsed.report.has_value());
     if (!made.report) {

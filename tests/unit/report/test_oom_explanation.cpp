@@ -1,15 +1,15 @@
 // An OOM's explanation: the verdict and the advice follow from the figures, one case each, and no
 // figures make it wrong or endless.
-#include "trace/json/oom_explanation.hpp"
+#include "model/oom_explanation.hpp"
 
 #include <limits>
 #include <random>
 
+#include "model/size_text.hpp"
 #include "tests/catch.hpp"
-#include "trace/json/size_text.hpp"
 
 using namespace memlab;
-using report::OomFigures;
+using model::OomFigures;
 using trace::MemoryKind;
 
 namespace {
@@ -37,7 +37,7 @@ OomFigures plain_figures(std::uint64_t requested) {
 
 std::string text_of(const OomFigures& figures) {
     std::string text;
-    for (const std::string& sentence : report::explain_oom(figures)) {
+    for (const std::string& sentence : model::explain_oom(figures)) {
         CHECK(sentence.back() == '.');
         text += sentence + "\n";
     }
@@ -54,22 +54,22 @@ bool says(const OomFigures& figures, const std::string& what) {
 }  // namespace
 
 TEST_CASE("sizes in words") {
-    CHECK(report::size_text(0) == "0 B");
-    CHECK(report::size_text(1023) == "1023 B");
-    CHECK(report::size_text(1024) == "1.00 KiB");
-    CHECK(report::size_text(1024 + 5) == "1.00 KiB");  // 1.00488
-    CHECK(report::size_text(1024 + 6) == "1.01 KiB");  // 1.00586
-    CHECK(report::size_text(1152) == "1.12 KiB");      // 1.125: to even
-    CHECK(report::size_text(1408) == "1.38 KiB");      // 1.375: to even
-    CHECK(report::size_text(mib - 1) == "1.00 MiB");
-    CHECK(report::size_text(mib - 6) == "1023.99 KiB");
-    CHECK(report::size_text(20 * mib) == "20.00 MiB");
-    CHECK(report::size_text(gib * 3 / 2) == "1.50 GiB");
-    CHECK(report::size_text(std::numeric_limits<std::uint64_t>::max()) == "16777216.00 TiB");
-    CHECK(report::count_text(1, "time") == "1 time");
-    CHECK(report::count_text(1234567, "time") == "1,234,567 times");
-    CHECK(report::count_text(1, "process") == "1 process");
-    CHECK(report::count_text(2, "process") == "2 processes");
+    CHECK(model::size_text(0) == "0 B");
+    CHECK(model::size_text(1023) == "1023 B");
+    CHECK(model::size_text(1024) == "1.00 KiB");
+    CHECK(model::size_text(1024 + 5) == "1.00 KiB");  // 1.00488
+    CHECK(model::size_text(1024 + 6) == "1.01 KiB");  // 1.00586
+    CHECK(model::size_text(1152) == "1.12 KiB");      // 1.125: to even
+    CHECK(model::size_text(1408) == "1.38 KiB");      // 1.375: to even
+    CHECK(model::size_text(mib - 1) == "1.00 MiB");
+    CHECK(model::size_text(mib - 6) == "1023.99 KiB");
+    CHECK(model::size_text(20 * mib) == "20.00 MiB");
+    CHECK(model::size_text(gib * 3 / 2) == "1.50 GiB");
+    CHECK(model::size_text(std::numeric_limits<std::uint64_t>::max()) == "16777216.00 TiB");
+    CHECK(model::count_text(1, "time") == "1 time");
+    CHECK(model::count_text(1234567, "time") == "1,234,567 times");
+    CHECK(model::count_text(1, "process") == "1 process");
+    CHECK(model::count_text(2, "process") == "2 processes");
 }
 
 TEST_CASE("a shortage names what is missing and what this program holds") {
@@ -274,18 +274,18 @@ TEST_CASE("a cache on top is named, and its growth is no leak") {
     REQUIRE(aggregator.ooms().size() == 1);
     const trace::OomTotals& oom = aggregator.ooms()[0];
     CHECK(oom.allocations == std::vector<std::uint64_t>{10});
-    const OomFigures figures = report::oom_figures(aggregator, oom);
+    const OomFigures figures = model::oom_figures(aggregator, oom);
     CHECK(says(figures, "500.00 MiB were allocated through PyTorch: its cache keeps"));
     CHECK(says(figures, "torch.cuda.empty_cache() returns it"));
     CHECK_FALSE(says(figures, "leak"));
 
     // Switched off, it is no cache, and what grows is the program's.
     aggregator.on(trace::OptionValue{.name = "PYTORCH_NO_CUDA_MEMORY_CACHING", .value = "1"});
-    const OomFigures without = report::oom_figures(aggregator, oom);
+    const OomFigures without = model::oom_figures(aggregator, oom);
     CHECK_FALSE(says(without, "PyTorch"));
     CHECK(says(without, "One call site has allocated 10 times"));
 
-    const auto holders = report::oom_holders(aggregator, oom, 5);
+    const auto holders = model::oom_holders(aggregator, oom, 5);
     REQUIRE(holders.size() == 1);
     CHECK(holders[0].bytes == 500 * mib);
     CHECK(holders[0].count == 10);
@@ -293,7 +293,7 @@ TEST_CASE("a cache on top is named, and its growth is no leak") {
     REQUIRE(holders[0].frames.size() == 1);
     CHECK(holders[0].frames[0].module == "/torch/lib/libc10_cuda.so");
     CHECK(holders[0].frames[0].address + holders[0].frames[0].bias == 4196);
-    CHECK(report::oom_request(aggregator, oom).frames.size() == 1);
+    CHECK(model::oom_request(aggregator, oom).frames.size() == 1);
 }
 
 TEST_CASE("the holders are called what the program calls them") {
@@ -312,9 +312,9 @@ TEST_CASE("the holders are called what the program calls them") {
     }
     aggregator.on(trace::OomEvent{
         .requested = 600 * mib, .device_free = 500 * mib, .device_total = gib, .error = 2});
-    const OomFigures figures = report::oom_figures(aggregator, aggregator.ooms()[0]);
+    const OomFigures figures = model::oom_figures(aggregator, aggregator.ooms()[0]);
     CHECK(says(figures, "One call site (\"results?[2J\") has allocated 10 times"));
-    const auto holders = report::oom_holders(aggregator, aggregator.ooms()[0], 5);
+    const auto holders = model::oom_holders(aggregator, aggregator.ooms()[0], 5);
     REQUIRE(holders.size() == 1);
     REQUIRE(holders[0].labels.size() == 1);
     CHECK(holders[0].labels[0].count == 10);
@@ -322,19 +322,19 @@ TEST_CASE("the holders are called what the program calls them") {
 }
 
 TEST_CASE("names stand with their bytes unless one is all that there is") {
-    using report::MemoryLabel;
+    using model::MemoryLabel;
     const std::vector<MemoryLabel> one = {{"weights", 1, 5 * mib}};
-    CHECK(report::format_labels({}, 5).empty());
-    CHECK(report::format_labels(one, 5 * mib) == "\"weights\"");
-    CHECK(report::format_labels(one, 6 * mib) == "\"weights\" 5.00 MiB");
+    CHECK(model::format_labels({}, 5).empty());
+    CHECK(model::format_labels(one, 5 * mib) == "\"weights\"");
+    CHECK(model::format_labels(one, 6 * mib) == "\"weights\" 5.00 MiB");
     std::vector<MemoryLabel> many;
     for (const char* name : {"d", "a", "b", "a", "c"}) {
-        report::add_label({name, 1, name[0] == 'a' ? 3 * mib : mib}, many);
+        model::add_label({name, 1, name[0] == 'a' ? 3 * mib : mib}, many);
     }
-    report::sort_labels(many);
-    CHECK(report::format_labels(many, 9 * mib) ==
+    model::sort_labels(many);
+    CHECK(model::format_labels(many, 9 * mib) ==
           "\"a\" 6.00 MiB, \"d\" 1.00 MiB, \"b\" 1.00 MiB and 1 more");
-    CHECK(report::format_label_names(many) == "\"a\", \"d\", \"b\" and 1 more");
+    CHECK(model::format_label_names(many) == "\"a\", \"d\", \"b\" and 1 more");
 }
 
 TEST_CASE("any figures make a bounded text") {
@@ -356,7 +356,7 @@ TEST_CASE("any figures make a bounded text") {
         figures.async_pools = random() % 2 == 0;
         oom.event.limit_source = static_cast<trace::LimitSource>(random() % 3);
         oom.event.group_limit = {.group = 1, .limit = any(), .used = any(), .guaranteed = any()};
-        const std::vector<std::string> sentences = report::explain_oom(figures);
+        const std::vector<std::string> sentences = model::explain_oom(figures);
         CHECK(sentences.size() <= 9);
         for (const std::string& sentence : sentences) {
             CHECK((sentence.size() > 10 && sentence.size() < 600));

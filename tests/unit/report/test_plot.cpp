@@ -6,6 +6,8 @@
 #include "report/text/terminal.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

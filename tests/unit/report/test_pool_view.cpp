@@ -15,6 +15,7 @@
 #include "trace/log_writer.hpp"
 
 using namespace memlab::test;
+using namespace memlab::model;
 using namespace memlab::report;
 using memlab::trace::LogWriter;
 
@@ -53,7 +54,7 @@ class PeakTaker final : public memlab::trace::GenericSink<PeakTaker> {
   public:
     explicit PeakTaker(const Device& device)
         : device_(static_cast<std::uint32_t>(device.index)),
-          peak_(device.curve(memlab::report::Curve::allocated).peak_bytes) {}
+          peak_(device.curve(memlab::model::Curve::allocated).peak_bytes) {}
 
     template <typename Record>
     void take(const Record& record) {

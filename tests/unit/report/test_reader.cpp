@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/json_writer.hpp"
 #include "report/reader.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
@@ -21,7 +22,6 @@
 #include "report/table_text.hpp"
 #include "tests/catch.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_writer.hpp"
 
 using namespace memlab;
@@ -103,13 +103,13 @@ std::string valid_report() {
     static const std::string text = [] {
         trace::Aggregator aggregator;
         record(aggregator);
-        return report::report_to_string(aggregator);
+        return model::report_to_string(aggregator);
     }();
     return text;
 }
 
 /// Runs everything that the tools do with a report, except symbolization.
-std::size_t show(const report::Report& report) {
+std::size_t show(const model::Report& report) {
     report::Resolver resolver(report, nullptr);
     const report::Summary summary = report::summarize("file", report, "", resolver);
     report::TextOptions options;
@@ -153,7 +153,7 @@ TEST_CASE("what the writer writes, the reader reads") {
     const auto read = report::parse_report(valid_report());
     CHECK(read.error.empty());
     REQUIRE(read.report);
-    const report::Report& report = *read.report;
+    const model::Report& report = *read.report;
     CHECK(report.process.pid == 42);
     CHECK(report.process.ended == "exit");
     CHECK(report.process.ranks.at("RANK") == "1");
@@ -162,8 +162,8 @@ TEST_CASE("what the writer writes, the reader reads") {
     CHECK(report::thread_text(report, 42) == "thread 42 (main)");
     CHECK(report::thread_text(report, 8) == "thread 8");
     REQUIRE(report.devices.size() == 1);
-    CHECK(report.devices[0].curve(report::Curve::allocated).peak_bytes == 6 * mib);
-    CHECK(report.devices[0].curve(report::Curve::device_used).peak_bytes == 50 * mib);
+    CHECK(report.devices[0].curve(model::Curve::allocated).peak_bytes == 6 * mib);
+    CHECK(report.devices[0].curve(model::Curve::device_used).peak_bytes == 50 * mib);
     CHECK(report.devices[0].live.bytes == 3 * mib + 20 * 512);
     REQUIRE(report.ooms.size() == 1);
     CHECK(report.ooms[0].error == 2);
@@ -201,7 +201,7 @@ TEST_CASE("code made at run time is the same place in two runs, folded stacks ar
         aggregator.on(trace::DeviceInfo{0, "GPU", "GPU-0", 100 * mib, 13000});
         aggregator.on(stack);
         aggregator.on(trace::Event{.stack = 1, .address = address, .requested = 1, .size = 512});
-        const auto read = report::parse_report(report::report_to_string(aggregator));
+        const auto read = report::parse_report(model::report_to_string(aggregator));
         REQUIRE(read.report);
         report::Resolver resolver(*read.report, nullptr);
         return resolver.place(1);
@@ -220,8 +220,8 @@ TEST_CASE("stacks and sites read the same in whatever way they are written") {
     report::TableTexts tables;
     REQUIRE(report::scan_tables(plain, 64, &tables));
     REQUIRE(tables.found);
-    std::vector<report::Stack> stacks;
-    std::vector<report::Site> sites;
+    std::vector<model::Stack> stacks;
+    std::vector<model::Site> sites;
     CHECK(report::read_stacks(tables.stacks, 2, stacks));
     CHECK(report::read_sites(tables.sites, stacks.size(), sites));
     CHECK_FALSE(report::read_stacks(tables.stacks, 1, stacks));  // refers to a missing frame
@@ -456,9 +456,9 @@ TEST_CASE("sites and stacks of a log are those of its text, names of invalid UTF
     aggregator.on(event);
     event.type = trace::EventType::label;
     aggregator.on(event);
-    const auto made = report::make_report(aggregator, report::Moment::running);
+    const auto made = report::make_report(aggregator, model::Moment::running);
     const auto parsed =
-        report::parse_report(report::report_to_string(aggregator, report::Moment::running));
+        report::parse_report(model::report_to_string(aggregator, model::Moment::running));
     REQUIRE(made.report);
     REQUIRE(parsed.report);
     CHECK(made.report->stacks == parsed.report->stacks);

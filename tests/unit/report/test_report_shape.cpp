@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "model/report.hpp"
 #include "tests/catch.hpp"
-#include "trace/json/report.hpp"
+
+using namespace memlab::model;
 
 using namespace memlab::report;
 using Schema = nlohmann::ordered_json;

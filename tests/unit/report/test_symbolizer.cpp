@@ -17,6 +17,8 @@
 #include "report/text/names.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -5,6 +5,8 @@
 #include "report/text/units.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 TEST_CASE("bytes have two decimals and change unit where rounding would reach 1024") {

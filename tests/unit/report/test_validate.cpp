@@ -5,11 +5,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "model/json_writer.hpp"
 #include "report/symbols/embed_symbols.hpp"
 #include "report/symbols/resolver.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
-#include "trace/json/json_writer.hpp"
 
 using namespace memlab;
 using nlohmann::json;
@@ -20,7 +20,7 @@ namespace {
 std::string report_of(const test::Records& records) {
     trace::Aggregator aggregator;
     test::feed(records, aggregator);
-    return report::report_to_string(aggregator);
+    return model::report_to_string(aggregator);
 }
 
 report::Validation validation_of(const std::string& text) {
@@ -158,7 +158,7 @@ TEST_CASE("embedding symbols twice changes nothing, and once nothing but frames"
 }
 
 TEST_CASE("a name that the report carries comes first, also where the binary is gone") {
-    report::Report report;
+    model::Report report;
     report.modules = {{}, {"/gone/app", "ab12"}};
     report.frames = {{1, 0x10, 0, {}}, {1, 0x20, 0, {}}};
     report.frames[0].source = {{"inner(int)", "/src/a.cpp", 3, true},

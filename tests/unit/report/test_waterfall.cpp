@@ -3,6 +3,8 @@
 #include "report/summary/waterfall.hpp"
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -14,7 +14,7 @@ inline RunMember synthetic_member(std::uint64_t pid, std::uint64_t parent, std::
                                   const std::string& host = "node1") {
     RunMember member;
     member.file = "memlab.x." + std::to_string(pid) + ".json";
-    Process& process = member.report.process;
+    model::Process& process = member.report.process;
     process.pid = pid;
     process.parent_pid = parent;
     process.host = host;
@@ -28,13 +28,15 @@ inline RunMember synthetic_member(std::uint64_t pid, std::uint64_t parent, std::
 }
 
 /// Adds a device with these peaks to `member`.
-inline Device& give_device(RunMember& member, const std::string& uuid, std::uint64_t allocated,
-                           std::uint64_t reserved) {
-    Device device;
+inline model::Device& give_device(RunMember& member, const std::string& uuid,
+                                  std::uint64_t allocated, std::uint64_t reserved) {
+    model::Device device;
     device.index = member.report.devices.size();
     device.uuid = uuid;
-    device.curves[static_cast<std::size_t>(Curve::allocated)] = CurveSummary{allocated, 0, 0};
-    device.curves[static_cast<std::size_t>(Curve::reserved)] = CurveSummary{reserved, 0, 0};
+    device.curves[static_cast<std::size_t>(model::Curve::allocated)] =
+        model::CurveSummary{allocated, 0, 0};
+    device.curves[static_cast<std::size_t>(model::Curve::reserved)] =
+        model::CurveSummary{reserved, 0, 0};
     device.kinds["device"].count = 1;
     member.report.devices.push_back(std::move(device));
     return member.report.devices.back();

@@ -10,6 +10,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 using memlab::test::TemporaryFolder;
 

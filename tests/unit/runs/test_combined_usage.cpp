@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/runs/synthetic_member.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -5,6 +5,8 @@
 
 #include "tests/catch.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

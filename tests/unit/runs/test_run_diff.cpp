@@ -10,6 +10,8 @@
 #include "tests/unit/runs/synthetic_member.hpp"
 #include "tests/unit/views/synthetic_report.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

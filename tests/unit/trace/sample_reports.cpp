@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "model/report_file.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/report_file.hpp"
 
 using namespace memlab::test;
 
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
         Aggregator aggregator;
         feed(records, aggregator);
         const auto result =
-            memlab::report::write_report(aggregator, std::string(argv[1]) + "/" + name + ".json");
+            memlab::model::write_report(aggregator, std::string(argv[1]) + "/" + name + ".json");
         if (!result.ok()) {
             std::fprintf(stderr, "%s\n", result.error.c_str());
         }

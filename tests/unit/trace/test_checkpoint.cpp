@@ -2,16 +2,16 @@
 #include <filesystem>
 #include <string>
 
+#include "model/json_writer.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/aggregate/state.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_reader.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;
-using memlab::report::report_to_string;
+using memlab::model::report_to_string;
 
 namespace {
 

@@ -1,7 +1,7 @@
 // The JSON report: the same online and from the log, exact, valid for any strings, and written
 // completely or not at all.
-#include "trace/json/json_writer.hpp"
-#include "trace/json/report_file.hpp"
+#include "model/json_writer.hpp"
+#include "model/report_file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -14,20 +14,20 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "model/json_output.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
-#include "trace/json/json_output.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;
-using memlab::report::Existing;
-using memlab::report::report_to_string;
-using memlab::report::StringSink;
-using memlab::report::write_report;
-using memlab::report::WriteResult;
+using memlab::model::Existing;
+using memlab::model::report_to_string;
+using memlab::model::StringSink;
+using memlab::model::write_report;
+using memlab::model::WriteResult;
 using Json = nlohmann::json;
 
 namespace {
@@ -35,7 +35,7 @@ namespace {
 /// How the writer puts one string, without its quotes and the final newline.
 std::string written(const std::string& value) {
     StringSink sink;
-    memlab::report::JsonOutput json(sink);
+    memlab::model::JsonOutput json(sink);
     json.string(value);
     json.finish();
     return sink.text.substr(1, sink.text.size() - 3);
@@ -264,7 +264,7 @@ namespace {
 
 std::string text_of(double value) {
     StringSink sink;
-    memlab::report::JsonOutput json(sink);
+    memlab::model::JsonOutput json(sink);
     json.number(value);
     json.finish();
     return sink.text.substr(0, sink.text.find('\n'));

@@ -14,17 +14,17 @@
 #include <memory>
 #include <optional>
 
+#include "model/json_writer.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/json/json_writer.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;
-using memlab::report::report_to_string;
+using memlab::model::report_to_string;
 
 namespace {
 

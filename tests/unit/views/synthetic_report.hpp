@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/json/report.hpp"
+#include "model/report.hpp"
 
 namespace memlab::report {
 
@@ -27,14 +27,14 @@ class SyntheticReport {
 
     /// Adds a call site: functions, innermost first, each on a line of its own in /src/NAME.py;
     /// "[forward]" has none.
-    Site& site(const std::vector<std::string>& functions, std::uint64_t at_peak_bytes,
-               const std::string& kind = "device") {
-        Stack stack;
+    model::Site& site(const std::vector<std::string>& functions, std::uint64_t at_peak_bytes,
+                      const std::string& kind = "device") {
+        model::Stack stack;
         for (const std::string& function : functions) {
             stack.frames.push_back(frame(function));
         }
         report.stacks.push_back(stack);
-        Site& site = report.sites.emplace_back();
+        model::Site& site = report.sites.emplace_back();
         site.stack = functions.empty() ? 0 : report.stacks.size() - 1;
         site.kind = kind;
         site.api = "cuMemAlloc_v2";
@@ -46,7 +46,7 @@ class SyntheticReport {
         return site;
     }
 
-    Report report;
+    model::Report report;
 
   private:
     std::size_t frame(const std::string& function) {

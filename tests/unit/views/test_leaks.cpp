@@ -5,6 +5,8 @@
 #include "tests/catch.hpp"
 #include "tests/unit/views/synthetic_report.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

@@ -7,6 +7,8 @@
 #include "tests/unit/views/synthetic_report.hpp"
 #include "trace/record.hpp"
 
+using namespace memlab::model;
+
 using namespace memlab::report;
 
 namespace {

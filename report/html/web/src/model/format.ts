@@ -2,7 +2,7 @@
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-// "3.81 MiB", "512 B". What rounds to 1024.00 belongs to the next unit. Ties go to even, as in trace/json/size_text.cpp.
+// "3.81 MiB", "512 B". What rounds to 1024.00 belongs to the next unit. Ties go to even, as in model/size_text.cpp.
 export function bytes(value: number): string {
   const sign = value < 0 ? "-" : "";
   const size = Math.abs(Math.round(value));

@@ -1,0 +1,340 @@
+#include "model/json_writer.hpp"
+
+#include <optional>
+#include <utility>
+
+namespace memlab::model {
+namespace {
+
+/// Writes what the fields() of a report visit; the entries of its tables come from a builder.
+class ReportWriter {
+  public:
+    ReportWriter(JsonOutput& json, const ReportBuilder& builder) : json_(json), builder_(builder) {}
+
+    template <typename Object>
+    void write(const Object& value) {
+        json_.begin_object();
+        Object::fields(value, *this);
+        json_.end_object();
+    }
+
+    void line() { json_.new_line(); }
+    template <typename Value>
+    void constant(const char* name, Value value) {
+        json_.member(name, value);
+    }
+    void position(const char* name) { json_.member(name, position_); }
+    void number(const char* name, std::uint64_t value) { json_.member(name, value); }
+    void signed_number(const char* name, std::int64_t value) { json_.member(name, value); }
+    void natural(const char* name, std::int64_t value) { json_.member(name, value); }
+    void extra(const char* name, std::uint64_t value) { json_.member(name, value); }
+    void index(const char* name, std::size_t value, Table) { json_.member(name, value); }
+    void text(const char* name, const std::string& value) { json_.member(name, value); }
+    void flag(const char* name, bool value) { json_.member(name, value); }
+    template <typename Line>
+    void source_line(const char* name, Line value) {
+        json_.member(name, value);
+    }
+    void real(const char* name, double value) {
+        json_.key(name);
+        json_.number(value);
+    }
+    void ratio(const char* name, const std::optional<double>& value) { or_null(name, value); }
+    void number_or_null(const char* name, const std::optional<std::uint64_t>& value) {
+        or_null(name, value);
+    }
+    void earlier_index(const char* name, const std::optional<std::size_t>& value) {
+        or_null(name, value);
+    }
+    void text_or_null(const char* name, const std::optional<std::string>& value) {
+        json_.key(name);
+        if (value) {
+            json_.string(*value);
+        } else {
+            json_.null();
+        }
+    }
+
+    void number_if_any(const char* name, std::uint64_t value) {
+        if (value != 0) {
+            number(name, value);
+        }
+    }
+    void index_if_any(const char* name, std::size_t value, Table) { number_if_any(name, value); }
+    void natural_if_any(const char* name, const std::optional<std::int64_t>& value) {
+        if (value) {
+            natural(name, *value);
+        }
+    }
+    void text_if_any(const char* name, const std::string& value) {
+        if (!value.empty()) {
+            text(name, value);
+        }
+    }
+
+    void numbers(const char* name, const std::vector<std::uint64_t>& values) {
+        json_.key(name);
+        json_.begin_array();
+        for (const std::uint64_t value : values) {
+            json_.number(value);
+        }
+        json_.end_array();
+    }
+    void indexes(const char* name, const std::vector<std::size_t>& values, Table) {
+        numbers(name, values);
+    }
+    void texts(const char* name, const std::vector<std::string>& values) {
+        json_.key(name);
+        json_.begin_array();
+        for (const std::string& value : values) {
+            json_.string(value);
+        }
+        json_.end_array();
+    }
+    void texts_if_known(const char* name, const std::vector<std::string>& values) {
+        texts(name, values);
+    }
+
+    template <typename Object>
+    void object(const char* name, const Object& value) {
+        json_.key(name);
+        write(value);
+    }
+    template <typename Object>
+    void object_if_known(const char* name, const Object& value) {
+        object(name, value);
+    }
+    template <typename Object>
+    void object_or_null(const char* name, const std::optional<Object>& value) {
+        json_.key(name);
+        if (value) {
+            write(*value);
+        } else {
+            json_.null();
+        }
+    }
+    template <typename Object>
+    void object_if_any(const char* name, const std::optional<Object>& value) {
+        if (value) {
+            object(name, *value);
+        }
+    }
+    template <typename Object>
+    void object_if_any(const char* name, const Object& value) {
+        if (value != Object()) {
+            object(name, value);
+        }
+    }
+    template <typename Fields>
+    void group(const char* name, Fields fields) {
+        json_.key(name);
+        json_.begin_object();
+        fields(*this);
+        json_.end_object();
+    }
+    template <typename Fields>
+    void for_others(Fields fields) {
+        fields(*this);
+    }
+
+    template <typename Item>
+    void list(const char* name, const std::vector<Item>& items) {
+        list(name, items, [](const Item& item, ReportWriter& to) { Item::fields(item, to); });
+    }
+    template <typename Item, typename Fields>
+    void list(const char* name, const std::vector<Item>& items, Fields fields) {
+        json_.key(name);
+        json_.begin_array();
+        for (const Item& item : items) {
+            json_.begin_object();
+            fields(item, *this);
+            json_.end_object();
+        }
+        json_.end_array();
+    }
+    template <typename Item>
+    void list_if_any(const char* name, const std::vector<Item>& items) {
+        if (!items.empty()) {
+            list(name, items);
+        }
+    }
+
+    template <typename Object>
+    void named(const char* name, const Named<Object>& members) {
+        json_.key(name);
+        json_.begin_object();
+        for (const auto& [key, value] : members) {
+            json_.key(key);
+            write(value);
+        }
+        json_.end_object();
+    }
+    template <typename Object>
+    void named_if_any(const char* name, const std::optional<Named<Object>>& members) {
+        if (members) {
+            named(name, *members);
+        }
+    }
+    void named_texts(const char* name, const Named<std::string>& members) {
+        plain_members(name, members);
+    }
+    void named_numbers(const char* name, const Named<std::uint64_t>& members) {
+        plain_members(name, members);
+    }
+    /// The one that may be negative stands where the order of the names has it.
+    void named_numbers(const char* name, const Named<std::uint64_t>& members,
+                       std::string_view signed_name,
+                       const std::optional<std::int64_t>& signed_value) {
+        json_.key(name);
+        json_.begin_object();
+        bool is_written = !signed_value;
+        for (const auto& [key, value] : members) {
+            if (!is_written && key > signed_name) {
+                json_.member(signed_name, *signed_value);
+                is_written = true;
+            }
+            json_.member(key, value);
+        }
+        json_.end_object();
+    }
+
+    template <typename Entry>
+    void table(const char* name, const std::vector<Entry>&, Layout layout) {
+        json_.key(name);
+        json_.begin_array();
+        Entries<Entry> entries(*this, layout, nullptr);
+        builder_.each(entries);
+        json_.end_array();
+    }
+    template <typename Entry>
+    void table_if_any(const char* name, const std::vector<Entry>&, Layout layout) {
+        Entries<Entry> entries(*this, layout, name);
+        builder_.each(entries);
+        if (entries.any()) {
+            json_.end_array();
+        }
+    }
+
+    void curve(const char* name, const std::optional<CurveSummary>& summary, bool /*optional*/) {
+        if (summary) {
+            object(name, *summary);
+            return;
+        }
+        json_.key(name);
+        json_.begin_object();
+        Nulls nulls{json_};
+        const CurveSummary none;
+        CurveSummary::fields(none, nulls);
+        json_.end_object();
+    }
+    void rows(const char* columns, const char* rows, const Timeline& timeline);
+
+  private:
+    struct Nulls {
+        JsonOutput& json;
+        void number(const char* name, std::uint64_t /*value*/) const {
+            json.key(name);
+            json.null();
+        }
+    };
+
+    /// Writes the entries of a table. With a name it begins the table before the first one.
+    template <typename Entry>
+    class Entries final : public EntryTaker<Entry> {
+      public:
+        Entries(ReportWriter& to, Layout layout, const char* name)
+            : to_(to), layout_(layout), name_(name) {}
+
+        void take(Entry&& entry) override {
+            if (count_ == 0 && name_ != nullptr) {
+                to_.json_.key(name_);
+                to_.json_.begin_array();
+            }
+            if (layout_ == Layout::lines) {
+                to_.json_.new_line();
+            }
+            to_.position_ = count_++;
+            to_.write(entry);
+        }
+        bool any() const { return count_ != 0; }
+
+      private:
+        ReportWriter& to_;
+        const Layout layout_;
+        const char* const name_;
+        std::size_t count_ = 0;
+    };
+
+    template <typename Value>
+    void or_null(const char* name, const std::optional<Value>& value) {
+        json_.key(name);
+        if (value) {
+            json_.number(*value);
+        } else {
+            json_.null();
+        }
+    }
+    template <typename Value>
+    void plain_members(const char* name, const Named<Value>& members) {
+        json_.key(name);
+        json_.begin_object();
+        for (const auto& [key, value] : members) {
+            json_.member(key, value);
+        }
+        json_.end_object();
+    }
+
+    JsonOutput& json_;
+    const ReportBuilder& builder_;
+    std::size_t position_ = 0;
+};
+
+void ReportWriter::rows(const char* columns, const char* rows, const Timeline& timeline) {
+    json_.key(columns);
+    json_.begin_array();
+    json_.string("bucket");
+    for (const char* const curve : curve_names) {
+        for (const char* const figure : row_figures) {
+            json_.string(std::string(curve) + figure);
+        }
+    }
+    json_.end_array();
+    json_.key(rows);
+    json_.begin_array();
+    for (const TimelineRow& row : timeline.rows) {
+        json_.new_line();
+        json_.begin_array();
+        json_.number((row.begin_ns - timeline.start_ns) / timeline.bucket_ns);
+        for (const auto& curve : row.curves) {
+            constexpr TimelineRow::Values unknown = {TimelineRow::unknown, TimelineRow::unknown,
+                                                     TimelineRow::unknown};
+            const TimelineRow::Values& values = curve ? *curve : unknown;
+            for (const std::uint64_t value : {values.min, values.max, values.last}) {
+                if (value == TimelineRow::unknown) {
+                    json_.null();
+                } else {
+                    json_.number(value);
+                }
+            }
+        }
+        json_.end_array();
+    }
+    json_.end_array();
+}
+
+}  // namespace
+
+bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment) {
+    JsonOutput json(sink);
+    const ReportBuilder builder(from, moment);
+    ReportWriter(json, builder).write(*builder.without_tables());
+    return json.finish();
+}
+
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment) {
+    StringSink sink;
+    write_json(sink, aggregator, moment);
+    return std::move(sink.text);
+}
+
+}  // namespace memlab::model
