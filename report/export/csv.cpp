@@ -16,7 +16,7 @@
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/site_choice.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 
 namespace memlab::exports {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <limits>
 
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 
 namespace memlab::exports {
 

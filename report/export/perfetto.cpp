@@ -25,7 +25,7 @@
 #include "report/device_label.hpp"
 #include "report/export/formats.hpp"
 #include "report/export/perfetto_slices.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 

@@ -24,7 +24,7 @@
 #include "report/export/pickler.hpp"
 #include "report/export/site_choice.hpp"
 #include "report/export/snapshot_layout.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "trace/aggregate/pool_layout.hpp"

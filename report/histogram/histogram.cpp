@@ -5,7 +5,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 
 namespace memlab::report {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/report.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 

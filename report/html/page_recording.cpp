@@ -3,9 +3,9 @@
 #include <future>
 #include <utility>
 
-#include "report/find_event_log.hpp"
 #include "report/html/page_data.hpp"
 #include "report/inefficiencies/render.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/category.hpp"
 #include "report/text/names.hpp"

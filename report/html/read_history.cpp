@@ -11,7 +11,7 @@
 
 #include "report/html/memory_map.hpp"
 #include "report/html/moment_grid.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "report/inefficiencies/busy_times.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "report/steps.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "report/device_label.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "trace/aggregate/aggregator.hpp"

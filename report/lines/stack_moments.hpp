@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "report/lines/query.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/steps.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"

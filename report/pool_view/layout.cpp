@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 

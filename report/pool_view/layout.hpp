@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/report.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 
 namespace memlab::trace {
 class Aggregator;

@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "report/parallel.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/text/names.hpp"
 #include "report/text/progress.hpp"

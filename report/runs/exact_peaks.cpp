@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "model/bounded_sum.hpp"
-#include "report/find_event_log.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "report/runs/common_clock.hpp"
 #include "trace/aggregate/aggregator.hpp"
 

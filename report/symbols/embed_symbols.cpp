@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 
 namespace memlab::report {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 

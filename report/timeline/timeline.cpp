@@ -10,8 +10,8 @@
 
 #include "model/json_writer.hpp"
 #include "report/device_label.hpp"
-#include "report/read_ahead.hpp"
-#include "report/reader.hpp"
+#include "report/reading/read_ahead.hpp"
+#include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "model/report.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/timeline/categories.hpp"
 #include "report/timeline/scope_tracker.hpp"
 

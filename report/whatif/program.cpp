@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "model/bounded_sum.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 
 namespace memlab::whatif {
 

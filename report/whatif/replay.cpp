@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "allocator/pool.hpp"
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 #include "report/whatif/program.hpp"
 
 namespace memlab::whatif {

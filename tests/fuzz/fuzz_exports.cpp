@@ -9,8 +9,8 @@
 
 #include "report/export/formats.hpp"
 #include "report/export/perfetto.hpp"
-#include "report/find_event_log.hpp"
-#include "report/reader.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/fuzz/format_rules.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 

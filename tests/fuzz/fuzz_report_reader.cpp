@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/summary/filter.hpp"
 #include "report/summary/summary.hpp"
 #include "report/views/call_tree.hpp"

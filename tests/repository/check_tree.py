@@ -150,7 +150,7 @@ def check_presets(tree):
 
 
 # What a recording is to a user, and what an analysis of it may know.
-READING = ("report", "report/text", "report/symbols", "report/summary")
+READING = ("report", "report/reading", "report/text", "report/symbols", "report/summary")
 ANALYSIS = ("trace", "trace/aggregate", "model", *READING)
 
 # Which folders a folder may include from, besides itself; dependencies point one way.
@@ -179,7 +179,8 @@ MAY_INCLUDE = {
                         "interpose/process"),
     "report/text": ("model",),
     "report": ("trace", "trace/aggregate", "model", "report/text"),
-    "report/symbols": ("model", "report", "report/text"),
+    "report/reading": ("trace", "trace/aggregate", "model", "report", "report/text"),
+    "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
     "report/views": ANALYSIS,
     "report/export": (*ANALYSIS, "report/views"),

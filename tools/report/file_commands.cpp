@@ -11,12 +11,12 @@
 #include <tuple>
 #include <vector>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
+#include "report/reading/validate.hpp"
 #include "report/runs/collection.hpp"
 #include "report/symbols/embed_symbols.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
-#include "report/validate.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/output_file.hpp"
 #include "tools/report/subcommand.hpp"

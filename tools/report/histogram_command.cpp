@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "report/find_event_log.hpp"
 #include "report/histogram/histogram.hpp"
 #include "report/histogram/render.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/report_options.hpp"
 

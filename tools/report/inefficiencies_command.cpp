@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "report/find_event_log.hpp"
 #include "report/inefficiencies/inefficiencies.hpp"
 #include "report/inefficiencies/render.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/view_options.hpp"
 

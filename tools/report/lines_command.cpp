@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "report/find_event_log.hpp"
 #include "report/lines/line_tables.hpp"
 #include "report/lines/render.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "tools/report/report_options.hpp"
 
 namespace memlab::tools {

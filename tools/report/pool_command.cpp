@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "report/device_label.hpp"
-#include "report/find_event_log.hpp"
 #include "report/pool_view/layout.hpp"
 #include "report/pool_view/render.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "tools/report/report_options.hpp"
 
 namespace memlab::tools {

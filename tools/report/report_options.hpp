@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "model/report.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/summary/filter.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"

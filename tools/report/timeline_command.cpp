@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "report/find_event_log.hpp"
-#include "report/reader.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/reader.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "report/timeline/render.hpp"

@@ -14,8 +14,8 @@
 
 #include "interpose/options/option_table.hpp"
 #include "report/device_label.hpp"
-#include "report/find_event_log.hpp"
-#include "report/reader.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/reader.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/text/names.hpp"
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"

@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "model/report_file.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/units.hpp"
 #include "tools/diagnostics.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "report/inefficiencies/estimate_peaks.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"

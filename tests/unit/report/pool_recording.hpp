@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "model/report.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"

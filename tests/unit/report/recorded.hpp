@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"

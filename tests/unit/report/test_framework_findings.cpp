@@ -1,7 +1,7 @@
 // Caches on top of memlab's pool, in recordings of the frameworks themselves.
 #include "report/summary/framework_findings.hpp"
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::model;

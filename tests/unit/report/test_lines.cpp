@@ -2,11 +2,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "report/find_event_log.hpp"
 #include "report/lines/line_tables.hpp"
 #include "report/lines/render.hpp"
 #include "report/lines/source_text.hpp"
-#include "report/reader.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"

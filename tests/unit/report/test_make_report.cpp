@@ -2,7 +2,7 @@
 #include <string>
 
 #include "model/json_writer.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "trace/aggregate/aggregator.hpp"

@@ -5,8 +5,8 @@
 
 #include "report/pool_view/layout.hpp"
 #include "report/pool_view/render.hpp"
-#include "report/read_ahead.hpp"
-#include "report/reader.hpp"
+#include "report/reading/read_ahead.hpp"
+#include "report/reading/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/report/pool_recording.hpp"
 #include "tests/unit/trace/recording.hpp"

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "model/json_writer.hpp"
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
+#include "report/reading/table_text.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
-#include "report/table_text.hpp"
 #include "tests/catch.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/log_writer.hpp"

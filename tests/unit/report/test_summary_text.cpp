@@ -2,7 +2,7 @@
 // places are set here, as the symbolizer finds them if PyTorch is installed.
 #include <string>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/summary/summary.hpp"
 #include "tests/catch.hpp"
 

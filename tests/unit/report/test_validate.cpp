@@ -1,6 +1,6 @@
 // Validation: reports written by memlab are sound, and a change of any sum is detected. Embedded
 // symbols are kept, preferred, and change nothing else.
-#include "report/validate.hpp"
+#include "report/reading/validate.hpp"
 
 #include <functional>
 #include <nlohmann/json.hpp>

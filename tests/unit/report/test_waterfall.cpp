@@ -1,5 +1,5 @@
 // The levels of the waterfall, from the used memory of a GPU down to the requested bytes.
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 #include "report/summary/waterfall.hpp"
 #include "tests/catch.hpp"
 

@@ -1,4 +1,4 @@
-#include "report/validate.hpp"
+#include "report/reading/validate.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "report/input_file.hpp"
+#include "report/reading/input_file.hpp"
 
 #include <fcntl.h>
 #include <spawn.h>

@@ -1,4 +1,4 @@
-#include "report/read_ahead.hpp"
+#include "report/reading/read_ahead.hpp"
 
 #include <sys/stat.h>
 

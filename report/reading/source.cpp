@@ -14,8 +14,8 @@
 
 #include "model/json_writer.hpp"
 #include "report/device_label.hpp"
-#include "report/input_file.hpp"
-#include "report/reader.hpp"
+#include "report/reading/input_file.hpp"
+#include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/log_format.hpp"
 

@@ -1,9 +1,9 @@
-#include "report/find_event_log.hpp"
+#include "report/reading/find_event_log.hpp"
 
 #include <utility>
 
-#include "report/input_file.hpp"
-#include "report/reader.hpp"
+#include "report/reading/input_file.hpp"
+#include "report/reading/reader.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/record_sink.hpp"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "model/report_builder.hpp"
-#include "report/invalid.hpp"
-#include "report/reader.hpp"
+#include "report/reading/invalid.hpp"
+#include "report/reading/reader.hpp"
 
 namespace memlab::report {
 

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "report/input_file.hpp"
 #include "report/parallel.hpp"
+#include "report/reading/input_file.hpp"
 #include "trace/log_reader.hpp"
 
 namespace memlab::report {

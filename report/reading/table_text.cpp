@@ -1,4 +1,4 @@
-#include "report/table_text.hpp"
+#include "report/reading/table_text.hpp"
 
 #include <charconv>
 #include <cstddef>

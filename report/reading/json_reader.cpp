@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "model/bounded_sum.hpp"
-#include "report/json_fields.hpp"
-#include "report/reader.hpp"
-#include "report/table_text.hpp"
+#include "report/reading/json_fields.hpp"
+#include "report/reading/reader.hpp"
+#include "report/reading/table_text.hpp"
 
 namespace memlab::report {
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <string>
 
-#include "report/json_fields.hpp"
+#include "report/reading/json_fields.hpp"
 
 namespace memlab::report {
 

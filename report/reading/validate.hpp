@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 
 namespace memlab::report {
 

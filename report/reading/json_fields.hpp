@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/report.hpp"
-#include "report/json_node.hpp"
+#include "report/reading/json_node.hpp"
 
 namespace memlab::report {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "report/reader.hpp"
+#include "report/reading/reader.hpp"
 
 namespace memlab::report {
 

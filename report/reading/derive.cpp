@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "model/json_writer.hpp"
-#include "report/input_file.hpp"
-#include "report/read_ahead.hpp"
-#include "report/reader.hpp"
+#include "report/reading/input_file.hpp"
+#include "report/reading/read_ahead.hpp"
+#include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "report/invalid.hpp"
+#include "report/reading/invalid.hpp"
 
 namespace memlab::report {
 
