@@ -70,15 +70,6 @@ void forget_generated_addresses(model::Report& report);
 /// `make_sink`, if given. Never throws.
 ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink = {});
 
-/// Which devices are looked at where a framework's cache is seen from inside: both levels; GPUs
-/// only, what the driver handed out; or the caches, and GPUs without one.
-enum class Level : std::uint8_t { all, driver, framework };
-/// Drops the others' failures. `all` has the failure of a framework's allocation without its
-/// cache's own attempts to get more from the driver.
-void choose_ooms(model::Report& report, Level level);
-/// Drops the others' devices and failures; what else refers to them stays.
-void choose_level(model::Report& report, Level level);
-
 /// By content; false for files that cannot be read.
 bool is_event_log(const std::string& path);
 

@@ -14,6 +14,7 @@
 #include "report/check/budget.hpp"
 #include "report/check/check.hpp"
 #include "report/check/render.hpp"
+#include "report/levels.hpp"
 #include "report/runs/collection.hpp"
 #include "tools/report/output_file.hpp"
 #include "tools/report/report_options.hpp"

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "report/levels.hpp"
 #include "report/runs/process_matching.hpp"
 #include "report/runs/run_diff.hpp"
 #include "report/symbols/symbolizer.hpp"

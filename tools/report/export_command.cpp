@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "report/export/formats.hpp"
+#include "report/levels.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/export_file.hpp"

@@ -8,6 +8,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/export/perfetto.hpp"
+#include "report/levels.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/runs/common_clock.hpp"
 #include "report/runs/render.hpp"

@@ -14,6 +14,7 @@
 
 #include "report/device_label.hpp"
 #include "report/html/page.hpp"
+#include "report/levels.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/collection.hpp"
 #include "report/runs/render.hpp"

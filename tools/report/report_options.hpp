@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "report/levels.hpp"
 #include "report/reading/reader.hpp"
 #include "report/summary/filter.hpp"
 #include "report/summary/place_text.hpp"

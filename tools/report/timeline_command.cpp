@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/levels.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/summary/json_values.hpp"
