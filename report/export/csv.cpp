@@ -13,7 +13,7 @@
 #include <string>
 
 #include "report/export/formats.hpp"
-#include "report/export/history.hpp"
+#include "report/export/lifetime_sink.hpp"
 #include "report/export/output.hpp"
 #include "report/export/site_choice.hpp"
 #include "report/reading/read_ahead.hpp"
@@ -30,10 +30,10 @@ bool is_of_a_device_resource(MemoryKind kind) {
            kind == MemoryKind::suballocation;
 }
 
-class Csv final : public History {
+class Csv final : public LifetimeSink {
   public:
     Csv(const Input& input, model::ByteSink& sink)
-        : History(input.stretch), choice_(input), out_(sink) {
+        : LifetimeSink(input.stretch), choice_(input), out_(sink) {
         out_ << "Thread,Time,Action,Pointer,Size,Stream\n";
     }
 

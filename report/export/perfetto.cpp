@@ -79,8 +79,8 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
         WithCurves(const Input& input, ProcessTracks& tracks, LogTrace& whole)
             : Slices(input, tracks), whole_(whole) {}
 
-        using History::now;
-        using History::within;
+        using LifetimeSink::now;
+        using LifetimeSink::within;
 
       protected:
         void entered() override {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "report/device_label.hpp"
-#include "report/export/history.hpp"
+#include "report/export/lifetime_sink.hpp"
 #include "report/export/perfetto_tracks.hpp"
 #include "report/export/site_choice.hpp"
 #include "report/export/stacks.hpp"
@@ -19,10 +19,10 @@
 namespace memlab::exports {
 
 /// Thread-safety: none. What it is made of must outlive it.
-class Slices : public History {
+class Slices : public LifetimeSink {
   public:
     Slices(const Input& input, ProcessTracks& tracks)
-        : History(input.stretch),
+        : LifetimeSink(input.stretch),
           input_(input),
           choice_(input),
           tracks_(tracks),

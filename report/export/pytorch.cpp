@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "report/export/formats.hpp"
-#include "report/export/history.hpp"
+#include "report/export/lifetime_sink.hpp"
 #include "report/export/output.hpp"
 #include "report/export/pickler.hpp"
 #include "report/export/site_choice.hpp"
@@ -101,10 +101,10 @@ class Frames {
 };
 
 /// The trace of one device, written as it is read.
-class Trace final : public History {
+class Trace final : public LifetimeSink {
   public:
     Trace(const Input& input, std::uint32_t device, Pickler& pickle, Frames& frames)
-        : History(input.stretch),
+        : LifetimeSink(input.stretch),
           choice_(input),
           device_(device),
           pickle_(pickle),

@@ -1,23 +1,23 @@
-// A stretch of a history: when it is entered, what is told before and after it, and gaps.
+// A stretch of a recording: when it is entered, what is told before and after it, and gaps.
 #include <string>
 #include <vector>
 
-#include "report/export/history.hpp"
+#include "report/export/lifetime_sink.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab;
 using exports::Allocation;
-using exports::History;
+using exports::LifetimeSink;
 using exports::Stretch;
 using trace::EventType;
 
 namespace {
 
 /// Writes down what it is told: + allocated, - freed, > entered, with the time; ~ is before.
-class Told final : public History {
+class Told final : public LifetimeSink {
   public:
-    explicit Told(const Stretch& stretch) : History(stretch) {}
-    using History::for_each_live;
+    explicit Told(const Stretch& stretch) : LifetimeSink(stretch) {}
+    using LifetimeSink::for_each_live;
 
     std::vector<std::string> told;
 

@@ -1,4 +1,4 @@
-#include "report/export/history.hpp"
+#include "report/export/lifetime_sink.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -22,17 +22,17 @@ std::uint64_t range_end(std::uint64_t address, std::uint64_t size) {
 
 }  // namespace
 
-void History::on(const trace::ProcessInfo& record) {
+void LifetimeSink::on(const trace::ProcessInfo& record) {
     process_ = record;
 }
 
-void History::on(const trace::StringDef& record) {
+void LifetimeSink::on(const trace::StringDef& record) {
     if (!numbered_anew_) {
         strings_.push_back(record.text);
     }
 }
 
-bool History::reach(std::uint64_t time_ns) {
+bool LifetimeSink::reach(std::uint64_t time_ns) {
     const std::uint64_t time = std::max(now_, time_ns);
     if (!entered_ && time >= stretch_.from_ns) {
         entered_ = true;
@@ -44,7 +44,7 @@ bool History::reach(std::uint64_t time_ns) {
     return !over_;
 }
 
-void History::finish() {
+void LifetimeSink::finish() {
     if (!entered_) {
         entered_ = true;
         now_ = stretch_.from_ns;
@@ -52,7 +52,7 @@ void History::finish() {
     }
 }
 
-void History::on(const trace::Checkpoint& record) {
+void LifetimeSink::on(const trace::Checkpoint& record) {
     if (over_) {
         // Its numbers are others: what is live at the end of the stretch keeps those it has.
         numbered_anew_ = true;
@@ -70,23 +70,23 @@ void History::on(const trace::Checkpoint& record) {
     reach(record.time_ns);
 }
 
-void History::on(const trace::OomEvent& record) {
+void LifetimeSink::on(const trace::OomEvent& record) {
     if (reach(record.time_ns)) {
         failed(record);
     }
 }
 
-void History::on(const trace::DeviceSample& record) {
+void LifetimeSink::on(const trace::DeviceSample& record) {
     if (reach(record.time_ns)) {
         sampled(record);
     }
 }
 
-void History::on(const trace::End& record) {
+void LifetimeSink::on(const trace::End& record) {
     reach(record.time_ns);
 }
 
-void History::on(const Event& record) {
+void LifetimeSink::on(const Event& record) {
     if (!reach(record.time_ns)) {
         return;
     }
@@ -120,7 +120,7 @@ void History::on(const Event& record) {
     }
 }
 
-void History::end(Live::iterator at, const Event* by) {
+void LifetimeSink::end(Live::iterator at, const Event* by) {
     Allocation& allocation = at->second;
     if (!allocation.pending) {
         freed(allocation, by);
@@ -133,7 +133,7 @@ void History::end(Live::iterator at, const Event* by) {
     live_.erase(at);
 }
 
-void History::allocate(const Event& event) {
+void LifetimeSink::allocate(const Event& event) {
     const Key key{trace::address_space(event), event.address};
     if (const auto at = live_.find(key); at != live_.end()) {
         end(at, nullptr);
@@ -158,7 +158,7 @@ void History::allocate(const Event& event) {
     allocated(live_.emplace(key, allocation).first->second);
 }
 
-void History::free(const Event& event) {
+void LifetimeSink::free(const Event& event) {
     const auto at = live_.find({trace::address_space(event), event.address});
     if (at == live_.end() || at->second.pending) {
         return;
@@ -171,14 +171,14 @@ void History::free(const Event& event) {
     at->second.pending = true;
 }
 
-void History::complete(const Event& event) {
+void LifetimeSink::complete(const Event& event) {
     const auto at = live_.find({trace::address_space(event), event.address});
     if (at != live_.end()) {
         end(at, &event);
     }
 }
 
-void History::end_blocks(Level& level, std::uint64_t address, std::uint64_t size) {
+void LifetimeSink::end_blocks(Level& level, std::uint64_t address, std::uint64_t size) {
     const std::uint64_t behind = range_end(address, size);
     auto at = level.blocks.upper_bound(address);
     if (at != level.blocks.begin() &&
@@ -193,7 +193,8 @@ void History::end_blocks(Level& level, std::uint64_t address, std::uint64_t size
 }
 
 /// The first segment whose end is above `address`.
-History::Ranges::iterator History::first_segment_after(Level& level, std::uint64_t address) {
+LifetimeSink::Ranges::iterator LifetimeSink::first_segment_after(Level& level,
+                                                                 std::uint64_t address) {
     auto at = level.segments.upper_bound(address);
     if (at != level.segments.begin() &&
         range_end(std::prev(at)->first, std::prev(at)->second.size) > address) {
@@ -202,14 +203,14 @@ History::Ranges::iterator History::first_segment_after(Level& level, std::uint64
     return at;
 }
 
-void History::remove(Level& level, Ranges::iterator segment) {
+void LifetimeSink::remove(Level& level, Ranges::iterator segment) {
     const auto [address, removed] = *segment;
     end_blocks(level, address, removed.size);
     level.segments.erase(segment);
     segment_removed(removed.device, address, removed.size, removed.mapped);
 }
 
-void History::add_segment(const Event& event) {
+void LifetimeSink::add_segment(const Event& event) {
     Level& level = level_of(event);
     const std::uint64_t behind = range_end(event.address, event.size);
     if (behind == event.address) {
@@ -247,7 +248,7 @@ void History::add_segment(const Event& event) {
     }
 }
 
-void History::free_segment(const Event& event) {
+void LifetimeSink::free_segment(const Event& event) {
     Level& level = level_of(event);
     if (const auto at = level.segments.find(event.address); at != level.segments.end()) {
         remove(level, at);
@@ -255,7 +256,7 @@ void History::free_segment(const Event& event) {
 }
 
 /// Removes a range from mapped segments, which may be split.
-void History::unmap(const Event& event) {
+void LifetimeSink::unmap(const Event& event) {
     Level& level = level_of(event);
     const std::uint64_t behind = range_end(event.address, event.size);
     end_blocks(level, event.address, event.size);
@@ -283,7 +284,7 @@ void History::unmap(const Event& event) {
     }
 }
 
-void History::on(const trace::ContextLost& record) {
+void LifetimeSink::on(const trace::ContextLost& record) {
     if (!reach(record.time_ns)) {
         return;
     }

@@ -34,9 +34,9 @@ struct Allocation {
 };
 
 /// Thread-safety: none.
-class History : public trace::RecordSink {
+class LifetimeSink : public trace::RecordSink {
   public:
-    explicit History(const Stretch& stretch = {}) : stretch_(stretch) {}
+    explicit LifetimeSink(const Stretch& stretch = {}) : stretch_(stretch) {}
 
     using trace::RecordSink::on;
     void on(const trace::ProcessInfo& record) override;
