@@ -82,13 +82,13 @@ class CallSites {
 
     // Too large for small program stacks: in Scratch memory.
     struct DeepStack {
-        CapturedStack native;
-        python::FrameBuffer<CapturedStack::max_depth> frames;
-        std::uint64_t merged[CapturedStack::max_depth];
+        unwind::CapturedStack native;
+        python::FrameBuffer<unwind::CapturedStack::max_depth> frames;
+        std::uint64_t merged[unwind::CapturedStack::max_depth];
     };
 
     [[gnu::hot]] std::uint32_t capture(const CallOrigin& origin) {
-        if (stack_depth_ > ShortStack::max_depth) [[unlikely]] {
+        if (stack_depth_ > unwind::ShortStack::max_depth) [[unlikely]] {
             return capture_deep(origin);
         }
         const std::uint64_t epoch = cacheable_epoch();
@@ -174,7 +174,7 @@ class CallSites {
     // Not inlined, like intern_merged().
     [[gnu::noinline]] std::uint32_t find_unhashed(const KnownStack& stack,
                                                   const CallOrigin& origin) {
-        python::FrameBuffer<ShortStack::max_depth> frames;
+        python::FrameBuffer<unwind::ShortStack::max_depth> frames;
         return python_.read(frames)
                    ? python_.merged_stack_cache().find(python::hash_parts(stack.hash, frames))
                    : find_native(stack, origin);
@@ -190,7 +190,7 @@ class CallSites {
 
     [[gnu::noinline]] std::uint32_t capture_unknown(KnownStacks& known, std::uint64_t epoch_before,
                                                     const CallOrigin& origin) {
-        ShortStack native;
+        unwind::ShortStack native;
         const std::uint64_t epoch = capture_native(native);
         const StackHash hash = hash_frames(native, epoch);
         KnownStacks* const keeps =
@@ -248,7 +248,7 @@ class CallSites {
 
     /// Captures the calling thread's stack; returns its unload epoch.
     template <std::size_t capacity>
-    [[gnu::always_inline]] std::uint64_t capture_native(StackBuffer<capacity>& native) {
+    [[gnu::always_inline]] std::uint64_t capture_native(unwind::StackBuffer<capacity>& native) {
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch = cacheable_epoch();
         if (python_.searching() && native.ends_early) [[unlikely]] {
@@ -260,16 +260,16 @@ class CallSites {
 
     // Not inlined, so that `frames` does not take stack space during the native walk, which would
     // then use colder cache lines.
-    [[gnu::noinline]] std::uint32_t intern_merged(const ShortStack& native, const StackHash& hash,
-                                                  std::uint64_t epoch, const CallOrigin& origin,
-                                                  KnownStacks* keeps) {
-        python::FrameBuffer<ShortStack::max_depth> frames;
+    [[gnu::noinline]] std::uint32_t intern_merged(const unwind::ShortStack& native,
+                                                  const StackHash& hash, std::uint64_t epoch,
+                                                  const CallOrigin& origin, KnownStacks* keeps) {
+        python::FrameBuffer<unwind::ShortStack::max_depth> frames;
         return intern_merged(native, frames, hash, epoch, origin, keeps,
                              [&] { return merge_short(native, frames, epoch); });
     }
 
     template <class Merge>
-    [[gnu::always_inline]] std::uint32_t intern_merged(const StackView& native,
+    [[gnu::always_inline]] std::uint32_t intern_merged(const unwind::StackView& native,
                                                        python::Frames& frames,
                                                        const StackHash& hash, std::uint64_t epoch,
                                                        const CallOrigin& origin, KnownStacks* keeps,
@@ -298,7 +298,7 @@ class CallSites {
 
     /// The id of the stack whose end the origin replaces; 0: it is an ordinary one. `keeps`: to be
     /// told what was found of the origin's function; null: nothing.
-    std::uint32_t intern_with_origin(const StackView& native, const StackHash& hash,
+    std::uint32_t intern_with_origin(const unwind::StackView& native, const StackHash& hash,
                                      std::uint64_t epoch, const CallOrigin& origin,
                                      KnownStacks* keeps) {
         if (origin.code == nullptr || epoch == StackTable::no_epoch) {
@@ -344,11 +344,11 @@ class CallSites {
         return {hash, mix(hash ^ mix_factor, native.check ^ parts)};
     }
 
-    std::uint32_t append_origin(const StackView& native, std::size_t kept, std::uint64_t epoch,
-                                std::uint32_t origin, const StackHash& parts) {
+    std::uint32_t append_origin(const unwind::StackView& native, std::size_t kept,
+                                std::uint64_t epoch, std::uint32_t origin, const StackHash& parts) {
         struct Words {
-            std::uint64_t all[CapturedStack::max_depth];
-            std::uint64_t python[CapturedStack::max_depth];
+            std::uint64_t all[unwind::CapturedStack::max_depth];
+            std::uint64_t python[unwind::CapturedStack::max_depth];
         };
         const Scratch<Words> scratch;
         Words* const words = scratch.get();
@@ -390,7 +390,7 @@ class CallSites {
         return id;
     }
 
-    std::uint32_t intern(const StackView& native, std::uint64_t epoch, KnownStacks* keeps) {
+    std::uint32_t intern(const unwind::StackView& native, std::uint64_t epoch, KnownStacks* keeps) {
         const std::uint32_t id =
             stacks_.intern({native.addresses, native.depth}, native.truncated, epoch);
         if (keeps != nullptr) {
@@ -399,13 +399,13 @@ class CallSites {
         return id;
     }
 
-    [[gnu::noinline]] std::uint32_t merge_short(const StackView& native,
+    [[gnu::noinline]] std::uint32_t merge_short(const unwind::StackView& native,
                                                 const python::Frames& frames, std::uint64_t epoch) {
-        std::uint64_t words[ShortStack::max_depth];
+        std::uint64_t words[unwind::ShortStack::max_depth];
         return merge(native, frames, words, epoch);
     }
 
-    std::uint32_t merge(const StackView& native, const python::Frames& frames,
+    std::uint32_t merge(const unwind::StackView& native, const python::Frames& frames,
                         std::span<std::uint64_t> words, std::uint64_t epoch) {
         python::MergedStack merged;
         merged.words = words;

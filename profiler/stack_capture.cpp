@@ -31,7 +31,7 @@ bool verifies_stacks() {
 }
 
 template <std::size_t capacity>
-[[gnu::hot]] void capture_stack(StackBuffer<capacity>& stack, std::size_t limit) {
+[[gnu::hot]] void capture_stack(unwind::StackBuffer<capacity>& stack, std::size_t limit) {
     const std::size_t max_depth = std::min(limit, capacity);
     unwind::walk_stack(stack, max_depth, own_code());
 #ifdef MEMLAB_VERIFY_UNWIND
@@ -39,7 +39,7 @@ template <std::size_t capacity>
 #endif
 }
 
-[[gnu::hot]] StackHash hash_frames(const StackView& stack, std::uint64_t epoch) {
+[[gnu::hot]] StackHash hash_frames(const unwind::StackView& stack, std::uint64_t epoch) {
     StackHasher hasher(
         stack.depth << 2 | (stack.ends_early ? 2U : 0U) | (stack.truncated ? 1U : 0U), epoch);
     hasher.add(
@@ -48,7 +48,7 @@ template <std::size_t capacity>
     return hasher.result();
 }
 
-template void capture_stack(CapturedStack& stack, std::size_t limit);
-template void capture_stack(ShortStack& stack, std::size_t limit);
+template void capture_stack(unwind::CapturedStack& stack, std::size_t limit);
+template void capture_stack(unwind::ShortStack& stack, std::size_t limit);
 
 }  // namespace memlab::profiler

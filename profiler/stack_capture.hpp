@@ -17,9 +17,9 @@ namespace memlab::profiler {
 /// Fills `stack` with at most `limit` (<= max_depth) return addresses of the calling thread, except
 /// memlab's own frames. Takes no lock, allocates nothing; async-signal-safe.
 template <std::size_t capacity>
-[[gnu::hot]] void capture_stack(StackBuffer<capacity>& stack, std::size_t limit);
-extern template void capture_stack(CapturedStack& stack, std::size_t limit);
-extern template void capture_stack(ShortStack& stack, std::size_t limit);
+[[gnu::hot]] void capture_stack(unwind::StackBuffer<capacity>& stack, std::size_t limit);
+extern template void capture_stack(unwind::CapturedStack& stack, std::size_t limit);
+extern template void capture_stack(unwind::ShortStack& stack, std::size_t limit);
 
 /// The code of the object that contains this function: frames in it are left out where a stack
 /// begins with them.
@@ -29,7 +29,7 @@ unwind::Bytes own_code();
 bool verifies_stacks();
 
 /// Hashes all of a stack. `epoch`: as in StackTable::intern().
-StackHash hash_frames(const StackView& stack, std::uint64_t epoch);
+StackHash hash_frames(const unwind::StackView& stack, std::uint64_t epoch);
 
 /// A function that works on behalf of an earlier call, and how to find that call: PyTorch's engine
 /// runs, on its own thread, the backward of an operator that the forward called.

@@ -47,7 +47,7 @@ class StackTable {
 
     /// A bit per word of a stack: set if it is a Python frame's id. Separate, since any word may be
     /// a return address.
-    using PythonWords = std::array<std::uint64_t, CapturedStack::max_depth / 64>;
+    using PythonWords = std::array<std::uint64_t, unwind::CapturedStack::max_depth / 64>;
 
     /// The epoch while an object is being unloaded: nothing is cached under it.
     static constexpr std::uint64_t no_epoch = 0;

@@ -23,8 +23,8 @@ bool passes_through(const Passthrough& rules, std::uint64_t bytes) {
     constexpr std::uint8_t plain = 1;
     constexpr std::uint8_t pooled = 2;
     const auto stack =
-        std::make_unique<profiler::CapturedStack>();  // the thread's stack may be small
-    profiler::capture_stack(*stack, profiler::CapturedStack::max_depth);
+        std::make_unique<profiler::unwind::CapturedStack>();  // the thread's stack may be small
+    profiler::capture_stack(*stack, profiler::unwind::CapturedStack::max_depth);
     for (std::size_t i = 0; i < stack->depth; ++i) {
         const std::uint8_t kind =
             site_classes.find_or_classify(stack->addresses[i], [&rules](std::string_view path) {

@@ -172,7 +172,7 @@ void PythonStacks::await_search() {
 }
 
 /// 3.9: whether the native stack has an activation for each frame, as far as both are known.
-bool PythonStacks::fit(const StackView& native, const Frames& frames) const {
+bool PythonStacks::fit(const unwind::StackView& native, const Frames& frames) const {
     const auto activations = static_cast<std::size_t>(std::count_if(
         native.addresses, native.addresses + native.depth,
         [this](std::uintptr_t address) { return interpreter_.loop.returns_to(address); }));
@@ -180,7 +180,8 @@ bool PythonStacks::fit(const StackView& native, const Frames& frames) const {
            (activations >= frames.activation_count || native.truncated || native.ends_early);
 }
 
-bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedStack& merged) const {
+bool PythonStacks::merge(const unwind::StackView& native, const Frames& frames,
+                         MergedStack& merged) const {
     const std::size_t limit = std::min(depth_, merged.words.size());
     std::size_t depth = 0;
     std::size_t frame = 0;

@@ -99,7 +99,7 @@ class PythonStacks {
 
     /// Replaces each activation in the native stack by its frames. False if the native stack has no
     /// activation of them; `merged` is unspecified then. Truncates to the capacity of `merged`.
-    bool merge(const StackView& native, const Frames& frames, MergedStack& merged) const;
+    bool merge(const unwind::StackView& native, const Frames& frames, MergedStack& merged) const;
 
     MergedStackCache& merged_stack_cache() { return *merged_stacks_; }
 
@@ -110,7 +110,7 @@ class PythonStacks {
     enum class State : std::uint8_t { off, searching, on };
 
     void await_search();
-    bool fit(const StackView& native, const Frames& frames) const;
+    bool fit(const unwind::StackView& native, const Frames& frames) const;
     void find_collector(const Interpreter& interpreter);
     bool collects_here() const;
     void turn_off(std::string_view why);

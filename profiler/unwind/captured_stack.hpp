@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace memlab::profiler {
+namespace memlab::profiler::unwind {
 
 /// A call stack of at most `capacity` frames.
 template <std::size_t capacity>
@@ -43,4 +43,4 @@ struct StackView {
     const std::uintptr_t* ends;
 };
 
-}  // namespace memlab::profiler
+}  // namespace memlab::profiler::unwind

@@ -15,7 +15,7 @@
 #include "model/report_file.hpp"
 #include "report/text/signal_cleanup.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -342,4 +342,4 @@ std::string key_text(const BaselineKey& key) {
            std::to_string(key.driver_version % 1000 / 10) + " driver";
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

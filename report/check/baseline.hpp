@@ -11,7 +11,7 @@
 
 #include "report/check/limit.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 /// The GPU and driver that a figure was measured on.
 struct BaselineKey {
@@ -78,4 +78,4 @@ std::string update_baseline(const std::string& path, const std::vector<BaselineF
 /// "NVIDIA H100 80GB HBM3 with a CUDA 13.0 driver".
 std::string key_text(const BaselineKey& key);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

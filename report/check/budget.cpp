@@ -9,7 +9,7 @@
 
 #include "report/check/settings_tree.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -221,4 +221,4 @@ BudgetResult read_budget(const std::string& path) {
     return result;
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

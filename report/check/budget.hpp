@@ -10,7 +10,7 @@
 
 #include "report/check/limit.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 struct Budget {
     std::vector<Limit> limits;
@@ -30,4 +30,4 @@ BudgetResult parse_budget(std::string_view text, const std::string& name);
 /// Reads `path`; paths in it are relative to its folder.
 BudgetResult read_budget(const std::string& path);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

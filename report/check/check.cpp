@@ -10,7 +10,7 @@
 #include "report/runs/process_rank.hpp"
 #include "report/text/names.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -352,4 +352,4 @@ std::vector<BaselineFigure> baseline_figures(const std::vector<Process>& process
     return figures;
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

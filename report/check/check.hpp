@@ -19,7 +19,7 @@
 #include "report/symbols/symbolizer.hpp"
 #include "report/views/suppressions.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 /// A process of the run, ready to be measured.
 struct Process {
@@ -97,4 +97,4 @@ Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& l
 std::vector<BaselineFigure> baseline_figures(const std::vector<Process>& processes,
                                              const std::vector<Limit>& limits);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

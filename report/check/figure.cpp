@@ -8,7 +8,7 @@
 
 #include "report/text/units.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -116,4 +116,4 @@ std::optional<Figure> in_bytes(Figure number, std::string_view unit) {
     return Figure::millionths(value << shift);
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 /// The unit of a figure.
 enum class Unit : std::uint8_t {
@@ -65,4 +65,4 @@ std::optional<NumberAndUnit> split_number(std::string_view text);
 /// std::nullopt for other units and above 2^64.
 std::optional<Figure> in_bytes(Figure number, std::string_view unit);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -6,7 +6,7 @@
 #include "report/summary/filter.hpp"
 #include "trace/record.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -209,4 +209,4 @@ std::string name_of(Metric metric, const Subject& subject) {
     return name;
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

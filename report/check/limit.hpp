@@ -11,7 +11,7 @@
 
 #include "report/check/figure.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 enum class Metric : std::uint8_t {
     peak_allocated,
@@ -99,4 +99,4 @@ std::string bound_text(const Bound& bound, Unit unit);
 /// "peak_allocated", "leaks of site forward_pass".
 std::string name_of(Metric metric, const Subject& subject);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

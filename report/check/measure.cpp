@@ -11,7 +11,7 @@
 #include "report/summary/ledger.hpp"
 #include "report/text/units.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -482,4 +482,4 @@ Measured measure(const MeasuredProcess& process, Metric metric, const Subject& s
     return Measurer(process, metric, subject).run();
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -15,7 +15,7 @@
 #include "report/symbols/resolver.hpp"
 #include "report/views/suppressions.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 struct Measurement {
     std::optional<std::uint64_t> device;  ///< index; none: the whole process
@@ -44,4 +44,4 @@ struct MeasuredProcess {
 /// Throws std::bad_alloc only.
 Measured measure(const MeasuredProcess& process, Metric metric, const Subject& subject);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

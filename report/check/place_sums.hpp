@@ -11,7 +11,7 @@
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 /// A place in the code and its part of a measurement.
 struct Responsible {
@@ -59,4 +59,4 @@ inline std::vector<Responsible> largest_holders(const report::HoldersSummary& ho
     return all;
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -9,7 +9,7 @@
 #include "report/text/markup.hpp"
 #include "report/text/terminal.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 struct View {
     const std::vector<Process>& processes;
@@ -72,4 +72,4 @@ struct SourceLine {
 /// The first responsible place with a source line; std::nullopt where there is none.
 std::optional<SourceLine> source_line(const View& view, const Row& row);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -9,7 +9,7 @@
 #include "report/device_label.hpp"
 #include "report/text/units.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -269,4 +269,4 @@ std::string render_annotations(const View& view) {
     return out;
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

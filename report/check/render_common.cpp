@@ -7,7 +7,7 @@
 #include "report/summary/place_text.hpp"
 #include "report/text/units.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -121,4 +121,4 @@ std::optional<SourceLine> source_line(const View& view, const Row& row) {
     return outside;
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -6,7 +6,7 @@
 #include "report/check/render.hpp"
 #include "report/summary/json_values.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -173,4 +173,4 @@ std::string render_sarif(const View& view) {
     return report::json_text(root) + "\n";
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -6,7 +6,7 @@
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -129,4 +129,4 @@ std::string render_text(const View& view, const report::Style& style, std::size_
     return TextRenderer(view, style, top).render();
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -10,7 +10,7 @@
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 namespace {
 
@@ -296,4 +296,4 @@ SettingsResult parse_json(std::string_view text) {
     return tree.take();
 }
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 struct Position {
     std::size_t line = 0;  ///< from 1
@@ -49,4 +49,4 @@ SettingsResult parse_toml(std::string_view text);
 /// Rejects duplicate keys, too.
 SettingsResult parse_json(std::string_view text);
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "report/export/gzip.hpp"
+#include "report/exports/gzip.hpp"
 
 // page_asset.S
 extern "C" const char memlab_html_page[];

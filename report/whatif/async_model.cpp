@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 AsyncModel::AsyncModel(std::uint64_t capacity, std::uint64_t release_threshold)
     : Model(capacity), threshold_(release_threshold) {
@@ -93,4 +93,4 @@ void AsyncModel::free(std::uint32_t id) {
     arena(block.small).free.add(block.address, block.size);
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -18,7 +18,7 @@
 #include "report/whatif/free_ranges.hpp"
 #include "report/whatif/model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 class AsyncModel final : public Model {
   public:
@@ -54,4 +54,4 @@ class AsyncModel final : public Model {
     std::unordered_map<std::uint32_t, LiveBlock> live_;
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

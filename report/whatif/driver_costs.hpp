@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-namespace memlab::whatif::cost {
+namespace memlab::report::whatif::cost {
 
 inline constexpr double mib = 1 << 20;
 
@@ -36,4 +36,4 @@ inline double time_ns(double base, double per_mib, std::uint64_t bytes) {
     return base + per_mib * (static_cast<double>(bytes) / mib);
 }
 
-}  // namespace memlab::whatif::cost
+}  // namespace memlab::report::whatif::cost

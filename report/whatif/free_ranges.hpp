@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 class FreeRanges {
   public:
@@ -112,4 +112,4 @@ class FreeRanges {
     std::uint64_t total_ = 0;
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

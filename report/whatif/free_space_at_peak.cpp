@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 void FreeSpaceAtPeak::reserve(std::uint32_t owner, std::uint64_t address, std::uint64_t bytes) {
     reserved_[owner].emplace(address, Piece{bytes, snapshot_count_});
@@ -123,4 +123,4 @@ FreeSpace FreeSpaceAtPeak::free_space() const {
     return space;
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

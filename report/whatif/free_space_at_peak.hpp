@@ -14,7 +14,7 @@
 
 #include "report/whatif/model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 /// Thread-safety: none.
 class FreeSpaceAtPeak {
@@ -71,4 +71,4 @@ class FreeSpaceAtPeak {
     std::vector<Range> freed_;
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -13,7 +13,7 @@
 #include "report/whatif/driver_costs.hpp"
 #include "report/whatif/program.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 /// The page size of the driver: it takes multiples of this from the device.
 inline constexpr std::uint64_t device_page = std::uint64_t{2} << 20;
@@ -155,4 +155,4 @@ class Model {
     Meter meter_;
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

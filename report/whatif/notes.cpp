@@ -4,7 +4,7 @@
 #include "report/text/units.hpp"
 #include "report/whatif/table.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 std::vector<std::string> make_notes(const Program& program, const Table& table) {
     const std::vector<Row>& rows = table.rows;
@@ -73,4 +73,4 @@ std::vector<std::string> make_notes(const Program& program, const Table& table) 
     return notes;
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

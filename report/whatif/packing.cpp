@@ -14,7 +14,7 @@
 #include "report/whatif/free_ranges.hpp"
 #include "report/whatif/model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 namespace {
 
@@ -352,4 +352,4 @@ Packing pack_offline(const Program& program, std::uint64_t budget) {
     return best;
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -11,7 +11,7 @@
 
 #include "report/whatif/program.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 struct LowerBound {
     std::uint64_t requested = 0;  ///< peak of requested bytes
@@ -31,4 +31,4 @@ struct Packing {
 /// `budget`: number of comparisons for all orders together, about 10 ns each.
 Packing pack_offline(const Program& program, std::uint64_t budget = 400'000'000);
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

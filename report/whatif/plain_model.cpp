@@ -1,6 +1,6 @@
 #include "report/whatif/plain_model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 void PlainModel::grow(std::uint64_t bytes) {
     meter_.grow(bytes, [this] { return FreeSpace{small_.largest(), small_.total()}; });
@@ -61,4 +61,4 @@ void PlainModel::free(std::uint32_t id) {
     }
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

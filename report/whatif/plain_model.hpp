@@ -13,7 +13,7 @@
 #include "report/whatif/free_ranges.hpp"
 #include "report/whatif/model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 class PlainModel final : public Model {
   public:
@@ -39,4 +39,4 @@ class PlainModel final : public Model {
     std::uint64_t next_chunk_ = 2 * device_page;  ///< chunks are not adjacent, so never merge
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 using allocator::Address;
 using allocator::BackendStatus;
@@ -277,4 +277,4 @@ void PoolModel::context_lost(std::uint32_t context) {
     }
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

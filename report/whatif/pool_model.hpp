@@ -21,7 +21,7 @@
 #include "report/whatif/model.hpp"
 #include "trace/hash_index.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 class PoolModel final : public Model {
   public:
@@ -63,4 +63,4 @@ class PoolModel final : public Model {
     trace::HashIndex by_address_;              ///< slots
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

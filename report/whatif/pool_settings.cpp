@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 namespace {
 
@@ -117,4 +117,4 @@ std::string pool_option_names() {
     return names + " and the MEMLAB_... options of the pool";
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -8,7 +8,7 @@
 
 #include "allocator/pool_options.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 /// Sets one value; sizes are "64MiB", "512" (bytes). False with `problem` set to one sentence when
 /// the name is unknown or the value is invalid.
@@ -21,4 +21,4 @@ std::string pool_option_names();
 /// "64MiB", "64 MiB", "64M", "512" (bytes): false for other forms and above 64 bits.
 bool parse_size(std::string_view text, std::uint64_t* bytes);
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

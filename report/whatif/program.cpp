@@ -6,7 +6,7 @@
 #include "model/bounded_sum.hpp"
 #include "report/reading/read_ahead.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 using trace::Event;
 using trace::EventType;
@@ -298,4 +298,4 @@ Recording read_recording(const std::string& path, std::string* error) {
     return recording;
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -20,7 +20,7 @@
 #include "trace/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 /// A segment that memlab's pool got in the recording, or an address range that it mapped first.
 struct RecordedSegment {
@@ -122,4 +122,4 @@ std::string not_a_log_error(const trace::LogReadResult& read, const std::string&
 /// the recording is empty. Throws std::bad_alloc only.
 Recording read_recording(const std::string& path, std::string* error);
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -2,7 +2,7 @@
 // chunk, and unmapped again where whole chunks are free.
 #include "report/whatif/pytorch_model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 std::uint64_t PyTorchModel::chunk_size(bool small) const {
     return small ? small_segment : large_segment;
@@ -155,4 +155,4 @@ void PyTorchModel::unmap(std::uint32_t index) {
     }
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

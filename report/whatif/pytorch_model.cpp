@@ -3,7 +3,7 @@
 #include <bit>
 #include <charconv>
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 namespace {
 
@@ -434,4 +434,4 @@ void PyTorchModel::release_segment(std::uint32_t index) {
     drop_block(index);
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

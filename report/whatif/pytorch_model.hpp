@@ -26,7 +26,7 @@
 
 #include "report/whatif/model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 /// The allocator's settings, as PYTORCH_ALLOC_CONF spells them.
 struct PyTorchSettings {
@@ -145,4 +145,4 @@ class PyTorchModel final : public Model {
     std::size_t segments_made_ = 0;
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -8,7 +8,7 @@
 #include "report/text/terminal.hpp"
 #include "report/whatif/table.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 /// The place of a stack, as in the summary; "" when unknown.
 using DescribeStack = std::function<std::string(std::uint32_t stack)>;
@@ -20,4 +20,4 @@ std::string render_text(const Recording& recording, const std::vector<Table>& ta
 std::string render_json(const std::string& log, const Recording& recording,
                         const std::vector<Table>& tables, const DescribeStack& describe_stack);
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -6,7 +6,7 @@
 #include "report/text/names.hpp"
 #include "report/whatif/render.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 namespace {
 
@@ -130,4 +130,4 @@ std::string render_json(const std::string& log, const Recording& recording,
     return report::json_text(out) + "\n";
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

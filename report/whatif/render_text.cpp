@@ -9,7 +9,7 @@
 #include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 namespace {
 
@@ -346,4 +346,4 @@ std::string render_text(const Recording& recording, const std::vector<Table>& ta
     return Writer(recording, style, describe_stack).write(tables);
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -11,7 +11,7 @@
 #include "report/reading/read_ahead.hpp"
 #include "report/whatif/program.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 using allocator::Address;
 using allocator::BackendStatus;
@@ -404,4 +404,4 @@ ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_opt
     return result;
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

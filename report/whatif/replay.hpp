@@ -20,7 +20,7 @@
 #include "trace/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 struct ReplayResult {
     std::uint64_t events = 0;       ///< pool events of the log that were compared
@@ -57,4 +57,4 @@ ReplayResult replay_records(const FeedRecords& feed, const ReadPoolOptions& read
 /// Reads and replays the log at `path`. Throws std::bad_alloc only.
 ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_options);
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

@@ -1,6 +1,6 @@
 #include "report/whatif/rmm_model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 bool RmmModel::from_upstream(std::uint64_t bytes) {
     const std::uint64_t pages = round_up(bytes, device_page);
@@ -94,4 +94,4 @@ void RmmModel::free(std::uint32_t id) {
     free_.add(block.address, block.size);
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

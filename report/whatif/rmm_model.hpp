@@ -18,7 +18,7 @@
 #include "report/whatif/free_ranges.hpp"
 #include "report/whatif/model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 struct RmmSettings {
     std::uint64_t initial = 0;  ///< bytes; taken at the first allocation
@@ -55,4 +55,4 @@ class RmmModel final : public Model {
     std::uint64_t next_address_ = device_page;
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

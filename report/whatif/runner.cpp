@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 namespace {
 
@@ -62,4 +62,4 @@ Outcome run(const Program& program, Model& model, const StepObserver& observe) {
     return outcome;
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

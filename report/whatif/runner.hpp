@@ -10,7 +10,7 @@
 #include "report/whatif/model.hpp"
 #include "report/whatif/program.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 struct Failure {
     std::uint32_t allocation = 0;  ///< index into Program::allocations
@@ -34,4 +34,4 @@ using StepObserver = std::function<void(std::size_t step, const Model& model)>;
 
 Outcome run(const Program& program, Model& model, const StepObserver& observe = {});
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

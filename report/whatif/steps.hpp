@@ -13,7 +13,7 @@
 
 #include "trace/record.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 struct Allocation {
     std::uint64_t requested = 0;
@@ -208,4 +208,4 @@ class Steps {
     std::unordered_map<std::size_t, std::uint32_t> wide_;
 };
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

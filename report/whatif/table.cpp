@@ -16,7 +16,7 @@
 #include "report/whatif/pytorch_model.hpp"
 #include "report/whatif/rmm_model.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 namespace {
 
@@ -447,4 +447,4 @@ Table tabulate(const Program& program, const std::vector<Policy>& policies,
     return table;
 }
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

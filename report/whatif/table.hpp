@@ -16,7 +16,7 @@
 #include "report/whatif/program.hpp"
 #include "report/whatif/runner.hpp"
 
-namespace memlab::whatif {
+namespace memlab::report::whatif {
 
 enum class PolicyKind : std::uint8_t {
     allocator,
@@ -108,4 +108,4 @@ using RowObserver = std::function<void(std::size_t begun)>;
 Table tabulate(const Program& program, const std::vector<Policy>& policies,
                std::optional<std::uint64_t> limit, const RowObserver& begins = {});
 
-}  // namespace memlab::whatif
+}  // namespace memlab::report::whatif

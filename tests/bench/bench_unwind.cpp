@@ -22,7 +22,7 @@
 
 namespace unwind = memlab::profiler::unwind;
 using memlab::bench::median;
-using memlab::profiler::CapturedStack;
+using memlab::profiler::unwind::CapturedStack;
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include "profiler/unwind/walk.hpp"
 
 namespace unwind = memlab::profiler::unwind;
-using memlab::profiler::CapturedStack;
+using memlab::profiler::unwind::CapturedStack;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "tests/fuzz/fuzz_input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    using namespace memlab::check;
+    using namespace memlab::report::check;
     using memlab::fuzz::require;
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     const BudgetResult budget = parse_budget(text, "fuzz.toml");

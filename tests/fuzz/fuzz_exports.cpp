@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "report/export/formats.hpp"
-#include "report/export/perfetto.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/perfetto.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "tests/fuzz/format_rules.hpp"
@@ -53,16 +53,16 @@ void export_all(const std::uint8_t* data, std::size_t size) {
         return;
     }
     std::string log = report::find_event_log(file.path(), *read.report);
-    const exports::Recording recording{std::move(*read.report), std::move(log),
-                                       std::move(read.warning)};
+    const report::exports::Recording recording{std::move(*read.report), std::move(log),
+                                               std::move(read.warning)};
     report::Resolver resolver(recording.report, nullptr);
     report::Filter filter;
     if (size % 4 == 3) {
         require(filter.add("*a*").empty());
     }
-    exports::Input input{
+    report::exports::Input input{
         .recording = recording, .resolver = resolver, .filter = filter, .device = {}};
-    for (const exports::Format& format : exports::formats) {
+    for (const report::exports::Format& format : report::exports::formats) {
         input.device.reset();
         if (format.one_device) {
             const auto used =
@@ -75,7 +75,7 @@ void export_all(const std::uint8_t* data, std::size_t size) {
         if (format.needs_log && recording.log.empty()) {
             continue;
         }
-        input.by = static_cast<exports::Weight>(size % 4);
+        input.by = static_cast<report::exports::Weight>(size % 4);
         const auto written = [&] {
             model::StringSink sink;
             require(format.write(input, sink).written);
@@ -89,16 +89,16 @@ void export_all(const std::uint8_t* data, std::size_t size) {
             input.stretch = {};
         }
         if (format.compares) {
-            const exports::Input before = input;
+            const report::exports::Input before = input;
             input.before = &before;
-            input.by = static_cast<exports::Weight>((size + 1) % 4);
+            input.by = static_cast<report::exports::Weight>((size + 1) % 4);
             const std::string text = written();
             require(format.name == "folded" ? is_folded(text, 2) : obeys(format.name, text));
             input.before = nullptr;
         }
     }
     model::StringSink sink;
-    exports::PerfettoTrace trace(sink, recording.report.process.start_wall_ns);
+    report::exports::PerfettoTrace trace(sink, recording.report.process.start_wall_ns);
     trace.add(input, size);
     trace.add(input, 0);
     require(trace.finish());

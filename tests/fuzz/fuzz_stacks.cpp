@@ -61,8 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::uint64_t epoch = 1;
     while (size > 2) {
         const std::uint8_t flags = data[0];
-        const std::size_t depth =
-            std::min<std::size_t>({data[1], profiler::CapturedStack::max_depth, (size - 2) / 8});
+        const std::size_t depth = std::min<std::size_t>(
+            {data[1], profiler::unwind::CapturedStack::max_depth, (size - 2) / 8});
         std::vector<std::uint64_t> words(depth);
         if (depth != 0) {
             std::memcpy(words.data(), data + 2, depth * 8);

@@ -164,37 +164,38 @@ void show_lines(const Shown& shown) {
 }
 
 /// What-if settings that are the environment's are the tool's to read: passed over.
-bool read_pool(const whatif::PoolSettings& settings, allocator::PoolOptions* options,
+bool read_pool(const report::whatif::PoolSettings& settings, allocator::PoolOptions* options,
                bool* one_stream, std::string* problem) {
     *options = {};
     *one_stream = false;
     return std::all_of(settings.begin(), settings.end(), [&](const auto& setting) {
         return setting.first.starts_with("MEMLAB_") ||
-               whatif::set_pool_option(setting.first, setting.second, options, problem);
+               report::whatif::set_pool_option(setting.first, setting.second, options, problem);
     });
 }
 
 void show_whatif(const Shown& shown) {
     std::string error;
-    const whatif::Recording recording = whatif::read_recording(shown.log, &error);
+    const report::whatif::Recording recording = report::whatif::read_recording(shown.log, &error);
     if (!error.empty()) {
         return;
     }
-    std::vector<whatif::Policy> policies;
-    for (const std::string& name : whatif::default_policies()) {
+    std::vector<report::whatif::Policy> policies;
+    for (const std::string& name : report::whatif::default_policies()) {
         std::string problem;
-        require(whatif::read_policy(name, read_pool, &policies.emplace_back(), &problem));
+        require(report::whatif::read_policy(name, read_pool, &policies.emplace_back(), &problem));
     }
-    std::vector<whatif::Table> tables;
-    for (const whatif::Program& program : recording.programs) {
-        tables.push_back(whatif::tabulate(program, policies, std::nullopt));
+    std::vector<report::whatif::Table> tables;
+    for (const report::whatif::Program& program : recording.programs) {
+        tables.push_back(report::whatif::tabulate(program, policies, std::nullopt));
     }
-    const whatif::DescribeStack describe_stack = [&](std::uint32_t stack) {
+    const report::whatif::DescribeStack describe_stack = [&](std::uint32_t stack) {
         return stack < shown.report.stacks.size() ? location_text(shown.resolver.place(stack), "")
                                                   : std::string();
     };
-    require(!whatif::render_text(recording, tables, shown.options.style, describe_stack).empty());
-    require(is_json(whatif::render_json(shown.log, recording, tables, describe_stack)));
+    require(!report::whatif::render_text(recording, tables, shown.options.style, describe_stack)
+                 .empty());
+    require(is_json(report::whatif::render_json(shown.log, recording, tables, describe_stack)));
 }
 
 void show_failures(const Shown& shown) {
@@ -229,39 +230,43 @@ RunCollection run_of_two(const Shown& shown) {
 
 void hold_to_limits(const Shown& shown) {
     const RunCollection run = run_of_two(shown);
-    const check::ProcessOptions process_options{
+    const report::check::ProcessOptions process_options{
         .symbolizer = nullptr, .device = std::nullopt, .suppressions = default_suppressions()};
-    const std::vector<check::Process> processes = check::prepare_processes(run, process_options);
-    std::vector<check::Limit> limits;
-    for (const check::MetricInfo& metric : check::metrics()) {
+    const std::vector<report::check::Process> processes =
+        report::check::prepare_processes(run, process_options);
+    std::vector<report::check::Limit> limits;
+    for (const report::check::MetricInfo& metric : report::check::metrics()) {
         std::string problem;
-        const auto bound = check::parse_bound(metric.unit == check::Unit::share ? "1%" : "1",
-                                              metric.unit, &problem);
+        const auto bound = report::check::parse_bound(
+            metric.unit == report::check::Unit::share ? "1%" : "1", metric.unit, &problem);
         require(bound.has_value());
-        limits.push_back({metric.metric, check::Subject(), *bound, "--limit"});
-        for (const auto kind : {check::Subject::Kind::site, check::Subject::Kind::scope}) {
-            if (check::measures(metric, kind)) {
+        limits.push_back({metric.metric, report::check::Subject(), *bound, "--limit"});
+        for (const auto kind :
+             {report::check::Subject::Kind::site, report::check::Subject::Kind::scope}) {
+            if (report::check::measures(metric, kind)) {
                 limits.push_back({metric.metric, {kind, "a"}, *bound, "--limit"});
             }
         }
     }
-    const check::Outcome outcome = check::check(processes, limits, {});
+    const report::check::Outcome outcome = report::check::check(processes, limits, {});
     require(outcome.exit_code() >= 0 && outcome.exit_code() <= 2);
-    const check::View view{processes, outcome, "", "0"};
-    require(!check::render_text(view, shown.options.style, 3).empty());
-    require(is_clean_text(check::render_markdown(view)));
-    require(is_xml(check::render_junit(view)));
-    require(is_json(check::render_sarif(view)));
-    require(is_json(check::render_json(view)));
-    const std::string annotations = check::render_annotations(view);
+    const report::check::View view{processes, outcome, "", "0"};
+    require(!report::check::render_text(view, shown.options.style, 3).empty());
+    require(is_clean_text(report::check::render_markdown(view)));
+    require(is_xml(report::check::render_junit(view)));
+    require(is_json(report::check::render_sarif(view)));
+    require(is_json(report::check::render_json(view)));
+    const std::string annotations = report::check::render_annotations(view);
     std::size_t lines = 0;
     for (std::size_t at = 0; at < annotations.size(); ++lines) {
         require(annotations.compare(at, 8, "::error ") == 0);
         at = annotations.find('\n', at) + 1;
     }
     require(lines <= 10);
-    const std::vector<check::BaselineFigure> figures = check::baseline_figures(processes, limits);
-    const check::BaselineResult again = check::parse_baseline(check::baseline_text(figures));
+    const std::vector<report::check::BaselineFigure> figures =
+        report::check::baseline_figures(processes, limits);
+    const report::check::BaselineResult again =
+        report::check::parse_baseline(report::check::baseline_text(figures));
     require(again.baseline && again.error.empty());
 }
 

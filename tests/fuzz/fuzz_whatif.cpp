@@ -18,7 +18,7 @@
 #include "tests/fuzz/fuzz_input.hpp"
 
 using namespace memlab;
-using namespace memlab::whatif;
+using namespace memlab::report::whatif;
 using namespace memlab::fuzz;
 
 namespace {

@@ -119,9 +119,9 @@ class Recording final : public MachineListener {
     void finish() { recorder_.finish(trace::EndKind::exit); }
     std::string problem() const { return recorder_.log_problem(); }
 
-    whatif::ReadPoolOptions options() const {
+    report::whatif::ReadPoolOptions options() const {
         return [this](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& device, bool,
-                      whatif::PoolInForce* pool, std::string*) {
+                      report::whatif::PoolInForce* pool, std::string*) {
             *pool = settings_.at(device.index);
             return true;
         };
@@ -140,7 +140,7 @@ class Recording final : public MachineListener {
 
     profiler::Recorder recorder_;
     std::vector<Heard> pools_;
-    std::map<std::uint32_t, whatif::PoolInForce> settings_;
+    std::map<std::uint32_t, report::whatif::PoolInForce> settings_;
     std::uint32_t last_context_ = 0;
 };
 
@@ -187,7 +187,8 @@ std::string replay(std::uint64_t seed, Fibers& fibers, Sum& sum) {
     if (const std::string problem = record(seed, fibers, recording); !problem.empty()) {
         return "the recording: " + problem;
     }
-    const whatif::ReplayResult result = whatif::replay_log(file.path(), recording.options());
+    const report::whatif::ReplayResult result =
+        report::whatif::replay_log(file.path(), recording.options());
     for (const std::string& problem : {result.error, result.warning, result.divergence}) {
         if (!problem.empty()) {
             return problem;
@@ -248,16 +249,16 @@ TEST_CASE("a replay with other options, or of a changed log, is not equal") {
         Recording recording(file.path());
         const std::string problem = record(seed, fibers, recording);
         REQUIRE(problem == sound);
-        const whatif::ReadPoolOptions right = recording.options();
+        const report::whatif::ReadPoolOptions right = recording.options();
         const auto wrong = [&right](const std::vector<trace::OptionValue>& values,
                                     const trace::DeviceInfo& device, bool first,
-                                    whatif::PoolInForce* pool, std::string* why) {
+                                    report::whatif::PoolInForce* pool, std::string* why) {
             right(values, device, first, pool, why);
             pool->options.rounding *= 2;
             pool->options.coarse_alignment *= 2;
             return true;
         };
-        CHECK(whatif::replay_log(file.path(), wrong).divergence != sound);
+        CHECK(report::whatif::replay_log(file.path(), wrong).divergence != sound);
 
         test::Recording read;
         trace::read_log(file.path(), read);
@@ -272,7 +273,7 @@ TEST_CASE("a replay with other options, or of a changed log, is not equal") {
         Curve curve;
         curve.add(read.records);
         CHECK(curve.differing > 0);
-        const whatif::ReplayResult changed = whatif::replay_records(
+        const report::whatif::ReplayResult changed = report::whatif::replay_records(
             [&](trace::RecordSink& sink) {
                 test::feed(read.records, sink);
                 return trace::LogReadResult{};

@@ -183,7 +183,7 @@ MAY_INCLUDE = {
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
     "report/views": ANALYSIS,
-    "report/export": (*ANALYSIS, "report/views"),
+    "report/exports": (*ANALYSIS, "report/views"),
     "report/lines": ANALYSIS,
     "report/histogram": ANALYSIS,
     "report/whatif": ("allocator", *ANALYSIS),
@@ -191,11 +191,11 @@ MAY_INCLUDE = {
     "report/timeline": (*ANALYSIS, "report/views"),
     "report/pool_view": (*ANALYSIS, "report/views"),
     "report/inefficiencies": (*ANALYSIS, "report/views", "report/pool_view"),
-    "report/html": (*ANALYSIS, "report/views", "report/export", "report/inefficiencies", "report/lines",
+    "report/html": (*ANALYSIS, "report/views", "report/exports", "report/inefficiencies", "report/lines",
                     "report/pool_view", "report/runs", "report/timeline"),
     "report/check": (*ANALYSIS, "report/views", "report/runs"),
     "tools": ("interpose/options", "report/text"),
-    "tools/report": ("model", "interpose/options", *READING, "report/check", "report/export",
+    "tools/report": ("model", "interpose/options", *READING, "report/check", "report/exports",
                      "report/histogram", "report/html", "report/inefficiencies", "report/lines",
                      "report/pool_view", "report/runs",
                      "report/timeline", "report/views", "report/whatif", "tools"),
@@ -214,6 +214,9 @@ CYCLES = [
     # An unloaded library takes its tables and rules along.
     {"profiler/unwind/modules", "profiler/unwind/unloads"},
 ]
+
+# Folders whose namespace is not made of their path: memlab.h is the programs' own interface.
+OWN_NAMESPACES = {"interpose/include/memlab"}
 
 # More than this nobody looks through.
 MOST_FILES = 40
@@ -360,6 +363,41 @@ def check_preload_includes(tree):
                     yield f"{name}:{number}: <{found.group(1)}> must not be part of the preload library"
 
 
+def opened_namespaces(text):
+    """(line number, namespace) of the named namespaces that a source opens at its outermost level and defines
+    something in: not those in which it only declares what others define."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        opened = re.match(r"(?:inline )?namespace ([\w:]+) \{$", line)
+        if opened:
+            end = next((at for at in range(number, len(lines)) if lines[at].startswith("}")), len(lines))
+            declares = re.compile(r"(?:(?:struct|class|enum class|enum) \w+(?: : [\w:]+)?;)?$")
+            if not all(declares.match(inner) for inner in lines[number:end]):
+                yield number, opened.group(1)
+
+
+def check_namespaces(tree):
+    """What a folder defines is in memlab:: and the folder's path, or a leading part of that path, the same for all its
+    files. Namespaces within are not another folder's."""
+    rooms = {"memlab::" + folder.replace("/", "::"): folder for folder in MAY_INCLUDE}
+    rooms.update({f"memlab::{folder.split('/')[0]}": folder.split("/")[0] for folder in MAY_INCLUDE})
+    first = {}
+    for name in tree.names:
+        folder = str(pathlib.PurePath(name).parent)
+        if folder not in MAY_INCLUDE or folder in OWN_NAMESPACES or pathlib.PurePath(name).suffix not in C_FAMILY:
+            continue
+        for number, space in opened_namespaces(tree.text(name) or ""):
+            parts = space.split("::")
+            if parts[0] != "memlab":
+                continue
+            known = ["::".join(parts[:count]) for count in range(len(parts), 0, -1)]
+            room = next((each for each in known if each in rooms), "memlab")
+            if room == "memlab" or not f"{folder}/".startswith(f"{rooms[room]}/"):
+                yield f"{name}:{number}: namespace {space} is not the folder's"
+            elif first.setdefault(folder, room) != room:
+                yield f"{name}:{number}: namespace {space}, other files of the folder have {first[folder]}"
+
+
 def check_one_type_a_name(tree):
     """Two types of one name in one program are undefined behaviour, which neither compiler nor linker tells of."""
     opens = re.compile(r"namespace ([\w:]+)? ?\{")
@@ -394,6 +432,7 @@ CHECKS = [
     check_folder_sizes,
     check_source_sizes,
     check_preload_includes,
+    check_namespaces,
     check_one_type_a_name,
 ]
 

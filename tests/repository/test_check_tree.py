@@ -107,6 +107,24 @@ class CheckTree(unittest.TestCase):
             "interpose/a.cpp": "#include <iostream>\n", "tools/b.cpp": "#include <iostream>\n"},
             "interpose/a.cpp")
 
+    def test_namespaces(self):
+        def source(space, inside="int x;"):
+            return f"namespace {space} {{\n{inside}\n}}  // namespace {space}\n"
+
+        self.assert_finds(check_tree.check_namespaces, {
+            "report/check/a.hpp": source("memlab::report::check") + source("memlab::trace", "class Aggregator;"),
+            "report/check/b.cpp": source("memlab::report::check::inner"),
+            "report/summary/a.cpp": source("memlab::report") + source("c10"),
+            "interpose/include/memlab/memlab.h": source("memlab"), "tests/a.cpp": source("memlab::test")})
+        self.assert_finds(check_tree.check_namespaces, {
+            "model/a.hpp": source("memlab::report"),  # another folder's
+            "report/summary/a.cpp": source("memlab::report::check"),  # of a folder beside it
+            "report/text/a.cpp": source("memlab::text"),  # no folder's
+            "trace/a.hpp": source("memlab"),
+            "profiler/unwind/a.hpp": source("memlab::profiler"),  # two of one folder
+            "profiler/unwind/b.hpp": source("memlab::profiler::unwind"),
+        }, "model/a.hpp", "profiler/unwind/b.hpp", "report/summary/a.cpp", "report/text/a.cpp", "trace/a.hpp")
+
     def test_one_type_a_name(self):
         self.assert_finds(check_tree.check_one_type_a_name, {
             "report/a.hpp": "namespace memlab::report {\nstruct Page {\n};\nclass Reader;\n}  // namespace memlab::report\n",

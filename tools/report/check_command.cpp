@@ -23,7 +23,7 @@ namespace memlab::tools {
 
 namespace {
 
-using namespace memlab::check;
+using namespace memlab::report::check;
 
 struct CheckArguments : ReportOptions {
     std::map<Metric, std::vector<std::string>> limits;
@@ -221,7 +221,7 @@ class Check {
             }
             options.baseline = &baseline;
         }
-        outcome_ = check::check(processes, limits_, options);
+        outcome_ = report::check::check(processes, limits_, options);
         if (processes.empty() && !run.errors.empty()) {
             outcome_.problems.clear();  // the errors explain the missing result
         }

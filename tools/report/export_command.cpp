@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/export/formats.hpp"
+#include "report/exports/formats.hpp"
 #include "report/levels.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
@@ -25,11 +25,11 @@ namespace memlab::tools {
 
 namespace {
 
-using exports::Format;
+using report::exports::Format;
 
 std::string format_list() {
     std::string text = "Formats:\n";
-    for (const Format& format : exports::formats) {
+    for (const Format& format : report::exports::formats) {
         text.append("  ").append(format.name).append(14 - format.name.size(), ' ');
         text.append(format.what).append(format.needs_log ? " (from an event log)" : "");
         text.append("\n");
@@ -39,9 +39,9 @@ std::string format_list() {
 
 const Format* find_format(std::string_view name) {
     const auto* const found =
-        std::find_if(exports::formats.begin(), exports::formats.end(),
+        std::find_if(report::exports::formats.begin(), report::exports::formats.end(),
                      [name](const Format& format) { return format.name == name; });
-    return found == exports::formats.end() ? nullptr : found;
+    return found == report::exports::formats.end() ? nullptr : found;
 }
 
 std::string known_format(const std::string& name) {
@@ -49,7 +49,7 @@ std::string known_format(const std::string& name) {
         return "";
     }
     std::string list;
-    for (const Format& format : exports::formats) {
+    for (const Format& format : report::exports::formats) {
         list.append(list.empty() ? "" : ", ").append(format.name);
     }
     return "takes one of " + list + ", not " + name;
@@ -118,8 +118,8 @@ int export_metrics_of_run(const ExportArguments& arguments, report::RunCollectio
     if (!output.problem().empty()) {
         return fail(output.problem());
     }
-    const exports::Result result =
-        exports::write_openmetrics_of_run(processes, arguments.device, output.sink());
+    const report::exports::Result result =
+        report::exports::write_openmetrics_of_run(processes, arguments.device, output.sink());
     if (!result.written || !output.finish()) {
         return fail(output.problem());
     }
@@ -171,7 +171,7 @@ int export_recordings(const ExportArguments& arguments, const Format& format,
     if (!output.problem().empty()) {
         return fail(output.problem());
     }
-    const exports::Result result = format.write(inputs.input(), output.sink());
+    const report::exports::Result result = format.write(inputs.input(), output.sink());
     if (!result.written || !output.finish()) {
         return fail(output.problem());
     }

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "model/json_output.hpp"
-#include "report/export/gzip.hpp"
+#include "report/exports/gzip.hpp"
 
 namespace memlab::tools {
 
@@ -57,7 +57,7 @@ class ExportOutput {
 
   private:
     ExportFile file_;
-    std::optional<exports::GzipSink> packed_;
+    std::optional<report::exports::GzipSink> packed_;
 };
 
 }  // namespace memlab::tools

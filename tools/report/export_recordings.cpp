@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "model/bounded_sum.hpp"
-#include "report/export/perfetto.hpp"
+#include "report/exports/perfetto.hpp"
 #include "report/levels.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/runs/common_clock.hpp"
@@ -20,7 +20,7 @@
 
 namespace memlab::tools {
 
-using exports::Weight;
+using report::exports::Weight;
 
 namespace {
 
@@ -30,12 +30,12 @@ constexpr std::array<std::pair<std::string_view, Weight>, 4> weights = {{{"peak"
                                                                          {"live", Weight::live}}};
 
 /// What an exporter needs to have of a recording: the chosen level, the log where there is one.
-std::shared_ptr<const exports::Recording> make_recording(LoadedReport loaded,
-                                                         const ExportArguments& arguments) {
+std::shared_ptr<const report::exports::Recording> make_recording(LoadedReport loaded,
+                                                                 const ExportArguments& arguments) {
     report::choose_level(loaded.report, arguments.level);
     std::string log = report::find_event_log(loaded.file, loaded.report);
-    return std::make_shared<const exports::Recording>(
-        exports::Recording{std::move(loaded.report), std::move(log), std::move(loaded.warning)});
+    return std::make_shared<const report::exports::Recording>(report::exports::Recording{
+        std::move(loaded.report), std::move(log), std::move(loaded.warning)});
 }
 
 /// Where the log is that a report alone cannot replace.
@@ -77,7 +77,7 @@ std::optional<Weight> find_weight(const std::string& name) {
     return std::nullopt;
 }
 
-ExportInput::ExportInput(std::shared_ptr<const exports::Recording> recording,
+ExportInput::ExportInput(std::shared_ptr<const report::exports::Recording> recording,
                          const ExportArguments& arguments, report::Symbolizer* symbolizer)
     : recording_(std::move(recording)),
       resolver_(recording_->report, symbolizer, arguments.skips),
@@ -88,10 +88,9 @@ ExportInput::ExportInput(std::shared_ptr<const exports::Recording> recording,
              .by = find_weight(arguments.by).value_or(Weight::peak),
              .process_name = report::process_title(recording_->report.process)} {}
 
-std::shared_ptr<const exports::Recording> prepare_recording(LoadedReport loaded,
-                                                            const ExportArguments& arguments,
-                                                            const exports::Format& format,
-                                                            std::string* problem) {
+std::shared_ptr<const report::exports::Recording> prepare_recording(
+    LoadedReport loaded, const ExportArguments& arguments, const report::exports::Format& format,
+    std::string* problem) {
     const std::string file = loaded.file;
     auto recording = make_recording(std::move(loaded), arguments);
     if (format.needs_log && recording->log.empty()) {
@@ -110,8 +109,8 @@ std::shared_ptr<const exports::Recording> prepare_recording(LoadedReport loaded,
 }
 
 bool ExportInputs::take(const std::string& file,
-                        std::shared_ptr<const exports::Recording> recording,
-                        const exports::Format& format) {
+                        std::shared_ptr<const report::exports::Recording> recording,
+                        const report::exports::Format& format) {
     Interval interval;
     problem_ = find_interval(arguments_, recording->report, arguments_.device, &interval);
     if (!problem_.empty()) {
@@ -126,7 +125,7 @@ bool ExportInputs::take(const std::string& file,
         return after_ != nullptr;
     }
     add(std::make_unique<ExportInput>(std::move(recording), arguments_, symbols_));
-    exports::Input& input = after_->input();
+    report::exports::Input& input = after_->input();
     if (arguments_.has_stretch()) {
         input.stretch = {.from_ns = interval.from_ns, .until_ns = interval.to_ns};
     }
@@ -174,8 +173,8 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
             return nullptr;
         }
         report::choose_level(*report, arguments_.level);
-        then = std::make_shared<const exports::Recording>(
-            exports::Recording{std::move(*report), recording->log, recording->warning});
+        then = std::make_shared<const report::exports::Recording>(
+            report::exports::Recording{std::move(*report), recording->log, recording->warning});
     }
     auto input = std::make_unique<ExportInput>(std::move(then), arguments_, symbols_);
     input->input().by = moment == "peak" ? Weight::peak : Weight::live;
@@ -189,7 +188,7 @@ namespace {
 struct RunProcess {
     std::size_t member = 0;
     std::uint64_t start_ns = 0;  ///< since the first process started
-    exports::Stretch stretch;
+    report::exports::Stretch stretch;
 };
 
 /// The processes of a run on the clock of the first one, and which stretch of each is shown.
@@ -337,7 +336,7 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
     if (!output.problem().empty()) {
         return fail(output.problem());
     }
-    exports::PerfettoTrace trace(output.sink(), stretch.first_ns());
+    report::exports::PerfettoTrace trace(output.sink(), stretch.first_ns());
     report::Symbolizer symbolizer;
     for (const RunProcess& process : processes) {
         const report::RunMember& member = run.members[process.member];

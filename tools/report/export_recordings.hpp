@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "report/export/formats.hpp"
+#include "report/exports/formats.hpp"
 #include "report/runs/collection.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
@@ -25,29 +25,28 @@ struct ExportArguments : ReportOptions, MomentOptions {
 };
 
 /// The weight of that name; none for another name.
-std::optional<exports::Weight> find_weight(const std::string& name);
+std::optional<report::exports::Weight> find_weight(const std::string& name);
 
 /// What an exporter reads of a recording, with all that it refers to.
 class ExportInput {
   public:
-    ExportInput(std::shared_ptr<const exports::Recording> recording,
+    ExportInput(std::shared_ptr<const report::exports::Recording> recording,
                 const ExportArguments& arguments, report::Symbolizer* symbolizer);
     ExportInput(const ExportInput&) = delete;
     ExportInput& operator=(const ExportInput&) = delete;
 
-    exports::Input& input() { return input_; }
+    report::exports::Input& input() { return input_; }
 
   private:
-    std::shared_ptr<const exports::Recording> recording_;
+    std::shared_ptr<const report::exports::Recording> recording_;
     report::Resolver resolver_;
-    exports::Input input_;
+    report::exports::Input input_;
 };
 
 /// A recording for `format`. On errors returns nothing and sets `problem`.
-std::shared_ptr<const exports::Recording> prepare_recording(LoadedReport loaded,
-                                                            const ExportArguments& arguments,
-                                                            const exports::Format& format,
-                                                            std::string* problem);
+std::shared_ptr<const report::exports::Recording> prepare_recording(
+    LoadedReport loaded, const ExportArguments& arguments, const report::exports::Format& format,
+    std::string* problem);
 
 /// The input of `format` from one recording, or from two that are compared, the earlier first. Of
 /// stacks --at is a moment, and --from and --until are two that are compared.
@@ -57,14 +56,14 @@ class ExportInputs {
         : arguments_(arguments), symbols_(arguments.no_symbols ? nullptr : &symbolizer_) {}
 
     /// False: see problem().
-    bool take(const std::string& file, std::shared_ptr<const exports::Recording> recording,
-              const exports::Format& format);
+    bool take(const std::string& file, std::shared_ptr<const report::exports::Recording> recording,
+              const report::exports::Format& format);
 
-    const exports::Input& input() const { return after_->input(); }
+    const report::exports::Input& input() const { return after_->input(); }
     const std::string& problem() const { return problem_; }
 
   private:
-    using Recording = std::shared_ptr<const exports::Recording>;
+    using Recording = std::shared_ptr<const report::exports::Recording>;
 
     bool compare_moments(const std::string& file, const Recording& recording,
                          const Interval& interval);

@@ -63,7 +63,7 @@ constexpr const char* packed_share_name = "MEMLAB_PACKED_SHARE";
 /// The recorded options with these changed: MEMLAB_... by the option table, the others by their own
 /// names.
 bool read_options(const std::vector<trace::OptionValue>& recorded,
-                  const whatif::PoolSettings& changes, interpose::Settings* settings,
+                  const report::whatif::PoolSettings& changes, interpose::Settings* settings,
                   std::string* problem) {
     std::vector<std::string> assignments;
     for (const auto& [name, value] : changes) {  // of duplicate names the first counts
@@ -92,7 +92,7 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
     }
     for (const auto& [name, value] : changes) {
         if (!name.starts_with("MEMLAB_") &&
-            !whatif::set_pool_option(name, value, &settings->pool_options, problem)) {
+            !report::whatif::set_pool_option(name, value, &settings->pool_options, problem)) {
             return false;
         }
     }
@@ -109,21 +109,21 @@ std::uint64_t limit_of(const interpose::Settings& settings, const trace::DeviceI
 
 /// Of a GPU whose memory an allocator of the program's cuts, as far as was seen from inside, only
 /// what that handed out: the rest is its segments.
-void prefer_allocators(std::vector<whatif::Program>& programs) {
+void prefer_allocators(std::vector<report::whatif::Program>& programs) {
     std::set<std::uint32_t> cut;
-    for (const whatif::Program& program : programs) {
+    for (const report::whatif::Program& program : programs) {
         if (!program.device.is_gpu()) {
             cut.insert(program.device.gpu);
         }
     }
-    std::erase_if(programs, [&](const whatif::Program& program) {
+    std::erase_if(programs, [&](const report::whatif::Program& program) {
         return program.device.is_gpu() && cut.count(program.device.index) != 0;
     });
 }
 
 bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
-                        const trace::DeviceInfo& device, bool first, whatif::PoolInForce* pool,
-                        std::string* problem) {
+                        const trace::DeviceInfo& device, bool first,
+                        report::whatif::PoolInForce* pool, std::string* problem) {
     interpose::Settings settings;
     if (!read_options(recorded, {}, &settings, problem)) {
         return false;
@@ -167,8 +167,8 @@ void define(CLI::App& app, WhatifArguments& arguments) {
     add_skip(app, arguments.skips);
     add_style_options(app, arguments.style);
     add_symbols(app, arguments.no_symbols);
-    app.footer("Policies:\n" + whatif::policy_help() +
-               "\nOptions of the pool: " + whatif::pool_option_names() +
+    app.footer("Policies:\n" + report::whatif::policy_help() +
+               "\nOptions of the pool: " + report::whatif::pool_option_names() +
                ".\n"
                "\n"
                "Examples:\n"
@@ -210,11 +210,11 @@ class Places {
 
 /// Selects the policies to run, in the order of the table; empty, or the error.
 std::string choose_policies(const WhatifArguments& arguments,
-                            const whatif::ReadPoolSettings& read_pool,
-                            std::vector<whatif::Policy>* policies) {
+                            const report::whatif::ReadPoolSettings& read_pool,
+                            std::vector<report::whatif::Policy>* policies) {
     std::vector<std::string> names = arguments.policies;
     if (names.empty()) {
-        names = whatif::default_policies();
+        names = report::whatif::default_policies();
     }
     const std::size_t defaults = arguments.policies.empty() ? names.size() : 0;
     if (!arguments.options.empty()) {
@@ -225,16 +225,17 @@ std::string choose_policies(const WhatifArguments& arguments,
         names.push_back(all);
     }
     for (std::size_t i = 0; i < names.size(); ++i) {
-        whatif::Policy policy;
+        report::whatif::Policy policy;
         std::string problem;
-        if (!whatif::read_policy(names[i], read_pool, &policy, &problem)) {
+        if (!report::whatif::read_policy(names[i], read_pool, &policy, &problem)) {
             return problem;
         }
         // Skip the default settings if they equal the recorded ones.
-        const bool known = i < defaults && std::any_of(policies->begin(), policies->end(),
-                                                       [&](const whatif::Policy& other) {
-                                                           return whatif::same_pool(policy, other);
-                                                       });
+        const bool known =
+            i < defaults && std::any_of(policies->begin(), policies->end(),
+                                        [&](const report::whatif::Policy& other) {
+                                            return report::whatif::same_pool(policy, other);
+                                        });
         if (!known) {
             policy.by_default = i < defaults;
             policies->push_back(std::move(policy));
@@ -266,7 +267,7 @@ int try_out(WhatifArguments arguments) {
     std::optional<std::uint64_t> limit;
     if (!arguments.limit.empty()) {
         limit.emplace();
-        if (!whatif::parse_size(arguments.limit, &*limit) || *limit == 0) {
+        if (!report::whatif::parse_size(arguments.limit, &*limit) || *limit == 0) {
             return fail("--limit takes a size like 24GiB, not " + arguments.limit);
         }
     }
@@ -275,12 +276,12 @@ int try_out(WhatifArguments arguments) {
     if (!error.empty()) {
         return fail(error);
     }
-    whatif::Recording recording = whatif::read_recording(arguments.log, &error);
+    report::whatif::Recording recording = report::whatif::read_recording(arguments.log, &error);
     if (!error.empty()) {
         return fail(arguments.log + ": " + error);
     }
     if (arguments.device) {
-        std::erase_if(recording.programs, [&](const whatif::Program& program) {
+        std::erase_if(recording.programs, [&](const report::whatif::Program& program) {
             return !report::is_on(program.device.index, *arguments.device);
         });
         if (recording.programs.empty()) {
@@ -295,8 +296,8 @@ int try_out(WhatifArguments arguments) {
         return fail(arguments.log + ": its options cannot be used (" + error +
                     "); use the memlab-report of the memlab that recorded it");
     }
-    std::vector<whatif::Policy> policies;
-    const auto read_pool = [&](const whatif::PoolSettings& changes, PoolOptions* options,
+    std::vector<report::whatif::Policy> policies;
+    const auto read_pool = [&](const report::whatif::PoolSettings& changes, PoolOptions* options,
                                bool* one_stream, std::string* problem) {
         interpose::Settings settings;
         const bool good = read_options(recording.options, changes, &settings, problem);
@@ -311,34 +312,34 @@ int try_out(WhatifArguments arguments) {
     if (!error.empty()) {
         return fail(error);
     }
-    std::vector<whatif::Table> tables;
-    for (const whatif::Program& program : recording.programs) {
+    std::vector<report::whatif::Table> tables;
+    for (const report::whatif::Program& program : recording.programs) {
         std::optional<std::uint64_t> of_device = limit;
         if (const std::uint64_t own = limit_of(recorded, program.device); !limit && own != 0) {
             of_device = own;
         }
         report::Progress progress(report::progress_terminal(), "allocators", policies.size(),
                                   report::Progress::Clock::now(), std::chrono::milliseconds(500));
-        tables.push_back(whatif::tabulate(program, policies, of_device, [&](std::size_t row) {
-            progress.update(row, report::Progress::Clock::now());
-        }));
+        tables.push_back(report::whatif::tabulate(
+            program, policies, of_device,
+            [&](std::size_t row) { progress.update(row, report::Progress::Clock::now()); }));
     }
     Places places(arguments.log, !arguments.no_symbols, arguments.skips);
-    const whatif::DescribeStack describe_stack = [&places](std::uint32_t stack) {
+    const report::whatif::DescribeStack describe_stack = [&places](std::uint32_t stack) {
         return places(stack);
     };
     if (arguments.json) {
-        std::cout << whatif::render_json(arguments.log, recording, tables, describe_stack);
+        std::cout << report::whatif::render_json(arguments.log, recording, tables, describe_stack);
     } else {
-        std::cout << whatif::render_text(recording, tables, make_style(arguments.style),
-                                         describe_stack);
+        std::cout << report::whatif::render_text(recording, tables, make_style(arguments.style),
+                                                 describe_stack);
     }
     return flush_output(EXIT_SUCCESS);
 }
 
 /// Replays one log; returns the exit code.
 int replay_one(const std::string& log, const std::string& prefix) {
-    const whatif::ReplayResult result = whatif::replay_log(log, read_pool_in_force);
+    const report::whatif::ReplayResult result = report::whatif::replay_log(log, read_pool_in_force);
     if (!result.error.empty()) {
         return fail(log + ": " + result.error);
     }

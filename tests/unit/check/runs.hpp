@@ -7,7 +7,7 @@
 #include "report/check/check.hpp"
 #include "tests/unit/runs/synthetic_member.hpp"
 
-namespace memlab::check {
+namespace memlab::report::check {
 
 /// A process with one GPU; tests add more to run.members.back().
 inline report::RunMember member_with_gpu(std::uint64_t allocated, std::uint64_t reserved,
@@ -55,4 +55,4 @@ struct Run {
     }
 };
 
-}  // namespace memlab::check
+}  // namespace memlab::report::check

@@ -10,7 +10,7 @@
 #include "tests/unit/check/runs.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 
-using namespace memlab::check;
+using namespace memlab::report::check;
 using memlab::report::RunMember;
 
 namespace {

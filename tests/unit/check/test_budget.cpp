@@ -3,7 +3,7 @@
 
 #include "tests/catch.hpp"
 
-using namespace memlab::check;
+using namespace memlab::report::check;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "report/check/limit.hpp"
 #include "tests/catch.hpp"
 
-using namespace memlab::check;
+using namespace memlab::report::check;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "tests/catch.hpp"
 #include "tests/unit/check/runs.hpp"
 
-using namespace memlab::check;
+using namespace memlab::report::check;
 using memlab::report::RunMember;
 
 namespace {

@@ -2,13 +2,13 @@
 #include <string>
 #include <vector>
 
-#include "report/export/lifetime_sink.hpp"
+#include "report/exports/lifetime_sink.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab;
-using exports::Allocation;
-using exports::LifetimeSink;
-using exports::Stretch;
+using report::exports::Allocation;
+using report::exports::LifetimeSink;
+using report::exports::Stretch;
 using trace::EventType;
 
 namespace {

@@ -1,12 +1,12 @@
 // The bytes of messages: those of the encoding's documentation, and the edges of each type.
-#include "report/export/protobuf.hpp"
+#include "report/exports/protobuf.hpp"
 
 #include <limits>
 
 #include "tests/catch.hpp"
 #include "tests/unit/export/messages.hpp"
 
-using memlab::exports::Message;
+using memlab::report::exports::Message;
 using namespace memlab::test;
 using namespace std::string_literals;
 

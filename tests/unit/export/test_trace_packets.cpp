@@ -1,5 +1,5 @@
 // The packets of a trace: clocks, numbers of texts, counters beside events, and their edges.
-#include "report/export/trace_packets.hpp"
+#include "report/exports/trace_packets.hpp"
 
 #include <limits>
 #include <string>
@@ -10,7 +10,7 @@
 
 using namespace memlab;
 using namespace memlab::test;
-using exports::TracePackets;
+using report::exports::TracePackets;
 using Type = TracePackets::Type;
 
 namespace {

@@ -15,10 +15,10 @@
 #include "tests/catch.hpp"
 
 namespace unwind = memlab::profiler::unwind;
-using memlab::profiler::CapturedStack;
 using memlab::profiler::hash_frames;
 using memlab::profiler::KnownStacks;
 using memlab::profiler::StackHash;
+using memlab::profiler::unwind::CapturedStack;
 
 namespace {
 

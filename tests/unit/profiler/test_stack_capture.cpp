@@ -9,7 +9,7 @@
 #include "tests/catch.hpp"
 
 using memlab::profiler::capture_stack;
-using memlab::profiler::CapturedStack;
+using memlab::profiler::unwind::CapturedStack;
 
 namespace {
 

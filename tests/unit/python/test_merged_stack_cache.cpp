@@ -13,12 +13,12 @@
 
 #include "tests/catch.hpp"
 
-using memlab::profiler::CapturedStack;
 using memlab::profiler::hash_frames;
 using memlab::profiler::StackHash;
 using memlab::profiler::python::FrameBuffer;
 using memlab::profiler::python::hash_parts;
 using memlab::profiler::python::MergedStackCache;
+using memlab::profiler::unwind::CapturedStack;
 
 namespace {
 

@@ -25,7 +25,7 @@
 #include "tests/catch.hpp"
 
 namespace unwind = memlab::profiler::unwind;
-using memlab::profiler::CapturedStack;
+using memlab::profiler::unwind::CapturedStack;
 
 extern "C" {
 void frame_without_tables(void (*function)(void*), void* argument);

@@ -28,9 +28,9 @@
 
 namespace unwind = memlab::profiler::unwind;
 using call_paths::Path;
-using memlab::profiler::CapturedStack;
 using memlab::profiler::KnownStacks;
 using memlab::profiler::StackHash;
+using memlab::profiler::unwind::CapturedStack;
 
 extern "C" {
 void frame_by_rbx(void (*function)(void*), void* argument);

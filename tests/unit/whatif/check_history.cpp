@@ -20,7 +20,7 @@
 #include "report/whatif/rmm_model.hpp"
 #include "report/whatif/runner.hpp"
 
-using namespace memlab::whatif;
+using namespace memlab::report::whatif;
 
 namespace {
 

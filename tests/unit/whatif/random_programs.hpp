@@ -14,31 +14,35 @@ class ProgramWriter {
   public:
     std::uint32_t allocate(std::uint64_t requested, std::uint64_t stream = 0) {
         const auto id = static_cast<std::uint32_t>(program.allocations.size());
-        whatif::Allocation allocation;
+        report::whatif::Allocation allocation;
         allocation.requested = requested;
         allocation.stream = stream;
         allocation.context = 1;
         allocation.event = program.steps.size() + 1;
         allocation.time_ns = 1000 * allocation.event;
         program.allocations.push_back(allocation);
-        program.steps.push_back({whatif::StepKind::allocate, id});
+        program.steps.push_back({report::whatif::StepKind::allocate, id});
         return id;
     }
-    void request_free(std::uint32_t id) { program.steps.push_back({whatif::StepKind::free, id}); }
-    void complete(std::uint32_t id) { program.steps.push_back({whatif::StepKind::complete, id}); }
+    void request_free(std::uint32_t id) {
+        program.steps.push_back({report::whatif::StepKind::free, id});
+    }
+    void complete(std::uint32_t id) {
+        program.steps.push_back({report::whatif::StepKind::complete, id});
+    }
     void free(std::uint32_t id) {
         request_free(id);
         complete(id);
     }
-    void empty_cache() { program.steps.push_back({whatif::StepKind::empty_cache, 0}); }
-    void mark() { program.steps.push_back({whatif::StepKind::mark, 0}); }
+    void empty_cache() { program.steps.push_back({report::whatif::StepKind::empty_cache, 0}); }
+    void mark() { program.steps.push_back({report::whatif::StepKind::mark, 0}); }
 
-    whatif::Program program;
+    report::whatif::Program program;
 };
 
 /// Allocations up to `largest`, freed in any order, completions late, several streams.
-inline whatif::Program random_program(std::uint64_t seed, int steps, std::uint64_t largest,
-                                      std::uint64_t streams = 1) {
+inline report::whatif::Program random_program(std::uint64_t seed, int steps, std::uint64_t largest,
+                                              std::uint64_t streams = 1) {
     Random random(seed);
     ProgramWriter writer;
     std::vector<std::uint32_t> live;

@@ -10,7 +10,7 @@
 
 using namespace memlab;
 using namespace memlab::test;
-using namespace memlab::whatif;
+using namespace memlab::report::whatif;
 
 namespace {
 

@@ -16,7 +16,7 @@
 
 using namespace memlab;
 using namespace memlab::test;
-using namespace memlab::whatif;
+using namespace memlab::report::whatif;
 
 namespace {
 
@@ -402,7 +402,7 @@ TEST_CASE("hostile logs: any sizes, addresses and orders run through every model
         const Records records =
             seed % 2 == 0 ? WildRecords::make(seed, 600, true) : PlausibleRecords::make(seed, 600);
         ProgramBuilder builder;
-        const whatif::Recording recording =
+        const report::whatif::Recording recording =
             builder.finish(feed_prefix(records, records.size(), builder));
         for (const Program& program : recording.programs) {
             const std::uint64_t capacity = std::min(program.device.total_bytes, unlimited);

@@ -6,7 +6,7 @@
 #include "tests/unit/whatif/random_programs.hpp"
 
 using namespace memlab::test;
-using namespace memlab::whatif;
+using namespace memlab::report::whatif;
 
 TEST_CASE("the lower bound is the most that was held at once") {
     ProgramWriter writer;

@@ -8,14 +8,14 @@
 
 using namespace memlab;
 using namespace memlab::test;
-using memlab::whatif::Allocation;
-using memlab::whatif::Program;
-using memlab::whatif::ProgramBuilder;
-using memlab::whatif::StepKind;
+using memlab::report::whatif::Allocation;
+using memlab::report::whatif::Program;
+using memlab::report::whatif::ProgramBuilder;
+using memlab::report::whatif::StepKind;
 
 namespace {
 
-whatif::Recording program_of(const Records& records, std::size_t count) {
+report::whatif::Recording program_of(const Records& records, std::size_t count) {
     ProgramBuilder builder;
     return builder.finish(feed_prefix(records, count, builder));
 }
@@ -40,7 +40,7 @@ Records head() {
 
 std::vector<StepKind> kinds_of(const Program& program) {
     std::vector<StepKind> kinds;
-    for (const whatif::Step& step : program.steps) {
+    for (const report::whatif::Step& step : program.steps) {
         kinds.push_back(step.kind);
     }
     return kinds;
@@ -51,7 +51,7 @@ std::string problem_of(const Program& program) {
     enum class State { none, live, freed, complete };
     std::vector<State> states(program.allocations.size(), State::none);
     for (std::size_t i = 0; i < program.steps.size(); ++i) {
-        const whatif::Step& step = program.steps[i];
+        const report::whatif::Step& step = program.steps[i];
         const std::string at = " (step " + std::to_string(i) + ")";
         if (step.kind == StepKind::mark || step.kind == StepKind::empty_cache ||
             step.kind == StepKind::context_lost) {
@@ -165,9 +165,10 @@ TEST_CASE("a lost context takes everything of it along") {
     CHECK(problem_of(program) == nothing);
     CHECK(program.steps.back().kind == StepKind::context_lost);
     CHECK(program.steps.back().subject == 1);
-    CHECK(std::count_if(program.steps.begin(), program.steps.end(), [](const whatif::Step& step) {
-              return step.kind == StepKind::complete;
-          }) == 2);
+    CHECK(std::count_if(program.steps.begin(), program.steps.end(),
+                        [](const report::whatif::Step& step) {
+                            return step.kind == StepKind::complete;
+                        }) == 2);
 }
 
 TEST_CASE("every prefix of any log is a sound program") {
@@ -190,8 +191,8 @@ TEST_CASE("allocations and steps are kept whole, whatever their numbers") {
     constexpr std::uint64_t sizes[] = {0, 512, 0xfffffffe, 0xffffffff, 1ULL << 40, ~0ULL};
     constexpr std::uint32_t ids[] = {0, 7, (1U << 29) - 2, (1U << 29) - 1, 1U << 30, ~0U};
     std::vector<Allocation> expected;
-    whatif::Allocations allocations;
-    whatif::Steps steps;
+    report::whatif::Allocations allocations;
+    report::whatif::Steps steps;
     std::uint64_t event = 0;
     for (std::size_t i = 0; i < 2000; ++i) {
         event = random.one_in(50) ? sizes[random.below(6)] : event + 1;

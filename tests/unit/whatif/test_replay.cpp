@@ -8,8 +8,8 @@
 
 using namespace memlab;
 using namespace memlab::test;
-using memlab::whatif::ReadPoolOptions;
-using memlab::whatif::ReplayResult;
+using memlab::report::whatif::ReadPoolOptions;
+using memlab::report::whatif::ReplayResult;
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -17,7 +17,7 @@ namespace {
 
 ReadPoolOptions always(const allocator::PoolOptions& options) {
     return [options](const std::vector<trace::OptionValue>&, const trace::DeviceInfo& device, bool,
-                     whatif::PoolInForce* pool, std::string*) {
+                     report::whatif::PoolInForce* pool, std::string*) {
         pool->options = options;
         pool->total_memory = device.total_bytes / 2;  // as LivePools has it
         return true;
@@ -58,7 +58,7 @@ allocator::PoolOptions random_options(std::uint64_t seed) {
 
 ReplayResult replay(const Records& records, std::size_t count,
                     const allocator::PoolOptions& options) {
-    return whatif::replay_records(
+    return report::whatif::replay_records(
         [&](RecordSink& sink) { return feed_prefix(records, count, sink); }, always(options));
 }
 
@@ -165,10 +165,10 @@ TEST_CASE("a segment that was given back and is missing from the log is a differ
 
 TEST_CASE("options that cannot be read are an error, not a difference") {
     const Records records = LivePools(1, {}, 60 * mib).run(20);
-    const ReplayResult result = whatif::replay_records(
+    const ReplayResult result = report::whatif::replay_records(
         [&](RecordSink& sink) { return feed_prefix(records, records.size(), sink); },
         [](const std::vector<trace::OptionValue>&, const trace::DeviceInfo&, bool,
-           whatif::PoolInForce*, std::string* problem) {
+           report::whatif::PoolInForce*, std::string* problem) {
             *problem = "MEMLAB_FUTURE is not an option";
             return false;
         });

@@ -11,7 +11,7 @@
 
 using namespace memlab;
 using namespace memlab::test;
-using namespace memlab::whatif;
+using namespace memlab::report::whatif;
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -57,8 +57,8 @@ std::string problem_with_policy(const std::string& name) {
     return read_policy(name, read_pool, &policy, &problem) ? "" : problem;
 }
 
-whatif::Recording recording_of(Program program) {
-    whatif::Recording recording;
+report::whatif::Recording recording_of(Program program) {
+    report::whatif::Recording recording;
     recording.process.executable = "/opt/app/train";
     recording.process.pid = 4711;
     recording.programs.push_back(std::move(program));
@@ -231,7 +231,7 @@ TEST_CASE("the text fits any terminal and says what failed where") {
     Allocation first = writer.program.allocations[0];
     first.stack = 7;
     writer.program.allocations.replace(0, first);
-    const whatif::Recording recording =
+    const report::whatif::Recording recording =
         recording_of(on_a_device(std::move(writer.program), 512 * mib));
     std::vector<Table> tables;
     tables.push_back(tabulate(recording.programs[0], policies(default_policies()), std::nullopt));
@@ -258,7 +258,7 @@ TEST_CASE("the text fits any terminal and says what failed where") {
 TEST_CASE("the JSON has what docs/whatif.md promises") {
     ProgramWriter writer;
     writer.allocate(600 * mib);
-    const whatif::Recording recording =
+    const report::whatif::Recording recording =
         recording_of(on_a_device(std::move(writer.program), 512 * mib));
     std::vector<Table> tables;
     tables.push_back(

@@ -12,7 +12,7 @@
 #include "report/symbols/resolver.hpp"
 #include "trace/record.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// The weight of a stack.
 enum class Weight : std::uint8_t {
@@ -58,4 +58,4 @@ struct Result {
     std::string warning;   ///< a sentence on what is missing in the output; empty: nothing
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -15,13 +15,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "report/export/formats.hpp"
-#include "report/export/gzip.hpp"
-#include "report/export/output.hpp"
-#include "report/export/protobuf.hpp"
-#include "report/export/stacks.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/gzip.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/protobuf.hpp"
+#include "report/exports/stacks.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 namespace {
 
@@ -230,4 +230,4 @@ Result write_pprof(const Input& input, model::ByteSink& sink) {
     return result;
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

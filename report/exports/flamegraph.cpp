@@ -18,15 +18,15 @@
 #include <vector>
 
 #include "model/bounded_sum.hpp"
-#include "report/export/formats.hpp"
-#include "report/export/output.hpp"
-#include "report/export/stacks.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/stacks.hpp"
 #include "report/text/names.hpp"
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
 #include "report/views/diff.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 namespace {
 
@@ -446,4 +446,4 @@ Result write_flamegraph(const Input& input, model::ByteSink& sink) {
     return FlameGraph(input, sink).write();
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

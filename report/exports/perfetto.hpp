@@ -5,10 +5,10 @@
 #include <set>
 #include <string>
 
-#include "report/export/input.hpp"
-#include "report/export/trace_packets.hpp"
+#include "report/exports/input.hpp"
+#include "report/exports/trace_packets.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// Thread-safety: none.
 class PerfettoTrace {
@@ -33,4 +33,4 @@ class PerfettoTrace {
     std::set<std::uint64_t> pids_;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "report/export/output.hpp"
-#include "report/export/protobuf.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/protobuf.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// All texts must be well-formed UTF-8. Times are nanoseconds on the trace's clock; what does not
 /// fit into 63 bits becomes the largest that does. Thread-safety: none.
@@ -128,4 +128,4 @@ class TracePackets {
     Numbers callstacks_;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

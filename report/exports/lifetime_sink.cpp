@@ -1,4 +1,4 @@
-#include "report/export/lifetime_sink.hpp"
+#include "report/exports/lifetime_sink.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -6,7 +6,7 @@
 
 #include "report/reading/read_ahead.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 using trace::Event;
 using trace::EventType;
@@ -312,4 +312,4 @@ std::string describe_missing(const trace::LogReadResult& read, trace::LogPart pa
     return concerned ? report::describe_stretch(read, part) : std::string();
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -11,12 +11,12 @@
 
 #include "model/rank_variables.hpp"
 #include "report/device_label.hpp"
-#include "report/export/formats.hpp"
-#include "report/export/output.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/output.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/text/names.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 using model::Curve;
 using model::Device;
@@ -307,4 +307,4 @@ Result write_openmetrics_of_run(const std::vector<const model::Report*>& process
     return Metrics(processes, device, sink).write();
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include "report/export/input.hpp"
+#include "report/exports/input.hpp"
 #include "trace/aggregate/live_table.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 struct Allocation {
     std::uint64_t number = 0;  ///< 1, 2, ... in order of the log
@@ -157,4 +157,4 @@ class LifetimeSink : public trace::RecordSink {
 std::string describe_missing(const trace::LogReadResult& read, trace::LogPart part,
                              const Stretch& stretch);
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

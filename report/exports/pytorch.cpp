@@ -18,18 +18,18 @@
 #include <utility>
 #include <vector>
 
-#include "report/export/formats.hpp"
-#include "report/export/lifetime_sink.hpp"
-#include "report/export/output.hpp"
-#include "report/export/pickler.hpp"
-#include "report/export/site_choice.hpp"
-#include "report/export/snapshot_layout.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/lifetime_sink.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/pickler.hpp"
+#include "report/exports/site_choice.hpp"
+#include "report/exports/snapshot_layout.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "trace/aggregate/pool_layout.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 using trace::Event;
 
@@ -448,4 +448,4 @@ Result write_pytorch(const Input& input, model::ByteSink& sink) {
     return Snapshot(input, sink).write();
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

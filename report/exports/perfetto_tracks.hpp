@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "model/bounded_sum.hpp"
-#include "report/export/input.hpp"
-#include "report/export/output.hpp"
-#include "report/export/trace_packets.hpp"
+#include "report/exports/input.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/trace_packets.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "trace/record.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// A name for a slice or track, which must have one.
 inline std::string_view shown(std::string_view name) {
@@ -220,4 +220,4 @@ class WorkTracks {
     std::map<std::uint32_t, std::string> functions_;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -1,14 +1,14 @@
-#include "report/export/stacks.hpp"
+#include "report/exports/stacks.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "report/device_label.hpp"
-#include "report/export/output.hpp"
+#include "report/exports/output.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/names.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 using model::Device;
 using model::Site;
@@ -166,4 +166,4 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
     }
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -6,7 +6,7 @@
 
 #include "model/json_output.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// Thread-safety: none.
 class GzipSink final : public model::ByteSink {
@@ -29,4 +29,4 @@ class GzipSink final : public model::ByteSink {
     bool failed_ = false;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "report/device_label.hpp"
-#include "report/export/lifetime_sink.hpp"
-#include "report/export/perfetto_tracks.hpp"
-#include "report/export/site_choice.hpp"
-#include "report/export/stacks.hpp"
+#include "report/exports/lifetime_sink.hpp"
+#include "report/exports/perfetto_tracks.hpp"
+#include "report/exports/site_choice.hpp"
+#include "report/exports/stacks.hpp"
 #include "report/summary/place_text.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// Thread-safety: none. What it is made of must outlive it.
 class Slices : public LifetimeSink {
@@ -256,4 +256,4 @@ class Slices : public LifetimeSink {
     std::map<Owner, Scopes> open_;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// A message under construction. Fields are written in the order of the calls. Thread-safety: none.
 class Message {
@@ -58,4 +58,4 @@ class Message {
     std::string bytes_;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

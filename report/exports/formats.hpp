@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "model/json_output.hpp"
-#include "report/export/input.hpp"
+#include "report/exports/input.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 // One writer for each format, described in its source. Each may throw std::bad_alloc.
 
@@ -85,4 +85,4 @@ inline constexpr std::array formats = {
            .weighs = true},
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

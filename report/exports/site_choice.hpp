@@ -8,9 +8,9 @@
 #include <string>
 #include <unordered_set>
 
-#include "report/export/input.hpp"
+#include "report/exports/input.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// Thread-safety: none.
 class SiteChoice {
@@ -28,4 +28,4 @@ class SiteChoice {
     std::map<Site, bool> known_;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -11,7 +11,7 @@
 //
 // From a report alone: the curves of its timeline, marks and failures; slices need the events of a
 // log.
-#include "report/export/perfetto.hpp"
+#include "report/exports/perfetto.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,13 +23,13 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
-#include "report/export/formats.hpp"
-#include "report/export/perfetto_slices.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/perfetto_slices.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 using model::Curve;
 
@@ -265,4 +265,4 @@ Result write_perfetto(const Input& input, model::ByteSink& sink) {
     return {trace.finish(), std::move(warning)};
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -1,10 +1,10 @@
-#include "report/export/trace_packets.hpp"
+#include "report/exports/trace_packets.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 namespace {
 
@@ -353,4 +353,4 @@ bool TracePackets::finish() {
     return out_.finish();
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

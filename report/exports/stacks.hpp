@@ -17,9 +17,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "report/export/input.hpp"
+#include "report/exports/input.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// A frame for output; its texts are one line of well-formed UTF-8.
 struct NamedFrame {
@@ -121,4 +121,4 @@ bool has_several_devices(const Input& input);
 /// have the same lines, two recordings need not.
 FrameTable::Equal equality(const Input& input);
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -1,4 +1,4 @@
-#include "report/export/gzip.hpp"
+#include "report/exports/gzip.hpp"
 
 #include <zlib.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <new>
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 class GzipSink::Stream {
   public:
@@ -60,4 +60,4 @@ bool GzipSink::finish() {
     return deflate(Z_FINISH);
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

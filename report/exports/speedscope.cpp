@@ -6,12 +6,12 @@
 #include <functional>
 #include <string>
 
-#include "report/export/formats.hpp"
-#include "report/export/output.hpp"
-#include "report/export/stacks.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/stacks.hpp"
 #include "report/text/names.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 namespace {
 
@@ -108,4 +108,4 @@ Result write_speedscope(const Input& input, model::ByteSink& sink) {
     return {json.finish(), ""};
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

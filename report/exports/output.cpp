@@ -1,8 +1,8 @@
-#include "report/export/output.hpp"
+#include "report/exports/output.hpp"
 
 #include "model/utf8.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 std::string clean_name(std::string_view text) {
     std::string clean;
@@ -34,4 +34,4 @@ std::string hexadecimal(std::uint64_t value) {
     return {digits, end.ptr};
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

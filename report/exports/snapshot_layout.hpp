@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// Synthetic addresses: above those of GPUs, and exact as JavaScript numbers (below 2^53).
 inline constexpr std::uint64_t first_synthetic_address = std::uint64_t{1} << 52;
@@ -114,4 +114,4 @@ class SnapshotLayout {
     }
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -1,8 +1,8 @@
-#include "report/export/site_choice.hpp"
+#include "report/exports/site_choice.hpp"
 
 #include <vector>
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 namespace {
 
@@ -44,4 +44,4 @@ bool SiteChoice::takes(const trace::Event& event, const std::string& api) {
     return at->second;
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

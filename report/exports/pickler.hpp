@@ -8,9 +8,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "report/export/output.hpp"
+#include "report/exports/output.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// The caller balances begin and end calls. Thread-safety: none.
 class Pickler {
@@ -125,4 +125,4 @@ class Pickler {
     std::unordered_map<std::string, std::uint32_t> texts_;
 };
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

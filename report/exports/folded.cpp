@@ -11,12 +11,12 @@
 #include <string>
 
 #include "model/bounded_sum.hpp"
-#include "report/export/formats.hpp"
-#include "report/export/output.hpp"
-#include "report/export/stacks.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/stacks.hpp"
 #include "report/views/diff.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 namespace {
 
@@ -66,4 +66,4 @@ Result write_folded(const Input& input, model::ByteSink& sink) {
     return {out.finish(), ""};
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

@@ -11,7 +11,7 @@
 
 #include "model/json_output.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 /// After a failure of the sink all output is discarded. Thread-safety: none.
 class Output {
@@ -63,4 +63,4 @@ std::string clean_name(std::string_view text);
 /// "0x7f0012345678"
 std::string hexadecimal(std::uint64_t value);
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports

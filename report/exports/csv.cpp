@@ -12,13 +12,13 @@
 #include <ctime>
 #include <string>
 
-#include "report/export/formats.hpp"
-#include "report/export/lifetime_sink.hpp"
-#include "report/export/output.hpp"
-#include "report/export/site_choice.hpp"
+#include "report/exports/formats.hpp"
+#include "report/exports/lifetime_sink.hpp"
+#include "report/exports/output.hpp"
+#include "report/exports/site_choice.hpp"
 #include "report/reading/read_ahead.hpp"
 
-namespace memlab::exports {
+namespace memlab::report::exports {
 
 using trace::MemoryKind;
 
@@ -124,4 +124,4 @@ Result write_csv(const Input& input, model::ByteSink& sink) {
     return {csv.written(), describe_missing(read, part, input.stretch)};
 }
 
-}  // namespace memlab::exports
+}  // namespace memlab::report::exports
