@@ -117,20 +117,40 @@ constexpr Line lines[] = {
     {"8 threads: Async pair, 1 MiB", by_threads, async_pair<mib>, 8 * 800},
 };
 
-/// Child: "INDEX NANOSECONDS" per batch on standard output, nanoseconds for one operation. Native
-/// cudaMalloc is slow: fewer operations tell as much.
+/// Prints "INDEX NANOSECONDS" per batch of a line of the table, nanoseconds for one operation.
+void measure_line(std::size_t index, int count, int batch_count) {
+    const Line& line = lines[index];
+    line.run(line.operation, count);
+    for (int batch = 0; batch < batch_count; ++batch) {
+        check(cudaDeviceSynchronize());
+        const Clock::time_point start = Clock::now();
+        line.run(line.operation, count);
+        std::printf("%zu %.1f\n", index, nanoseconds_since(start) / count);
+    }
+}
+
+/// Child. Native cudaMalloc is slow: fewer operations tell as much.
 int measure(bool native) {
     check(cudaFree(nullptr));
     for (std::size_t index = 0; index < std::size(lines); ++index) {
-        const Line& line = lines[index];
-        const int count = native ? line.count / 8 : line.count;
-        line.run(line.operation, count);
-        for (int batch = 0; batch < batches; ++batch) {
-            check(cudaDeviceSynchronize());
-            const Clock::time_point start = Clock::now();
-            line.run(line.operation, count);
-            std::printf("%zu %.1f\n", index, nanoseconds_since(start) / count);
+        measure_line(index, native ? lines[index].count / 8 : lines[index].count, batches);
+    }
+    return 0;
+}
+
+/// Child of bench_pair_builds.py: the whole table, in short batches, for each line of standard
+/// input, and "end" behind it.
+int measure_by_turns() {
+    check(cudaFree(nullptr));
+    for (int letter = std::getchar(); letter != EOF; letter = std::getchar()) {
+        if (letter != '\n') {
+            continue;
         }
+        for (std::size_t index = 0; index < std::size(lines); ++index) {
+            measure_line(index, lines[index].count / 4, 3);
+        }
+        std::puts("end");
+        std::fflush(stdout);
     }
     return 0;
 }
@@ -154,6 +174,15 @@ constexpr Variant variants[] = {
 int main(int argc, char** argv) {
     if (argc >= 2 && std::strcmp(argv[1], "--measure") == 0) {
         return measure(argc == 3);
+    }
+    if (argc == 2 && std::strcmp(argv[1], "--turns") == 0) {
+        return measure_by_turns();
+    }
+    if (argc == 2 && std::strcmp(argv[1], "--lines") == 0) {
+        for (const Line& line : lines) {
+            std::puts(line.name);
+        }
+        return 0;
     }
     std::map<std::size_t, std::vector<double>> times[std::size(variants)];
     const int failed = memlab::bench::measure_in_turns(

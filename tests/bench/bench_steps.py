@@ -51,7 +51,9 @@ def torch_preloaded(**settings: str) -> Variant:
 
 
 def torch_replaced(**settings: str) -> Variant:
-    return Variant("transformer", True, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "MEMLAB_RECORD": "off"} | settings)
+    # To wait for one's turn is no reason to give memory back: training has no such pauses.
+    return Variant("transformer", True, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "MEMLAB_RECORD": "off",
+                                         "MEMLAB_TRIM_AFTER": "5min"} | settings)
 
 
 def jax(allocator: str, preloaded: bool) -> Variant:
