@@ -15,7 +15,6 @@ namespace memlab::report::exports {
 // One writer for each format, described in its source. Each may throw std::bad_alloc.
 
 Result write_csv(const Input& input, model::ByteSink& sink);
-Result write_flamegraph(const Input& input, model::ByteSink& sink);
 Result write_folded(const Input& input, model::ByteSink& sink);
 Result write_openmetrics(const Input& input, model::ByteSink& sink);
 /// The same of several processes, which have their process id and host as labels, too.
@@ -47,11 +46,6 @@ inline constexpr std::array formats = {
            .needs_log = true,
            .of_events = true,
            .one_device = true},
-    Format{.name = "flamegraph",
-           .what = "a flame graph, SVG for any browser",
-           .write = write_flamegraph,
-           .weighs = true,
-           .compares = true},
     Format{.name = "folded",
            .what = "folded stacks: flamegraph.pl, inferno",
            .write = write_folded,

@@ -1,4 +1,4 @@
-// The weighted call stacks of a report: the input of folded, speedscope, pprof and flamegraph.
+// The weighted call stacks of a report: the input of folded, speedscope and pprof.
 //
 // Stacks run from the outermost frame to the call into CUDA and end with the CUDA function that was
 // called (cuMemAlloc_v2). Memory other than device memory (pinned, managed, imported) is below a

@@ -12,7 +12,6 @@ import pickle
 import pickletools
 import re
 import struct
-import xml.etree.ElementTree as ElementTree
 
 
 def require(condition, *what):
@@ -195,42 +194,6 @@ class Profile:
     def total(self, kind):
         at = [name for name, _ in self.types].index(kind)
         return sum(values[at] for _, values, _ in self.samples)
-
-
-# ---- flame graphs: XML, boxes within their parents ------------------------------------------------
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def flamegraph(data):
-    """[(name, depth, share of the whole)]"""
-    root = ElementTree.fromstring(data)
-    require(root.tag == SVG + "svg", "no SVG")
-    width = float(root.get("width"))
-    height = float(root.get("height"))
-    boxes = []
-    for group in root.iter(SVG + "g"):
-        x, share = float(group.get("data-x")), float(group.get("data-w"))
-        rect = group.find(SVG + "rect")
-        left, wide = float(rect.get("x")), float(rect.get("width"))
-        require(0 <= left and left + wide <= width + 0.5, "outside the picture", group.get("data-name"))
-        require(float(rect.get("y")) + float(rect.get("height")) <= height, "below the picture")
-        require(re.fullmatch("#[0-9a-f]{6}", rect.get("fill")), "colour", rect.get("fill"))
-        require(group.find(SVG + "title").text.startswith(group.get("data-name")), "title")
-        boxes.append((group.get("data-name"), int(group.get("data-depth")), x, share))
-    require(boxes and boxes[0][1:] == (0, 0.0, 1.0), "the whole comes first")
-    by_depth = {}
-    for _, depth, x, share in boxes:
-        by_depth.setdefault(depth, []).append((x, x + share))
-    for depth, ranges in by_depth.items():
-        ranges.sort()
-        for (_, end), (begin, _) in zip(ranges, ranges[1:]):
-            require(begin >= end - 2e-9, "boxes overlap at depth", depth)
-        for begin, end in ranges:
-            require(depth == 0 or any(b - 2e-9 <= begin and end <= e + 2e-9 for b, e in by_depth[depth - 1]),
-                    "a box outside its parent at depth", depth)
-    require("http://" not in data.decode().replace("http://www.w3.org/2000/svg", ""), "needs the network")
-    return [(name, depth, share) for name, depth, _, share in boxes]
 
 
 # ---- metrics: OpenMetrics, and the older text format of the textfile collector --------------------

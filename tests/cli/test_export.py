@@ -24,7 +24,7 @@ DATA = os.path.join(SOURCE, "tests", "data")
 LOGS = sorted(glob.glob(DATA + "/h100/*.memlog") + glob.glob(DATA + "/h200/*.memlog"))
 REPORTS = sorted(glob.glob(DATA + "/h100/*.json"))
 OF_LOGS = [path for path in REPORTS if path[:-5] + ".memlog" in LOGS]
-STACKS = ("flamegraph", "folded", "pprof", "speedscope")
+STACKS = ("folded", "pprof", "speedscope")
 
 
 class ExportTest(ToolTest):
@@ -78,10 +78,6 @@ class StackFormats(ExportTest):
                             "live": "inuse_space"}[by]
                     self.assertEqual(profile.shown, kind)
                     self.assertEqual(profile.total(kind), whole)
-                    if whole:
-                        boxes = formats.flamegraph(self.export("flamegraph", *arguments))
-                        self.assertAlmostEqual(sum(share for _, depth, share in boxes if depth == 1),
-                                               1.0, delta=0.02)
 
     def test_a_log_gives_what_its_report_gives(self):
         for path in OF_LOGS:
@@ -126,7 +122,6 @@ class StackFormats(ExportTest):
         self.assertEqual([weight for _, weight in chosen], [4000256])
         nothing = self.export("folded", "--filter", "func=nobody", log)
         self.assertEqual(nothing, b"")
-        formats.flamegraph(self.export("flamegraph", "--filter", "func=nobody", log))
 
     def test_the_same_input_gives_the_same_bytes(self):
         log = self.log("leak")
@@ -183,9 +178,6 @@ class Moments(ExportTest):
                     profile = formats.Profile(self.export("pprof", "--no-symbols", "--at", moment, log))
                     self.assertEqual(profile.total(profile.shown), sum(stacks.values()))
                     self.assertEqual(profile.shown, "peak_space" if moment == "peak" else "inuse_space")
-                    self.assertIn(b" at %s: " % (b"the " + moment.encode() if moment in ("peak", "end")
-                                                 else moment.encode()),
-                                  self.export("flamegraph", "--no-symbols", "--at", moment, log))
         self.assertGreater(seen, 10)
 
     def test_a_mark_and_a_report_alone(self):
@@ -209,23 +201,6 @@ class Moments(ExportTest):
                 self.assertEqual({tuple(frames): weights for frames, weights in both},
                                  {stack: (before.get(stack, 0), after.get(stack, 0))
                                   for stack in set(before) | set(after)})
-                self.flamegraph_of(self.export("flamegraph", "--no-symbols", "--from", first, "--until", second,
-                                               log), both)
-
-    def flamegraph_of(self, data, stacks):
-        """Widths are the larger weights, colours say which way."""
-        boxes = formats.flamegraph(data)
-        whole = sum(max(weights) for _, weights in stacks)
-        for name, depth, share in boxes[1:]:
-            at = [weights for frames, weights in stacks if frames[depth - 1:depth] == [name]]
-            self.assertTrue(at, name)
-            if len([box for box in boxes if box[:2] == (name, depth)]) == 1:
-                self.assertAlmostEqual(share, sum(max(weights) for weights in at) / whole, delta=1e-6)
-        for title, colour in re.findall(rb"<title>(.*?)</title><rect [^>]*fill=\"#(\w+)\"", data)[1:]:
-            red, green, blue = bytes.fromhex(colour.decode())
-            change = re.search(rb": ([+-]?)[\d.,]+ \w+ \(", title).group(1)
-            self.assertEqual({b"+": red > green > blue, b"-": red < green < blue,
-                              b"": red == green == blue}[change], True, title)
 
     def test_two_recordings(self):
         before, after = self.log("steps"), self.log("leak")
@@ -238,7 +213,6 @@ class Moments(ExportTest):
                 alone[key] = alone.get(key, 0) + weight
             self.assertEqual({tuple(frames): weights[which] for frames, weights in stacks if weights[which]},
                              alone)
-        self.flamegraph_of(self.export("flamegraph", before, after), stacks)
         same = formats.folded(self.export("folded", before, before), weights=2)
         self.assertTrue(all(old == new for _, (old, new) in same))
         at = formats.folded(self.export("folded", "--at", "150ms", before, after), weights=2)
@@ -259,7 +233,7 @@ class Moments(ExportTest):
                 (("folded", "--from", "1ms", "--by", "count"), "leave --by out"),
                 (("folded", "--from", "1ms", "--at", "2ms"), "leave --at out"),
                 (("folded", "--from", "9ms", "--until", "8ms"), "--from must be before --until"),
-                (("flamegraph", "--from", "9ms", log), "--from and --until compare two moments of one recording"),
+                (("folded", "--from", "9ms", log), "--from and --until compare two moments of one recording"),
                 (("folded", log, log), "folded takes one recording, or two to compare"),
                 (("csv", log), "csv takes one recording; export each by itself"),
                 (("pprof", log), "pprof takes one recording and compares itself"),
@@ -760,7 +734,6 @@ class RandomLogs(ExportTest):
                     for by in ("peak", "bytes", "count", "live"):
                         formats.folded(self.export("folded", "--no-symbols", "--by", by, log))
                         formats.speedscope(self.export("speedscope", "--no-symbols", "--by", by, log))
-                        formats.flamegraph(self.export("flamegraph", "--no-symbols", "--by", by, log))
                     formats.Profile(self.export("pprof", "--no-symbols", log))
                     formats.openmetrics(self.export("openmetrics", log))
                     if kind == "plausible":
@@ -821,7 +794,6 @@ class Hostile(HostileTest):
                     formats.folded(self.export("folded", "--by", by, path))
                     formats.speedscope(self.export("speedscope", "--by", by, path))
                     formats.Profile(self.export("pprof", "--by", by, path))
-                    formats.flamegraph(self.export("flamegraph", "--by", by, path))
                 formats.openmetrics(self.export("openmetrics", path))
                 formats.Trace(self.export("perfetto", path))
         self.assertGreater(read, 30)
@@ -833,7 +805,6 @@ class Hostile(HostileTest):
         self.assertEqual(frames[-1], 'cu\ufffd\ufffdMem,Alloc "x"')
         formats.speedscope(self.export("speedscope", log))
         self.assertEqual(formats.Profile(self.export("pprof", log)).total("peak_space"), 4000256)
-        formats.flamegraph(self.export("flamegraph", log))
         formats.openmetrics(self.export("openmetrics", log))
         formats.Trace(self.export("perfetto", log))
         formats.Snapshot(self.export("pytorch", log))
@@ -844,7 +815,6 @@ class Hostile(HostileTest):
         self.assertEqual(formats.folded(self.export("folded", log)), [])
         self.assertEqual(formats.speedscope(self.export("speedscope", log))[1], [])
         self.assertEqual(formats.Profile(self.export("pprof", log)).samples, [])
-        self.assertEqual(len(formats.flamegraph(self.export("flamegraph", log))), 1)
         formats.openmetrics(self.export("openmetrics", log))
         self.assertEqual(formats.Trace(self.export("perfetto", log)).counters, {})
         self.assertEqual(formats.Snapshot(self.export("pytorch", log)).snapshot["segments"], [])
@@ -854,15 +824,15 @@ class Hostile(HostileTest):
 class Files(ExportTest):
     def test_o_writes_a_file_that_is_whole_or_not_there(self):
         log = self.log("leak")
-        out = self.path("out.svg")
-        self.assertEqual(self.export("flamegraph", "-o", out, log), b"")
+        out = self.path("out.txt")
+        self.assertEqual(self.export("folded", "-o", out, log), b"")
         with open(out, "rb") as file:
-            formats.flamegraph(file.read())
-        self.assertEqual(sorted(os.listdir(self.folder.name)), ["leak.memlog", "out.svg"])
+            formats.folded(file.read())
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["leak.memlog", "out.txt"])
         self.refused("--to", "folded", "-o", self.path("no/such/folder"), log,
                      says="cannot write .*no/such/folder")
         self.refused("--to", "folded", "-o", "/dev/full", log, says="No space left")
-        self.assertEqual(sorted(os.listdir(self.folder.name)), ["leak.memlog", "out.svg"])
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["leak.memlog", "out.txt"])
 
     def test_standard_output_that_is_full(self):
         log = self.log("leak")
@@ -908,7 +878,8 @@ class Files(ExportTest):
 
     def test_usage(self):
         log = self.log("leak")
-        self.refused("--to", "xml", log, says="takes one of .*flamegraph.*, not xml")
+        self.refused("--to", "xml", log, says="takes one of .*folded.*, not xml")
+        self.refused("--to", "flamegraph", log, says="takes one of .*folded.*, not flamegraph")
         self.refused("--to", "folded", "--by", "age", log, says="takes peak, bytes, count or live, not age")
         self.refused("--to", "openmetrics", "--by", "live", log, says="--by is for formats of stacks")
         self.refused("--to", "openmetrics", "--filter", "x", log, says="--filter has no meaning")

@@ -23,9 +23,6 @@ bool obeys(std::string_view format, const std::string& text) {
     if (format == "csv") {
         return is_rmm_csv(text);
     }
-    if (format == "flamegraph") {
-        return is_xml(text);
-    }
     if (format == "folded") {
         return is_folded(text);
     }

@@ -62,8 +62,8 @@ std::string known_weight(const std::string& name) {
 void define(CLI::App& app, ExportArguments& arguments) {
     app.add_option("FILE", arguments.files,
                    "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run; "
-                   "for flamegraph and folded also BEFORE AFTER, for perfetto and openmetrics any "
-                   "number of processes")
+                   "for folded also BEFORE AFTER, for perfetto and openmetrics any number of "
+                   "processes")
         ->required()
         ->type_name("");
     app.add_option("--to", arguments.format, "The format: one of those below")
@@ -74,18 +74,20 @@ void define(CLI::App& app, ExportArguments& arguments) {
                    "Where to (default: standard output); it is replaced when all is written, and "
                    "compressed if its name ends in .gz")
         ->type_name("FILE");
-    app.add_option("--by", arguments.by,
-                   "What a stack weighs (flamegraph, folded, pprof, speedscope): peak (default), "
-                   "bytes or count of all allocations, or live: bytes never freed")
+    app.add_option(
+           "--by", arguments.by,
+           "What a stack weighs (folded, pprof, speedscope): peak (default), bytes or count "
+           "of all allocations, or live: bytes never freed")
         ->type_name("WHAT")
         ->check(known_weight);
-    app.add_option("--at", arguments.at,
-                   "What was held then (flamegraph, folded, pprof, speedscope): 1.5s, 200ms, 3us, "
-                   "peak, end, or a mark's name")
+    app.add_option(
+           "--at", arguments.at,
+           "What was held then (folded, pprof, speedscope): 1.5s, 200ms, 3us, peak, end, or "
+           "a mark's name")
         ->type_name("MOMENT");
     app.add_option("--from", arguments.from,
-                   "Begin there (csv, perfetto, pytorch); for flamegraph and folded: compare what "
-                   "was held then with what was held at --until")
+                   "Begin there (csv, perfetto, pytorch); for folded: compare what was held then "
+                   "with what was held at --until")
         ->type_name("MOMENT");
     app.add_option("--until", arguments.until, "End there (default: the end)")->type_name("MOMENT");
     add_device(app, arguments);
@@ -95,15 +97,16 @@ void define(CLI::App& app, ExportArguments& arguments) {
     app.footer(format_list() +
                "\n"
                "Examples:\n"
-               "  memlab-report export --to flamegraph memlab.train.4711.json > peak.svg\n"
-               "  memlab-report export --to flamegraph --at 1.5s train.memlog > then.svg\n"
-               "  memlab-report export --to flamegraph before.json after.json > change.svg\n"
-               "  memlab-report export --to flamegraph --from 1s --until 2s a.memlog > d.svg\n"
+               "  memlab-report export --to folded memlab.train.4711.json > peak.txt\n"
+               "  memlab-report export --to folded --at 1.5s train.memlog > then.txt\n"
+               "  memlab-report export --to folded before.json after.json > change.txt\n"
+               "  memlab-report export --to speedscope -o peak.json memlab.train.4711.json\n"
                "  memlab-report export --to perfetto -o trace.pftrace memlab.train.4711.memlog\n"
                "  memlab-report export --to perfetto -o run.pftrace run/   all ranks of a run\n"
                "  memlab-report export --to pprof -o live.pb.gz --by live memlab.train.4711.json\n"
                "  memlab-report export --to openmetrics -o run.prom run/   all ranks of a run\n"
                "\n"
+               "memlab-report html has flame graphs of any moment, range and comparison.\n"
                "docs/exports.md describes each format and the programs that read it.\n"
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
 }
@@ -237,7 +240,7 @@ std::string find_misuse(const ExportArguments& arguments, const Format& format) 
                                          "and give one of them to -diff_base"
                    : format.weighs
                        ? compare + ", which " + name +
-                             " cannot show; choose one with --at, or export flamegraph"
+                             " cannot show; choose one with --at, or export folded"
                        : "--from and --until have no meaning for " + name + "; leave them out";
         }
         if (!arguments.at.empty() || !arguments.by.empty()) {
@@ -264,7 +267,7 @@ std::string find_misuse(const ExportArguments& arguments, const Format& format) 
 int export_command(int argc, char** argv) {
     ExportArguments arguments;
     CLI::App app(
-        "Writes a recording in a format that another program reads: a flame graph, a profile, a "
+        "Writes a recording in a format that another program reads: folded stacks, a profile, a "
         "trace, metrics.",
         "memlab-report export");
     define(app, arguments);

@@ -23,7 +23,7 @@ const std::vector<Command> commands = {
     {"check", memlab::tools::check_command, "Limits for CI: exit code 1 if one is exceeded"},
     {"completion", complete, "Completion for bash, zsh, fish; the man page"},
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
-    {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
+    {"export", memlab::tools::export_command, "For other programs: folded stacks, pprof, ..."},
     {"histogram", memlab::tools::histogram_command,
      "Which sizes are allocated, and how long they live"},
     {"html", memlab::tools::html_command, "A page for a browser, to explore and to send"},

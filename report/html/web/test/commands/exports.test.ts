@@ -2,7 +2,6 @@
 // has of the same sites, at each level and with a filter.
 import { expect, test } from "vitest";
 import { matchSites } from "../../src/model/filter";
-import { bytes, plural } from "../../src/model/format";
 import { sumOf } from "../../src/model/places";
 import { curveDevice } from "../../src/model/recording";
 import { Comparison } from "./differences";
@@ -60,11 +59,6 @@ function speedscope(text: Buffer): number {
   return profiles.flatMap(({ weights }) => weights).reduce((sum, weight) => sum + weight, 0);
 }
 
-// The title of the box that is the whole.
-function flamegraph(text: Buffer): string {
-  return /<title>[^<]*?: ([^<]*?), 100\.0%<\/title>/.exec(text.toString("utf8"))?.[1] ?? "nothing";
-}
-
 // What all stacks weigh, by what --by says.
 async function stacks(to: Comparison, what: string, page: Page, filter: string, args: string[]): Promise<void> {
   const shown = sums(page, filter);
@@ -82,12 +76,6 @@ async function stacks(to: Comparison, what: string, page: Page, filter: string, 
   const values = ["allocations", "space", "peak_objects", "peak_space", "inuse_objects", "inuse_space"];
   const own = [shown.count, shown.bytes, shown.peakCount, shown.peak, shown.liveCount, shown.live];
   values.forEach((value, i) => to.same("exports pprof", `${name} ${value}`, own[i]!, profile.get(value)!));
-  if (filter) return;
-  const whole = (value: number, text: string) => (value === 0 ? "nothing" : text);
-  const drawn = flamegraph(await exported("flamegraph", "--by", "peak", ...some));
-  to.same("exports flamegraph", `${name} --by peak`, whole(shown.peak, bytes(shown.peak)), drawn);
-  const counted = flamegraph(await exported("flamegraph", "--by", "count", ...some));
-  to.same("exports flamegraph", `${name} --by count`, whole(shown.count, plural(shown.count, "allocation")), counted);
 }
 
 // What was held at a moment.
