@@ -101,6 +101,12 @@ class CheckTree(unittest.TestCase):
             "trace/long.cpp": line * (most + 1), "trace/whole.cpp": line * most, "tests/short.hpp": line,
             excepted: line * (most + 1)}, "trace/long.cpp", "trace/short.hpp")
         self.assert_finds(check_tree.check_source_sizes, {excepted: line * most}, excepted)
+        # The page, scripts, the build: none is a fragment.
+        self.assert_finds(check_tree.check_source_sizes, {
+            "report/html/web/src/app.ts": line * (most + 1), "report/html/web/src/style/page.css": line * (most + 1),
+            "report/html/web/src/main.ts": line, "report/html/web/test/sample.ts": line * (most + 1),
+            "tools/dev": line * (most + 1), "cmake/Package.cmake": line * most, "docs/draw.py": line * (most + 1)},
+            "report/html/web/src/app.ts", "report/html/web/src/style/page.css", "tools/dev")
 
     def test_preload_includes(self):
         self.assert_finds(check_tree.check_preload_includes, {

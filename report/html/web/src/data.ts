@@ -78,7 +78,7 @@ export interface Recording {
   }; // totals of the run
   holders: Holders;
   maps: MemoryMap[];
-  documents: { summary?: unknown; leaks?: unknown; inefficiencies?: unknown; ledger?: unknown; oom?: unknown }; // `--json` of these views as they are
+  documents: Partial<Record<string, unknown>>; // by view: its `--json` as it is
 }
 // A curve as an envelope: `levels[0]` is the finest; each bucket keeps the least and the greatest value in it, and its last.
 export interface Curve {

@@ -1,7 +1,7 @@
 // Reads the data out of the page and shows it.
 import "uplot/dist/uPlot.min.css";
-import "./style.css";
-import { App } from "./app";
+import "./style/page.css";
+import { App } from "./app/app";
 import { decode, NoData } from "./model/load";
 import { h, replace } from "./ui/dom";
 import { applyTheme } from "./ui/theme";

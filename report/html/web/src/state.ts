@@ -1,4 +1,5 @@
-// What is looked at, all of it: it lives in the URL's hash, so that a link or a reload shows the same.
+// What is looked at, all of it: it lives in the URL's hash, so that a link or a reload shows the same. A control that
+// chooses something else has a line in `State` and one in `fields`.
 
 export interface State {
   view: string;
@@ -23,65 +24,49 @@ export interface State {
   map: number | null; // a memory map other than the nearest
 }
 
-export const initial: State = {
-  view: "",
-  recording: null,
-  device: null,
-  from: null,
-  to: null,
-  beforeFrom: null,
-  beforeTo: null,
-  zoomFrom: null,
-  zoomTo: null,
-  curves: null,
-  shape: "table",
-  bottomUp: false,
-  at: "peak",
-  filter: "",
-  skip: "",
-  search: "",
-  skipped: false,
-  group: "category",
-  file: "",
-  map: null,
-};
+interface Field<Value> {
+  name: string; // in the URL
+  initial: Value;
+  allowed?: readonly Value[];
+  view?: true; // of the views alone: the timeline is the same
+}
 
-const names: Record<keyof State, string> = {
-  view: "view",
-  recording: "recording",
-  device: "gpu",
-  from: "from",
-  to: "to",
-  beforeFrom: "before-from",
-  beforeTo: "before-to",
-  zoomFrom: "zoom-from",
-  zoomTo: "zoom-to",
-  curves: "curves",
-  shape: "shape",
-  bottomUp: "bottom-up",
-  at: "at",
-  filter: "filter",
-  skip: "skip",
-  search: "search",
-  skipped: "skipped",
-  group: "group",
-  file: "file",
-  map: "map",
+const fields: { [Key in keyof State]: Field<State[Key]> } = {
+  view: { name: "view", initial: "", view: true },
+  recording: { name: "recording", initial: null },
+  device: { name: "gpu", initial: null },
+  from: { name: "from", initial: null },
+  to: { name: "to", initial: null },
+  beforeFrom: { name: "before-from", initial: null },
+  beforeTo: { name: "before-to", initial: null },
+  zoomFrom: { name: "zoom-from", initial: null },
+  zoomTo: { name: "zoom-to", initial: null },
+  curves: { name: "curves", initial: null },
+  shape: { name: "shape", initial: "table", allowed: ["table", "icicle", "flame"], view: true },
+  bottomUp: { name: "bottom-up", initial: false, view: true },
+  at: { name: "at", initial: "peak", allowed: ["peak", "begin", "end"] },
+  filter: { name: "filter", initial: "", view: true },
+  skip: { name: "skip", initial: "", view: true },
+  search: { name: "search", initial: "", view: true },
+  skipped: { name: "skipped", initial: false, view: true },
+  group: { name: "group", initial: "category", allowed: ["category", "kind", "place"], view: true },
+  file: { name: "file", initial: "", view: true },
+  map: { name: "map", initial: null, view: true },
 };
+const keys = Object.keys(fields) as (keyof State)[];
 
-const allowed: Partial<Record<keyof State, readonly string[]>> = {
-  shape: ["table", "icicle", "flame"],
-  at: ["peak", "begin", "end"],
-  group: ["category", "kind", "place"],
-};
+export const initial = Object.fromEntries(keys.map((key) => [key, fields[key].initial])) as unknown as State;
+
+// Whether a change of these moves the timeline.
+export const movesTime = (changed: Set<keyof State>): boolean => [...changed].some((key) => !fields[key].view);
 
 export function toHash(state: State): string {
   const parts = new URLSearchParams();
-  for (const key of Object.keys(names) as (keyof State)[]) {
+  for (const key of keys) {
     const value = state[key];
     if (value === initial[key] || value === null) continue;
     parts.set(
-      names[key],
+      fields[key].name,
       Array.isArray(value) ? JSON.stringify(value) : typeof value === "boolean" ? (value ? "1" : "0") : String(value),
     );
   }
@@ -92,9 +77,10 @@ export function toHash(state: State): string {
 export function fromHash(hash: string): State {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   const state: Record<string, unknown> = { ...initial };
-  for (const key of Object.keys(names) as (keyof State)[]) {
-    const text = parts.get(names[key]);
+  for (const key of keys) {
+    const text = parts.get(fields[key].name);
     if (text === null) continue;
+    const allowed = fields[key].allowed as readonly string[] | undefined;
     if (key === "curves") {
       try {
         const list: unknown = JSON.parse(text);
@@ -104,7 +90,7 @@ export function fromHash(hash: string): State {
       }
     } else if (typeof initial[key] === "boolean") state[key] = text === "1";
     else if (typeof initial[key] === "string") {
-      if (!allowed[key] || allowed[key].includes(text)) state[key] = text;
+      if (!allowed || allowed.includes(text)) state[key] = text;
     } else if (Number.isFinite(Number(text)) && text !== "") state[key] = Number(text);
   }
   return state as unknown as State;
@@ -133,7 +119,7 @@ export class Store {
   }
 
   private become(next: State): void {
-    const changed = new Set((Object.keys(next) as (keyof State)[]).filter((key) => next[key] !== this.state[key]));
+    const changed = new Set(keys.filter((key) => next[key] !== this.state[key]));
     if (changed.size === 0) return;
     this.state = next;
     for (const listener of this.listeners) listener(next, changed);

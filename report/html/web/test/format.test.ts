@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { tick } from "../src/model/axis";
 import * as format from "../src/model/format";
 
 describe("sizes read as memlab-report prints them", () => {
@@ -51,10 +52,10 @@ test("shares", () => {
 });
 
 test("ticks have the digits that their step needs, all in one unit", () => {
-  expect([0, 2.5e9, 5e9].map((at) => format.tick(at, 2.5e9, 7e9))).toEqual(["0", "2.5 s", "5.0 s"]);
-  expect(format.tick(500e6, 500e6, 4e9)).toBe("0.5 s");
-  expect(format.tick(200e6, 100e6, 8e8)).toBe("200 ms");
-  expect(format.tick(3_338_287_500, 500, 3.4e9)).toBe("3.3382875 s");
+  expect([0, 2.5e9, 5e9].map((at) => tick(at, 2.5e9, 7e9))).toEqual(["0", "2.5 s", "5.0 s"]);
+  expect(tick(500e6, 500e6, 4e9)).toBe("0.5 s");
+  expect(tick(200e6, 100e6, 8e8)).toBe("200 ms");
+  expect(tick(3_338_287_500, 500, 3.4e9)).toBe("3.3382875 s");
 });
 
 test("names cannot break out of a Markdown table", () => {

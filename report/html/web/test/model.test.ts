@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { axisBytes, binaryStep, splits } from "../src/model/axis";
 import { onUnion, unite } from "../src/model/compare";
 import { greatest, levelFor, sample } from "../src/model/curves";
 import { matchFrames, matchSites, textMatcher } from "../src/model/filter";
@@ -9,7 +10,6 @@ import { curveDevice, lowerBound, RecordingModel } from "../src/model/recording"
 import { segmentRow } from "../src/model/segments";
 import { buildTree } from "../src/model/tree";
 import { fromHash, initial, toHash } from "../src/state";
-import { axisBytes, binaryStep, splits } from "../src/ui/timeline";
 import { compare, hostileNames, recording, single, withData } from "./sample";
 
 const source = recording({ steps: 6, sites: 30, moments: 120 });

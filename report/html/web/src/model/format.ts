@@ -57,22 +57,6 @@ export function duration(ns: number): string {
   return `${Math.floor(seconds / 3600)} h ${two((seconds % 3600) / 60)} min`;
 }
 
-// A tick of the time axis, in the unit that its greatest value has, with as many digits as the step needs.
-export function tick(ns: number, step: number, most: number): string {
-  if (ns === 0) return "0";
-  if (step >= 6e10) {
-    const minutes = Math.round(ns / 6e10);
-    return minutes < 60
-      ? `${minutes} min`
-      : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
-  }
-  const [scale, unit] = most < 1e3 ? [1, "ns"] : most < 1e6 ? [1e3, "us"] : most < 1e9 ? [1e6, "ms"] : [1e9, "s"];
-  let digits = 0;
-  for (let part = step / scale; digits < 9 && (part < 0.5 || Math.abs(part - Math.round(part)) > 1e-6); part *= 10)
-    ++digits;
-  return `${(ns / scale).toFixed(digits)} ${unit}`;
-}
-
 export function percent(part: number, whole: number): string {
   if (whole === 0) return "-";
   const value = (100 * part) / whole;

@@ -199,6 +199,10 @@ export class RecordingModel {
     this.devices = this.findDevices();
   }
 
+  timeOf(moment: number): number {
+    return this.moments[moment] ?? 0;
+  }
+
   // What each site held at a moment, exactly.
   figures(moment: number): Figures {
     const count = this.sites.count;
@@ -285,9 +289,9 @@ export class RecordingModel {
   nearestMap(moment: number): number {
     let best = -1;
     let distance = Infinity;
-    const time = this.moments[moment] ?? 0;
+    const time = this.timeOf(moment);
     this.maps.forEach((map, i) => {
-      const away = Math.abs((this.moments[map.moment] ?? 0) - time);
+      const away = Math.abs(this.timeOf(map.moment) - time);
       if (away < distance) {
         distance = away;
         best = i;

@@ -42,6 +42,11 @@ export function replaceControls(element: Element, ...children: Child[]): void {
   if (focused >= 0) controls()[focused]?.focus({ preventScroll: true });
 }
 
+// A figure with its name, of a list of figures; nothing where there is none.
+export function figure(name: string, value: string | null): HTMLElement | null {
+  return value === null ? null : h("div", {}, h("dt", {}, name), h("dd", {}, value));
+}
+
 export function button(label: string, press: () => void, properties: Properties = {}): HTMLButtonElement {
   const made = h("button", properties, label);
   made.type = "button";

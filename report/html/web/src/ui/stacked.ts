@@ -1,9 +1,9 @@
 // Bytes over time, stacked by group: areas over the moments.
-import { bytes, duration, tick } from "../model/format";
+import { axisBytes, binaryStep, niceStep, splits, tick } from "../model/axis";
+import { bytes, duration } from "../model/format";
 import { lowerBound } from "../model/recording";
 import { fit, h, onWidth, prepare } from "./dom";
 import { colours } from "./theme";
-import { axisBytes, binaryStep, splits } from "./timeline";
 import { hideTooltip, showTooltip } from "./tooltip";
 
 export interface StackedInput {
@@ -187,11 +187,4 @@ export class StackedAreas {
     }
     return { input, moment, group };
   }
-}
-
-// 1, 2 or 5 times a power of ten.
-export function niceStep(step: number): number {
-  const power = 10 ** Math.floor(Math.log10(step));
-  const part = step / power;
-  return power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
 }

@@ -2,12 +2,14 @@
 import uPlot from "uplot";
 import type { Curve, Mark } from "../data";
 import { greatest, sample } from "../model/curves";
-import { bytes, count, duration, fixed, tick } from "../model/format";
-import type { RecordingModel, Scopes } from "../model/recording";
-import { lowerBound } from "../model/recording";
-import { button, fit, h, onWidth, prepare, replace } from "./dom";
-import { colours, seriesColour } from "./theme";
-import { hideTooltip, showTooltip } from "./tooltip";
+import { axisBytes, binaryStep, splits, tick } from "../model/axis";
+import { bytes, count, duration } from "../model/format";
+import type { RecordingModel } from "../model/recording";
+import { nextScope } from "../model/scopes";
+import { button, h, onWidth, replace } from "./dom";
+import { ScopeLanes } from "./scope_lanes";
+import { colours } from "./theme";
+import { drawOver } from "./timeline_marks";
 
 export interface Shown {
   curve: Curve;
@@ -29,19 +31,15 @@ export interface TimelineEvents {
   zoom: (from: number | null, to: number | null) => void;
 }
 
-const laneHeight = 16;
-
 export class Timeline {
   readonly element: HTMLElement;
   private readonly chartBox: HTMLElement;
-  private readonly scopesCanvas: HTMLCanvasElement;
-  private readonly scopesBox: HTMLElement;
+  private readonly scopes: ScopeLanes;
   private readonly status: HTMLElement;
   private plot: uPlot | null = null;
   private input: TimelineInput | null = null;
   private signature = "";
   private drag: [number, number] | null = null;
-  private readonly lanes: Lanes;
 
   constructor(
     label: string,
@@ -50,7 +48,6 @@ export class Timeline {
     private readonly span: number,
     heading: HTMLElement[],
   ) {
-    this.lanes = new Lanes(model.scopes);
     this.chartBox = h("div", {
       class: "chart",
       attributes: {
@@ -60,8 +57,7 @@ export class Timeline {
         "aria-label": `${label}: left and right choose a moment, with Shift a range, plus and minus zoom, P goes to the peak, O to the next failure, Escape to the usual moment`,
       },
     });
-    this.scopesCanvas = h("canvas", { attributes: { "aria-hidden": "true" } });
-    this.scopesBox = h("div", { class: "scopes" }, this.scopesCanvas);
+    this.scopes = new ScopeLanes(model, events.select, (clientX) => this.timeAt(clientX));
     this.status = h("div", { class: "readout", attributes: { "aria-hidden": "true" } });
     const tools = h(
       "div",
@@ -82,11 +78,9 @@ export class Timeline {
       { class: "timeline" },
       h("div", { class: "timeline-head" }, ...heading, this.status, tools),
       this.chartBox,
-      this.scopesBox,
+      this.scopes.element,
     );
     this.chartBox.addEventListener("keydown", (event) => this.key(event));
-    this.scopesBox.hidden = this.lanes.count === 0;
-    this.pointerOnScopes();
     onWidth(this.chartBox, () => this.redraw());
   }
 
@@ -208,7 +202,7 @@ export class Timeline {
         series,
         bands,
         hooks: {
-          draw: [(plot) => this.drawOver(plot)],
+          draw: [(plot) => drawOver(plot, this.drag ?? this.input!.selection, this.model.marks)],
           setCursor: [(plot) => this.readOut(plot)],
         },
       },
@@ -219,159 +213,11 @@ export class Timeline {
     this.drawScopes();
   }
 
-  // The selection and the marks.
-  private drawOver(plot: uPlot): void {
-    const context = plot.ctx;
-    const ratio = window.devicePixelRatio || 1;
-    const { left, top, width, height } = plot.bbox;
-    const c = colours();
-    const [from, to] = this.drag ?? this.input!.selection;
-    const at = (time: number) => plot.valToPos(time, "x", true);
-    context.save();
-    context.beginPath();
-    context.rect(left - 8 * ratio, 0, width + 16 * ratio, top + height);
-    context.clip();
-    const begin = at(Math.min(from, to));
-    const end = at(Math.max(from, to));
-    if (end - begin > 1) {
-      context.fillStyle = `${c.accent}30`;
-      context.fillRect(begin, top, end - begin, height);
-    }
-    context.fillStyle = c.accent;
-    for (const edge of end - begin > 1 ? [begin, end] : [begin])
-      context.fillRect(edge - ratio, top - 4 * ratio, 2 * ratio, height + 4 * ratio);
-
-    context.font = `${11 * ratio}px system-ui, sans-serif`;
-    context.textBaseline = "top";
-    context.textAlign = "left";
-    let free = -Infinity;
-    const important = (mark: Mark) => (mark.kind === "oom" ? 0 : mark.kind === "peak" ? 1 : 2);
-    const visible = this.model.marks.filter(
-      (mark) => mark.at >= this.input!.from && mark.at <= this.input!.to && mark.kind !== "end",
-    );
-    const taken: [number, number][] = [];
-    // Many marks are ticks at the foot, so that the curves stay to be seen.
-    const many = visible.length > 40;
-    for (const mark of visible) {
-      const x = at(mark.at);
-      // Of thousands of marks one for each pixel is drawn.
-      if (mark.kind === "mark" && x - free < 3 * ratio) continue;
-      free = x;
-      context.strokeStyle = mark.kind === "oom" ? c.oom : c.muted;
-      context.lineWidth = (mark.kind === "oom" ? 2 : 1) * ratio;
-      context.setLineDash(mark.kind === "oom" ? [] : [3 * ratio, 3 * ratio]);
-      context.beginPath();
-      context.moveTo(x, many && mark.kind === "mark" ? top + height - 8 * ratio : top);
-      context.lineTo(x, top + height);
-      context.stroke();
-    }
-    context.setLineDash([]);
-    for (const mark of [...visible].sort((a, b) => important(a) - important(b)).slice(0, 200)) {
-      if (many && mark.kind === "mark") continue;
-      const x = at(mark.at);
-      const room = Math.max(left + width - x, x - left) - 8 * ratio;
-      const text = fit(
-        context,
-        mark.kind === "oom" ? "▲ out of memory" : mark.kind === "peak" ? `◆ ${mark.text || "peak"}` : mark.text,
-        Math.min(260 * ratio, room),
-      );
-      const length = context.measureText(text).width;
-      const start = x + length + 6 * ratio > left + width ? x - length - 5 * ratio : x + 4 * ratio;
-      if (taken.some(([a, b]) => start < b + 6 * ratio && start + length > a - 6 * ratio)) continue;
-      taken.push([start, start + length]);
-      context.fillStyle = mark.kind === "oom" ? c.oom : c.text;
-      context.fillText(text, start, 1 * ratio);
-    }
-    context.restore();
-  }
-
   private drawScopes(): void {
-    if (this.lanes.count === 0 || !this.plot) return;
-    const plot = this.plot;
     const ratio = window.devicePixelRatio || 1;
-    const left = plot.bbox.left / ratio;
-    const width = plot.bbox.width / ratio;
-    const c = colours();
-    const context = prepare(this.scopesCanvas, this.chartBox.clientWidth, this.lanes.count * laneHeight + 2);
+    const { left, width } = this.plot!.bbox;
     const { from, to } = this.input!;
-    const scale = width / (to - from);
-    context.font = "11px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    const scopes = this.model.scopes;
-    context.save();
-    context.beginPath();
-    context.rect(left, 0, width, this.lanes.count * laneHeight + 2);
-    context.clip();
-    this.lanes.rows.forEach((row, lane) => {
-      const y = lane * laneHeight + 1;
-      let drawn = -1;
-      for (let i = row.firstAfter(from); i < row.scopes.length; ++i) {
-        const scope = row.scopes[i]!;
-        const begin = scopes.begin[scope]!;
-        if (begin > to) break;
-        const x = Math.max(left, left + (begin - from) * scale);
-        const end = Math.min(left + width, left + (scopes.end[scope]! - from) * scale);
-        if (end <= drawn + 0.4) continue; // within the pixel of the one before
-        drawn = Math.max(end, x + 0.8);
-        context.fillStyle = seriesColour(scopes.name[scope]!);
-        context.globalAlpha = 0.55;
-        context.fillRect(x, y, Math.max(0.8, end - x - 0.6), laneHeight - 2);
-        context.globalAlpha = 1;
-        if (end - x > 26) {
-          context.fillStyle = c.text;
-          context.fillText(
-            fit(context, scopes.names[scopes.name[scope]!] ?? "", end - x - 8),
-            x + 4,
-            y + laneHeight / 2 - 0.5,
-          );
-        }
-      }
-    });
-    context.restore();
-    context.fillStyle = c.muted;
-    if (left > 60)
-      this.lanes.rows.forEach((row, lane) => {
-        if (row.first)
-          context.fillText(
-            fit(context, this.model.source.threads[row.thread] || "scopes", left - 10),
-            4,
-            lane * laneHeight + laneHeight / 2,
-          );
-      });
-  }
-
-  private scopeAt(event: PointerEvent): number {
-    const box = this.scopesCanvas.getBoundingClientRect();
-    const row = this.lanes.rows[Math.floor((event.clientY - box.top) / laneHeight)];
-    if (!row || !this.plot) return -1;
-    const time = this.timeAt(event.clientX);
-    const slack = (this.input!.to - this.input!.from) / this.chartBox.clientWidth;
-    const scopes = this.model.scopes;
-    for (let i = row.firstAfter(time - slack); i < row.scopes.length; ++i) {
-      const scope = row.scopes[i]!;
-      if (scopes.begin[scope]! > time + slack) return -1;
-      if (scopes.end[scope]! >= time - slack) return scope;
-    }
-    return -1;
-  }
-
-  private pointerOnScopes(): void {
-    this.scopesCanvas.addEventListener("pointermove", (event) => {
-      const scope = this.scopeAt(event);
-      this.scopesCanvas.style.cursor = scope >= 0 ? "pointer" : "";
-      if (scope < 0) return hideTooltip();
-      const scopes = this.model.scopes;
-      showTooltip(event.clientX, event.clientY, scopes.names[scopes.name[scope]!] ?? "", [
-        `${duration(scopes.begin[scope]!)} to ${duration(scopes.end[scope]!)}, ${duration(scopes.end[scope]! - scopes.begin[scope]!)}`,
-        this.model.source.threads[scopes.thread[scope]!] ?? "",
-        "Press to select it",
-      ]);
-    });
-    this.scopesCanvas.addEventListener("pointerleave", hideTooltip);
-    this.scopesCanvas.addEventListener("click", (event) => {
-      const scope = this.scopeAt(event as PointerEvent);
-      if (scope >= 0) this.events.select(this.model.scopes.begin[scope]!, this.model.scopes.end[scope]!);
-    });
+    this.scopes.draw({ left: left / ratio, width: width / ratio, whole: this.chartBox.clientWidth, from, to });
   }
 
   private timeAt(clientX: number): number {
@@ -458,7 +304,8 @@ export class Timeline {
     );
   }
 
-  private scale(factor: number): void {
+  // Shows `factor` times as much of the run, around the selection where it is seen.
+  scale(factor: number): void {
     const [from, to] = this.input!.selection;
     const middle = (from + to) / 2;
     const inside = middle >= this.input!.from && middle <= this.input!.to;
@@ -506,93 +353,14 @@ export class Timeline {
     event.stopPropagation();
   }
 
-  // The scope before or after the selected one: of the same name where a scope is selected, else the nearest outermost.
-  private nextScope(by: 1 | -1): void {
-    const scopes = this.model.scopes;
-    const [from, to] = this.input!.selection;
-    let selected = -1;
-    for (let i = 0; i < scopes.begin.length; ++i)
-      if (Math.abs(scopes.begin[i]! - from) < 1 && Math.abs(scopes.end[i]! - to) < 1) selected = i;
-    let best = -1;
-    for (let i = 0; i < scopes.begin.length; ++i) {
-      if (
-        selected >= 0
-          ? scopes.name[i] !== scopes.name[selected] || scopes.thread[i] !== scopes.thread[selected]
-          : scopes.depth[i] !== 0
-      )
-        continue;
-      const away = (scopes.begin[i]! - from) * by;
-      if (away > 0 && (best < 0 || away < (scopes.begin[best]! - from) * by)) best = i;
-    }
-    if (best >= 0) this.events.select(scopes.begin[best]!, scopes.end[best]!);
-  }
-
-  press(key: string): boolean {
-    if (key === "+" || key === "=") this.scale(0.5);
-    else if (key === "-") this.scale(2);
-    else if (key === "0") this.events.zoom(null, null);
-    else if (key === "z") this.zoomToSelection();
-    else if (key === "]") this.nextScope(1);
-    else if (key === "[") this.nextScope(-1);
-    else return false;
-    return true;
-  }
-}
-
-// Scopes by thread and depth; within a row they do not overlap and are in order of time.
-class Lanes {
-  readonly rows: { thread: number; first: boolean; scopes: number[]; firstAfter: (time: number) => number }[] = [];
-
-  constructor(scopes: Scopes) {
-    const rows = new Map<number, number[]>();
-    for (let i = 0; i < scopes.begin.length; ++i) {
-      const depth = scopes.depth[i]!;
-      if (depth >= 5) continue;
-      const key = scopes.thread[i]! * 8 + depth;
-      const row = rows.get(key);
-      if (row) row.push(i);
-      else rows.set(key, [i]);
-    }
-    const keys = [...rows.keys()].sort((a, b) => a - b).slice(0, 12);
-    let thread = -1;
-    for (const key of keys) {
-      const row = rows.get(key)!.sort((a, b) => scopes.begin[a]! - scopes.begin[b]!);
-      // Ends ascend where scopes do not overlap; where they do, the greatest so far is looked at.
-      let most = 0;
-      const ends = Float64Array.from(row, (scope) => (most = Math.max(most, scopes.end[scope]!)));
-      this.rows.push({
-        thread: key >> 3,
-        first: key >> 3 !== thread,
-        scopes: row,
-        firstAfter: (time) => lowerBound(ends, time),
-      });
-      thread = key >> 3;
-    }
-  }
-
-  get count(): number {
-    return this.rows.length;
+  // The scope after (1) or before (-1).
+  selectScope(by: 1 | -1): void {
+    const { scopes } = this.model;
+    const next = nextScope(scopes, this.input!.selection, by);
+    if (next >= 0) this.events.select(scopes.begin[next]!, scopes.end[next]!);
   }
 }
 
 function chartHeight(): number {
   return window.innerWidth < 600 ? 190 : window.innerHeight < 700 ? 200 : 230;
-}
-
-// A step of 2^n bytes that divides `most` into at most `parts` or so.
-export function binaryStep(most: number, parts: number): number {
-  return 2 ** Math.max(0, Math.ceil(Math.log2(most / (parts + 1))));
-}
-
-export function splits(most: number, step: number): number[] {
-  const result = [];
-  for (let value = 0; value <= most; value += step) result.push(value);
-  return result;
-}
-
-export function axisBytes(value: number, step: number): string {
-  if (value === 0) return "0";
-  const power = Math.min(4, Math.floor(Math.log2(Math.max(step, 1) * 4) / 10));
-  const scaled = value / 1024 ** power;
-  return `${Number.isInteger(scaled) ? scaled : fixed(scaled, Number.isInteger(scaled * 10) ? 1 : 2)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }

@@ -2,7 +2,7 @@
 import { bytes, count, duration, plural, signedBytes } from "../model/format";
 import type { Figures, RecordingModel, SiteTable } from "../model/recording";
 import type { Place } from "../model/places";
-import { h, prepare, replace } from "../ui/dom";
+import { figure, h, prepare, replace } from "../ui/dom";
 import { colours } from "../ui/theme";
 import type { Surroundings } from "./view";
 
@@ -32,7 +32,6 @@ export class Details {
     if (!input) return replace(this.element);
     const { table, place, figures, signed, model } = input;
     const frame = place.frame;
-    const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     const sites = [...place.sites].sort((a, b) => figures.bytes[b]! - figures.bytes[a]!);
     replace(
       this.element,

@@ -3,13 +3,14 @@ import { matchFrames, usedSites } from "../model/filter";
 import { bytes, count, duration, markdownTable, percent, plural, signedBytes, signedCount } from "../model/format";
 import { type Place, places, sumOf } from "../model/places";
 import { onUnion, type Union, unite } from "../model/compare";
-import type { Figures, SiteTable } from "../model/recording";
+import type { Figures, RecordingModel, SiteTable } from "../model/recording";
 import { buildTree } from "../model/tree";
-import { checkbox, choice, h, replace, textField } from "../ui/dom";
+import { checkbox, choice, figure, h, replace, textField } from "../ui/dom";
 import { FlameGraph } from "../ui/flame";
 import { bar, type Column, figures, Table } from "../ui/table";
 import { Details } from "./details";
-import type { Scene, Surroundings, View } from "./view";
+import type { Scene } from "../model/scene";
+import type { Surroundings, View } from "./view";
 
 interface Diff {
   devices: { index: number; totals: Record<string, { before: number; after: number; change: number } | undefined> }[];
@@ -130,7 +131,7 @@ abstract class SitesView implements View {
   };
   protected abstract head(scene: Scene): string;
 
-  protected facts(_scene: Scene): HTMLElement[] {
+  protected facts(_scene: Scene): (HTMLElement | null)[] {
     return [];
   }
 
@@ -318,7 +319,7 @@ export class HoldersView extends SitesView {
       : scene.range
         ? `At the ${{ peak: "peak", begin: "beginning", end: "end" }[scene.state.at]} of the range`
         : "At the chosen moment";
-    return `${when}, ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(this.all.bytes)} in ${plural(this.all.blocks, "block")} at ${plural(this.rows.length, "place")}`;
+    return `${when}, ${duration(scene.model.timeOf(scene.shown))}: ${bytes(this.all.bytes)} in ${plural(this.all.blocks, "block")} at ${plural(this.rows.length, "place")}`;
   }
 }
 
@@ -332,7 +333,7 @@ export class ChangesView extends SitesView {
   }
 
   // The totals of `memlab-report diff`, above a comparison.
-  protected override facts(scene: Scene): HTMLElement[] {
+  protected override facts(scene: Scene): (HTMLElement | null)[] {
     const diff = scene.compared ? (scene.data.documents?.diff as Diff | undefined) : undefined;
     const totals = diff?.devices.find((device) => device.index === scene.device)?.totals;
     if (!totals) return [];
@@ -348,29 +349,23 @@ export class ChangesView extends SitesView {
       if (!one) return [];
       const text = (value: number) => (size ? bytes(value) : count(value));
       return [
-        h(
-          "div",
-          {},
-          h("dt", {}, name),
-          h(
-            "dd",
-            {},
-            `${text(one.before)} → ${text(one.after)}, ${size ? signedBytes(one.change) : signedCount(one.change)}`,
-          ),
+        figure(
+          name,
+          `${text(one.before)} → ${text(one.after)}, ${size ? signedBytes(one.change) : signedCount(one.change)}`,
         ),
       ];
     });
   }
 
   protected figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: Figures; device: number } {
-    const compared = scene.compared;
-    if (compared) {
-      this.union ??= unite(compared.before, compared.after);
+    if (scene.compared) {
+      const { before, after } = scene.compared;
+      this.union ??= unite(before.model, after.model);
       return {
         table: this.union.table,
         device: scene.device,
-        before: onUnion(this.union, 0, compared.before.figures(compared.beforeMoment)),
-        after: onUnion(this.union, 1, compared.after.figures(compared.afterMoment)),
+        before: onUnion(this.union, 0, before.model.figures(before.moment)),
+        after: onUnion(this.union, 1, after.model.figures(after.moment)),
       };
     }
     // Without a range: since the start.
@@ -387,13 +382,14 @@ export class ChangesView extends SitesView {
     const sum = this.rows.reduce((all, place) => all + place.change, 0);
     const more = this.rows.reduce((all, place) => all + Math.max(0, place.change), 0);
     const parts = `${signedBytes(sum)}: ${signedBytes(more)} and ${signedBytes(sum - more)}`;
-    const compared = scene.compared;
-    if (compared)
-      return `From before (${duration(compared.before.moments[compared.beforeMoment] ?? 0)}) to after (${duration(compared.after.moments[compared.afterMoment] ?? 0)}): ${parts}`;
-    const { moments } = scene.model;
-    const from = moments[scene.range ? scene.begin : 0] ?? 0;
+    const { compared, model } = scene;
+    const at = (one: RecordingModel, moment: number) => duration(one.timeOf(moment));
+    if (compared) {
+      const { before, after } = compared;
+      return `From before (${at(before.model, before.moment)}) to after (${at(after.model, after.moment)}): ${parts}`;
+    }
     return (
-      `${scene.range ? "Within the range" : "From the start to the moment"}, ${duration(from)} to ${duration(moments[scene.end] ?? 0)}: ${parts}` +
+      `${scene.range ? "Within the range" : "From the start to the moment"}, ${at(model, scene.range ? scene.begin : 0)} to ${at(model, scene.end)}: ${parts}` +
       (scene.range ? "" : ". Drag over the timeline to choose a range.")
     );
   }

@@ -4,11 +4,12 @@ import { curveDevice } from "../model/recording";
 import { bytes, count, duration, markdownTable, percent, plural } from "../model/format";
 import { placeOfSite } from "../model/places";
 import { type SegmentRow, segmentRow, segmentSums } from "../model/segments";
-import { button, checkbox, h, replace, select, textField } from "../ui/dom";
+import { button, checkbox, figure, h, replace, select, textField } from "../ui/dom";
 import { MapCanvas } from "../ui/memory_map";
 import { frameColour, seriesColour } from "../ui/theme";
 import { Details } from "./details";
-import type { Scene, Surroundings, View } from "./view";
+import type { Scene } from "../model/scene";
+import type { Surroundings, View } from "./view";
 
 export class MapView implements View {
   readonly id = "map";
@@ -99,7 +100,7 @@ export class MapView implements View {
       ["", "the moment nearest to the selection"],
       ...model.maps.map((map, i): [string, string] => [
         String(i),
-        `${duration(model.moments[map.moment] ?? 0)}${this.markText(scene, map.moment)}`,
+        `${duration(model.timeOf(map.moment))}${this.markText(scene, map.moment)}`,
       ]),
     ]);
     this.moment.set(scene.state.map === null ? "" : String(this.mapIndex(scene)));
@@ -142,9 +143,8 @@ export class MapView implements View {
     const sums = segmentSums(rows);
     replace(
       this.heading,
-      `At ${duration(model.moments[map.moment] ?? 0)}: ${bytes(sums.reserved)} reserved in ${plural(rows.length, "segment")}, ${bytes(sums.used)} of it in use`,
+      `At ${duration(model.timeOf(map.moment))}: ${bytes(sums.reserved)} reserved in ${plural(rows.length, "segment")}, ${bytes(sums.used)} of it in use`,
     );
-    const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     replace(
       this.facts,
       figure("cached", `${bytes(sums.cached)}, ${percent(sums.cached, sums.reserved)}`),

@@ -4,7 +4,8 @@ import { type Group, groupsOf, most } from "../model/groups";
 import { choice, h, replace, replaceControls, textField } from "../ui/dom";
 import { StackedAreas } from "../ui/stacked";
 import { seriesColour } from "../ui/theme";
-import type { Scene, Surroundings, View } from "./view";
+import type { Scene } from "../model/scene";
+import type { Surroundings, View } from "./view";
 
 export class OverTimeView implements View {
   readonly id = "over-time";
@@ -92,7 +93,7 @@ export class OverTimeView implements View {
     const total = this.total();
     replace(
       this.heading,
-      `At ${duration(model.moments[scene.shown] ?? 0)}: ${bytes(total)}. Press an area for its group alone.`,
+      `At ${duration(model.timeOf(scene.shown))}: ${bytes(total)}. Press an area for its group alone.`,
     );
     replaceControls(
       this.legend,
@@ -131,6 +132,6 @@ export class OverTimeView implements View {
       percent(one.series[scene.shown]!, total),
       bytes(one.series.reduce((high, value) => Math.max(high, value), 0)),
     ]);
-    return `At ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(total)}\n\n${markdownTable([scene.state.group, "bytes", "share", "most"], rows, [false, true, true, true])}`;
+    return `At ${duration(scene.model.timeOf(scene.shown))}: ${bytes(total)}\n\n${markdownTable([scene.state.group, "bytes", "share", "most"], rows, [false, true, true, true])}`;
   }
 }

@@ -1,10 +1,11 @@
 // The processes of a run side by side: those that differ most come first.
 import type { RunData } from "../data";
 import { bytes, count, markdownTable, percent, plural } from "../model/format";
-import { h, prepare, replace } from "../ui/dom";
+import { figure, h, prepare, replace } from "../ui/dom";
 import { bar, figures, Table } from "../ui/table";
 import { colours } from "../ui/theme";
-import type { Scene, Surroundings, View } from "./view";
+import type { Scene } from "../model/scene";
+import type { Surroundings, View } from "./view";
 
 type Rank = RunData["ranks"][number];
 interface Merge {
@@ -140,7 +141,6 @@ export class RanksView implements View {
         ? "Press one to look at it."
         : `${count(full)} of them ${full === 1 ? "is" : "are"} here in full: press one to look at it.`,
     );
-    const figure = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     const kinds = (["allocated", "reserved"] as const).map((kind) => {
       const one = merge?.imbalance?.[kind];
       return one

@@ -1,9 +1,10 @@
 // The recording itself: what ran, its peaks, where the memory went, what is to be known about the figures.
 import { bytes, count, duration, fixed, markdownTable, percent, plural } from "../model/format";
 import type { PlaceDocument } from "../model/place_names";
-import { h, replace } from "../ui/dom";
-import { placeElement } from "./documents";
-import type { Scene, View } from "./view";
+import { figure, h, replace } from "../ui/dom";
+import { deviceName, placeElement } from "./document";
+import type { Scene } from "../model/scene";
+import type { View } from "./view";
 
 interface SummaryDevice {
   index: number;
@@ -73,15 +74,13 @@ export class RecordingView implements View {
   update(scene: Scene): void {
     const source = scene.model.source;
     const summary = this.summary(scene);
-    const figure = (name: string, value: string | null) =>
-      value === null || value === "" ? null : h("div", {}, h("dt", {}, name), h("dd", {}, value));
     replace(
       this.element,
       h("h2", {}, source.name),
       h(
         "dl",
         { class: "figures" },
-        figure("outcome", source.ended),
+        figure("outcome", source.ended || null),
         figure("took", duration(source.duration_ns)),
         figure("process", `pid ${source.pid} on ${source.host}`),
         figure("rank", source.rank === null ? null : String(source.rank)),
@@ -207,7 +206,7 @@ export class RecordingView implements View {
       h(
         "h3",
         {},
-        scene.model.device(device.index)?.label ?? device.name,
+        deviceName(scene, device),
         device.total_bytes ? h("span", { class: "where" }, bytes(device.total_bytes)) : null,
         device.limit_bytes ? h("span", { class: "where" }, `limited to ${bytes(device.limit_bytes)}`) : null,
       ),
@@ -255,7 +254,7 @@ export class RecordingView implements View {
     const source = scene.model.source;
     const devices = (this.summary(scene)?.devices ?? []).map(
       (device) =>
-        `${scene.model.device(device.index)?.label ?? device.name}\n\n${markdownTable(
+        `${deviceName(scene, device)}\n\n${markdownTable(
           ["", "peak", "share", "at", "at the end"],
           Object.entries(device.curves)
             .filter(([, curve]) => curve !== null)

@@ -4,7 +4,8 @@ import { basename } from "../model/format";
 import { type Line, linesOf } from "../model/lines";
 import { h, replace, select } from "../ui/dom";
 import { bar, figures, Table } from "../ui/table";
-import type { Scene, Surroundings, View } from "./view";
+import type { Scene } from "../model/scene";
+import type { Surroundings, View } from "./view";
 
 export class SourceView implements View {
   readonly id = "source";
@@ -114,7 +115,7 @@ export class SourceView implements View {
     replace(
       this.heading,
       h("span", { class: "path" }, path),
-      ` at ${duration(scene.model.moments[scene.shown] ?? 0)}: ${bytes(found.held)}. A line stands for all that it called.`,
+      ` at ${duration(scene.model.timeOf(scene.shown))}: ${bytes(found.held)}. A line stands for all that it called.`,
       this.around.files.get(path)?.some((part) => part.changed_since)
         ? h("span", { class: "muted" }, " The file was changed after the recording: lines may have moved.")
         : null,
