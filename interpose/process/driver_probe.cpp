@@ -22,7 +22,7 @@
 #include "interpose/ledger/cgroup.hpp"
 #include "interpose/ledger/nvml_limits.hpp"
 #include "interpose/process/function_purpose.hpp"
-#include "memlab_version.hpp"
+#include "own_version.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -144,7 +144,7 @@ extern "C" {
 /// The entry point of libmemlab.so (-e), where the stack is as the kernel left it.
 [[noreturn, gnu::used, gnu::force_align_arg_pointer, gnu::visibility("hidden")]] void
 memlab_run_as_program() {
-    dprintf(STDOUT_FILENO, "memlab %s\nglibc %s\nknows_cuda %d\n", MEMLAB_VERSION,
+    dprintf(STDOUT_FILENO, "memlab %s\nglibc %s\nknows_cuda %d\n", memlab::own_version,
             gnu_get_libc_version(), memlab::interpose::newer_cuda::newest_known);
     memlab::interpose::print_driver();
     dprintf(STDOUT_FILENO, "end\n");

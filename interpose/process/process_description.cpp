@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "interpose/driver/loaded_objects.hpp"
-#include "memlab_version.hpp"
 #include "model/rank_variables.hpp"
+#include "own_version.hpp"
 #include "profiler/clock.hpp"
 
 namespace memlab::interpose {
@@ -79,7 +79,7 @@ trace::ProcessInfo describe_process(bool started_late, bool with_arguments) {
     char host[HOST_NAME_MAX + 1] = "";
     gethostname(host, sizeof(host) - 1);
     process.host = host;
-    process.memlab_version = MEMLAB_VERSION;
+    process.memlab_version = own_version;
     process.start_wall_ns = profiler::wall_ns();
     process.start_monotonic_ns = profiler::monotonic_ns();
     process.started_late = started_late;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "memlab_version.hpp"
+#include "own_version.hpp"
 #include "report/device_label.hpp"
 #include "report/html/page_code.hpp"
 #include "report/html/page_output.hpp"
@@ -104,7 +104,7 @@ class PageWriter {
     bool write() {
         json_.begin_object();
         json_.member("version", 1);
-        json_.member("memlab", MEMLAB_VERSION);
+        json_.member("memlab", own_version);
         json_.member("title", page_.title);
         constexpr std::array<const char*, 3> modes = {"single", "compare", "run"};
         json_.member("mode", modes.at(static_cast<std::size_t>(page_.mode)));

@@ -130,6 +130,17 @@ def check_docs_index(tree):
             yield f"docs/README.md:1: does not list {page.group(1)}"
 
 
+def check_version(tree):
+    """The version of CMakeLists.txt, which a build without a git tag has, is that of the newest release notes."""
+    if "CMakeLists.txt" not in tree.names or "CHANGELOG.md" not in tree.names:
+        return
+    version = re.search(r"^project\(memlab VERSION ([\d.]+)", tree.text("CMakeLists.txt"), re.M)
+    released = re.search(r"^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$", tree.text("CHANGELOG.md"), re.M)
+    if version is None or released is None or version.group(1) != released.group(1):
+        yield (f"CHANGELOG.md:1: its newest release is {released and released.group(1)}, "
+               f"CMakeLists.txt has {version and version.group(1)}")
+
+
 def check_presets(tree):
     """The six presets exist, build where the documentation says, and can be built and tested."""
     name = "CMakePresets.json"
@@ -436,6 +447,7 @@ CHECKS = [
     check_design_comment,
     check_links,
     check_docs_index,
+    check_version,
     check_presets,
     check_directions,
     check_folder_tables,

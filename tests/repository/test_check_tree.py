@@ -87,6 +87,14 @@ class CheckTree(unittest.TestCase):
             named[f"{module}.cpp"] = f'#include "{other}.hpp"\n'
         self.assert_finds(check_tree.check_cycles, named)
 
+    def test_version(self):
+        build, notes = "project(memlab VERSION 1.2.3 LANGUAGES CXX)\n", "# Changelog\n\n## [Unreleased]\n\n"
+        old = "## [1.2.2] - 2026-01-02\n"
+        self.assert_finds(check_tree.check_version, {
+            "CMakeLists.txt": build, "CHANGELOG.md": notes + "## [1.2.3] - 2026-02-03\n\n" + old})
+        for text in (notes + old, notes, notes + "## [1.2.3]\n" + old):
+            self.assert_finds(check_tree.check_version, {"CMakeLists.txt": build, "CHANGELOG.md": text}, "CHANGELOG.md")
+
     def test_folder_sizes(self):
         files = {f"trace/{i}.hpp": "" for i in range(check_tree.MOST_FILES)}
         self.assert_finds(check_tree.check_folder_sizes, files)

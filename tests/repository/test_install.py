@@ -111,6 +111,14 @@ def make_packages(build, output):
     run(sys.executable, PACKAGE, "--build", build, "--output", output)
     names = {path.name.partition("-")[0].partition("_")[0] + path.suffix: path for path in output.iterdir()}
     expect(set(names) == {"memlab.gz", "memlab.deb", "memlab.whl", "memlab.json", "SHA256SUMS"}, f"made {names}")
+    said = [run(build / "bin/memlab-report", "--version"), run(build / "bin/memlab-run", "--version"),
+            run("/lib64/ld-linux-x86-64.so.2", build / "lib/libmemlab.so")]
+    versions = {text.split()[1] for text in said}
+    expect(len(versions) == 1, f"programs and library have different versions: {versions}")
+    version = versions.pop()
+    wrong = [path.name for path in names.values()
+             if not path.name.startswith((f"memlab-{version}-", f"memlab-{version}.", f"memlab_{version}_", "SHA"))]
+    expect(not wrong, f"the version is {version}, but there are {wrong}")
     return {"tar": next(output.glob("*x86_64.tar.gz")), "debug": next(output.glob("*-debug.tar.gz")),
             "deb": next(output.glob("*.deb")), "wheel": next(output.glob("*.whl")),
             "bill": next(output.glob("*.spdx.json")), "sums": output / "SHA256SUMS"}

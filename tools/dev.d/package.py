@@ -73,8 +73,10 @@ def run(*command):
 
 
 def version_of(build):
-    found = re.search(r'"(\d+\.\d+\.\d+)"', (build / "generated" / "memlab_version.hpp").read_text(encoding="utf-8"))
-    return found.group(1) if found else fail(f"{build}/generated/memlab_version.hpp has no version")
+    """That of the git tag, or of CMakeLists.txt (cmake/MemlabVersion.cmake)."""
+    source = build / "generated" / "own_version.cpp"
+    found = re.search(r'own_version = "([\w.+]+)"', source.read_text(encoding="utf-8"))
+    return found.group(1) if found else fail(f"{source} has no version")
 
 
 def source_date():

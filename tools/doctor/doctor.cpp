@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "memlab_version.hpp"
+#include "own_version.hpp"
 #include "report/text/page.hpp"
 #include "tools/doctor/command_file.hpp"
 #include "tools/doctor/environment.hpp"
@@ -143,7 +143,7 @@ Diagnosis diagnose(const DoctorRequest& request) {
 
 std::string render_page(const Diagnosis& diagnosis) {
     Page page(report::style_for(STDOUT_FILENO, report::ColorMode::automatic, false));
-    page.heading("memlab " MEMLAB_VERSION,
+    page.heading(std::string("memlab ") + own_version,
                  verdict_text(diagnosis.verdict(), diagnosis.has_command));
     add_findings(&page, "Command", diagnosis.command);
     add_findings(&page, "Machine", diagnosis.system);
@@ -179,7 +179,7 @@ std::string render_json(const Diagnosis& diagnosis) {
     nlohmann::json document;
     document["format"] = "memlab-doctor";
     document["version"] = 1;
-    document["memlab"] = MEMLAB_VERSION;
+    document["memlab"] = own_version;
     document["verdict"] = weight_name(diagnosis.verdict());
     document["exit_code"] = diagnosis.exit_code();
     document["command"] =

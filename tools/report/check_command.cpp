@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "memlab_version.hpp"
+#include "own_version.hpp"
 #include "report/check/budget.hpp"
 #include "report/check/check.hpp"
 #include "report/check/render.hpp"
@@ -232,7 +232,7 @@ class Check {
         if (arguments_.update) {
             update(processes);
         }
-        return show({processes, outcome_, working_directory(), MEMLAB_VERSION});
+        return show({processes, outcome_, working_directory(), own_version});
     }
 
   private:

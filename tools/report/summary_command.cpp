@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "memlab_version.hpp"
+#include "own_version.hpp"
 #include "report/device_label.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/summary.hpp"
@@ -33,7 +33,8 @@ void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
     add_filter(app, arguments);
     add_skip(app, arguments.skips);
     add_rendering(app, arguments);
-    app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION, "Print the version");
+    app.set_version_flag("--version", std::string("memlab-report ") + own_version,
+                         "Print the version");
     app.footer(std::string(commands) +
                "\n"
                "Examples:\n"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "interpose/options/option_table.hpp"
-#include "memlab_version.hpp"
+#include "own_version.hpp"
 #include "report/text/terminal.hpp"
 #include "tools/completion.hpp"
 #include "tools/diagnostics.hpp"
@@ -114,7 +114,8 @@ void define(CLI::App& app, RunArguments& arguments) {
                    "Print a script that completes command lines in bash, zsh or fish, or the man "
                    "page")
         ->type_name("bash|zsh|fish|man");
-    app.set_version_flag("--version", "memlab-run " MEMLAB_VERSION, "Print the version");
+    app.set_version_flag("--version", std::string("memlab-run ") + memlab::own_version,
+                         "Print the version");
     app.footer(
         "Examples:\n"
         "  memlab-run ./train --epochs 3\n"
@@ -384,7 +385,7 @@ int explain_start_error(const std::string& command, int error) {
 /// Runs the command; returns only if it could not be started.
 int run(const RunArguments& arguments) {
     RunDescription description;
-    description.memlab_version = MEMLAB_VERSION;
+    description.memlab_version = memlab::own_version;
     description.working_directory = working_directory();
     description.command = arguments.command;
     Environment environment = make_environment(arguments, description);
