@@ -53,7 +53,7 @@ const char* pytorch_feature_name(PytorchFeature feature) {
         case PytorchFeature::forward_lines:
             return "forward lines";
         default:
-            return "calls of modules";
+            return "calls of nn.Module";
     }
 }
 

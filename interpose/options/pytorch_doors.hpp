@@ -12,11 +12,11 @@
 namespace memlab::interpose {
 
 /// What is read through a door. Blocks and failures come by calls from libc10_cuda.so to libc10.so,
-/// which memlab interposes; of a backward graph libtorch_cpu.so has all. Calls of modules are known
-/// by the names of Python functions, when a recording is read (report/symbols/category).
-enum class PytorchFeature : std::uint8_t { tensors, out_of_memory, forward_lines, module_calls };
+/// which memlab interposes; of a backward graph libtorch_cpu.so has all. Calls of nn.Module are
+/// known by the names of Python functions, when a recording is read (report/symbols/category).
+enum class PytorchFeature : std::uint8_t { tensors, out_of_memory, forward_lines, nn_module_calls };
 
-/// "tensors", "out-of-memory failures", "forward lines", "calls of modules".
+/// "tensors", "out-of-memory failures", "forward lines", "calls of nn.Module".
 const char* pytorch_feature_name(PytorchFeature feature);
 
 /// What is said where nothing can be checked, or what was found is not as expected.

@@ -66,7 +66,7 @@ constexpr std::array table = {
     Entry{Where::torch, "at::native::empty*"},
     Entry{Where::torch, "at::native::maybe_resize*"},
     Entry{Where::torch, "at::native::resize*"},
-    // The same in Python: how modules and operators are called.
+    // The same in Python: how an nn.Module and operators are called.
     Entry{Where::call_layer, "_call_impl"},
     Entry{Where::call_layer, "_wrapped_call_impl"},
     Entry{Where::path, "/torch/_ops.py"},

@@ -13,7 +13,7 @@ bool has(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
 }
 
-bool is_module_function(const StackFrame& frame, std::string_view name) {
+bool is_nn_module_function(const StackFrame& frame, std::string_view name) {
     return frame.python && has(frame.file, "torch/nn/modules/module.py") &&
            has(frame.function, name);
 }
@@ -26,7 +26,7 @@ enum class Says : std::uint8_t {
     backward,
     state,
     optimizer,
-    module,
+    nn_module,
     distributed
 };
 
@@ -46,14 +46,15 @@ Says says(const StackFrame& frame) {
     if (has(frame.file, "/torch/distributed/")) {
         return Says::distributed;
     }
-    // cuda(), to(), half() and their like; __init__ of a module on the GPU; weights from a file.
-    if (is_module_function(frame, "Module._apply") ||
+    // cuda(), to(), half() and their like; __init__ of an nn.Module on the GPU; weights from a
+    // file.
+    if (is_nn_module_function(frame, "Module._apply") ||
         (has(frame.file, "/torch/nn/") && has(frame.function, "__init__")) ||
         has(frame.file, "/transformers/modeling_utils.py") ||
-        is_module_function(frame, "load_state_dict")) {
-        return Says::module;
+        is_nn_module_function(frame, "load_state_dict")) {
+        return Says::nn_module;
     }
-    return is_module_function(frame, "_call_impl") ? Says::forward : Says::nothing;
+    return is_nn_module_function(frame, "_call_impl") ? Says::forward : Says::nothing;
 }
 
 bool is_workspace(const StackFrame& frame) {
@@ -101,7 +102,7 @@ Category categorize(const std::vector<StackFrame>& stack, bool freed_elsewhere) 
                 return Category::optimizer_state;
             case Says::optimizer:
                 return Category::other;
-            case Says::module:
+            case Says::nn_module:
                 return Category::parameters;
             case Says::distributed:
                 return Category::communication;
@@ -132,17 +133,17 @@ bool has_categories(const model::Report& report, const model::Device& device) {
     return by_pytorch && std::none_of(report.devices.begin(), report.devices.end(), is_cut);
 }
 
-ModuleCall module_call(const std::vector<StackFrame>& stack) {
+NnModuleCall nn_module_call(const std::vector<StackFrame>& stack) {
     bool forward = false;
     for (const StackFrame& frame : stack) {
-        if (is_module_function(frame, "_call_impl")) {
-            return ModuleCall::known;
+        if (is_nn_module_function(frame, "_call_impl")) {
+            return NnModuleCall::known;
         }
         forward =
             forward || (frame.python && has(frame.file, "/torch/nn/modules/") &&
                         !has(frame.file, "/module.py") && frame.function.ends_with("forward"));
     }
-    return forward ? ModuleCall::unknown : ModuleCall::none;
+    return forward ? NnModuleCall::unknown : NnModuleCall::none;
 }
 
 const char* doubt_about_categories(const model::Report& report, const model::Device& device,
@@ -159,9 +160,9 @@ const char* doubt_about_categories(const model::Report& report, const model::Dev
             continue;
         }
         const auto& stack = resolver.frames(site.stack);
-        const ModuleCall call = module_call(stack);
-        known_calls += call == ModuleCall::known ? 1 : 0;
-        unknown_calls += call == ModuleCall::unknown ? 1 : 0;
+        const NnModuleCall call = nn_module_call(stack);
+        known_calls += call == NnModuleCall::known ? 1 : 0;
+        unknown_calls += call == NnModuleCall::unknown ? 1 : 0;
         for (const StackFrame& frame : stack) {
             if (!frame.python && has(frame.module, "libtorch")) {
                 ++(frame.function.empty() ? nameless : named);
@@ -169,7 +170,7 @@ const char* doubt_about_categories(const model::Report& report, const model::Dev
         }
     }
     return nameless > named                         ? no_names_for_categories
-           : known_calls == 0 && unknown_calls != 0 ? unknown_module_calls
+           : known_calls == 0 && unknown_calls != 0 ? unknown_nn_module_calls
                                                     : nullptr;
 }
 

@@ -15,7 +15,7 @@ namespace memlab::report {
 
 /// In the order of tables.
 enum class Category : std::uint8_t {
-    parameters,       ///< weights and buffers of modules
+    parameters,       ///< weights and buffers of an nn.Module
     gradients,        ///< of parameters: what backward made and something else frees
     optimizer_state,  ///< Adam's moments
     activations,      ///< results of forward
@@ -27,14 +27,15 @@ enum class Category : std::uint8_t {
 inline constexpr std::size_t category_count = 8;
 
 /// Sentences below categories: of memory that has none, where most of PyTorch's functions have no
-/// name, and where its modules are called in a way that is not known.
+/// name, and where an nn.Module is called in a way that is not known.
 inline constexpr const char* no_categories = "Only memory of PyTorch's has categories.";
 inline constexpr const char* no_names_for_categories =
     "PyTorch's functions have no names here: workspaces, inputs and some gradients are in other "
     "rows. Read the recording where PyTorch is installed, or run memlab-report symbolize there.";
-inline constexpr const char* unknown_module_calls =
-    "PyTorch: calls of modules not read: Module._call_impl is on no stack. What forward made is in "
-    "other rows.";
+inline constexpr const char* unknown_nn_module_calls =
+    "PyTorch: calls of nn.Module not read: nn.Module._call_impl is on no stack. What forward made "
+    "is "
+    "in other rows.";
 
 /// "parameters", "gradients", "optimizer state", ...
 const char* category_name(Category category);
@@ -56,9 +57,9 @@ bool has_categories(const model::Report& report, const model::Device& device);
 const char* doubt_about_categories(const model::Report& report, const model::Device& device,
                                    Resolver& resolver);
 
-/// Whether one of PyTorch's modules runs its forward on the stack, and is called as is known.
-enum class ModuleCall : std::uint8_t { none, known, unknown };
-ModuleCall module_call(const std::vector<StackFrame>& stack);
+/// Whether an nn.Module runs its forward on the stack, and is called as is known.
+enum class NnModuleCall : std::uint8_t { none, known, unknown };
+NnModuleCall nn_module_call(const std::vector<StackFrame>& stack);
 
 /// What there was of a category at the device's allocated peak.
 struct CategoryShare {

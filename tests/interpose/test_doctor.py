@@ -140,7 +140,7 @@ class Doctor(EndToEnd):
         source.parent.mkdir(parents=True)
         for text, weight, what in (("def _call_impl(): ...\ndef _wrapped_call_impl(): ...\n", "fine", r"are read$"),
                                    ("def _wrapped_call_impl(): ...\n", "limit",
-                                    r"^PyTorch 2.99.0: calls of modules not read: Module._call_impl is not there$")):
+                                    r"^PyTorch 2.99.0: calls of nn.Module not read: nn.Module._call_impl is not there$")):
             source.write_text(text)
             document = self.found("--", sys.executable, settings={"PYTHONPATH": str(self.work / "site")})
             found = self.finding(document, "command", "PyTorch")

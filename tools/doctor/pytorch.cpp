@@ -117,12 +117,12 @@ std::string why_closed(const PytorchDoor& door, Libraries* libraries) {
     return {};
 }
 
-/// The functions of Python that report/symbols/category knows calls of modules by.
+/// The functions of Python that report/symbols/category knows calls of nn.Module by.
 std::string why_calls_are_unknown(const std::string& package) {
     const std::string source = whole_file(package + "/nn/modules/module.py");
     for (const char* name : {"_call_impl", "_wrapped_call_impl"}) {
         if (!source.empty() && source.find("def " + std::string(name) + "(") == std::string::npos) {
-            return std::string("Module.") + name + " is not there";
+            return std::string("nn.Module.") + name + " is not there";
         }
     }
     return {};
@@ -165,7 +165,8 @@ Findings examine_package(const std::string& package) {
     Libraries libraries(libraries_folder);
     const bool has_cuda = libraries.find("libc10_cuda.so") != nullptr;
     Closed closed = closed_features(&libraries, has_cuda);
-    closed[static_cast<std::size_t>(PytorchFeature::module_calls)] = why_calls_are_unknown(package);
+    closed[static_cast<std::size_t>(PytorchFeature::nn_module_calls)] =
+        why_calls_are_unknown(package);
     std::string& forward = closed[static_cast<std::size_t>(PytorchFeature::forward_lines)];
     const std::optional<bool> known = nodes_are_known(package);
     if (forward.empty() && known == false) {

@@ -23,7 +23,7 @@ StackFrame in_torch(const char* function, const char* file) {
 const StackFrame malloc_frame = torch_frame(
     "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, "
     "CUstream_st*)");
-const StackFrame module_call_frame = in_torch("Module._call_impl", "nn/modules/module.py");
+const StackFrame nn_module_call_frame = in_torch("Module._call_impl", "nn/modules/module.py");
 const StackFrame step = python_frame("step", "/src/train.py");
 const StackFrame engine = torch_frame(
     "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)");
@@ -41,7 +41,7 @@ Category of(std::vector<StackFrame> stack, bool freed_elsewhere = false) {
 }  // namespace
 
 TEST_CASE("each category has its stacks") {
-    CHECK(of({in_torch("Linear.forward", "nn/modules/linear.py"), module_call_frame, step}) ==
+    CHECK(of({in_torch("Linear.forward", "nn/modules/linear.py"), nn_module_call_frame, step}) ==
           Category::activations);
     CHECK(of({differentiable, step}) == Category::activations);  // the loss
     CHECK(of({to_copy, in_torch("Module._apply", "nn/modules/module.py"),
@@ -51,7 +51,7 @@ TEST_CASE("each category has its stacks") {
               step}) == Category::optimizer_state);
     CHECK(of({in_torch("_multi_tensor_adam", "optim/adam.py"), step}) == Category::other);
     CHECK(of({to_copy, step}) == Category::inputs);
-    CHECK(of({torch_frame("at::cuda::setWorkspaceForHandle(cublasContext*)"), module_call_frame,
+    CHECK(of({torch_frame("at::cuda::setWorkspaceForHandle(cublasContext*)"), nn_module_call_frame,
               step}) == Category::workspaces);
     CHECK(of({torch_frame("c10d::ProcessGroupNCCL::allreduce_impl(at::Tensor&)"), step}) ==
           Category::communication);
@@ -59,14 +59,15 @@ TEST_CASE("each category has its stacks") {
               step}) == Category::communication);
 }
 
-TEST_CASE("modules that are called in a way that is not known are noticed") {
+TEST_CASE("an nn.Module that is called in a way that is not known is noticed") {
     const StackFrame forward = in_torch("Linear.forward", "nn/modules/linear.py");
     const StackFrame another = in_torch("Module._call_in_another_way", "nn/modules/module.py");
-    CHECK(module_call({malloc_frame, forward, module_call_frame, step}) == ModuleCall::known);
-    CHECK(module_call({malloc_frame, forward, another, step}) == ModuleCall::unknown);
-    CHECK(module_call({malloc_frame, another, step}) == ModuleCall::none);
-    CHECK(module_call({malloc_frame, python_frame("Model.forward", "/src/train.py"), step}) ==
-          ModuleCall::none);
+    CHECK(nn_module_call({malloc_frame, forward, nn_module_call_frame, step}) ==
+          NnModuleCall::known);
+    CHECK(nn_module_call({malloc_frame, forward, another, step}) == NnModuleCall::unknown);
+    CHECK(nn_module_call({malloc_frame, another, step}) == NnModuleCall::none);
+    CHECK(nn_module_call({malloc_frame, python_frame("Model.forward", "/src/train.py"), step}) ==
+          NnModuleCall::none);
     CHECK(of({forward, another, step}) == Category::other);
 }
 
@@ -80,7 +81,7 @@ TEST_CASE("of what backward makes, gradients are what somebody else frees") {
 
 TEST_CASE("the innermost that says what it is decides") {
     // Checkpointing repeats a forward within backward; backward runs within a step of LBFGS.
-    CHECK(of({differentiable, module_call_frame, in_torch("unpack_hook", "utils/checkpoint.py"),
+    CHECK(of({differentiable, nn_module_call_frame, in_torch("unpack_hook", "utils/checkpoint.py"),
               engine}) == Category::activations);
     CHECK(of({engine, in_torch("LBFGS.step", "optim/lbfgs.py"), step}, true) ==
           Category::gradients);
@@ -118,7 +119,8 @@ TEST_CASE("the forward's frames in a stack of backward do not make it an activat
         "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)");
     for (const bool named : {true, false}) {
         const StackFrame last = named ? evaluate : torch_frame("");
-        CHECK(of({last, forward_marker(), module_call_frame, step}, true) == Category::gradients);
-        CHECK(of({last, forward_marker(), module_call_frame, step}) == Category::other);
+        CHECK(of({last, forward_marker(), nn_module_call_frame, step}, true) ==
+              Category::gradients);
+        CHECK(of({last, forward_marker(), nn_module_call_frame, step}) == Category::other);
     }
 }

@@ -72,7 +72,7 @@ def read_python_names() -> tuple[list[str], list[str], list[str]]:
     text = "".join((ROOT / "report/symbols" / name).read_text(encoding="utf-8")
                    for name in ("allocator_frames.cpp", "category.cpp"))
     methods = re.findall(r'Where::call_layer, "(\w+)"', text)
-    methods += [name.removeprefix("Module.") for name in re.findall(r'is_module_function\(frame, "([\w.]+)"\)', text)]
+    methods += [name.removeprefix("Module.") for name in re.findall(r'is_nn_module_function\(frame, "([\w.]+)"\)', text)]
     functions = [name for name in re.findall(r'has\(frame\.function, "(\w+)"\)', text)
                  if name.startswith("_") and not name.startswith("__")]
     paths = re.findall(r'(?:Where::path, |has\(frame\.file, )"/?(torch/[\w/.]+)"', text)
