@@ -76,6 +76,9 @@ export function shortPath(path: string, length = 40): string {
   return cut < 0 ? basename(path) : path.slice(cut + 1);
 }
 
+// As many rows has a view's table in Markdown.
+export const markdownRows = 20;
+
 // A Markdown table. Names come from recordings: what would be markup is escaped, and lines are kept whole.
 export function markdownTable(head: string[], rows: string[][], right: boolean[]): string {
   const line = (cells: string[]) => `| ${cells.map(markdownText).join(" | ")} |`;

@@ -33,6 +33,31 @@ export function bar(text: string, share: number, kind = ""): HTMLElement {
   return cell;
 }
 
+// A few rows that are all there: names on the left, figures beside them.
+export function smallTable(head: string[], rows: [name: string, ...cells: (string | HTMLElement)[]][]): HTMLElement {
+  return h(
+    "table",
+    { class: "small" },
+    h(
+      "thead",
+      {},
+      h("tr", {}, ...head.map((text) => (text ? h("th", { attributes: { scope: "col" } }, text) : h("td")))),
+    ),
+    h(
+      "tbody",
+      {},
+      ...rows.map(([name, ...cells]) =>
+        h(
+          "tr",
+          {},
+          h("th", { attributes: { scope: "row" } }, name),
+          ...cells.map((cell) => (typeof cell === "string" ? h("td", {}, cell) : cell)),
+        ),
+      ),
+    ),
+  );
+}
+
 const rowHeight = 32;
 const printed = 60; // rows on paper
 

@@ -54,8 +54,6 @@ export function markdownPart(title: string, head: string[], rows: string[][], ri
   return `${title}\n\n${markdownTable(head, rows, right)}`;
 }
 
-export const markdownRows = 20;
-
 // It does not depend on the selection: it is built once for each recording.
 export abstract class DocumentView<Report> implements View {
   abstract readonly id: string;

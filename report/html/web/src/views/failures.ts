@@ -1,9 +1,9 @@
 // Out of memory: each failed allocation, and who held the memory then.
-import { bytes, count, duration, percent, plural } from "../model/format";
+import { bytes, count, duration, markdownRows, percent, plural } from "../model/format";
 import { type PlaceDocument, placeText } from "../model/place_names";
 import type { Scene } from "../model/scene";
 import { button, figure, h } from "../ui/dom";
-import { DocumentView, type FrameDocument, markdownPart, markdownRows, placeElement, stackElement } from "./document";
+import { DocumentView, type FrameDocument, markdownPart, placeElement, stackElement } from "./document";
 import type { Surroundings } from "./view";
 
 interface Failure {

@@ -1,6 +1,16 @@
 // Who holds it at a moment, and what changed between two: tables, flame and icicle graphs.
 import { matchFrames, usedSites } from "../model/filter";
-import { bytes, count, duration, markdownTable, percent, plural, signedBytes, signedCount } from "../model/format";
+import {
+  bytes,
+  count,
+  duration,
+  markdownRows,
+  markdownTable,
+  percent,
+  plural,
+  signedBytes,
+  signedCount,
+} from "../model/format";
 import { type Place, places, sumOf } from "../model/places";
 import { onUnion, type Union, unite } from "../model/compare";
 import type { Figures, RecordingModel, SiteTable } from "../model/recording";
@@ -284,7 +294,7 @@ abstract class SitesView implements View {
 
   markdown(): string {
     this.grid.set(this.rows, this.rows.length > 1 ? this.all : null);
-    const { head, right, rows, left } = this.grid.cells(20);
+    const { head, right, rows, left } = this.grid.cells(markdownRows);
     return `${this.heading.textContent}\n\n${markdownTable(head, rows, right)}${left > 0 ? `\n\n${count(left)} more places are not in this table.` : ""}`;
   }
 }

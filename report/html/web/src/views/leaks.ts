@@ -1,5 +1,5 @@
 // Leaks: what was never freed, place by place, and what grows from step to step.
-import { bytes, count, percent, plural } from "../model/format";
+import { bytes, count, markdownRows, percent, plural } from "../model/format";
 import { type PlaceDocument, placeText } from "../model/place_names";
 import type { Scene } from "../model/scene";
 import { h, replace } from "../ui/dom";
@@ -10,7 +10,6 @@ import {
   DocumentView,
   type FrameDocument,
   markdownPart,
-  markdownRows,
   placeElement,
   stackElement,
 } from "./document";

@@ -1,7 +1,7 @@
 // The memory map: segments that were taken from the driver, the blocks in them, and what is cached between these.
 import { matchSites } from "../model/filter";
 import { curveDevice } from "../model/recording";
-import { bytes, count, duration, markdownTable, percent, plural } from "../model/format";
+import { bytes, count, duration, markdownRows, markdownTable, percent, plural } from "../model/format";
 import { placeOfSite } from "../model/places";
 import { type SegmentRow, segmentRow, segmentSums } from "../model/segments";
 import { button, checkbox, figure, h, replace, select, textField } from "../ui/dom";
@@ -209,7 +209,7 @@ export class MapView implements View {
     const table = markdownTable(
       ["segment", "size", "in use", "largest free piece", "pool"],
       rows
-        .slice(0, 20)
+        .slice(0, markdownRows)
         .map((row) => [
           row.segment.address,
           bytes(row.segment.size),

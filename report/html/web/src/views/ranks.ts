@@ -1,6 +1,6 @@
 // The processes of a run side by side: those that differ most come first.
 import type { RunData } from "../data";
-import { bytes, count, markdownTable, percent, plural } from "../model/format";
+import { bytes, count, markdownRows, markdownTable, percent, plural } from "../model/format";
 import { figure, h, prepare, replace } from "../ui/dom";
 import { bar, figures, Table } from "../ui/table";
 import { colours } from "../ui/theme";
@@ -184,7 +184,7 @@ export class RanksView implements View {
 
   markdown(): string {
     const rows = this.ranks
-      .slice(0, 20)
+      .slice(0, markdownRows)
       .map((rank) => [
         rank.rank === null ? "-" : String(rank.rank),
         processName(rank),
@@ -195,7 +195,7 @@ export class RanksView implements View {
         rank.outlier ?? "",
       ]);
     return `${this.heading.textContent}\n\n${markdownTable(["rank", "process", "host", "peak", "of the largest", "at the end", "differs"], rows, [true, false, false, true, true, true, false])}${
-      this.ranks.length > 20 ? `\n\n${count(this.ranks.length - 20)} more` : ""
+      this.ranks.length > markdownRows ? `\n\n${count(this.ranks.length - markdownRows)} more` : ""
     }`;
   }
 }

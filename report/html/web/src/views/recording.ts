@@ -2,6 +2,7 @@
 import { bytes, count, duration, fixed, markdownTable, percent, plural } from "../model/format";
 import type { PlaceDocument } from "../model/place_names";
 import { figure, h, replace } from "../ui/dom";
+import { smallTable } from "../ui/table";
 import { deviceName, placeElement } from "./document";
 import type { Scene } from "../model/scene";
 import type { View } from "./view";
@@ -142,35 +143,19 @@ export class RecordingView implements View {
   private kernels(device: SummaryDevice): HTMLElement | null {
     const ran = device.kernels_at_peak;
     if (ran === undefined || ran.kernels.length === 0) return null;
-    const row = (name: string, one: { count: number; busy_ns: number }) =>
-      h(
-        "tr",
-        {},
-        h("th", { attributes: { scope: "row" } }, name),
-        h("td", {}, duration(one.busy_ns)),
-        h("td", {}, count(one.count)),
-      );
+    const row = (name: string, one: { count: number; busy_ns: number }): [string, ...string[]] => [
+      name,
+      duration(one.busy_ns),
+      count(one.count),
+    ];
+    const rows = ran.kernels.map((kernel) =>
+      row((kernel.function ?? kernel.name).replaceAll("(anonymous namespace)::", ""), kernel),
+    );
     return h(
       "div",
       {},
       h("h4", {}, `What ran at the allocated peak, within ${duration(ran.to_ns - ran.from_ns)}`),
-      h(
-        "table",
-        { class: "small" },
-        h(
-          "thead",
-          {},
-          h("tr", {}, ...["kernel", "busy", "times"].map((text) => h("th", { attributes: { scope: "col" } }, text))),
-        ),
-        h(
-          "tbody",
-          {},
-          ...ran.kernels.map((kernel) =>
-            row((kernel.function ?? kernel.name).replaceAll("(anonymous namespace)::", ""), kernel),
-          ),
-          ran.other.count > 0 ? row("all others", ran.other) : null,
-        ),
-      ),
+      smallTable(["kernel", "busy", "times"], ran.other.count > 0 ? [...rows, row("all others", ran.other)] : rows),
     );
   }
 
@@ -210,35 +195,15 @@ export class RecordingView implements View {
         device.total_bytes ? h("span", { class: "where" }, bytes(device.total_bytes)) : null,
         device.limit_bytes ? h("span", { class: "where" }, `limited to ${bytes(device.limit_bytes)}`) : null,
       ),
-      h(
-        "table",
-        { class: "small" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ...["", "peak", "at", "at the end", ""].map((text, i) =>
-              h(i === 0 || i === 4 ? "td" : "th", i === 0 || i === 4 ? {} : { attributes: { scope: "col" } }, text),
-            ),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          ...curves.map(([name, curve]) =>
-            h(
-              "tr",
-              {},
-              h("th", { attributes: { scope: "row" } }, name.replaceAll("_", " ")),
-              h("td", {}, bytes(curve!.peak_bytes)),
-              h("td", {}, duration(curve!.peak_time_ns)),
-              h("td", {}, bytes(curve!.at_end_bytes)),
-              h("td", { class: "muted" }, curveHints.get(name) ?? ""),
-            ),
-          ),
-        ),
+      smallTable(
+        ["", "peak", "at", "at the end", ""],
+        curves.map(([name, curve]) => [
+          name.replaceAll("_", " "),
+          bytes(curve!.peak_bytes),
+          duration(curve!.peak_time_ns),
+          bytes(curve!.at_end_bytes),
+          h("td", { class: "muted" }, curveHints.get(name) ?? ""),
+        ]),
       ),
       rows.length > 0
         ? h("div", {}, h("h4", {}, "Where it went at the allocated peak"), h("ul", { class: "waterfall" }, ...rows))

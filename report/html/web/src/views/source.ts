@@ -1,5 +1,5 @@
 // Source lines with what they held: a line stands for everything that it called, as in `memlab-report lines`.
-import { bytes, count, duration, markdownTable, plural } from "../model/format";
+import { bytes, count, duration, markdownRows, markdownTable, plural } from "../model/format";
 import { basename } from "../model/format";
 import { type Line, linesOf } from "../model/lines";
 import { h, replace, select } from "../ui/dom";
@@ -127,7 +127,7 @@ export class SourceView implements View {
     const rows = this.rows
       .filter((row) => row.held > 0 || row.allocated > 0)
       .sort((a, b) => b.held - a.held)
-      .slice(0, 20);
+      .slice(0, markdownRows);
     return `${this.heading.textContent}\n\n${markdownTable(
       ["line", "held", "in the run", "code"],
       rows.map((row) => [
