@@ -31,8 +31,8 @@
 #include <utility>
 
 #include "profiler/event_batch.hpp"
+#include "threads/own_thread.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/own_thread.hpp"
 #include "trace/prefetch.hpp"
 
 namespace memlab::profiler {
@@ -276,7 +276,7 @@ class BatchedAggregator {
             cpu_set_t processors;
             const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 &&
                                  CPU_COUNT(&processors) > 1;
-            thread_started_ = several && trace::start_own_thread(&run, this, &thread_);
+            thread_started_ = several && threads::start_own_thread(&run, this, &thread_);
             thread_runs_ = thread_started_;
         }
         return thread_runs_;

@@ -3,7 +3,7 @@
 #include <ctime>
 #include <new>
 
-#include "trace/own_thread.hpp"
+#include "threads/own_thread.hpp"
 
 namespace memlab::profiler {
 namespace {
@@ -45,7 +45,7 @@ void Checkpointer::wanted(void* self) {
         of.changed_.notify_one();
         return;
     }
-    of.started_ = trace::start_own_thread(&Checkpointer::run, self, &of.thread_);
+    of.started_ = threads::start_own_thread(&Checkpointer::run, self, &of.thread_);
 }
 
 void* Checkpointer::run(void* self) {

@@ -2,7 +2,7 @@
 
 #include "profiler/recorder_state.hpp"
 #include "profiler/thread_id.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::profiler {
 
@@ -41,7 +41,7 @@ void Recorder::fill_in_thread(trace::Event& event) noexcept {
     if (event.thread == 0) {
         event.thread = registered_thread_id();
         if (event.thread == 0) [[unlikely]] {
-            const trace::NoCancellation no_cancellation;
+            const threads::NoCancellation no_cancellation;
             register_thread();
             event.thread = thread_id();
             state_->guarded([&] { state_->update_thread_name(event.thread); });

@@ -17,8 +17,8 @@
 #include <cstring>
 #include <limits>
 
+#include "threads/no_cancellation.hpp"
 #include "trace/crc32c.hpp"
-#include "trace/no_cancellation.hpp"
 #include "trace/prefetch.hpp"
 
 namespace memlab::trace {
@@ -115,7 +115,7 @@ LogFile::~LogFile() {
 }
 
 int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage, unsigned mode) {
-    const NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const int descriptor =
         open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode));
     if (descriptor < 0) {
@@ -213,7 +213,7 @@ bool LogFile::write_behind(const std::uint8_t* data, std::size_t size, std::size
 
 /// False when the file is full, or after a fallback that cleared mapped_mode_.
 bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
-    const NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const std::uint64_t cap = size_limit();
     if (needed > cap) {
         report_size_limit();
@@ -277,7 +277,7 @@ void LogFile::move_to(const Extent& extent) {
     allocated_ = extent.prepared;
     extent_end_ = extent.end;
     if (mapped_mode_) {
-        const NoCancellation no_cancellation;
+        const threads::NoCancellation no_cancellation;
         unmap();
         if (back && !map(size_)) {
             open_ = false;
@@ -326,7 +326,7 @@ void LogFile::fall_back_to_write() {
 }
 
 bool LogFile::write_at_end(const std::uint8_t* data, std::size_t size) {
-    const NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     if (!file_.check()) {
         report_closed_descriptor();
         open_ = false;
@@ -369,7 +369,7 @@ void LogFile::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t 
     if (offset + size > file_size_limit()) {
         return;  // the limit was lowered: the block stays unsealed, which is readable
     }
-    const NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     if (behind_ != nullptr) {
         behind_->patch(offset, data, size, last);
     } else if (file_.check()) {
@@ -398,7 +398,7 @@ std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t
 
 /// Of what is in the file.
 bool LogFile::add_checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const {
-    const NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     std::array<std::uint8_t, 1024> part;
     while (size > 0) {
         const ssize_t got = pread(file_.number(), part.data(), std::min(size, part.size()),
@@ -419,7 +419,7 @@ bool LogFile::add_checksum(std::uint64_t offset, std::size_t size, std::uint32_t
 
 void LogFile::close() {
     constexpr std::uint64_t timeout_ns = 5'000'000'000;
-    const NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     unmap();
     open_ = false;
     if (behind_ != nullptr) {

@@ -12,8 +12,8 @@
 #include <limits>
 #include <new>
 
+#include "threads/own_thread.hpp"
 #include "trace/crc32c.hpp"
-#include "trace/own_thread.hpp"
 
 namespace memlab::trace {
 namespace {
@@ -91,7 +91,7 @@ WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&self->changed_, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (!start_own_thread(&WriteBehind::run, self)) {
+    if (!threads::start_own_thread(&WriteBehind::run, self)) {
         munmap(memory, mapping_size);
         return nullptr;
     }

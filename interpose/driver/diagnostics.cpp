@@ -12,7 +12,7 @@
 #include <csignal>
 #include <ctime>
 
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -86,7 +86,7 @@ void write_to_stderr(std::string_view text) noexcept {
         errno = saved_errno;
         return;
     }
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const BlockedWriteSignals no_signal;
     // A writable pipe takes PIPE_BUF bytes without blocking; longer text goes in pieces.
     const std::size_t max_piece = S_ISREG(now.mode) ? text.size() : std::size_t{PIPE_BUF};

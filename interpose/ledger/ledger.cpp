@@ -6,7 +6,7 @@
 #include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "profiler/clock.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -63,7 +63,7 @@ Ledger::Before Ledger::before(LedgerKind kind, CUdevice device) noexcept {
     if (before.device < 0 || before.device >= max_devices) {
         return before;
     }
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const Spending spending(budget_);
     if (!may_measure(kind, spending.begin_ns())) {
         devices_[static_cast<std::size_t>(before.device)]
@@ -131,7 +131,7 @@ void Ledger::after(const Before& before, Api api, std::uint32_t object) noexcept
     if (!before.measures) {
         return;
     }
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     try {
         const Spending spending(budget_);
         const std::optional<UsedMemory> now = used_memory(memory_);
@@ -146,7 +146,7 @@ bool Ledger::context_created(const Before& before, Api api, CUcontext context) n
     if (!before.measures || context == nullptr) {
         return false;
     }
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     try {
         const Spending spending(budget_);
         {
@@ -172,7 +172,7 @@ void Ledger::context_ended(Api api, CUcontext context) noexcept {
         return;
     }
     loaded_code_.clear();
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     try {
         const Spending spending(budget_);
         CUdevice device = -1;

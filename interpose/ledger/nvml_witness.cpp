@@ -16,7 +16,7 @@
 #include "interpose/ledger/nvml_limits.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
-#include "trace/own_thread.hpp"
+#include "threads/own_thread.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -148,7 +148,7 @@ bool NvmlWitness::watch(CUdevice device, std::string uuid, std::string pci) {
     if (started_.exchange(true)) {
         return false;
     }
-    const bool started = trace::start_own_thread(&NvmlWitness::run, this);
+    const bool started = threads::start_own_thread(&NvmlWitness::run, this);
     if (!started) {
         ended_.store(1);
     }

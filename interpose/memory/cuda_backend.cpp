@@ -6,7 +6,7 @@
 #include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/context_registry.hpp"
 #include "interpose/memory/memory.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -50,7 +50,7 @@ void CudaBackend::wait_for_earlier_owner(allocator::Address base, std::uint64_t 
 }
 
 BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const Memory::Changing changing(memory_);
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
@@ -104,7 +104,7 @@ bool CudaBackend::frees_without_waiting() {
 // In relaxed mode, not behind the gate: the device may wait for work that another thread submits
 // after beginning a capture.
 BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const Memory::Changing changing(memory_);
     fences_.wait_for_barriers();
     const RelaxedCapture relaxed(true);
@@ -141,7 +141,7 @@ CUresult CudaBackend::fill_once(allocator::Address address, std::uint64_t bytes)
 }
 
 CUresult CudaBackend::fill(allocator::Address address, std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const CUresult result = fill_once(address, bytes);
     // The stream takes memory, too.
     return result == CUDA_ERROR_OUT_OF_MEMORY &&
@@ -151,7 +151,7 @@ CUresult CudaBackend::fill(allocator::Address address, std::uint64_t bytes) {
 }
 
 BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const CUresult result = pages_.reserve(bytes, base);
     if (result == CUDA_SUCCESS) {
         wait_for_earlier_owner(*base, bytes);
@@ -164,14 +164,14 @@ BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t
 }
 
 BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     memory_.segments().remove(base, bytes, &context_);
     return to_status(pages_.release(base, bytes));
 }
 
 BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes,
                                      std::uint64_t chunk) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const Memory::Changing changing(memory_);
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
@@ -197,7 +197,7 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
 }
 
 BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const Memory::Changing changing(memory_);
     fences_.wait_for_barriers();
     const RelaxedCapture relaxed(true);
@@ -247,7 +247,7 @@ BackendStatus CudaBackend::fence_wait_device(Fence fence) {
 }
 
 BackendStatus CudaBackend::fence_wait_host(Fence fence) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     return to_status(fences_.wait_host(fence));
 }
 
@@ -256,7 +256,7 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
 }
 
 BackendStatus CudaBackend::wait_host() {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     return to_status(fences_.wait_for_context_and_peers());
 }
 
@@ -270,7 +270,7 @@ BackendStatus CudaBackend::wait_host() {
         (sync == allocator::FreeSync::automatic && !caller_relies_on_host_wait())) {
         return;
     }
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     fences_.show_output();
 }
 

@@ -13,7 +13,7 @@
 #include "interpose/memory/oom_report.hpp"
 #include "interpose/memory/passthrough_sites.hpp"
 #include "profiler/cupti/current_call.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -394,7 +394,7 @@ void serve_nested_frees(Memory& memory) {
                                            const DriverAllocation& allocation,
                                            FunctionRef<CUresult()> real,
                                            FunctionRef<std::uint64_t()> address) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const Memory::Changing changing(memory);
     if (memory.recorder() != nullptr) {
         memory.recorder()->prefetch(EventType::alloc);  // overlaps with the driver call
@@ -448,7 +448,7 @@ void record_driver_allocation(Memory& memory, Api api, const DriverAllocation& a
 
 [[gnu::hot]] CUresult free_from_driver(Memory& memory, Api api, HandleClass handles,
                                        std::uint64_t address, DriverFree real_free) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const Memory::Changing changing(memory);
     const std::optional<LiveAllocation> known = memory.live().begin_free(handles, address);
     if (known && memory.recorder() != nullptr) {

@@ -10,7 +10,7 @@
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/memory/memory.hpp"
 #include "interpose/memory/memory_limit.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -171,7 +171,7 @@ CUresult probe_driver_in_capture() {
 }
 
 bool release_for_driver(Memory& memory, CUdevice device) noexcept {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     if (device < 0 && call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
         device = -1;
     }

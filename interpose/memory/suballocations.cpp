@@ -7,7 +7,7 @@
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/oom_report.hpp"
 #include "interpose/memory/vmm_allocations.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -122,7 +122,7 @@ const CallIds& own_calls(profiler::Recorder& recorder) {
 [[gnu::noinline]] void record_in_new_segment(Memory& memory, profiler::Recorder& recorder,
                                              const profiler::Suballocation& block,
                                              std::uint64_t reserved) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     trace::Event alloc = block.event(EventType::alloc);
     alloc.context = current_context(memory, Suballocators::gpu_of(block.device));
     memory.suballocators().allocated(recorder, alloc, reserved,
@@ -180,7 +180,7 @@ const CallIds& own_calls(profiler::Recorder& recorder) {
 
 void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes,
                              const profiler::CallOrigin& origin) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     profiler::Recorder* const recorder =
         Suballocators::is_gpu(gpu) ? recorder_for(memory, Suballocators::pytorch_on(gpu)) : nullptr;
     if (recorder == nullptr) {
@@ -197,7 +197,7 @@ void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes,
 }
 
 bool is_memory_of(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const int owner = gpu_at(memory, address);
     if (owner >= 0 && owner != gpu) {
         return false;
@@ -215,7 +215,7 @@ bool is_memory_of(Memory& memory, int gpu, std::uint64_t address, std::uint64_t 
 
 bool record_suballocation_by(Memory& memory, std::string_view allocator, std::uint64_t address,
                              std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     Suballocators& allocators = memory.suballocators();
     if (memory.recorder() == nullptr || bytes == 0 || allocator == Suballocators::pytorch) {
         return false;
@@ -254,7 +254,7 @@ bool record_suballocation_by(Memory& memory, std::string_view allocator, std::ui
 
 bool record_suballocation_freed_by(Memory& memory, std::string_view allocator,
                                    std::uint64_t address) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     profiler::Recorder* const recorder = memory.recorder();
     const std::optional<std::uint32_t> number =
         recorder == nullptr ? std::nullopt : memory.suballocators().find(allocator);
@@ -273,7 +273,7 @@ bool record_suballocation_freed_by(Memory& memory, std::string_view allocator,
 }
 
 void record_suballocation_resized(Memory& memory, std::uint64_t address, std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     profiler::Recorder* const recorder = memory.recorder();
     const std::string allocator =
         recorder == nullptr ? "" : memory.suballocators().owner_of(*recorder, address);
@@ -284,7 +284,7 @@ void record_suballocation_resized(Memory& memory, std::uint64_t address, std::ui
 }
 
 void record_all_suballocations_freed_by(Memory& memory, std::string_view allocator) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const std::optional<std::uint32_t> number =
         memory.recorder() == nullptr ? std::nullopt : memory.suballocators().find(allocator);
     if (number) {

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "trace/own_thread.hpp"
+#include "threads/own_thread.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -78,7 +78,7 @@ void* watch(void* /*unused*/) {
         if (!read_threads(&threads)) {
             return nullptr;
         }
-    } while (!threads.main_ended || threads.count > trace::own_threads.load() + 1);
+    } while (!threads.main_ended || threads.count > threads::own_threads.load() + 1);
     // A signal that nobody took ends the process now; else as the C library does after the last
     // thread.
     sigset_t none;
@@ -113,12 +113,12 @@ __attribute__((constructor)) void follow_main_thread_at_start() {
 void watch_for_last_thread() noexcept {
     session_began.store(true);
     if (main_thread_ended.load() && !watching.exchange(true)) {
-        watching.store(trace::start_own_thread(&watch, nullptr));
+        watching.store(threads::start_own_thread(&watch, nullptr));
     }
 }
 
 void forget_threads_after_fork() noexcept {
-    trace::own_threads.store(0);
+    threads::own_threads.store(0);
     main_thread_ended.store(false);
     session_began.store(false);
     watching.store(false);

@@ -11,7 +11,7 @@
 
 #include "interpose/driver/reentrancy.hpp"
 #include "profiler/clock.hpp"
-#include "trace/own_thread.hpp"
+#include "threads/own_thread.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -101,7 +101,7 @@ bool report_on_signals(std::uint64_t signals, void (*write)(std::uint64_t signal
     }
     write_reports = write;
     pending.store(0, std::memory_order_relaxed);
-    if (!trace::start_own_thread(&write_on_request, nullptr)) {
+    if (!threads::start_own_thread(&write_on_request, nullptr)) {
         return false;
     }
     owner.store(getpid(), std::memory_order_release);

@@ -28,7 +28,7 @@
 #include "profiler/known_stacks.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -217,7 +217,7 @@ void Session::start(bool late) {
 
 /// The session if this call started it, else null.
 Session* Session::start_once(bool late) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     // Before the lock: otherwise a child forked while the lock is held could never take it.
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, [] {
@@ -389,7 +389,7 @@ void Session::finish(trace::EndKind kind) {
         return;
     }
     const InsideMemlab inside;
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const std::int32_t code = kind == trace::EndKind::exit
                                   ? exit_code.load(std::memory_order_relaxed)
                                   : trace::End::unknown_code;

@@ -14,7 +14,7 @@
 #include "interpose/sharing/memory_requests.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
-#include "trace/own_thread.hpp"
+#include "threads/own_thread.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -59,7 +59,7 @@ bool TrimThread::start(Memory& memory, std::uint64_t trim_after_ns) {
     }
     memory_ = &memory;
     trim_after_ns_ = trim_after_ns;
-    return trace::start_own_thread(&TrimThread::run, this);
+    return threads::start_own_thread(&TrimThread::run, this);
 }
 
 void TrimThread::child_starts() noexcept {

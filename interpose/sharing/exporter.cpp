@@ -11,8 +11,8 @@
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/memory/context_registry.hpp"
 #include "profiler/clock.hpp"
-#include "trace/no_cancellation.hpp"
-#include "trace/own_thread.hpp"
+#include "threads/no_cancellation.hpp"
+#include "threads/own_thread.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -55,7 +55,7 @@ CUresult Exporter::share(Memory& memory, const PooledBlock& pooled, CUipcMemHand
     if (handle == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const std::lock_guard lock(mutex_);
     if (!start(memory)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
@@ -80,7 +80,7 @@ bool Exporter::start(Memory& memory) {
         return process == ::getpid();
     }
     memory_ = &memory;
-    if (!listen_on_new_socket() || !trace::start_own_thread(&Exporter::run, this)) {
+    if (!listen_on_new_socket() || !threads::start_own_thread(&Exporter::run, this)) {
         return false;
     }
     process_.store(::getpid(), std::memory_order_release);

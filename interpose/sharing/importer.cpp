@@ -8,7 +8,7 @@
 #include "interpose/driver/vmm_pages.hpp"
 #include "interpose/sharing/exporter.hpp"
 #include "profiler/clock.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -81,7 +81,7 @@ Importer& importer() {
 }
 
 CUresult Importer::open(const SharedHandle& handle, Import* import) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const CUdevice device = current_device();
     if (device < 0 || exporter().made(handle)) {  // the driver cannot open its own handles either
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -165,7 +165,7 @@ std::optional<Importer::Import> Importer::find(CUdeviceptr address) const {
 }
 
 CUresult Importer::close(CUdeviceptr address, bool* last) {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     const std::lock_guard opening(opening_);
     Import import;
     {

@@ -12,7 +12,7 @@
 #include "profiler/stack_table.hpp"
 #include "profiler/unwind/executable_memory.hpp"
 #include "profiler/unwind/stack_memory.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::profiler::python {
 PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions)
@@ -112,7 +112,7 @@ void PythonStacks::before_unload() {
 }
 
 void PythonStacks::await_search() {
-    const trace::NoCancellation no_cancellation;
+    const threads::NoCancellation no_cancellation;
     constexpr timespec pause{0, 100'000};
     constexpr int max_pauses = 1000;
     const auto is_waiting = [this] {

@@ -166,26 +166,27 @@ ANALYSIS = ("trace", "trace/aggregate", "model", *READING)
 
 # Which folders a folder may include from, besides itself; dependencies point one way.
 MAY_INCLUDE = {
-    "trace": (),
+    "threads": (),
+    "trace": ("threads",),
     "trace/aggregate": ("trace",),
     "model": ("trace", "trace/aggregate"),
-    "allocator": (),
+    "allocator": ("threads",),
     "profiler/unwind": (),
     # The recorder's tables of stacks, which these fill, lie in profiler/ itself.
-    "profiler/python": ("trace", "profiler", "profiler/unwind"),
-    "profiler/cupti": ("trace", "profiler"),
-    "profiler": ("trace", "trace/aggregate", "profiler/unwind", "profiler/python"),
+    "profiler/python": ("threads", "trace", "profiler", "profiler/unwind"),
+    "profiler/cupti": ("threads", "trace", "profiler"),
+    "profiler": ("threads", "trace", "trace/aggregate", "profiler/unwind", "profiler/python"),
     "interpose/include/memlab": (),
     "interpose/options": ("allocator",),
-    "interpose/driver": ("allocator", "trace", "profiler", "profiler/unwind", "interpose/options"),
-    "interpose/memory": ("allocator", "trace", "model", "profiler", "profiler/unwind", "profiler/cupti",
+    "interpose/driver": ("threads", "allocator", "trace", "profiler", "profiler/unwind", "interpose/options"),
+    "interpose/memory": ("threads", "allocator", "trace", "model", "profiler", "profiler/unwind", "profiler/cupti",
                          "interpose/options", "interpose/driver"),
-    "interpose/ledger": ("trace", "profiler", "interpose/options", "interpose/driver", "interpose/memory"),
-    "interpose/sharing": ("trace", "profiler", "interpose/driver", "interpose/memory"),
-    "interpose/process": ("trace", "model", "profiler", "profiler/unwind", "profiler/cupti",
+    "interpose/ledger": ("threads", "trace", "profiler", "interpose/options", "interpose/driver", "interpose/memory"),
+    "interpose/sharing": ("threads", "trace", "profiler", "interpose/driver", "interpose/memory"),
+    "interpose/process": ("threads", "trace", "model", "profiler", "profiler/unwind", "profiler/cupti",
                           "interpose/options", "interpose/driver", "interpose/memory", "interpose/ledger",
                           "interpose/sharing"),
-    "interpose/hooks": ("trace", "model", "profiler", "profiler/unwind", "interpose/include/memlab",
+    "interpose/hooks": ("threads", "trace", "model", "profiler", "profiler/unwind", "interpose/include/memlab",
                         "interpose/driver", "interpose/memory", "interpose/ledger", "interpose/sharing",
                         "interpose/process"),
     "report/text": ("model",),
@@ -251,7 +252,7 @@ SIZE_EXCEPTIONS = {
         "profiler/cupti/current_call.hpp", "profiler/lock_until.hpp", "profiler/word_mix.hpp",
         "report/device_allocations.hpp",
         "tools/report/view_options.hpp", "trace/folded_name.hpp", "model/bounded_sum.hpp",
-        "model/rank_variables.hpp", "trace/no_cancellation.hpp"],
+        "model/rank_variables.hpp", "threads/no_cancellation.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
     "a function for each record": [
@@ -376,7 +377,7 @@ def check_source_sizes(tree):
 def check_preload_includes(tree):
     """What lives inside other people's programs stays clear of the C++ library's heavy parts."""
     pattern = re.compile(r"\s*#\s*include\s+<(iostream|regex|filesystem|locale|thread|future)>")
-    inside = ("trace/", "model/", "allocator/", "profiler/", "interpose/")
+    inside = ("threads/", "trace/", "model/", "allocator/", "profiler/", "interpose/")
     for name in tree.names:
         if pathlib.Path(name).suffix in C_FAMILY and name.startswith(inside):
             for _, number, line in tree.lines([name]):

@@ -13,7 +13,7 @@
 #include <mutex>
 
 #include "tests/simcuda/driver_abi.hpp"
-#include "trace/no_cancellation.hpp"
+#include "threads/no_cancellation.hpp"
 
 namespace memlab::simcuda {
 
@@ -49,7 +49,7 @@ class Call {
 
   private:
     // The real driver's memory calls have no place where a thread could be cancelled.
-    const trace::NoCancellation no_cancellation_;
+    const threads::NoCancellation no_cancellation_;
     bool answered_ = false;
     CUresult answer_ = CUDA_SUCCESS;
     Flavor previous_;

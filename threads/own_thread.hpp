@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <new>
 
-namespace memlab::trace {
+namespace memlab::threads {
 
 /// How many such threads run; one that begins or ends may not be counted. Reset it in a forked
 /// child.
@@ -70,4 +70,4 @@ inline bool start_own_thread(void* (*run)(void*), void* argument, pthread_t* joi
     return started;
 }
 
-}  // namespace memlab::trace
+}  // namespace memlab::threads

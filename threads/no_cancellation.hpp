@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-namespace memlab::trace {
+namespace memlab::threads {
 
 /// Costs about 12 ns: for code that makes system calls, not for every event.
 class NoCancellation {
@@ -19,4 +19,4 @@ class NoCancellation {
     int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-}  // namespace memlab::trace
+}  // namespace memlab::threads
