@@ -20,14 +20,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <type_traits>
 #include <utility>
 
 #include "profiler/event_batch.hpp"
@@ -119,9 +117,6 @@ class BatchedAggregator {
     /// Any other record.
     template <class Record>
     void on(const Record& record) {
-        if constexpr (std::is_same_v<Record, trace::DeviceInfo>) {
-            described_.set(record.index);
-        }
         if (is_frozen()) {
             Batch& batch = batches_[filling_];
             batch.add(std::make_unique<trace::AnyRecord>(record));
@@ -188,11 +183,6 @@ class BatchedAggregator {
 
     /// Held during aggregation; nests inside the caller's lock.
     std::mutex& aggregation_mutex() { return mutex_; }
-
-    /// Whether the device was described.
-    bool is_described(std::uint32_t device) const {
-        return device < described_.size() && described_.test(device);
-    }
 
   private:
     using Batch = EventBatch;
@@ -314,7 +304,6 @@ class BatchedAggregator {
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
     trace::Aggregator aggregator_;  // guarded by mutex_
     std::atomic<std::size_t> idle_threshold_ = max_batch_when_idle;
-    std::bitset<trace::format::max_devices> described_;  // guarded by the caller's lock
 
     // The thread's, guarded by mutex_.
     bool thread_wanted_ = true;  // none was started yet

@@ -1,116 +1,169 @@
 #include "profiler/recorder.hpp"
 
-#include "profiler/recorder_state.hpp"
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "profiler/clock.hpp"
+#include "profiler/lock_until.hpp"
 #include "profiler/thread_id.hpp"
-#include "threads/no_cancellation.hpp"
+#include "profiler/thread_name.hpp"
 
 namespace memlab::profiler {
 
 Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
                    const trace::ProcessInfo& process, python::Mode python)
-    : state_(std::make_unique<RecorderState>(std::move(log), stacks, process, python)) {}
+    : log_(std::move(log)),
+      start_ns_(process.start_monotonic_ns),
+      first_thread_(process.pid),
+      process_name_(process_name()),
+      call_sites_(*this, stacks.depth, stacks.max_stacks, python) {
+    emit(process);
+}
 
 Recorder::~Recorder() = default;
 
-[[gnu::hot]] void Recorder::prefetch(trace::EventType type, Freed freed) const noexcept {
-    state_->prefetch(type, freed);
+/// Out of host memory: keeps what was recorded. The log lacks its End, so reads as truncated.
+void Recorder::stop_recording() noexcept {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
 }
 
-[[gnu::hot]] std::uint32_t Recorder::capture_python_frames() noexcept {
-    return state_->guarded(std::uint32_t{0}, [&] { return state_->capture_python_frames(); });
+// ---- with the lock
+
+/// Reports the defect; false: the record cannot be repaired.
+template <class Record>
+[[gnu::noinline]] bool Recorder::repair(Record& record) {
+    const bool repaired = definitions_.repair(record);
+    // Reporting this records a string and a Missed, so a loss of those cannot be reported.
+    if constexpr (!std::is_same_v<Record, trace::StringDef> &&
+                  !std::is_same_v<Record, trace::Missed>) {
+        report_missed_locked(repaired ? "names or frames were not defined before their use (an "
+                                        "error in memlab): what uses them is shown without them"
+                                      : "records were lost: what they are about was not "
+                                        "defined before them (an error in memlab)",
+                             0, 1);
+    }
+    if constexpr (requires { record.time_ns; }) {
+        record.time_ns = now();  // the report came before it
+    }
+    return repaired;
+}
+template bool Recorder::repair(trace::Event& record);
+template bool Recorder::repair(trace::DeviceSample& record);
+
+/// Any record but events and device samples.
+template <class Record>
+void Recorder::emit(const Record& record) {
+    if (finished_) {
+        return;
+    }
+    if (!definitions_.accept(record)) [[unlikely]] {
+        Record copy = record;
+        if (repair(copy)) {
+            emit(copy);
+        }
+        return;
+    }
+    if (log_) {
+        log_->on(record);
+    }
+    aggregator_.on(record);
 }
 
-[[gnu::hot]] std::uint32_t Recorder::capture_call_site(const CallOrigin& origin) noexcept {
-    return state_->guarded(std::uint32_t{0}, [&] { return state_->capture_call_site(origin); });
+std::uint32_t Recorder::string_id_locked(const std::string& text) {
+    const auto [it, added] =
+        strings_.try_emplace(text, static_cast<std::uint32_t>(strings_.size() + 1));
+    if (added) {
+        trace::StringDef definition;
+        definition.id = it->second;
+        definition.text = text;
+        emit(definition);
+    }
+    return it->second;
 }
 
-[[gnu::hot]] std::uint32_t Recorder::freeing_collector() noexcept {
-    return state_->inside_collector() ? state_->collector_name() : 0;
+void Recorder::report_missed_locked(std::string_view reason, std::uint64_t bytes,
+                                    std::uint64_t count) {
+    trace::Missed missed;
+    missed.reason = string_id_locked(std::string(reason));
+    missed.bytes = bytes;
+    missed.count = count;
+    missed.time_ns = now();
+    emit(missed);
+}
+
+void Recorder::name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program) {
+    const std::string* const changed =
+        finished_ ? nullptr : thread_names_.change(thread, name, by_program);
+    if (changed != nullptr) {
+        trace::ThreadInfo info;
+        info.thread = thread;
+        info.name = changed->empty() ? 0 : string_id_locked(*changed);
+        emit(info);
+    }
+}
+
+// ---- names
+
+void Recorder::before_unload() noexcept {
+    guarded([&] { call_sites_.before_unload(); });
 }
 
 std::uint32_t Recorder::string_id(std::string_view text) noexcept {
-    return state_->guarded(std::uint32_t{0}, [&] { return state_->string_id(text); });
-}
-
-void Recorder::name_thread(std::uint32_t thread, std::string_view name) noexcept {
-    state_->guarded([&] { state_->name_thread(thread, std::string(name)); });
-}
-
-/// Sets the thread if it is 0. On a thread's first event its name is recorded first.
-void Recorder::fill_in_thread(trace::Event& event) noexcept {
-    if (event.thread == 0) {
-        event.thread = registered_thread_id();
-        if (event.thread == 0) [[unlikely]] {
-            const threads::NoCancellation no_cancellation;
-            register_thread();
-            event.thread = thread_id();
-            state_->guarded([&] { state_->update_thread_name(event.thread); });
-        }
-    }
-}
-
-[[gnu::hot]] void Recorder::record(trace::Event event) noexcept {
-    fill_in_thread(event);
-    state_->guarded([&] { state_->record_frequent(event); });
-}
-
-[[gnu::hot]] void Recorder::record_freed(trace::Event free_requested) noexcept {
-    fill_in_thread(free_requested);
-    state_->guarded([&] { state_->record_freed(free_requested); });
-}
-
-trace::Event Suballocation::event(trace::EventType type) const {
-    trace::Event event;
-    event.type = type;
-    event.kind = trace::MemoryKind::suballocation;
-    event.origin = trace::Origin::pool;
-    event.device = device;
-    event.context = context;
-    event.api = api;
-    event.stack = stack;
-    event.address = address;
-    event.requested = bytes;
-    event.size = bytes;
-    return event;
-}
-
-[[gnu::hot]] void Recorder::prefetch_suballocation() const noexcept {
-    state_->prefetch_suballocation();
-}
-
-[[gnu::hot]] void Recorder::record_allocated(const Suballocation& block) noexcept {
-    if (!state_->guarded(true,
-                         [&] { return state_->record_short<RecorderState::allocated>(block); })) {
-        record(block.event(trace::EventType::alloc));
-    }
-}
-
-[[gnu::hot]] void Recorder::record_freed(const Suballocation& block) noexcept {
-    if (!state_->guarded(true, [&] { return state_->record_short<RecorderState::freed>(block); })) {
-        record_freed(block.event(trace::EventType::free_requested));
-    }
-}
-
-void Recorder::record(trace::OomEvent event) noexcept {
-    event.thread = thread_id();
-    state_->guarded([&] {
-        state_->update_thread_name(event.thread);  // it may have been named since its first event
-        state_->record_timed(event);
+    return guarded(std::uint32_t{0}, [&] {
+        const std::string key(text.substr(0, 65536));
+        const std::lock_guard lock(mutex_);
+        return string_id_locked(key);
     });
 }
 
-void Recorder::record(trace::DeviceSample sample) noexcept {
-    state_->guarded([&] { state_->record_frequent(sample); });
+void Recorder::name_thread(std::uint32_t thread, std::string_view name) noexcept {
+    guarded([&] {
+        const std::string text(name);
+        const std::lock_guard lock(mutex_);
+        name_thread_locked(thread, text, true);
+    });
+}
+
+/// Records the thread's own kernel name, if any, unless the program named it by name_thread().
+void Recorder::update_thread_name(std::uint32_t thread) {
+    if (thread == first_thread_) {
+        return;  // the main thread
+    }
+    std::string name = own_thread_name();
+    if (name == process_name_) {
+        name.clear();  // inherited
+    }
+    const std::lock_guard lock(mutex_);
+    if (!thread_names_.given_by_program(thread)) {
+        name_thread_locked(thread, name, false);
+    }
+}
+
+// ---- other records
+
+template <class Timed>
+void Recorder::record_timed(Timed& record) {
+    const std::lock_guard lock(mutex_);
+    record.time_ns = now();
+    emit(record);
+}
+
+template <class Plain>
+void Recorder::record_plain(const Plain& record) {
+    const std::lock_guard lock(mutex_);
+    emit(record);
 }
 
 template <class Record>
 void Recorder::record_rare(const Record& given) noexcept {
-    state_->guarded([&] {
+    guarded([&] {
         if constexpr (requires { given.time_ns; }) {
             Record record = given;
-            state_->record_timed(record);
+            record_timed(record);
         } else {
-            state_->record_plain(given);
+            record_plain(given);
         }
     });
 }
@@ -123,65 +176,130 @@ template void Recorder::record_rare(const trace::ContextInfo&) noexcept;
 template void Recorder::record_rare(const trace::Bypass&) noexcept;
 template void Recorder::record_rare(const trace::Coverage&) noexcept;
 
+void Recorder::record(trace::OomEvent event) noexcept {
+    event.thread = thread_id();
+    guarded([&] {
+        update_thread_name(event.thread);  // it may have been named since its first event
+        record_timed(event);
+    });
+}
+
 void Recorder::context_lost(std::uint32_t context) noexcept {
     trace::ContextLost lost;
     lost.context = context;
-    state_->guarded([&] { state_->record_timed(lost); });
+    guarded([&] { record_timed(lost); });
 }
 
 void Recorder::record_work(const trace::Work* work, std::size_t count) noexcept {
-    state_->guarded([&] { state_->record_work(work, count); });
+    const auto since_start = [this](std::uint64_t time_ns) {
+        return time_ns > start_ns_ ? time_ns - start_ns_ : 0;
+    };
+    guarded([&] {
+        const std::lock_guard lock(mutex_);
+        for (std::size_t i = 0; i < count; ++i) {
+            trace::Work one = work[i];
+            if (!definitions_.knows(trace::Definition::device, one.device)) {
+                continue;
+            }
+            one.start_ns = since_start(one.start_ns);
+            one.end_ns = std::max(one.start_ns, since_start(one.end_ns));
+            emit(one);
+        }
+    });
 }
 
 void Recorder::report_missed(std::string_view reason, std::uint64_t bytes,
                              std::uint64_t count) noexcept {
-    state_->guarded([&] { state_->report_missed(reason, bytes, count); });
+    guarded([&] {
+        const std::lock_guard lock(mutex_);
+        report_missed_locked(reason, bytes, count);
+    });
 }
 
-bool Recorder::before_waiting() noexcept {
-    return state_->guarded(false, [&] { return state_->before_waiting(); });
-}
-
-void Recorder::after_waiting(std::uint64_t waited_ns) noexcept {
-    state_->after_waiting(waited_ns);
-}
+// ---- the end, and the aggregate
 
 void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
-    state_->guarded([&] { state_->finish(kind, exit_code); });
+    guarded([&] {
+        const std::lock_guard lock(mutex_);
+        if (finished_) {
+            return;
+        }
+        trace::End end{.time_ns = now(), .kind = kind, .exit_code = exit_code};
+        if (log_) {
+            end.events_dropped = log_->events_dropped();
+            end.log_stopped_because = log_->stopped_because();
+        }
+        emit(end);
+        finished_ = true;
+        if (log_) {
+            log_->close();
+        }
+    });
 }
 
 void Recorder::finish_log_only(trace::EndKind kind, std::int32_t exit_code) noexcept {
-    state_->finish_log_only(kind, exit_code);
+    const Lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || finished_ || !log_) {
+        return;
+    }
+    trace::End end{.time_ns = now(), .kind = kind, .exit_code = exit_code};
+    log_->on(end);
+    finished_ = true;
+    log_->close();
 }
 
 bool Recorder::wait_until_idle() noexcept {
-    return state_->wait_until_idle();
+    constexpr std::uint64_t timeout_ns = 2'000'000'000;
+    const auto lockable = [until_ns = monotonic_ns() + timeout_ns](std::mutex& mutex) {
+        if (!lock_until(mutex.native_handle(), until_ns)) {
+            return false;
+        }
+        mutex.unlock();
+        return true;
+    };
+    if (!stuck_ && !(lockable(mutex_) && lockable(aggregator_.aggregation_mutex()))) {
+        stuck_ = true;  // never wait for it again
+    }
+    return !stuck_;
 }
 
-const trace::Aggregator& Recorder::aggregate() const {
-    return state_->aggregate();
+const trace::Aggregator& Recorder::aggregate() {
+    const std::lock_guard lock(mutex_);
+    return aggregator_.flush();
 }
 
-void Recorder::with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const {
-    state_->with_aggregate(visit, visitor);
+void Recorder::with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) {
+    const std::lock_guard lock(mutex_);
+    visit(visitor, aggregator_.flush());
 }
 
 bool Recorder::with_frozen_aggregate(std::uint64_t deadline_ns,
                                      void (*visit)(void*, const trace::Aggregator&),
                                      void* visitor) {
-    return state_->with_frozen_aggregate(deadline_ns, visit, visitor);
-}
-
-void Recorder::before_unload() noexcept {
-    state_->guarded([&] { state_->before_unload(); });
+    if (!lock_until(mutex_.native_handle(), deadline_ns)) {
+        return false;
+    }
+    Lock lock(mutex_, std::adopt_lock);
+    if (finished_ || !lock_until(aggregator_.aggregation_mutex().native_handle(), deadline_ns)) {
+        return false;
+    }
+    const BatchedAggregator::Frozen frozen(aggregator_, std::adopt_lock);
+    lock.unlock();
+    visit(visitor, frozen.aggregate());
+    return true;
 }
 
 std::string Recorder::log_problem() const {
-    return state_->log_problem();
+    if (!log_) {
+        return {};
+    }
+    return log_->stopped_because().empty() ? log_->incomplete_because() : log_->stopped_because();
 }
 
 void Recorder::abandon_after_fork() {
-    state_->abandon_after_fork();
+    if (log_) {
+        log_->abandon_after_fork();
+    }
 }
 
 }  // namespace memlab::profiler

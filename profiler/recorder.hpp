@@ -4,32 +4,46 @@
 // One lock orders all records; stacks are captured and modules looked up before it is taken. Lock
 // order in the process: pool -> recorder; the recorder makes no callbacks. Out of host memory it
 // stops recording; no exception reaches the program.
+//
+// Each record is checked here, once: what refers to something undefined, an error in memlab, is
+// repaired or left out, and the report says so. The log and the aggregator get valid records.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <unordered_map>
 
+#include "profiler/batched_aggregator.hpp"
+#include "profiler/calibrated_clock.hpp"
+#include "profiler/call_sites.hpp"
+#include "profiler/checkpointer.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/recorder_types.hpp"
-#include "profiler/stack_capture.hpp"
+#include "profiler/stack_definitions.hpp"
+#include "profiler/thread_names.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/definitions.hpp"
 #include "trace/log_writer.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::profiler {
 
-class RecorderState;
-
 /// Thread-safety: all member functions, from any thread, unless they say otherwise.
-class Recorder {
+class Recorder final : private StackDefinitions {
   public:
     /// `log` may be null: aggregate only.
     Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
              const trace::ProcessInfo& process, python::Mode python = python::Mode::automatic);
-    ~Recorder();
+    ~Recorder() override;
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
@@ -51,7 +65,7 @@ class Recorder {
     std::uint32_t freeing_collector() noexcept;
 
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
-    std::uint32_t string_id(std::string_view text) noexcept;
+    std::uint32_t string_id(std::string_view text) noexcept override;
 
     /// A name that the program gives a thread, for the reports. Overrides the kernel's name of the
     /// thread, which is recorded automatically.
@@ -96,7 +110,7 @@ class Recorder {
     /// Calls `visit` with the present aggregate, under the recorder's lock: it must be quick and
     /// must not call the recorder.
     template <class Visit>
-    void with_aggregate(Visit&& visit) const {
+    void with_aggregate(Visit&& visit) {
         with_aggregate(
             [](void* visitor, const trace::Aggregator& aggregate) {
                 (*static_cast<std::remove_reference_t<Visit>*>(visitor))(aggregate);
@@ -129,7 +143,7 @@ class Recorder {
     bool wait_until_idle() noexcept;
 
     /// The complete aggregate. Call after finish().
-    const trace::Aggregator& aggregate() const;
+    const trace::Aggregator& aggregate();
 
     /// Why the log stopped early or may lack its end; empty: neither. Call after finish().
     std::string log_problem() const;
@@ -142,14 +156,99 @@ class Recorder {
     void abandon_after_fork();
 
   private:
+    using Lock = std::unique_lock<std::mutex>;
+
+    /// What the short form of a suballocation leaves out: the rest of the last event of its kind,
+    /// in the log and in the batch.
+    struct Series {
+        Series() = default;
+        Series(const Suballocation& block, std::uint32_t in_thread);
+        explicit Series(const trace::Event& event);
+
+        std::uint32_t device = 0;
+        std::uint32_t context = 0;
+        std::uint32_t api = 0;
+        std::uint32_t thread = std::numeric_limits<std::uint32_t>::max();  ///< no such thread
+    };
+    // Of series_.
+    static constexpr std::size_t allocated = 0;
+    static constexpr std::size_t freed = 1;
+
+    void define(const trace::ModuleDef& module) override { record_plain(module); }
+    void define(const trace::PythonFrameDef& frame) override { record_plain(frame); }
+    void define(const trace::StackDef& stack) override { record_plain(stack); }
+    void report_missed(std::string_view reason) override { report_missed(reason, 0, 1); }
+
+    /// `body()`, or `fallback` without host memory: no exception may reach the program.
+    template <class Value, class Body>
+    Value guarded(Value fallback, const Body& body) noexcept {
+        try {
+            return body();
+        } catch (const std::bad_alloc&) {
+            stop_recording();
+            return fallback;
+        }
+    }
+    template <class Body>
+    void guarded(const Body& body) noexcept {
+        guarded(0, [&] {
+            body();
+            return 0;
+        });
+    }
+    void stop_recording() noexcept;
+
+    template <class Frequent>
+    void record_frequent(Frequent& record);
+    template <std::size_t which>
+    bool record_short(const Suballocation& block);
+    template <class Timed>
+    void record_timed(Timed& record);
+    template <class Plain>
+    void record_plain(const Plain& record);
     template <class Record>
     void record_rare(const Record& given) noexcept;
-    void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const;
+    void fill_in_thread(trace::Event& event) noexcept;
+    void update_thread_name(std::uint32_t thread);
+    void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor);
     bool with_frozen_aggregate(std::uint64_t deadline_ns,
                                void (*visit)(void*, const trace::Aggregator&), void* visitor);
-    void fill_in_thread(trace::Event& event) noexcept;
 
-    std::unique_ptr<RecorderState> state_;
+    // With mutex_ locked: so that times never decrease in the log, for one.
+    [[gnu::always_inline]] std::uint64_t now() { return clock_.now() - start_ns_; }
+    /// Whether the record may be written, as it is then.
+    template <class Record>
+    [[gnu::always_inline]] bool check(Record& record) {
+        if (definitions_.valid(record)) [[likely]] {
+            return true;
+        }
+        return repair(record);
+    }
+    template <class Record>
+    [[gnu::noinline]] bool repair(Record& record);
+    template <class Record>
+    void emit(const Record& record);
+    std::uint32_t string_id_locked(const std::string& text);
+    void report_missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count);
+    void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program);
+
+    // What every event uses, packed into few cache lines: the program has evicted them.
+    alignas(64) std::mutex mutex_;
+    bool finished_ = false;
+    const std::unique_ptr<trace::LogWriter> log_;
+    const std::uint64_t start_ns_;
+    alignas(64) CalibratedClock<MachineTime> clock_{counter_is_clock_source()};
+    std::array<Series, 2> series_{};
+    trace::Definitions definitions_;
+    alignas(64) BatchedAggregator aggregator_;  // its caller's lock is mutex_
+    std::unordered_map<std::string, std::uint32_t> strings_;
+    ThreadNames thread_names_;
+    std::atomic<bool> stuck_{false};
+    const std::uint32_t first_thread_;
+    const std::string process_name_;
+
+    CallSites call_sites_;  // its locks are taken before mutex_
+    Checkpointer checkpointer_{mutex_, finished_, log_.get(), aggregator_};
 };
 
 }  // namespace memlab::profiler

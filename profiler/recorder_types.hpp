@@ -26,7 +26,20 @@ struct Suballocation {
     std::uint64_t bytes;  ///< what the program asked for is not told
 
     /// An alloc or a free_requested of it, without time and thread.
-    trace::Event event(trace::EventType type) const;
+    trace::Event event(trace::EventType type) const {
+        trace::Event event;
+        event.type = type;
+        event.kind = trace::MemoryKind::suballocation;
+        event.origin = trace::Origin::pool;
+        event.device = device;
+        event.context = context;
+        event.api = api;
+        event.stack = stack;
+        event.address = address;
+        event.requested = bytes;
+        event.size = bytes;
+        return event;
+    }
 };
 
 }  // namespace memlab::profiler

@@ -2,9 +2,9 @@
 // Identifiers are assigned in order from 1, so one count per kind suffices, and memory is bounded
 // on any input.
 //
-// The recorder, the writer and the aggregator use repair(): a defect in the recorder loses the
-// reference, not the record (a dropped definition would put all later ones out of order). For the
-// reader an undefined reference is damage.
+// Who feeds a sink checks each record, once: the recorder, which repairs what is not valid, so that
+// a defect loses the reference and not the record (a dropped definition would put all later ones
+// out of order); and the reader of logs, to which it is damage.
 #pragma once
 
 #include <array>
@@ -33,6 +33,14 @@ class Definitions {
         return true;
     }
     bool accept(const Event& event) { return valid(event); }
+    /// As a definition of that id, the next one, does.
+    void define(Definition what, std::uint32_t id) {
+        if (what == Definition::device) {
+            devices_.set(id);
+        } else {
+            counts_[static_cast<std::size_t>(what)] = id;
+        }
+    }
 
     template <typename Record>
     bool valid(const Record& record) const {
@@ -147,13 +155,7 @@ class Definitions {
     struct Definer : Visitor {
         Definitions& known;
 
-        void definition(const char*, Definition what, std::uint32_t id) {
-            if (what == Definition::device) {
-                known.devices_.set(id);
-            } else {
-                known.counts_[static_cast<std::size_t>(what)] = id;
-            }
-        }
+        void definition(const char*, Definition what, std::uint32_t id) { known.define(what, id); }
     };
 
     bool may_define(Definition what, std::uint32_t id) const {
@@ -167,9 +169,9 @@ class Definitions {
     }
     std::uint32_t count(Definition what) const { return counts_[static_cast<std::size_t>(what)]; }
 
-    std::bitset<format::max_devices> devices_;
     /// Per Definition, without devices, which are not numbered in order.
     std::array<std::uint32_t, static_cast<std::size_t>(Definition::device)> counts_{};
+    std::bitset<format::max_devices> devices_;
 };
 
 }  // namespace memlab::trace

@@ -1,8 +1,8 @@
 // The writer of event logs. Guarantee: what was appended before the process died, however it died,
 // can be read back; every prefix of the file decodes. See docs/event-log.md for the format.
 //
-// LogFile stores the bytes. A record becomes visible by one final store, so a kill between two
-// instructions loses at most the record being written.
+// LogBlocks has the records' places, LogFile stores the bytes. A record becomes visible by one
+// final store, so a kill between two instructions loses at most the record being written.
 //
 // At its limit the log keeps its beginning and its newest part, a ring of regions, if it gets
 // checkpoints: while each region is in use the caller passes what an aggregator knows by then.
@@ -12,11 +12,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trace/checkpoint_blocks.hpp"
 #include "trace/event_codec.hpp"
+#include "trace/log_blocks.hpp"
 #include "trace/log_file.hpp"
-#include "trace/log_ring.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::trace {
@@ -41,9 +42,7 @@ class LogWriter final : public RecordSink {
     /// Closes, as close() does.
     ~LogWriter() override;
 
-    /// Undefined references are written as 0 ("none"); definitions out of order and events of an
-    /// undefined device are dropped. So no input makes an unreadable log. Records after End are
-    /// ignored.
+    /// Records after End are ignored.
 
     void on(const Event& record) override;
     void on_freed(const Event& free_requested) override;
@@ -58,13 +57,21 @@ class LogWriter final : public RecordSink {
 
     /// Prefetches what the next event of that type needs. From any thread, at any time but during
     /// destruction.
-    void prefetch(EventType type) const noexcept;
+    [[gnu::always_inline]] void prefetch(EventType type) const noexcept {
+        blocks_.prefetch(type);
+    }
     /// Of on_short().
-    void prefetch_short() const noexcept;
+    [[gnu::always_inline]] void prefetch_short() const noexcept {
+        blocks_.prefetch_short();
+    }
 
     /// Calls `wanted(context)`, within an append, whenever a checkpoint is wanted.
-    void on_checkpoint_wanted(void (*wanted)(void*), void* context);
-    bool wants_checkpoint() const;
+    void on_checkpoint_wanted(void (*wanted)(void*), void* context) {
+        blocks_.on_checkpoint_wanted(wanted, context);
+    }
+    bool wants_checkpoint() const {
+        return blocks_.wants_checkpoint();
+    }
     /// Begins a checkpoint of all records so far; pass it what an aggregator of them knows. Only
     /// when one is wanted. May throw std::bad_alloc; then it is no longer wanted.
     std::unique_ptr<CheckpointBlocks> begin_checkpoint();
@@ -78,26 +85,71 @@ class LogWriter final : public RecordSink {
     CheckpointStep append_checkpoint(const CheckpointBlocks& checkpoint, std::size_t next);
 
     /// Truncates the unused preallocation and closes the file. Nothing may be appended afterwards.
-    void close();
+    void close() {
+        blocks_.close();
+    }
 
     /// In a forked child: closes the descriptor, touches nothing else, writes nothing.
-    void abandon_after_fork();
+    void abandon_after_fork() {
+        blocks_.abandon();
+    }
 
-    const std::string& path() const;
+    const std::string& path() const {
+        return path_;
+    }
     /// The end of the data in the file: once the log is a ring not the number of bytes written.
-    std::uint64_t bytes_written() const;
+    std::uint64_t bytes_written() const {
+        return blocks_.file().size();
+    }
     /// Events that are missing from the log, though the aggregator has them.
-    std::uint64_t events_dropped() const;
+    std::uint64_t events_dropped() const {
+        return dropped_;
+    }
 
     /// Empty, or one sentence (no path, no full stop) saying why the log stopped. Set once.
-    const std::string& stopped_because() const;
+    const std::string& stopped_because() const {
+        return stopped_because_;
+    }
     /// After close(): empty, or such a sentence saying why the latest appends may be missing.
-    std::string incomplete_because() const;
+    std::string incomplete_because() const {
+        return blocks_.file().why_incomplete();
+    }
 
   private:
-    class Impl;
-    explicit LogWriter(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
+    explicit LogWriter(std::string path);
+    int start(std::uint64_t limit, LogStorage storage, unsigned mode);
+
+    template <bool freed>
+    bool append_short(const ShortEvent& event) noexcept;
+    void append_event(std::uint8_t tag, const Event& event) noexcept;
+    bool append_event_copied(std::uint8_t tag, const Event& event) noexcept;
+    template <typename Record>
+    void append(const Record& record) noexcept;
+    void append(const LogStopped& /*record*/) {}
+    void append(const Checkpoint& /*record*/) {}
+    void append(const AggregateState& /*record*/) {}
+    void append(const End& record) noexcept;
+
+    template <typename Record>
+    void encode(const Record& record);
+    std::uint8_t* record_begin() {
+        return bytes_.data() + format::block_header_size;
+    }
+    std::size_t record_size() const {
+        return bytes_.size() - format::block_header_size;
+    }
+
+    bool stop();
+    void count_dropped(unsigned events);
+
+    LogBlocks blocks_;
+    std::string stopped_because_;
+    std::uint64_t dropped_ = 0;
+    std::uint64_t count_at_ = 0;  ///< file offset of LogStopped's count
+    bool ended_ = false;
+    std::uint32_t checkpoint_number_ = 0;
+    std::vector<std::uint8_t> bytes_;
+    const std::string path_;
 };
 
 }  // namespace memlab::trace

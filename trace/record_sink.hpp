@@ -6,8 +6,9 @@
 namespace memlab::trace {
 
 /// Receives the records of a recording in order; kinds that it does not override are ignored. The
-/// log writer, the aggregator and tests are sinks; the live recorder and the log reader feed them.
-/// Not thread-safe: the caller serializes.
+/// log writer, the aggregator and tests are sinks; the live recorder and the log reader feed them
+/// valid records: what they refer to was defined before (Definitions). Not thread-safe: the caller
+/// serializes.
 class RecordSink {
   public:
     RecordSink() = default;

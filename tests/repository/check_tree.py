@@ -255,8 +255,6 @@ SIZE_EXCEPTIONS = {
         "model/rank_variables.hpp", "threads/no_cancellation.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
-    "a function for each record": [
-        "trace/log_writer.cpp"],
     "a description of every field of a document": [
         "report/schema/memlab-report-v1.schema.json", "report/schema/memlab-run-diff-v1.schema.json"],
 }

@@ -54,7 +54,6 @@ TENSOR_FREED = [
     "memlab::profiler::Recorder::prefetch_suballocation(",
     "memlab::profiler::Recorder::record_freed(memlab::profiler::Suballocation const&)",
     "memlab::trace::LogWriter::on_short(",
-    "memlab::trace::LogWriter::prefetch_short(",
 ]
 TENSOR_ALLOCATED = [
     *TENSOR_FREED,
@@ -73,7 +72,7 @@ MOST_BYTES_ALLOCATED = 32 << 10
 # without its mark may land.
 MOST_BYTES = 128 << 10
 
-ASKING_AHEAD = ["Recorder::prefetch(", "LogWriter::prefetch(", "LogFile::prefetch_append("]
+ASKING_AHEAD = ["Recorder::prefetch(", "LogFile::prefetch_append("]
 # 30 in a release build of gcc 12: with room for a compiler that merges some.
 FEWEST_REQUESTS = 20
 

@@ -72,9 +72,6 @@ void Aggregator::on(const OptionValue& record) {
 
 void Aggregator::on(const DeviceInfo& record) {
     guarded([&] {
-        if (!definitions_.accept(record)) {
-            return;
-        }
         if (devices_.size() <= record.index) {
             devices_.resize(std::size_t{record.index} + 1);
         }
@@ -90,18 +87,11 @@ void Aggregator::on(const DeviceInfo& record) {
 }
 
 void Aggregator::on(const ContextInfo& record) {
-    guarded([&] {
-        if (definitions_.accept(record)) {
-            contexts_.push_back({.info = record});
-        }
-    });
+    guarded([&] { contexts_.push_back({.info = record}); });
 }
 
 void Aggregator::on(const ThreadInfo& record) {
     guarded([&] {
-        if (!definitions_.valid(record)) {
-            return;
-        }
         const auto known = thread_names_.find(record.thread);
         if (record.name == 0) {
             thread_names_.erase(record.thread);
@@ -114,44 +104,22 @@ void Aggregator::on(const ThreadInfo& record) {
 }
 
 void Aggregator::on(const StringDef& record) {
-    guarded([&] {
-        if (definitions_.accept(record)) {
-            strings_.push_back(record.text);
-        }
-    });
+    guarded([&] { strings_.push_back(record.text); });
 }
 
 void Aggregator::on(const ModuleDef& record) {
-    guarded([&] {
-        if (definitions_.accept(record)) {
-            modules_.push_back(record);
-        }
-    });
+    guarded([&] { modules_.push_back(record); });
 }
 
 void Aggregator::on(const PythonFrameDef& record) {
-    guarded([&] {
-        PythonFrameDef frame = record;
-        if (definitions_.repair(frame) && definitions_.accept(frame)) {
-            python_frames_.push_back(frame);
-        }
-    });
+    guarded([&] { python_frames_.push_back(record); });
 }
 
 void Aggregator::on(const StackDef& record) {
     guarded([&] {
-        StackDef repaired;
-        const bool valid = definitions_.accept(record);
-        if (!valid) {
-            repaired = record;
-            if (!definitions_.repair(repaired) || !definitions_.accept(repaired)) {
-                return;
-            }
-        }
-        const StackDef& definition = valid ? record : repaired;
-        StackFrames stack{.frames = {}, .truncated = definition.truncated};
-        stack.frames.reserve(definition.frames.size());
-        for (const Frame& frame : definition.frames) {
+        StackFrames stack{.frames = {}, .truncated = record.truncated};
+        stack.frames.reserve(record.frames.size());
+        for (const Frame& frame : record.frames) {
             const auto [at, is_new] =
                 frame_index_.try_emplace(frame, static_cast<std::uint32_t>(frames_.size()));
             if (is_new) {

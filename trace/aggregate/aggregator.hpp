@@ -75,16 +75,16 @@ class Aggregator final : public RecordSink {
     void on(const ModuleDef& record) override;
     void on(const PythonFrameDef& record) override;
     void on(const StackDef& record) override;
-    void on(const Event& record) override;
+    void on(const Event& event) override;
     void on_freed(const Event& free_requested) override;
     void on(const OomEvent& record) override;
     void on(const DeviceSample& record) override;
     void on(const LedgerEntry& record) override;
     void on(const Witness& record) override;
     void on(const CommunicatorMemory& record) override;
-    void on(const Missed& record) override;
-    void on(const Work& record) override;
-    void on(const Bypass& record) override;
+    void on(const Missed& missed) override;
+    void on(const Work& work) override;
+    void on(const Bypass& bypass) override;
     void on(const Coverage& record) override;
     void on(const LogStopped& record) override;
     void on(const End& record) override;
@@ -218,6 +218,7 @@ class Aggregator final : public RecordSink {
     bool restore(const Restoring& from);
     bool restore_indexes();
     bool is_valid() const;
+    Definitions definitions() const;
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive);
     template <typename SiteOrEvent>
@@ -251,7 +252,6 @@ class Aggregator final : public RecordSink {
     template <typename Held>
     Composition compose(std::uint32_t device, std::size_t limit, Held held) const;
 
-    Definitions definitions_;
     ProcessInfo process_;
     bool has_process_ = false;
     std::vector<OptionValue> options_;

@@ -88,7 +88,6 @@ void Aggregator::state(Self& self, Archive& archive) {
 }
 
 void Aggregator::reset() {
-    definitions_ = Definitions();
     process_ = ProcessInfo();
     has_process_ = false;
     options_.clear();
@@ -200,7 +199,27 @@ bool Aggregator::restore_indexes() {
     return true;
 }
 
+/// All so far.
+Definitions Aggregator::definitions() const {
+    Definitions definitions;
+    const auto define_to = [&](Definition what, std::size_t count) {
+        definitions.define(what, static_cast<std::uint32_t>(count));
+    };
+    define_to(Definition::string, strings_.size() - 1);
+    define_to(Definition::module, modules_.size() - 1);
+    define_to(Definition::python_frame, python_frames_.size() - 1);
+    define_to(Definition::stack, stacks_.size() - 1);
+    define_to(Definition::context, contexts_.size());
+    for (const auto& device : devices_) {
+        if (device != nullptr) {
+            definitions.define(Definition::device, device->info.index);
+        }
+    }
+    return definitions;
+}
+
 bool Aggregator::is_valid() const {
+    const Definitions known = definitions();
     const auto is_device = [this](std::uint32_t index) {
         return index < devices_.size() && devices_[index] != nullptr;
     };
@@ -244,7 +263,7 @@ bool Aggregator::is_valid() const {
         const auto is_label = [&](const SiteLabel& label) {
             return is_site(label.site) && is_string(label.name);
         };
-        if (!definitions_.valid(oom.event) || oom.allocations.size() != oom.holders.sites.size() ||
+        if (!known.valid(oom.event) || oom.allocations.size() != oom.holders.sites.size() ||
             !std::all_of(oom.holders.sites.begin(), oom.holders.sites.end(), is_holder) ||
             !std::all_of(oom.labels.begin(), oom.labels.end(), is_label)) {
             return false;
@@ -265,7 +284,7 @@ bool Aggregator::is_valid() const {
            bypasses_.size() <= max_bypasses && thread_names_.size() <= max_thread_names &&
            std::all_of(bypasses_.begin(), bypasses_.end(), bypass_is_valid) &&
            std::all_of(missed_.begin(), missed_.end(), missed_is_valid) &&
-           (!coverage_ || definitions_.valid(*coverage_));
+           (!coverage_ || known.valid(*coverage_));
 }
 
 }  // namespace memlab::trace

@@ -5,17 +5,8 @@
 
 namespace memlab::trace {
 
-void Aggregator::on(const Event& record) {
+void Aggregator::on(const Event& event) {
     guarded([&] {
-        Event repaired;
-        const bool valid = definitions_.valid(record);
-        if (!valid) {
-            repaired = record;
-            if (!definitions_.repair(repaired)) {
-                return;
-            }
-        }
-        const Event& event = valid ? record : repaired;
         advance(event.time_ns);
         ++event_count_;
         switch (event.type) {
@@ -59,11 +50,6 @@ void Aggregator::on(const Event& record) {
 }
 
 void Aggregator::on_freed(const Event& free_requested) {
-    if (!definitions_.valid(free_requested)) {
-        on(free_requested);
-        on(completed_at_once(free_requested));
-        return;
-    }
     guarded([&] {
         advance(free_requested.time_ns);
         event_count_ += 2;

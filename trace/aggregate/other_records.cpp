@@ -138,9 +138,6 @@ std::uint64_t Aggregator::reserved_beside(const DeviceTotals& allocator) const {
 void Aggregator::on(const OomEvent& record) {
     guarded([&] {
         OomEvent event = record;
-        if (!definitions_.repair(event)) {
-            return;
-        }
         advance(event.time_ns);
         event.time_ns = now_;
         ++oom_count_;
@@ -177,22 +174,15 @@ void Aggregator::on(const OomEvent& record) {
 
 void Aggregator::on(const LedgerEntry& record) {
     guarded([&] {
-        LedgerEntry entry = record;
-        if (!definitions_.repair(entry)) {
-            return;
-        }
-        advance(entry.time_ns);
-        DeviceTotals& device = *devices_[entry.device];
-        device.ledger.on(entry, device.recorded());
+        advance(record.time_ns);
+        DeviceTotals& device = *devices_[record.device];
+        device.ledger.on(record, device.recorded());
     });
 }
 
 void Aggregator::on(const Witness& record) {
     guarded([&] {
         Witness witness = record;
-        if (!definitions_.repair(witness)) {
-            return;
-        }
         advance(witness.time_ns);
         witness.time_ns = now_;
         devices_[witness.device]->ledger.on(witness);
@@ -202,19 +192,14 @@ void Aggregator::on(const Witness& record) {
 void Aggregator::on(const CommunicatorMemory& record) {
     guarded([&] {
         CommunicatorMemory memory = record;
-        if (!definitions_.repair(memory)) {
-            return;
-        }
         advance(memory.time_ns);
         memory.time_ns = now_;
         devices_[memory.device]->ledger.on(memory);
     });
 }
 
-void Aggregator::on(const Missed& record) {
+void Aggregator::on(const Missed& missed) {
     guarded([&] {
-        Missed missed = record;
-        definitions_.repair(missed);
         advance(missed.time_ns);
         const auto [at, is_new] = missed_index_.try_emplace(missed.reason, missed_.size());
         if (is_new) {
@@ -234,12 +219,8 @@ std::uint64_t PeakMoment::end_ns(std::uint64_t peak_ns) const {
 
 // Work is recorded after it has ended. So all work recorded before a new peak ran before it, and
 // none has to be kept for later peaks.
-void Aggregator::on(const Work& record) {
+void Aggregator::on(const Work& work) {
     guarded([&] {
-        Work work = record;
-        if (!definitions_.repair(work)) {
-            return;
-        }
         DeviceTotals& device = *devices_[work.device];
         WorkTotals& totals = device.work[static_cast<std::size_t>(work.kind)];
         ++totals.count;
@@ -270,12 +251,8 @@ std::vector<KernelAtPeak> Aggregator::kernels_at_peak(std::uint32_t device) cons
     return kernels;
 }
 
-void Aggregator::on(const Bypass& record) {
+void Aggregator::on(const Bypass& bypass) {
     guarded([&] {
-        Bypass bypass = record;
-        if (!definitions_.repair(bypass)) {
-            return;
-        }
         advance(bypass.time_ns);
         ++bypassed_count_;
         bypassed_bytes_ += bypass.bytes;
@@ -301,10 +278,8 @@ void Aggregator::on(const Bypass& record) {
 
 void Aggregator::on(const Coverage& record) {
     guarded([&] {
-        Coverage coverage = record;
-        definitions_.repair(coverage);
-        advance(coverage.time_ns);
-        coverage_ = coverage;
+        advance(record.time_ns);
+        coverage_ = record;
     });
 }
 
@@ -333,9 +308,6 @@ void Aggregator::on(const End& record) {
 
 void Aggregator::on(const DeviceSample& record) {
     guarded([&] {
-        if (!definitions_.valid(record)) {
-            return;
-        }
         advance(record.time_ns);
         DeviceTotals& device = *devices_[record.device];
         device.sampled = true;
@@ -349,9 +321,6 @@ void Aggregator::on(const DeviceSample& record) {
 
 void Aggregator::on(const ContextLost& record) {
     guarded([&] {
-        if (!definitions_.valid(record)) {
-            return;
-        }
         advance(record.time_ns);
         ContextTotals& context = contexts_[record.context - 1];
         if (!context.lost) {

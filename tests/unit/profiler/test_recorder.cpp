@@ -427,8 +427,30 @@ TEST_CASE(
     recorder.record(context);
     context.id = 2;
     recorder.record(context);
+    trace::Event event = alloc_at(0x1000);
+    event.context = 9;
+    recorder.record(event);
+    recorder.record(event);  // twice, as the program would
+    event = alloc_at(0x2000);
+    event.device = 1;
+    recorder.record(event);
+    recorder.record_freed(event);
+    recorder.record(trace::DeviceSample{.device = 1});
+    const profiler::Suballocation block{
+        .device = 0, .context = 1, .api = 0, .stack = 9, .address = 0x3000, .bytes = 512};
+    recorder.record_allocated(block);
+    recorder.record_freed(
+        {.device = 1, .context = 1, .api = 0, .stack = 0, .address = 1, .bytes = 1});
     recorder.finish(trace::EndKind::exit);
 
+    Counter counter;
+    REQUIRE(recording.read(counter).status == trace::LogStatus::complete);
+    REQUIRE(counter.events.size() == 3);
+    for (const trace::Event& each : counter.events) {
+        CHECK(each.stack == 0);
+        CHECK(each.context == (each.address == 0x3000 ? 1 : 0));
+    }
+    CHECK(counter.counts["sample"] == 0);
     trace::Aggregator again;
     REQUIRE(recording.read(again).status == trace::LogStatus::complete);
     for (const trace::Aggregator* const seen : {&recorder.aggregate(), &std::as_const(again)}) {
@@ -438,10 +460,11 @@ TEST_CASE(
         CHECK(seen->bypassed_count() == 0);
         CHECK(seen->contexts().size() == 2);
         REQUIRE(seen->missed().size() == 2);
-        CHECK(seen->missed()[0].count == 1);
+        CHECK(seen->event_count() == 3);
+        CHECK(seen->missed()[0].count == 4);
         CHECK(seen->string(seen->missed()[0].reason).find("shown without them") !=
               std::string::npos);
-        CHECK(seen->missed()[1].count == 2);
+        CHECK(seen->missed()[1].count == 6);
         CHECK(seen->string(seen->missed()[1].reason).find("were lost") != std::string::npos);
     }
 }

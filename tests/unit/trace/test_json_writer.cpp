@@ -76,32 +76,6 @@ TEST_CASE("the report from the log is the report of the process, byte for byte")
     }
 }
 
-TEST_CASE("a recorder's undefined references come out the same both ways") {
-    const TemporaryFolder folder;
-    auto created = LogWriter::create(folder / "log", 0);
-    Aggregator online;
-    Event event;
-    event.device = 0;
-    event.stack = 7;
-    event.api = 7;
-    event.context = 3;
-    event.requested = event.size = 100;
-    event.address = 1;
-    const Records records = {DeviceInfo{.index = 0},
-                             StringDef{.id = 3, .text = "out of order"},
-                             event,
-                             Event{.device = 5},
-                             ContextLost{.context = 9},
-                             Missed{.reason = 44}};
-    feed(records, *created.writer);
-    feed(records, online);
-    created.writer->close();
-    Aggregator from_log;
-    read_log(folder / "log", from_log);
-    CHECK(report_to_string(from_log) == report_to_string(online));
-    CHECK(online.event_count() == 1);
-}
-
 TEST_CASE("the figures of the report are the aggregator's, exactly") {
     const Records records = PlausibleRecords::make(5, 3000);
     Aggregator aggregator;

@@ -9,6 +9,7 @@
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 #include "trace/crc32c.hpp"
+#include "trace/definitions.hpp"
 #include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
 
@@ -80,14 +81,15 @@ TEST_CASE("a free that is complete at once is the same two events, written as on
         LogWriter& log = *created.writer;
         log.prefetch(EventType::alloc);
         log.on(DeviceInfo{.index = 0});
+        log.on(DeviceInfo{.index = 3});
         log.on(StringDef{.id = 1, .text = "cudaFree"});
         for (std::uint64_t i = 1; i <= 2000; ++i) {
             Event event{.type = EventType::alloc, .time_ns = i, .address = i << 12};
             log.on(event);
             event.type = EventType::free_requested;
-            event.api = i % 100 == 0 ? 7 : 1;  // 7 is not defined: written as none
+            event.api = i % 100 == 0 ? 0 : 1;
             event.correlation = static_cast<std::uint32_t>(i);
-            event.device = i % 500 == 0 ? 3 : 0;  // neither is 3: not written
+            event.device = i % 500 == 0 ? 3 : 0;
             log.prefetch(event.type);
             free(log, event);
         }
@@ -159,7 +161,6 @@ TEST_CASE("a short event needs an event before it in its block, and is refused o
         {10, 1 << 20, std::uint64_t{1} << 32, 0},
         {10, std::uint64_t{1} << 49, 512, 0},
         {std::uint64_t{1} << 33, 1 << 20, 512, 0},
-        {10, 1 << 20, 512, 1},  // no such stack
     };
     for (const ShortEvent& each : not_fitting) {
         CHECK_FALSE(log.on_short(each, false));
@@ -358,32 +359,41 @@ TEST_CASE("what is no log is said to be none") {
     CHECK(back.records.empty());
 }
 
-TEST_CASE("a reader sees no reference to anything undefined") {
-    const TemporaryFolder folder;
-    auto created = LogWriter::create(folder / "log", 0);
-    LogWriter& writer = *created.writer;
-    writer.on(DeviceInfo{.index = 1});
+TEST_CASE("what names the undefined is repaired, what is about the undefined cannot be") {
+    Definitions known;
+    REQUIRE(known.accept(DeviceInfo{.index = 1}));
+    REQUIRE(known.accept(StringDef{.id = 1, .text = "f"}));
+
     Event event;
     event.device = 1;
-    event.api = 9;
-    event.stack = 9;
-    event.context = 9;
-    writer.on(event);  // its references are dropped
+    const Event sound = event;
+    event.api = event.stack = event.context = event.name = 9;
+    CHECK_FALSE(known.valid(event));
+    CHECK(known.repair(event));
+    CHECK(event == sound);
     event.device = 0;
-    writer.on(event);                           // dropped: what device?
-    writer.on(StringDef{.id = 2, .text = ""});  // dropped: not the next one
-    writer.on(ContextLost{.context = 3});       // dropped, no event
-    writer.on(DeviceSample{.device = 0});       // dropped, no event
-    writer.on(DeviceInfo{.index = 4096});       // dropped
-    writer.on(StackDef{.id = 1, .frames = {{5, 1}}});
-    CHECK(writer.events_dropped() == 1);
-    writer.close();
-    Recording back;
-    CHECK(read_log(folder / "log", back).status == LogStatus::cut_off);
-    Event expected;
-    expected.device = 1;
-    CHECK(difference(back.records, Records{DeviceInfo{.index = 1}, expected,
-                                           StackDef{.id = 1, .frames = {{0, 1}}}}) == nothing);
+    CHECK_FALSE(known.repair(event));  // of what device?
+    ContextLost lost{.context = 3};
+    CHECK_FALSE(known.repair(lost));
+    DeviceSample sample{.device = 0};
+    CHECK_FALSE(known.repair(sample));
+
+    CHECK_FALSE(known.accept(StringDef{.id = 3, .text = ""}));  // not the next one
+    CHECK_FALSE(known.accept(DeviceInfo{.index = 4096}));
+    CHECK_FALSE(known.knows(Definition::string, 3));
+
+    PythonFrameDef frame{.id = 1, .function = 7, .file = 1};
+    CHECK_FALSE(known.accept(frame));
+    CHECK(known.repair(frame));
+    CHECK(frame == PythonFrameDef{.id = 1, .function = 0, .file = 1});
+    CHECK(known.accept(frame));
+    StackDef stack{.id = 1, .frames = {{.address = 5}, {.python = 3}, {5, 1}, {.python = 1}}};
+    CHECK(known.repair(stack));
+    CHECK(stack ==
+          StackDef{.id = 1, .frames = {{.address = 5}, {}, {.address = 1}, {.python = 1}}});
+    Work work{.device = 1, .start_ns = 5, .end_ns = 3};
+    CHECK(known.repair(work));
+    CHECK(work.end_ns == 5);
 }
 
 TEST_CASE("a log that names what it does not define is damaged there") {
