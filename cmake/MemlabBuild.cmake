@@ -75,6 +75,7 @@ target_compile_options(memlab_build_flags INTERFACE
     # Frame pointers cost nothing measurable here and keep our own frames unwindable everywhere.
     $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wconversion -Werror -fno-omit-frame-pointer
                                 -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 
 # What becomes part of libmemlab.so runs on the program's threads, whose stacks may be small.

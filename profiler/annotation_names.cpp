@@ -51,7 +51,7 @@ const AnnotationName* AnnotationNames::find_slowly(std::uint32_t domain, std::st
         return std::to_string(domain) + ":" + std::string(text);
     };
     std::string text(message);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     auto at = names_.find(make_key(text));
     if (at == names_.end() && names_.size() >= max_exact) {
         text = trace::folded_name(message);
@@ -74,7 +74,7 @@ const AnnotationName* AnnotationNames::find_slowly(std::uint32_t domain, std::st
 
 std::uint32_t AnnotationNames::domain(std::string_view name) {
     name = truncate_utf8(name, max_bytes);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (std::uint32_t known = nvtx_domain + 1; known < domains_.size(); ++known) {
         if (domains_[known] == name) {
             return known;

@@ -13,11 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "threads/mutex.hpp"
 
 namespace memlab::profiler {
 
@@ -53,10 +54,11 @@ class AnnotationNames {
 
     static constexpr std::size_t cache_size = 512;
     std::array<std::atomic<const AnnotationName*>, cache_size> cache_{};
-    std::mutex mutex_;
-    std::unordered_map<std::string, std::unique_ptr<AnnotationName>>
-        names_;  ///< by domain and message
-    std::vector<std::string> domains_;
+    threads::Mutex mutex_;
+    /// By domain and message.
+    std::unordered_map<std::string, std::unique_ptr<AnnotationName>> names_
+        MEMLAB_GUARDED_BY(mutex_);
+    std::vector<std::string> domains_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 /// At most `max` bytes of `text`, not split within a UTF-8 character.

@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -29,6 +28,7 @@
 #include <utility>
 
 #include "profiler/event_batch.hpp"
+#include "threads/mutex.hpp"
 #include "threads/own_thread.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/prefetch.hpp"
@@ -39,13 +39,13 @@ namespace memlab::profiler {
 /// where noted. This class's mutex nests inside it.
 class BatchedAggregator {
   public:
-    using Lock = std::unique_lock<std::mutex>;
+    using Lock = threads::UniqueLock<threads::Mutex>;
 
     BatchedAggregator() = default;
     /// Waits for the thread, which finishes the batch at hand.
     ~BatchedAggregator() {
         {
-            const std::lock_guard guard(mutex_);
+            const threads::LockGuard guard(mutex_);
             stop_ = true;
         }
         changed_.notify_one();
@@ -122,12 +122,12 @@ class BatchedAggregator {
             batch.add(std::make_unique<trace::AnyRecord>(record));
             next_.store(batch.next(), std::memory_order_relaxed);
             if (batch.full() && !keep_for_later()) {
-                const std::lock_guard guard(mutex_);
+                const threads::LockGuard guard(mutex_);
                 aggregate_all();
             }
             return;
         }
-        const std::lock_guard guard(mutex_);
+        const threads::LockGuard guard(mutex_);
         aggregate_all();
         aggregator_.on(record);
     }
@@ -147,7 +147,7 @@ class BatchedAggregator {
             for (;;) {
                 std::unique_ptr<Batch> batch;
                 {
-                    const std::lock_guard lock(of_.queue_mutex_);
+                    const threads::LockGuard lock(of_.queue_mutex_);
                     if (of_.queue_.empty()) {
                         of_.frozen_ = false;
                         return;
@@ -161,28 +161,31 @@ class BatchedAggregator {
         Frozen(const Frozen&) = delete;
         Frozen& operator=(const Frozen&) = delete;
 
-        const trace::Aggregator& aggregate() const { return of_.aggregator_; }
+        /// guard_ holds the lock.
+        const trace::Aggregator& aggregate() const MEMLAB_UNCHECKED_LOCKS {
+            return of_.aggregator_;
+        }
 
       private:
-        void freeze() {
+        void freeze() MEMLAB_REQUIRES(of_.mutex_) {
             of_.aggregate_all();
-            const std::lock_guard lock(of_.queue_mutex_);
+            const threads::LockGuard lock(of_.queue_mutex_);
             of_.frozen_ = true;
         }
 
         BatchedAggregator& of_;
-        const std::lock_guard<std::mutex> guard_;
+        const threads::LockGuard<threads::Mutex> guard_;
     };
 
     /// The aggregate of all records so far. It does not change until the caller's lock is released.
     const trace::Aggregator& flush() {
-        const std::lock_guard guard(mutex_);
+        const threads::LockGuard guard(mutex_);
         aggregate_all();
         return aggregator_;
     }
 
     /// Held during aggregation; nests inside the caller's lock.
-    std::mutex& aggregation_mutex() { return mutex_; }
+    threads::Mutex& aggregation_mutex() MEMLAB_RETURN_LOCK(mutex_) { return mutex_; }
 
   private:
     using Batch = EventBatch;
@@ -198,13 +201,13 @@ class BatchedAggregator {
         }
     }
     bool is_frozen() {
-        const std::lock_guard lock(queue_mutex_);
+        const threads::LockGuard lock(queue_mutex_);
         return frozen_;
     }
     /// If the aggregate is frozen, and not too much waits already: puts the batch that was filled
     /// aside.
     bool keep_for_later() {
-        const std::lock_guard lock(queue_mutex_);
+        const threads::LockGuard lock(queue_mutex_);
         if (!frozen_ || queue_.size() >= max_queue) {
             return false;
         }
@@ -223,31 +226,31 @@ class BatchedAggregator {
         if (is_frozen() && keep_for_later()) {
             return;
         }
-        std::unique_lock guard(mutex_, std::try_to_lock);
-        if (guard.owns_lock() && !waiting_ && has_thread()) [[likely]] {
-            filling_ = 1 - filling_;
-            waiting_ = true;
-            guard.unlock();
-            lock.unlock();
-            changed_.notify_one();
-            return;
+        if (mutex_.try_lock()) {
+            if (!waiting_ && has_thread()) [[likely]] {
+                filling_ = 1 - filling_;
+                waiting_ = true;
+                mutex_.unlock();
+                lock.unlock_early();
+                changed_.notify_one();
+                return;
+            }
+        } else {
+            mutex_.lock();  // waits for the batch at hand, which keeps batches in order
         }
-        if (!guard.owns_lock()) {
-            guard.lock();  // waits for the batch at hand, which keeps batches in order
-        }
+        const threads::LockGuard guard(mutex_, std::adopt_lock);
         aggregate_waiting();
         Batch& batch = batches_[filling_];
         filling_ = 1 - filling_;
-        lock.unlock();
+        lock.unlock_early();
         aggregate(batch);
     }
 
-    /// Under mutex_, as the functions below.
-    void aggregate_all() {
+    void aggregate_all() MEMLAB_REQUIRES(mutex_) {
         aggregate_waiting();
         aggregate(batches_[filling_]);
     }
-    void aggregate_waiting() {
+    void aggregate_waiting() MEMLAB_REQUIRES(mutex_) {
         if (failed_) {
             failed_ = false;
             throw std::bad_alloc();  // ends the recording, as where it happens on this thread
@@ -260,7 +263,7 @@ class BatchedAggregator {
 
     /// Whether there is a thread that aggregates; starts it, unless it would run instead of the
     /// program.
-    bool has_thread() {
+    bool has_thread() MEMLAB_REQUIRES(mutex_) {
         if (thread_wanted_) {
             thread_wanted_ = false;
             cpu_set_t processors;
@@ -276,9 +279,11 @@ class BatchedAggregator {
         return nullptr;
     }
     void aggregate_in_thread() {
-        std::unique_lock guard(mutex_);
+        const threads::LockGuard guard(mutex_);
         while (!stop_) {
-            changed_.wait(guard, [this] { return stop_ || waiting_; });
+            while (!stop_ && !waiting_) {
+                changed_.wait(mutex_);
+            }
             try {
                 aggregate_waiting();
             } catch (const std::bad_alloc&) {
@@ -289,34 +294,39 @@ class BatchedAggregator {
         }
     }
 
-    void aggregate(Batch& batch) { batch.drain(aggregator_, decode_templates_); }
+    void aggregate(Batch& batch) MEMLAB_REQUIRES(mutex_) {
+        batch.drain(aggregator_, decode_templates_);
+    }
 
     /// Batches that wait at most while the aggregate is frozen: 16 MiB.
     static constexpr std::size_t max_queue = 64;
 
-    EventTemplates encode_templates_;          // guarded by the caller's lock
-    EventTemplates decode_templates_;          // guarded by mutex_
+    EventTemplates encode_templates_;  // guarded by the caller's lock
+    EventTemplates decode_templates_ MEMLAB_GUARDED_BY(mutex_);
     std::size_t filling_ = 0;                  // written under both locks
     std::atomic<const void*> next_ = nullptr;  // where the next record is written
-    std::mutex mutex_;
-    bool waiting_ = false;  // under mutex_: the batch that is not filled is to be aggregated
+    threads::Mutex mutex_;
+    bool waiting_ MEMLAB_GUARDED_BY(mutex_) = false;  // the batch that is not filled
     // The one being filled is guarded by the caller's lock, the other one by mutex_.
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
-    trace::Aggregator aggregator_;  // guarded by mutex_
+    trace::Aggregator aggregator_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<std::size_t> idle_threshold_ = max_batch_when_idle;
 
-    // The thread's, guarded by mutex_.
-    bool thread_wanted_ = true;  // none was started yet
-    bool thread_started_ = false;
-    bool thread_runs_ = false;
-    bool stop_ = false;
-    bool failed_ = false;  // out of host memory: to be thrown where somebody can be told
-    pthread_t thread_{};
-    std::condition_variable changed_;
+    // The thread's.
+    bool thread_wanted_ MEMLAB_GUARDED_BY(mutex_) = true;  // none was started yet
+    bool thread_started_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool thread_runs_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool stop_ MEMLAB_GUARDED_BY(mutex_) = false;
+    // Out of host memory: to be thrown where somebody can be told.
+    bool failed_ MEMLAB_GUARDED_BY(mutex_) = false;
+    pthread_t thread_ MEMLAB_GUARDED_BY(mutex_){};
+    threads::ConditionVariable changed_;
 
-    std::mutex queue_mutex_;  // innermost
-    bool frozen_ = false;     // set under mutex_, too; with mutex_ free it is false
-    std::deque<std::unique_ptr<Batch>> queue_;  // full ones, in order
+    threads::Mutex queue_mutex_;  // innermost
+    // Set under mutex_, too; with mutex_ free it is false.
+    bool frozen_ MEMLAB_GUARDED_BY(queue_mutex_) = false;
+    // Full ones, in order.
+    std::deque<std::unique_ptr<Batch>> queue_ MEMLAB_GUARDED_BY(queue_mutex_);
 };
 
 }  // namespace memlab::profiler

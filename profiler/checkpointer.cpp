@@ -13,9 +13,20 @@ void sleep_for(long nanoseconds) {
     nanosleep(&time, nullptr);
 }
 
+/// False without host memory.
+bool encode(const trace::Aggregator& aggregate, trace::CheckpointBlocks& checkpoint) {
+    try {
+        aggregate.checkpoint(checkpoint);
+        checkpoint.finish();
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
 }  // namespace
 
-Checkpointer::Checkpointer(std::mutex& mutex, const bool& finished, trace::LogWriter* log,
+Checkpointer::Checkpointer(threads::Mutex& mutex, const bool& finished, trace::LogWriter* log,
                            BatchedAggregator& aggregator)
     : mutex_(mutex), finished_(finished), log_(log), aggregator_(aggregator) {
     if (log_ != nullptr) {
@@ -25,7 +36,7 @@ Checkpointer::Checkpointer(std::mutex& mutex, const bool& finished, trace::LogWr
 
 Checkpointer::~Checkpointer() {
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         stop_ = true;
         if (log_ != nullptr) {
             log_->on_checkpoint_wanted(nullptr, nullptr);
@@ -37,8 +48,8 @@ Checkpointer::~Checkpointer() {
     }
 }
 
-/// Under mutex_. The thread is created when the first checkpoint is wanted: most recordings never
-/// want one. Where none can be created the log stops at its limit.
+/// The log calls it under mutex_. The thread is created when the first checkpoint is wanted: most
+/// recordings never want one. Where none can be created the log stops at its limit.
 void Checkpointer::wanted(void* self) {
     auto& of = *static_cast<Checkpointer*>(self);
     if (of.started_) {
@@ -54,36 +65,37 @@ void* Checkpointer::run(void* self) {
 }
 
 void Checkpointer::loop() {
-    Lock lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (;;) {
-        changed_.wait(lock, [this] { return is_over() || log_->wants_checkpoint(); });
+        while (!is_over() && !log_->wants_checkpoint()) {
+            changed_.wait(mutex_);
+        }
         if (is_over()) {
             return;
         }
-        make_checkpoint(lock);
+        make_checkpoint();
     }
 }
 
-void Checkpointer::make_checkpoint(Lock& lock) {
+/// Without host memory the log asks again when it begins the next region.
+void Checkpointer::make_checkpoint() {
     try {
         const std::unique_ptr<trace::CheckpointBlocks> checkpoint = log_->begin_checkpoint();
+        bool encoded = false;
         {
             const BatchedAggregator::Frozen frozen(aggregator_);
-            lock.unlock();
-            frozen.aggregate().checkpoint(*checkpoint);
+            mutex_.unlock();
+            encoded = encode(frozen.aggregate(), *checkpoint);
         }
-        checkpoint->finish();
-        lock.lock();
-        append(*checkpoint, lock);
+        mutex_.lock();
+        if (encoded) {
+            append(*checkpoint);
+        }
     } catch (const std::bad_alloc&) {
-        if (!lock.owns_lock()) {
-            lock.lock();
-        }
-        // The log asks again when it begins the next region.
     }
 }
 
-void Checkpointer::append(const trace::CheckpointBlocks& checkpoint, Lock& lock) {
+void Checkpointer::append(const trace::CheckpointBlocks& checkpoint) {
     constexpr long between_blocks_ns = 50'000;
     constexpr long catching_up_ns = 2'000'000;
     for (std::size_t next = 0; !is_over();) {
@@ -93,9 +105,9 @@ void Checkpointer::append(const trace::CheckpointBlocks& checkpoint, Lock& lock)
         }
         const bool more = step == trace::LogWriter::CheckpointStep::more;
         next += more ? 1 : 0;
-        lock.unlock();
+        mutex_.unlock();
         sleep_for(more ? between_blocks_ns : catching_up_ns);
-        lock.lock();
+        mutex_.lock();
     }
 }
 

@@ -6,11 +6,10 @@
 
 #include <pthread.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 
 #include "profiler/batched_aggregator.hpp"
+#include "threads/mutex.hpp"
 #include "trace/log_writer.hpp"
 
 namespace memlab::profiler {
@@ -18,7 +17,7 @@ namespace memlab::profiler {
 class Checkpointer {
   public:
     /// All arguments belong to the recorder and must outlive this; `mutex` guards the others.
-    Checkpointer(std::mutex& mutex, const bool& finished, trace::LogWriter* log,
+    Checkpointer(threads::Mutex& mutex, const bool& finished, trace::LogWriter* log,
                  BatchedAggregator& aggregator);
     /// Waits for the thread, which stops after the block at hand.
     ~Checkpointer();
@@ -26,22 +25,20 @@ class Checkpointer {
     Checkpointer& operator=(const Checkpointer&) = delete;
 
   private:
-    using Lock = std::unique_lock<std::mutex>;
-
-    static void wanted(void* self);
+    static void wanted(void* self) MEMLAB_UNCHECKED_LOCKS;
     static void* run(void* self);
     void loop();
-    void make_checkpoint(Lock& lock);
-    void append(const trace::CheckpointBlocks& checkpoint, Lock& lock);
-    bool is_over() const { return stop_ || finished_; }
+    void make_checkpoint() MEMLAB_REQUIRES(mutex_);
+    void append(const trace::CheckpointBlocks& checkpoint) MEMLAB_REQUIRES(mutex_);
+    bool is_over() const MEMLAB_REQUIRES(mutex_) { return stop_ || finished_; }
 
-    std::mutex& mutex_;
-    const bool& finished_;
-    trace::LogWriter* const log_;
+    threads::Mutex& mutex_;
+    const bool& finished_ MEMLAB_GUARDED_BY(mutex_);
+    trace::LogWriter* const log_ MEMLAB_PT_GUARDED_BY(mutex_);
     BatchedAggregator& aggregator_;
-    std::condition_variable changed_;
-    bool started_ = false;
-    bool stop_ = false;
+    threads::ConditionVariable changed_;
+    bool started_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool stop_ MEMLAB_GUARDED_BY(mutex_) = false;
     pthread_t thread_{};
 };
 

@@ -6,18 +6,18 @@
 // built with, takes the former's unlock for a mistake of the program's.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstdint>
 
 #include "profiler/clock.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::profiler {
 
 /// Locks `mutex`; false if monotonic_ns() reaches `deadline_ns` first. No cancellation point.
-inline bool lock_until(pthread_mutex_t* mutex, std::uint64_t deadline_ns) {
+inline bool lock_until(threads::Mutex& mutex, std::uint64_t deadline_ns)
+    MEMLAB_TRY_ACQUIRE(true, mutex) {
     constexpr std::uint64_t interval_ns = 200'000;
-    while (pthread_mutex_trylock(mutex) != 0) {
+    while (!mutex.try_lock()) {
         if (monotonic_ns() >= deadline_ns) {
             return false;
         }

@@ -25,7 +25,7 @@ Recorder::~Recorder() = default;
 
 /// Out of host memory: keeps what was recorded. The log lacks its End, so reads as truncated.
 void Recorder::stop_recording() noexcept {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     finished_ = true;
 }
 
@@ -113,7 +113,7 @@ void Recorder::before_unload() noexcept {
 std::uint32_t Recorder::string_id(std::string_view text) noexcept {
     return guarded(std::uint32_t{0}, [&] {
         const std::string key(text.substr(0, 65536));
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         return string_id_locked(key);
     });
 }
@@ -121,7 +121,7 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
 void Recorder::name_thread(std::uint32_t thread, std::string_view name) noexcept {
     guarded([&] {
         const std::string text(name);
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         name_thread_locked(thread, text, true);
     });
 }
@@ -135,7 +135,7 @@ void Recorder::update_thread_name(std::uint32_t thread) {
     if (name == process_name_) {
         name.clear();  // inherited
     }
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (!thread_names_.given_by_program(thread)) {
         name_thread_locked(thread, name, false);
     }
@@ -145,14 +145,14 @@ void Recorder::update_thread_name(std::uint32_t thread) {
 
 template <class Timed>
 void Recorder::record_timed(Timed& record) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     record.time_ns = now();
     emit(record);
 }
 
 template <class Plain>
 void Recorder::record_plain(const Plain& record) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     emit(record);
 }
 
@@ -195,7 +195,7 @@ void Recorder::record_work(const trace::Work* work, std::size_t count) noexcept 
         return time_ns > start_ns_ ? time_ns - start_ns_ : 0;
     };
     guarded([&] {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         for (std::size_t i = 0; i < count; ++i) {
             trace::Work one = work[i];
             if (!definitions_.knows(trace::Definition::device, one.device)) {
@@ -211,7 +211,7 @@ void Recorder::record_work(const trace::Work* work, std::size_t count) noexcept 
 void Recorder::report_missed(std::string_view reason, std::uint64_t bytes,
                              std::uint64_t count) noexcept {
     guarded([&] {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         report_missed_locked(reason, bytes, count);
     });
 }
@@ -220,7 +220,7 @@ void Recorder::report_missed(std::string_view reason, std::uint64_t bytes,
 
 void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
     guarded([&] {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         if (finished_) {
             return;
         }
@@ -238,8 +238,11 @@ void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
 }
 
 void Recorder::finish_log_only(trace::EndKind kind, std::int32_t exit_code) noexcept {
-    const Lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || finished_ || !log_) {
+    if (!mutex_.try_lock()) {
+        return;
+    }
+    const threads::LockGuard lock(mutex_, std::adopt_lock);
+    if (finished_ || !log_) {
         return;
     }
     trace::End end{.time_ns = now(), .kind = kind, .exit_code = exit_code};
@@ -250,8 +253,8 @@ void Recorder::finish_log_only(trace::EndKind kind, std::int32_t exit_code) noex
 
 bool Recorder::wait_until_idle() noexcept {
     constexpr std::uint64_t timeout_ns = 2'000'000'000;
-    const auto lockable = [until_ns = monotonic_ns() + timeout_ns](std::mutex& mutex) {
-        if (!lock_until(mutex.native_handle(), until_ns)) {
+    const auto lockable = [until_ns = monotonic_ns() + timeout_ns](threads::Mutex& mutex) {
+        if (!lock_until(mutex, until_ns)) {
             return false;
         }
         mutex.unlock();
@@ -264,23 +267,23 @@ bool Recorder::wait_until_idle() noexcept {
 }
 
 const trace::Aggregator& Recorder::aggregate() {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return aggregator_.flush();
 }
 
 void Recorder::with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     visit(visitor, aggregator_.flush());
 }
 
 bool Recorder::with_frozen_aggregate(std::uint64_t deadline_ns,
                                      void (*visit)(void*, const trace::Aggregator&),
                                      void* visitor) {
-    if (!lock_until(mutex_.native_handle(), deadline_ns)) {
+    if (!lock_until(mutex_, deadline_ns)) {
         return false;
     }
     Lock lock(mutex_, std::adopt_lock);
-    if (finished_ || !lock_until(aggregator_.aggregation_mutex().native_handle(), deadline_ns)) {
+    if (finished_ || !lock_until(aggregator_.aggregation_mutex(), deadline_ns)) {
         return false;
     }
     const BatchedAggregator::Frozen frozen(aggregator_, std::adopt_lock);

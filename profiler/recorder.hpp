@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -30,6 +29,7 @@
 #include "profiler/recorder_types.hpp"
 #include "profiler/stack_definitions.hpp"
 #include "profiler/thread_names.hpp"
+#include "threads/mutex.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/definitions.hpp"
 #include "trace/log_writer.hpp"
@@ -49,9 +49,10 @@ class Recorder final : private StackDefinitions {
 
     /// Prefetches what recording an alloc or a free_requested writes: the latter by record_freed()
     /// or, with `later`, by record().
-    void prefetch(trace::EventType type, Freed freed = Freed::at_once) const noexcept;
+    void prefetch(trace::EventType type, Freed freed = Freed::at_once) const noexcept
+        MEMLAB_UNCHECKED_LOCKS;  // addresses alone
     /// Of record_allocated() and record_freed(Suballocation).
-    void prefetch_suballocation() const noexcept;
+    void prefetch_suballocation() const noexcept MEMLAB_UNCHECKED_LOCKS;
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
     /// `origin`: what stands for the callers of its function (call_sites.hpp).
@@ -146,17 +147,17 @@ class Recorder final : private StackDefinitions {
     const trace::Aggregator& aggregate();
 
     /// Why the log stopped early or may lack its end; empty: neither. Call after finish().
-    std::string log_problem() const;
+    std::string log_problem() const MEMLAB_UNCHECKED_LOCKS;
 
     /// Call before the program unloads an object: keeps what the recorder calls loaded. Takes the
     /// loader's lock.
     void before_unload() noexcept;
 
     /// In a forked child: the recording stays the parent's. Nothing may be called afterwards.
-    void abandon_after_fork();
+    void abandon_after_fork() MEMLAB_UNCHECKED_LOCKS;
 
   private:
-    using Lock = std::unique_lock<std::mutex>;
+    using Lock = BatchedAggregator::Lock;
 
     /// What the short form of a suballocation leaves out: the rest of the last event of its kind,
     /// in the log and in the batch.
@@ -211,38 +212,45 @@ class Recorder final : private StackDefinitions {
     void fill_in_thread(trace::Event& event) noexcept;
     void update_thread_name(std::uint32_t thread);
     void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor);
+    /// BatchedAggregator::Frozen releases the second lock.
     bool with_frozen_aggregate(std::uint64_t deadline_ns,
-                               void (*visit)(void*, const trace::Aggregator&), void* visitor);
+                               void (*visit)(void*, const trace::Aggregator&),
+                               void* visitor) MEMLAB_UNCHECKED_LOCKS;
 
-    // With mutex_ locked: so that times never decrease in the log, for one.
-    [[gnu::always_inline]] std::uint64_t now() { return clock_.now() - start_ns_; }
+    /// With the lock, so that times never decrease in the log.
+    [[gnu::always_inline]] std::uint64_t now() MEMLAB_REQUIRES(mutex_) {
+        return clock_.now() - start_ns_;
+    }
     /// Whether the record may be written, as it is then.
     template <class Record>
-    [[gnu::always_inline]] bool check(Record& record) {
+    [[gnu::always_inline]] bool check(Record& record) MEMLAB_REQUIRES(mutex_) {
         if (definitions_.valid(record)) [[likely]] {
             return true;
         }
         return repair(record);
     }
     template <class Record>
-    [[gnu::noinline]] bool repair(Record& record);
+    [[gnu::noinline]] bool repair(Record& record) MEMLAB_REQUIRES(mutex_);
     template <class Record>
-    void emit(const Record& record);
-    std::uint32_t string_id_locked(const std::string& text);
-    void report_missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count);
-    void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program);
+    void emit(const Record& record) MEMLAB_REQUIRES(mutex_);
+    std::uint32_t string_id_locked(const std::string& text) MEMLAB_REQUIRES(mutex_);
+    void report_missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count)
+        MEMLAB_REQUIRES(mutex_);
+    void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program)
+        MEMLAB_REQUIRES(mutex_);
 
     // What every event uses, packed into few cache lines: the program has evicted them.
-    alignas(64) std::mutex mutex_;
-    bool finished_ = false;
-    const std::unique_ptr<trace::LogWriter> log_;
+    alignas(64) threads::Mutex mutex_;
+    bool finished_ MEMLAB_GUARDED_BY(mutex_) = false;
+    const std::unique_ptr<trace::LogWriter> log_ MEMLAB_PT_GUARDED_BY(mutex_);
     const std::uint64_t start_ns_;
-    alignas(64) CalibratedClock<MachineTime> clock_{counter_is_clock_source()};
-    std::array<Series, 2> series_{};
-    trace::Definitions definitions_;
+    alignas(64) CalibratedClock<MachineTime> clock_
+        MEMLAB_GUARDED_BY(mutex_){counter_is_clock_source()};
+    std::array<Series, 2> series_ MEMLAB_GUARDED_BY(mutex_){};
+    trace::Definitions definitions_ MEMLAB_GUARDED_BY(mutex_);
     alignas(64) BatchedAggregator aggregator_;  // its caller's lock is mutex_
-    std::unordered_map<std::string, std::uint32_t> strings_;
-    ThreadNames thread_names_;
+    std::unordered_map<std::string, std::uint32_t> strings_ MEMLAB_GUARDED_BY(mutex_);
+    ThreadNames thread_names_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<bool> stuck_{false};
     const std::uint32_t first_thread_;
     const std::string process_name_;

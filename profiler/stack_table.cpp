@@ -184,7 +184,7 @@ std::uint32_t StackTable::define(const Key& key, std::size_t limit) {
         return 0;
     }
     const Resolved resolved = resolve(key);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return define(key, resolved, limit);
 }
 
@@ -217,8 +217,8 @@ StackTable::Resolved StackTable::resolve(const Key& key) {
     return resolved;
 }
 
-/// With mutex_ held: the stack's id if another thread was faster or its modules are unchanged, else
-/// a new one; 0 if there are `limit` stacks already.
+/// The stack's id if another thread was faster or its modules are unchanged, else a new one; 0 if
+/// there are `limit` stacks already.
 std::uint32_t StackTable::define(const Key& key, const Resolved& resolved, std::size_t limit) {
     std::vector<std::uint32_t> ids;
     ids.reserve(resolved.modules.size());
@@ -275,7 +275,7 @@ StackTable::Entry* StackTable::find_same_modules(const Key& key,
 }
 
 std::size_t StackTable::python_frames(std::uint32_t id, std::span<std::uint64_t> frames) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (id == 0 || id > entries_.size()) {
         return 0;
     }

@@ -20,13 +20,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "profiler/loaded_modules.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
+#include "threads/mutex.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::profiler {
@@ -77,12 +77,14 @@ class StackTable {
 
     static Resolved resolve(const Key& key);
     const Entry* find(const Key& key) const;
-    Entry* find_same_modules(const Key& key, const std::vector<std::uint32_t>& modules) const;
-    void grow();
+    Entry* find_same_modules(const Key& key, const std::vector<std::uint32_t>& modules) const
+        MEMLAB_REQUIRES(mutex_);
+    void grow() MEMLAB_REQUIRES(mutex_);
     std::uint32_t intern_folded(const Key& key);
     std::uint32_t define(const Key& key, std::size_t limit);
-    std::uint32_t define(const Key& key, const Resolved& resolved, std::size_t limit);
-    std::uint32_t module_id(const LoadedModule& module);
+    std::uint32_t define(const Key& key, const Resolved& resolved, std::size_t limit)
+        MEMLAB_REQUIRES(mutex_);
+    std::uint32_t module_id(const LoadedModule& module) MEMLAB_REQUIRES(mutex_);
 
     StackDefinitions& definitions_;
     const std::uint32_t max_stacks_;
@@ -90,10 +92,11 @@ class StackTable {
     std::atomic<std::size_t> entry_count_{0};
     std::atomic<bool> folding_{false};
 
-    std::mutex mutex_;  // guards all writes, and what follows
-    std::vector<std::unique_ptr<Slots>> all_slots_;
-    std::vector<std::unique_ptr<Entry, EntryDelete>> entries_;  // by id, from 1
-    std::vector<trace::ModuleDef> modules_;
+    threads::Mutex mutex_;  // guards all writes, and what follows
+    std::vector<std::unique_ptr<Slots>> all_slots_ MEMLAB_GUARDED_BY(mutex_);
+    // By id, from 1.
+    std::vector<std::unique_ptr<Entry, EntryDelete>> entries_ MEMLAB_GUARDED_BY(mutex_);
+    std::vector<trace::ModuleDef> modules_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<std::uintptr_t> interpreter_{0};
 };
 

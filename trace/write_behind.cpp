@@ -29,17 +29,6 @@ timespec deadline(std::uint64_t nanoseconds) {
     return {time.tv_sec + static_cast<time_t>(end / second), static_cast<long>(end % second)};
 }
 
-class LockGuard {
-  public:
-    explicit LockGuard(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-    ~LockGuard() { pthread_mutex_unlock(&mutex_); }
-    LockGuard(const LockGuard&) = delete;
-    LockGuard& operator=(const LockGuard&) = delete;
-
-  private:
-    pthread_mutex_t& mutex_;
-};
-
 bool write_all(int descriptor, const std::uint8_t* data, std::size_t size, std::uint64_t offset) {
     while (size > 0) {
         const ssize_t written = pwrite(descriptor, data, size, static_cast<off_t>(offset));
@@ -100,7 +89,7 @@ WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
 
 WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t size,
                                          std::size_t spare, unsigned events) {
-    const LockGuard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (failed_) {
         if (!given_up_ || tail_size_ + size > tail_.size()) {
             return Outcome::failed;
@@ -133,12 +122,12 @@ WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t s
 }
 
 void WriteBehind::move_to(std::uint64_t offset, std::uint64_t end) {
-    const LockGuard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     extents_[extent_count_++ % extents_.size()] = {appended_, offset, end};
 }
 
 bool WriteBehind::has_room_for(std::size_t size) {
-    const LockGuard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return failed_ || appended_ - written_ + size <= capacity / 2;
 }
 
@@ -166,7 +155,7 @@ std::uint64_t WriteBehind::stream_offset(std::uint64_t file_offset) const {
 
 void WriteBehind::patch(std::uint64_t at_offset, const std::uint8_t* data, std::size_t size,
                         std::size_t last) {
-    const LockGuard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (failed_) {
         if (given_up_ && at_offset >= tail_offset_ &&
             at_offset - tail_offset_ + size <= tail_size_) {
@@ -202,7 +191,6 @@ bool WriteBehind::add_checksum(std::uint64_t offset, std::size_t size, std::uint
     if (size > capacity) {
         return false;
     }
-    // Only the appending thread changes the latest extent, and it is the one that calls.
     const std::size_t begin = stream_offset(offset) % capacity;
     const std::size_t first = std::min(size, capacity - begin);
     *sum = crc32c(crc32c(*sum, ring_ + begin, first), ring_, size - first);
@@ -210,19 +198,20 @@ bool WriteBehind::add_checksum(std::uint64_t offset, std::size_t size, std::uint
 }
 
 WriteBehind::Failure WriteBehind::give_up() {
-    const LockGuard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     given_up_ = true;
     return {error_number_, tail_offset_, appended_events_ - written_events_};
 }
 
 int WriteBehind::finish(WriteBehind* self, std::uint64_t timeout_ns) {
     const timespec until = deadline(timeout_ns);
-    pthread_mutex_lock(&self->mutex_);
+    self->mutex_.lock();
     self->finishing_ = true;
     self->idle_ = false;
     pthread_cond_broadcast(&self->changed_);
     while (!self->finished_) {
-        if (pthread_cond_timedwait(&self->changed_, &self->mutex_, &until) == ETIMEDOUT) {
+        if (pthread_cond_timedwait(&self->changed_, self->mutex_.native_handle(), &until) ==
+            ETIMEDOUT) {
             break;
         }
     }
@@ -232,7 +221,7 @@ int WriteBehind::finish(WriteBehind* self, std::uint64_t timeout_ns) {
         // The last bytes failed, after which there was no append() to report it.
         error = self->error_number_ != 0 ? self->error_number_ : EBADF;
     }
-    pthread_mutex_unlock(&self->mutex_);
+    self->mutex_.unlock();
     if (!finished) {
         return ETIMEDOUT;
     }
@@ -246,51 +235,53 @@ void* WriteBehind::run(void* self) {
     return nullptr;
 }
 
+/// Whether all that was appended is written.
+bool WriteBehind::is_done() const {
+    return failed_ ? !tail_changed_ : appended_ == written_ && patch_count_ == 0;
+}
+
 void WriteBehind::loop() {
     bool more = true;
     while (more) {
-        pthread_mutex_lock(&mutex_);
-        const auto nothing = [this] {
-            return !finishing_ &&
-                   (failed_ ? !tail_changed_ : appended_ == written_ && patch_count_ == 0);
-        };
-        while (nothing()) {
+        mutex_.lock();
+        while (!finishing_ && is_done()) {
             idle_ = true;
-            pthread_cond_wait(&changed_, &mutex_);
+            pthread_cond_wait(&changed_, mutex_.native_handle());
         }
         idle_ = false;
         if (!finishing_ && !failed_ && appended_ - written_ <= capacity / 2) {
             const timespec until = deadline(batch_delay_ns);
-            pthread_cond_timedwait(&changed_, &mutex_, &until);
+            pthread_cond_timedwait(&changed_, mutex_.native_handle(), &until);
         }
         const bool failed = failed_;
-        pthread_mutex_unlock(&mutex_);
+        mutex_.unlock();
         if (failed) {
             write_tail();
         } else if (!drain()) {
             cut_back();
         }
-        pthread_mutex_lock(&mutex_);
-        more =
-            !finishing_ || !(failed_ ? !tail_changed_ : appended_ == written_ && patch_count_ == 0);
-        pthread_mutex_unlock(&mutex_);
+        mutex_.lock();
+        more = !finishing_ || !is_done();
+        mutex_.unlock();
     }
     const int error = file_.close();
-    pthread_mutex_lock(&mutex_);
+    mutex_.lock();
     close_error_ = error;
     finished_ = true;
     pthread_cond_broadcast(&changed_);
-    pthread_mutex_unlock(&mutex_);
+    mutex_.unlock();
 }
 
 /// Writes everything appended so far, then the patches. False when a write failed.
 bool WriteBehind::drain() {
     std::array<Patch, max_patches> patches;
     std::size_t patch_count = 0;
+    std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::uint64_t events = 0;
     {
-        const LockGuard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
+        begin = written_;
         end = writing_ = appended_;
         events = appended_events_;
         patch_count = patch_count_;
@@ -301,33 +292,31 @@ bool WriteBehind::drain() {
         errno = 0;
         return false;
     }
-    if (!write_up_to(end)) {
+    if (!write_range(begin, end)) {
         return false;
     }
     for (std::size_t i = 0; i < patch_count; ++i) {
         write_over(file_.number(), patches[i].offset, patches[i].bytes.data(), patches[i].size,
                    patches[i].last);
     }
-    const LockGuard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     written_ = end;
     written_events_ = events;
     return true;
 }
 
-bool WriteBehind::write_up_to(std::uint64_t end) {
-    // Only this thread changes written_.
-    for (std::uint64_t offset = written_; offset < end;) {
+bool WriteBehind::write_range(std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t offset = begin; offset < end;) {
         // In small pieces behind move_to(), where the file's size does not tell what was written.
         constexpr std::uint64_t piece = std::uint64_t{256} << 10;
         Extent extent;
         std::uint64_t next_extent = end;
         {
-            const LockGuard lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             extent = extent_of(offset);
             for (std::size_t back = 1; back <= std::min(extent_count_, extents_.size()); ++back) {
-                const std::uint64_t begin =
-                    extents_[(extent_count_ - back) % extents_.size()].begin;
-                next_extent = begin > offset ? std::min(next_extent, begin) : next_extent;
+                const std::uint64_t next = extents_[(extent_count_ - back) % extents_.size()].begin;
+                next_extent = next > offset ? std::min(next_extent, next) : next_extent;
             }
         }
         const bool moved = extent.begin != extent.offset;
@@ -370,20 +359,21 @@ void WriteBehind::cut_back() {
     const int error = errno;
     std::array<CutPoint, std::tuple_size_v<decltype(cut_points_)>> cut_points;
     bool moved = false;
+    CutPoint end;
     {
-        const LockGuard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
+        end = {written_, written_events_};
         cut_points = cut_points_;
         moved = extent_of(written_).begin != extent_of(written_).offset ||
                 extent_of(appended_).begin > written_;
     }
     struct stat status {};
-    CutPoint end{written_, written_events_};
     if (file_.check() && fstat(file_.number(), &status) == 0) {
         const std::uint64_t size =
-            moved ? std::max(progress_, written_) : static_cast<std::uint64_t>(status.st_size);
+            moved ? std::max(progress_, end.offset) : static_cast<std::uint64_t>(status.st_size);
         CutPoint best;
         for (const CutPoint& candidate : cut_points) {
-            if (candidate.offset + tail_.size() <= size && candidate.offset > best.offset) {
+            if (candidate.offset + tail_capacity <= size && candidate.offset > best.offset) {
                 best = candidate;
             }
         }
@@ -396,7 +386,7 @@ void WriteBehind::cut_back() {
             file_.close();  // a partial record stays: readers see a log that ends inside it
         }
     }
-    const LockGuard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     tail_offset_ = file_offset(end.offset);
     written_ = end.offset;
     written_events_ = end.events;
@@ -410,11 +400,13 @@ void WriteBehind::clear_from(std::uint64_t offset) {
     std::array<Extent, std::tuple_size_v<decltype(extents_)>> extents;
     std::size_t count = 0;
     std::uint64_t end = 0;
+    std::uint64_t at = 0;
     {
-        const LockGuard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         extents = extents_;
         count = std::min(extent_count_, extents.size());
         end = appended_;
+        at = file_offset(offset);
     }
     // First what was begun later: its first bytes say that it is there.
     for (std::size_t i = 0; i < count; ++i) {
@@ -422,7 +414,6 @@ void WriteBehind::clear_from(std::uint64_t offset) {
             (void)write_all(file_.number(), zeros.data(), 64, extents[i].offset);
         }
     }
-    std::uint64_t at = file_offset(offset);
     for (std::uint64_t left = end - offset; left != 0;) {
         const std::size_t size = std::min<std::uint64_t>(left, zeros.size());
         if (!write_all(file_.number(), zeros.data(), size, at)) {
@@ -436,14 +427,16 @@ void WriteBehind::clear_from(std::uint64_t offset) {
 void WriteBehind::write_tail() {
     std::array<std::uint8_t, tail_capacity> bytes;
     std::size_t size = 0;
+    std::uint64_t offset = 0;
     {
-        const LockGuard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
+        offset = tail_offset_;
         bytes = tail_;
         size = tail_size_;
         tail_changed_ = false;
     }
     if (file_.check()) {
-        (void)write_all(file_.number(), bytes.data(), size, tail_offset_);
+        (void)write_all(file_.number(), bytes.data(), size, offset);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "threads/mutex.hpp"
 #include "trace/own_descriptor.hpp"
 
 namespace memlab::trace {
@@ -54,7 +55,9 @@ class WriteBehind {
 
     /// Goes on with the CRC-32C `sum` over appended bytes, which must be among the last 4 MiB and
     /// behind the start and the latest move_to(). False where it is not available.
-    bool add_checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const;
+    /// Without the lock: only the appending thread changes the latest extent, and it calls.
+    bool add_checksum(std::uint64_t offset, std::size_t size,
+                      std::uint32_t* sum) const MEMLAB_UNCHECKED_LOCKS;
 
     /// The state after a failed write: the file was cut back to whole appends, which end at `size`;
     /// `lost_events` appended events were lost. After give_up(), append() accepts up to 1 KiB to
@@ -75,16 +78,17 @@ class WriteBehind {
     explicit WriteBehind(const OwnDescriptor& file, std::uint64_t size);
     static void* run(void* self);
     void loop();
+    bool is_done() const MEMLAB_REQUIRES(mutex_);
     bool drain();
-    bool write_up_to(std::uint64_t end);
+    bool write_range(std::uint64_t begin, std::uint64_t end);
     void write_tail();
     void cut_back();
     void clear_from(std::uint64_t offset);
     struct Extent;
     bool clear_ahead(const Extent& extent, std::uint64_t end);
-    std::uint64_t stream_offset(std::uint64_t file_offset) const;
-    std::uint64_t file_offset(std::uint64_t offset) const;
-    const Extent& extent_of(std::uint64_t offset) const;
+    std::uint64_t stream_offset(std::uint64_t file_offset) const MEMLAB_REQUIRES(mutex_);
+    std::uint64_t file_offset(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
+    const Extent& extent_of(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
     const std::uint8_t* at(std::uint64_t offset) const { return ring_ + offset % capacity; }
 
     /// Where a part of the stream of appended bytes is in the file.
@@ -111,27 +115,28 @@ class WriteBehind {
 
     OwnDescriptor file_;
     std::uint8_t* ring_ = nullptr;
-    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held in a system call
+    threads::Mutex mutex_;  // never held in a system call
     pthread_cond_t changed_{};
-    bool idle_ = false;  ///< the thread waits for the first append
-    bool finishing_ = false;
-    bool finished_ = false;
-    int close_error_ = 0;
+    bool idle_ MEMLAB_GUARDED_BY(mutex_) = false;  ///< the thread waits for the first append
+    bool finishing_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool finished_ MEMLAB_GUARDED_BY(mutex_) = false;
+    int close_error_ MEMLAB_GUARDED_BY(mutex_) = 0;
 
     // Offsets in the stream, which are those in the file until move_to(); and events up to there.
-    std::uint64_t appended_;
-    std::uint64_t appended_events_ = 0;
-    std::uint64_t written_;
-    std::uint64_t written_events_ = 0;
-    std::uint64_t writing_;  ///< up to here the thread may have read the ring
+    std::uint64_t appended_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint64_t appended_events_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::uint64_t written_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint64_t written_events_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::uint64_t writing_
+        MEMLAB_GUARDED_BY(mutex_);  ///< up to here the thread may have read the ring
     /// Record boundaries at which the file may be truncated; a ring of the latest ones.
-    std::array<CutPoint, 512> cut_points_{};
-    std::size_t cut_point_count_ = 0;
+    std::array<CutPoint, 512> cut_points_ MEMLAB_GUARDED_BY(mutex_){};
+    std::size_t cut_point_count_ MEMLAB_GUARDED_BY(mutex_) = 0;
     /// A ring of the latest ones: more than there is space for in the buffer.
-    std::array<Extent, 64> extents_{};
-    std::size_t extent_count_ = 0;
-    std::array<Patch, max_patches> patches_{};
-    std::size_t patch_count_ = 0;
+    std::array<Extent, 64> extents_ MEMLAB_GUARDED_BY(mutex_){};
+    std::size_t extent_count_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::array<Patch, max_patches> patches_ MEMLAB_GUARDED_BY(mutex_){};
+    std::size_t patch_count_ MEMLAB_GUARDED_BY(mutex_) = 0;
 
     // Of the thread: the file's size, what was there in the latest extent, up to where it is zero.
     std::uint64_t file_size_ = 0;
@@ -140,13 +145,13 @@ class WriteBehind {
     std::uint64_t stale_end_ = 0;
     std::uint64_t cleared_ = 0;
 
-    bool failed_ = false;
-    bool given_up_ = false;
-    int error_number_ = 0;
-    std::array<std::uint8_t, tail_capacity> tail_{};
-    std::size_t tail_size_ = 0;
-    std::uint64_t tail_offset_ = 0;  ///< in the file
-    bool tail_changed_ = false;
+    bool failed_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool given_up_ MEMLAB_GUARDED_BY(mutex_) = false;
+    int error_number_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::array<std::uint8_t, tail_capacity> tail_ MEMLAB_GUARDED_BY(mutex_){};
+    std::size_t tail_size_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::uint64_t tail_offset_ MEMLAB_GUARDED_BY(mutex_) = 0;  ///< in the file
+    bool tail_changed_ MEMLAB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace memlab::trace

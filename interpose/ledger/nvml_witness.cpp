@@ -140,7 +140,7 @@ bool NvmlWitness::watch(CUdevice device, std::string uuid, std::string pci) {
         return false;
     }
     {
-        const std::lock_guard lock(watched_mutex_);
+        const threads::LockGuard lock(watched_mutex_);
         Watched& watched = watched_[static_cast<std::size_t>(device)];
         watched.uuid = std::move(uuid);
         watched.pci = std::move(pci);
@@ -174,7 +174,7 @@ void NvmlWitness::stop(bool ask_again) {
 
 void NvmlWitness::before_fork() {
     if (started_.load() &&
-        profiler::lock_until(mutex_.native_handle(), profiler::monotonic_ns() + max_fork_wait_ns)) {
+        profiler::lock_until(mutex_, profiler::monotonic_ns() + max_fork_wait_ns)) {
         forking_.store(pthread_self());
     }
 }
@@ -204,7 +204,7 @@ void NvmlWitness::loop() {
 bool NvmlWitness::ask_next(Nvml& nvml, std::size_t round) {
     const timespec pause = profiler::to_timespec(pauses_ns[std::min(round, pauses_ns.size() - 1)]);
     syscall(SYS_futex, &wake_, FUTEX_WAIT_PRIVATE, 0, &pause, nullptr, 0);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const State state = state_.load();
     if (state == State::stopped || (state == State::last && round == 0)) {
         return false;
@@ -224,10 +224,10 @@ bool NvmlWitness::ask_next(Nvml& nvml, std::size_t round) {
 bool NvmlWitness::ask(Nvml& nvml) {
     const CgroupPlace place = own_cgroup();
     bool any = nvml.processes != nullptr;
-    for (std::size_t device = 0; device < watched_.size(); ++device) {
+    for (std::size_t device = 0; device < max_devices; ++device) {
         Watched watched;
         {
-            const std::lock_guard lock(watched_mutex_);
+            const threads::LockGuard lock(watched_mutex_);
             watched = watched_[device];
         }
         if (watched.uuid.empty() || state_.load() == State::stopped) {
@@ -245,7 +245,7 @@ bool NvmlWitness::ask(Nvml& nvml) {
             witness.nvml = figures_of(*limit, recorder_);
         }
         {
-            const std::lock_guard lock(watched_mutex_);
+            const threads::LockGuard lock(watched_mutex_);
             watched_[device].limit = std::move(limit);
         }
         recorder_->record(witness);
@@ -257,7 +257,7 @@ std::optional<CgroupLimit> NvmlWitness::limit_by_nvml(CUdevice device) {
     if (device < 0 || device >= max_devices) {
         return std::nullopt;
     }
-    const std::lock_guard lock(watched_mutex_);
+    const threads::LockGuard lock(watched_mutex_);
     return watched_[static_cast<std::size_t>(device)].limit;
 }
 

@@ -13,13 +13,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/ledger/cgroup.hpp"
 #include "profiler/recorder.hpp"
+#include "threads/mutex.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::interpose {
@@ -50,8 +50,8 @@ class NvmlWitness {
     /// Call before a fork: waits for a call of NVML under way, but at most a fifth of a second, and
     /// lets none begin until after_fork(), so that a child which uses NVML itself finds none of its
     /// locks taken. Call both in the forking thread, after_fork() in the child as well.
-    void before_fork();
-    void after_fork();
+    void before_fork() MEMLAB_UNCHECKED_LOCKS;
+    void after_fork() MEMLAB_UNCHECKED_LOCKS;
 
   private:
     struct Nvml;
@@ -71,15 +71,15 @@ class NvmlWitness {
     std::atomic<State> state_{State::running};
     std::atomic<std::uint32_t> wake_{0};   ///< a futex
     std::atomic<std::uint32_t> ended_{0};  ///< a futex: 1 when the thread calls nothing any more
-    std::mutex mutex_;                     ///< held while NVML is asked
+    threads::Mutex mutex_;                 ///< held while NVML is asked
     std::atomic<pthread_t> forking_{};     ///< the thread that holds it to fork
     struct Watched {
         std::string uuid;  ///< empty: not watched
         std::string pci;
         std::optional<CgroupLimit> limit;  ///< by NVML
     };
-    std::mutex watched_mutex_;
-    std::array<Watched, max_devices> watched_;
+    threads::Mutex watched_mutex_;
+    std::array<Watched, max_devices> watched_ MEMLAB_GUARDED_BY(watched_mutex_);
 };
 
 /// A limit as it is recorded. `recorder` may be null: then the cgroup has no name. May throw

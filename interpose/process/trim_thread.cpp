@@ -74,8 +74,8 @@ void TrimThread::stop() {
         return;
     }
     stopped_.store(true);
-    if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_wait_for_trim_ns)) {
-        pthread_mutex_unlock(&mutex_);
+    if (profiler::lock_until(mutex_, profiler::monotonic_ns() + max_wait_for_trim_ns)) {
+        mutex_.unlock();
     }
 }
 
@@ -98,11 +98,11 @@ void TrimThread::loop() {
         const std::uint64_t child_ns = child_ns_.exchange(0);
         const bool for_child = child_ns != 0 && profiler::monotonic_ns() - child_ns < second;
         std::uint64_t next = 0;
-        pthread_mutex_lock(&mutex_);
+        mutex_.lock();
         if (!stopped_.load()) {
             next = trim(for_child, asked);
         }
-        pthread_mutex_unlock(&mutex_);
+        mutex_.unlock();
         wait(next, &asked);
     }
 }

@@ -16,11 +16,11 @@
 // tells.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <vector>
+
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -72,8 +72,8 @@ class TrimThread {
     std::uint64_t trim_after_ns_ = 0;
     std::atomic<bool> started_{false};
     std::atomic<bool> stopped_{false};
-    std::atomic<std::uint64_t> child_ns_{0};             ///< when child_starts() was called
-    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while the pools are trimmed
+    std::atomic<std::uint64_t> child_ns_{0};  ///< when child_starts() was called
+    threads::Mutex mutex_;                    // held while the pools are trimmed
 
     // The thread's own.
     std::vector<std::uint32_t> device_bits_;  ///< of MemoryRequests, by device

@@ -7,7 +7,7 @@ namespace memlab::profiler::cupti {
 
 template <class Body>
 void Audit::guarded(const Body& body) noexcept {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (overflowed_) {
         return;
     }
@@ -21,12 +21,14 @@ void Audit::guarded(const Body& body) noexcept {
 
 void Audit::add_known(std::uint64_t address) noexcept {
     guarded([&] {
+        mutex_.assert_held();
         ++known_;
         const auto [at, is_new] = open_.try_emplace(address);
         Unmatched& unmatched = at->second;
         // A record of a call that bypassed memlab is of another allocation at this address.
         const auto match = std::find_if(unmatched.records.begin(), unmatched.records.end(),
                                         [this](const Allocation& record) {
+                                            mutex_.assert_held();
                                             return bypass_calls_.count(record.correlation) == 0;
                                         });
         if (match == unmatched.records.end()) {
@@ -42,6 +44,7 @@ void Audit::add_known(std::uint64_t address) noexcept {
 
 void Audit::add_record(const Allocation& record) noexcept {
     guarded([&] {
+        mutex_.assert_held();
         ++records_;
         bytes_ += record.bytes;
         const auto [at, is_new] = open_.try_emplace(record.address);
@@ -56,11 +59,14 @@ void Audit::add_record(const Allocation& record) noexcept {
 
 void Audit::add_bypass_call(std::uint32_t correlation, std::uint32_t api,
                             std::uint32_t stack) noexcept {
-    guarded([&] { bypass_calls_[correlation] = {api, stack}; });
+    guarded([&] {
+        mutex_.assert_held();
+        bypass_calls_[correlation] = {api, stack};
+    });
 }
 
 bool Audit::has_pending() const noexcept {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (const auto& [address, unmatched] : open_) {
         for (const Allocation& record : unmatched.records) {
             if (bypass_calls_.count(record.correlation) == 0) {
@@ -72,7 +78,7 @@ bool Audit::has_pending() const noexcept {
 }
 
 Audit::Result Audit::result() const {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     Result result;
     result.records = records_;
     result.bytes = bytes_;

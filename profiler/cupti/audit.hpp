@@ -13,10 +13,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "threads/mutex.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::profiler::cupti {
@@ -77,13 +77,14 @@ class Audit {
     template <class Body>
     void guarded(const Body& body) noexcept;
 
-    mutable std::mutex mutex_;
-    std::unordered_map<std::uint64_t, Unmatched> open_;  ///< by address; never empty entries
-    std::unordered_map<std::uint32_t, BypassCall> bypass_calls_;
-    std::uint64_t records_ = 0;
-    std::uint64_t bytes_ = 0;
-    std::uint64_t known_ = 0;
-    bool overflowed_ = false;
+    mutable threads::Mutex mutex_;
+    /// By address; never empty entries.
+    std::unordered_map<std::uint64_t, Unmatched> open_ MEMLAB_GUARDED_BY(mutex_);
+    std::unordered_map<std::uint32_t, BypassCall> bypass_calls_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint64_t records_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::uint64_t bytes_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::uint64_t known_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    bool overflowed_ MEMLAB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace memlab::profiler::cupti

@@ -7,7 +7,7 @@
 namespace memlab::profiler::cupti {
 
 std::uint8_t* BufferPool::acquire() noexcept {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (free_count_ != 0) {
         return free_[--free_count_];
     }
@@ -23,7 +23,7 @@ std::uint8_t* BufferPool::acquire() noexcept {
 }
 
 void BufferPool::release(std::uint8_t* buffer) noexcept {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::uint8_t** const end = all_ + count_;
     if (std::find(all_, end, buffer) != end && free_count_ < count_) {
         free_[free_count_++] = buffer;

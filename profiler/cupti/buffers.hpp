@@ -4,7 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
+
+#include "threads/mutex.hpp"
 
 namespace memlab::profiler::cupti {
 
@@ -21,11 +22,11 @@ class BufferPool {
     void release(std::uint8_t* buffer) noexcept;
 
   private:
-    std::mutex mutex_;
-    std::uint8_t* all_[max_buffers] = {};
-    std::uint8_t* free_[max_buffers] = {};
-    std::size_t count_ = 0;
-    std::size_t free_count_ = 0;
+    threads::Mutex mutex_;
+    std::uint8_t* all_[max_buffers] MEMLAB_GUARDED_BY(mutex_) = {};
+    std::uint8_t* free_[max_buffers] MEMLAB_GUARDED_BY(mutex_) = {};
+    std::size_t count_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::size_t free_count_ MEMLAB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace memlab::profiler::cupti

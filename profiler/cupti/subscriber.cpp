@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +12,7 @@
 #include "profiler/cupti/current_call.hpp"
 #include "profiler/cupti/records.hpp"
 #include "profiler/cupti/subscriber_handle.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::profiler::cupti {
 
@@ -75,7 +75,7 @@ class Subscriber::Impl {
     void read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
               std::size_t valid) noexcept;
     void add_to_audit(const MemoryRecord& record) noexcept;
-    std::uint32_t name_id(const char* name) noexcept;
+    std::uint32_t name_id(const char* name) noexcept MEMLAB_REQUIRES(read_mutex_);
     std::uint64_t to_recording_clock(std::uint64_t time) const { return time + clock_offset_; }
 
     SubscriberHandle handle_;
@@ -96,9 +96,11 @@ class Subscriber::Impl {
             return std::hash<std::string_view>()(text);
         }
     };
-    std::mutex read_mutex_;  ///< taken before the recorder's
-    Batch batch_;  ///< not on the stack: CUPTI delivers buffers on the program's threads, too
-    std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_;
+    threads::Mutex read_mutex_;  ///< taken before the recorder's
+    /// Not on the stack: CUPTI delivers buffers on the program's threads, too.
+    Batch batch_ MEMLAB_GUARDED_BY(read_mutex_);
+    std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_
+        MEMLAB_GUARDED_BY(read_mutex_);
 
     // CUPTI's buffer callbacks have no user data argument.
     static std::atomic<Impl*> current;
@@ -367,7 +369,7 @@ void Subscriber::Impl::consume_buffer(CUcontext context, std::uint32_t stream, s
 
 void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                             std::size_t valid) noexcept {
-    const std::lock_guard lock(read_mutex_);
+    const threads::LockGuard lock(read_mutex_);
     CUpti_Activity* record = nullptr;
     while (valid != 0 && (record = handle_.next_record(buffer, valid, record)) != nullptr) {
         trace::Work work;

@@ -159,7 +159,7 @@ FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(defin
         const SourceLocation location = read_location(interpreter, frame, &table_bytes);
         entry.table_bytes = static_cast<std::uint32_t>(table_bytes);
         entry.identity = identity_maker.make(frame.code, table_bytes);
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         frame.id = define(location);
         entry.id = frame.id;
         // read_frames() takes a cached location for that of a frame that is set up.
@@ -173,11 +173,10 @@ FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(defin
 std::uint32_t FrameInterner::forward_marker() {
     SourceLocation marker;
     marker.function = trace::forward_marker;
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return define(marker);
 }
 
-/// With mutex_ held.
 std::uint32_t FrameInterner::define(const SourceLocation& location) {
     std::string key = location.function;
     key += '\0';

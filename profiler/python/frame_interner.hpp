@@ -7,13 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "profiler/python/code_location_cache.hpp"
 #include "profiler/python/frames.hpp"
 #include "profiler/stack_definitions.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::profiler::python {
 
@@ -50,13 +50,14 @@ class FrameInterner {
     const CodeLocationCache& cache() const { return cache_; }
 
   private:
-    std::uint32_t define(const SourceLocation& location);
+    std::uint32_t define(const SourceLocation& location) MEMLAB_REQUIRES(mutex_);
 
     StackDefinitions& definitions_;
     CodeLocationCache cache_;
 
-    std::mutex mutex_;                                    // guards ids_ and writes to cache_
-    std::unordered_map<std::string, std::uint32_t> ids_;  // by function, file and lines
+    threads::Mutex mutex_;  // guards writes to cache_, too
+    // By function, file and lines.
+    std::unordered_map<std::string, std::uint32_t> ids_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace memlab::profiler::python

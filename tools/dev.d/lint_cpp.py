@@ -24,6 +24,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GCC_ONLY = ("-Werror", "-fno-gnu-unique", "-Wno-subobject-linkage", "-fno-sanitize-recover=all", "-flto=auto",
             "-fno-fat-lto-objects")
+# What threads/mutex.hpp annotates.
+CLANG_ONLY = ("-Wthread-safety",)
 
 
 def database(build):
@@ -41,7 +43,7 @@ def database(build):
             arguments = [a for a in shlex.split(entry["command"]) if a not in GCC_ONLY and not a.startswith("--param=")]
             while arguments and not arguments[0].endswith(("++", "cc", "g++-12", "g++-13")):
                 arguments.pop(0)  # a compiler launcher
-            commands[source] = (entry["directory"], arguments)
+            commands[source] = (entry["directory"], [*arguments, *CLANG_ONLY])
     return commands
 
 

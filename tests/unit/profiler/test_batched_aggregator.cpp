@@ -1,7 +1,6 @@
 // Batched aggregation gives the same result as aggregating every record at once.
 #include "profiler/batched_aggregator.hpp"
 
-#include <mutex>
 #include <random>
 #include <vector>
 
@@ -31,18 +30,18 @@ struct Both {
     }
 
     void add(const auto& record) {
-        std::unique_lock order(mutex);
+        memlab::threads::UniqueLock order(mutex);
         batched.add(record, order);
         plain.on(record);
     }
     void add_freed(const trace::Event& free_requested) {
-        std::unique_lock order(mutex);
+        memlab::threads::UniqueLock order(mutex);
         batched.add_freed(free_requested, order);
         plain.on(free_requested);
         plain.on(trace::completed_at_once(free_requested));
     }
 
-    std::mutex mutex;
+    memlab::threads::Mutex mutex;
     BatchedAggregator batched;
     trace::Aggregator plain;
 };
@@ -124,11 +123,11 @@ TEST_CASE("batches give the same aggregate as single records, wherever a batch e
             ++records;
         }
         if (random() % 10'000 == 0) {
-            const std::lock_guard order(both.mutex);
+            const memlab::threads::LockGuard order(both.mutex);
             check_same(both.batched.flush(), both.plain);
         }
     }
-    const std::lock_guard order(both.mutex);
+    const memlab::threads::LockGuard order(both.mutex);
     check_same(both.batched.flush(), both.plain);
 }
 
@@ -203,7 +202,7 @@ TEST_CASE("encode records come out as they went in") {
 
 TEST_CASE("pending records are flushed early when the program is idle, if there are enough") {
     Both both;
-    std::unique_lock order(both.mutex);
+    memlab::threads::UniqueLock order(both.mutex);
     std::uint64_t address = 0;
     const auto add = [&](std::size_t count) {
         for (std::size_t i = 0; i < count; ++i) {
@@ -267,7 +266,7 @@ TEST_CASE("a record of another kind flushes the pending events first") {
     trace::OomEvent oom;
     oom.time_ns = 2;
     {
-        const std::lock_guard order(both.mutex);
+        const memlab::threads::LockGuard order(both.mutex);
         both.batched.on(oom);
         CHECK(both.batched.flush().ooms().at(0).holders.bytes == 512);
     }
