@@ -11,17 +11,17 @@ void AsyncPools::created(CUmemoryPool pool, const CUmemPoolProps& properties) {
     const CUdevice device =
         properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties.location.id : on_host;
     destroyed(pool);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     known_.push_back({pool, device});
 }
 
 void AsyncPools::destroyed(CUmemoryPool pool) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::erase_if(known_, [pool](const Known& known) { return known.pool == pool; });
 }
 
 CUdevice AsyncPools::find_device(CUmemoryPool pool, CUdevice current) const {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const auto at = std::find_if(known_.begin(), known_.end(),
                                  [pool](const Known& known) { return known.pool == pool; });
     return at == known_.end() ? current : at->device;
@@ -29,7 +29,7 @@ CUdevice AsyncPools::find_device(CUmemoryPool pool, CUdevice current) const {
 
 std::vector<CUmemoryPool> AsyncPools::on(CUdevice device) const {
     std::vector<CUmemoryPool> pools;
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (const Known& known : known_) {
         if (known.device == device) {
             pools.push_back(known.pool);

@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -39,8 +39,8 @@ class AsyncPools {
         CUmemoryPool pool;
         CUdevice device;
     };
-    mutable std::mutex mutex_;
-    std::vector<Known> known_;
+    mutable threads::Mutex mutex_;
+    std::vector<Known> known_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<bool> used_{false};
 };
 

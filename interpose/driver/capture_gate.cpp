@@ -14,7 +14,6 @@ CaptureGate::Key CaptureGate::make_key(CUstream stream, bool per_thread) {
     return {stream, 0};
 }
 
-// Call with streams_mutex_ held.
 void CaptureGate::update_count() {
     const int lost = lost_one_ ? 1 : 0;
     strict_.store(
@@ -26,7 +25,7 @@ void CaptureGate::update_count() {
 }
 
 void CaptureGate::insert(CUstream stream, bool per_thread, Capture capture) noexcept {
-    const std::lock_guard lock(streams_mutex_);
+    const threads::LockGuard lock(streams_mutex_);
     try {
         streams_.insert_or_assign(make_key(stream, per_thread), capture);
     } catch (const std::bad_alloc&) {
@@ -36,7 +35,7 @@ void CaptureGate::insert(CUstream stream, bool per_thread, Capture capture) noex
 }
 
 bool CaptureGate::end(CUstream stream, bool per_thread) {
-    const std::lock_guard lock(streams_mutex_);
+    const threads::LockGuard lock(streams_mutex_);
     if (streams_.erase(make_key(stream, per_thread)) == 0) {
         return false;
     }
@@ -45,7 +44,7 @@ bool CaptureGate::end(CUstream stream, bool per_thread) {
 }
 
 bool CaptureGate::end_all(CUcontext context) {
-    const std::lock_guard lock(streams_mutex_);
+    const threads::LockGuard lock(streams_mutex_);
     if (std::erase_if(streams_, [context](const auto& each) {
             return each.second.context == context;
         }) == 0) {

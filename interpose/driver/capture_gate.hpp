@@ -11,10 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -60,7 +60,7 @@ class CaptureGate {
 
     /// Captures may begin and end unseen: from now on one counts as under way for good.
     void assume_one() {
-        const std::lock_guard lock(streams_mutex_);
+        const threads::LockGuard lock(streams_mutex_);
         lost_one_ = true;
         update_count();
     }
@@ -90,14 +90,15 @@ class CaptureGate {
         bool relaxed;
     };
     void insert(CUstream stream, bool per_thread, Capture capture) noexcept;
-    void update_count();
+    void update_count() MEMLAB_REQUIRES(streams_mutex_);
 
     pthread_rwlock_t lock_ = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
     std::atomic<int> active_{0};
     std::atomic<int> strict_{0};
-    std::mutex streams_mutex_;
-    std::map<Key, Capture> streams_;
-    bool lost_one_ = false;  ///< not in streams_: one counts as under way for good
+    threads::Mutex streams_mutex_;
+    std::map<Key, Capture> streams_ MEMLAB_GUARDED_BY(streams_mutex_);
+    bool lost_one_ MEMLAB_GUARDED_BY(streams_mutex_) =
+        false;  ///< not in streams_: one counts as under way for good
 };
 
 }  // namespace memlab::interpose

@@ -26,14 +26,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <vector>
 
 #include "allocator/backend.hpp"
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/work_clock.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -120,13 +119,13 @@ class CudaFences {
     void update_idle_time(const Record& record);
     CUevent never_recorded_event();
     bool share(Record* newest, allocator::StreamId stream, Time time, allocator::Fence* fence);
-    Record* take_record(Record** spare);
+    Record* take_record(Record** spare) MEMLAB_REQUIRES(mutex_);
     void fit_events(Record& record, bool in_use);
     bool waits_asleep();
     CUresult wait_for_event(CUevent event, bool blocking, bool asleep);
-    void recycle(Record& record);
+    void recycle(Record& record) MEMLAB_REQUIRES(mutex_);
     CUresult publish(Record& record, CUresult recorded, Time time, Record** newest,
-                     allocator::Fence* fence);
+                     allocator::Fence* fence) MEMLAB_REQUIRES(mutex_);
     CUresult record_new(Time time, allocator::Fence* fence);
     CUresult record_events(Record& record, const PeersInUse& in_use);
     CUresult record_stream(allocator::StreamId key, CUstream stream, CUcontext context, Time time,
@@ -135,7 +134,7 @@ class CudaFences {
     allocator::FenceState query_events(const Record& record);
     CUresult wait_for_events(const Record& record);
     CUresult wait_for_all(bool may_end_captures);
-    void peers_changed();
+    void peers_changed() MEMLAB_REQUIRES(mutex_);
     CUresult order_behind(const Record& record);
     void order_peer_behind(CUcontext peer, const Record& record);
 
@@ -150,23 +149,26 @@ class CudaFences {
 
     /// Held shared around driver calls that name a peer or its event, exclusively where a peer is
     /// destroyed. Not taken until there is a peer.
-    std::shared_mutex peers_in_use_;
+    threads::SharedMutex peers_in_use_;
     std::atomic<bool> had_peers_{false};
     std::atomic<bool> lacked_memory_{false};
 
-    mutable std::mutex mutex_;  // protects all members below; taken last
-    std::vector<Peer> peers_;
-    std::uint64_t peers_generation_ = 0;
-    CUevent never_recorded_ = nullptr;              ///< null: not created yet
-    std::vector<std::unique_ptr<Record>> records_;  ///< all, free ones included
-    Record* newest_ = nullptr;                      ///< null: not to be shared
-    Record* newest_in_stream_ = nullptr;            ///< the same, for single-stream records
+    mutable threads::Mutex mutex_;  // taken last
+    std::vector<Peer> peers_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint64_t peers_generation_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    CUevent never_recorded_ MEMLAB_GUARDED_BY(mutex_) = nullptr;  ///< null: not created yet
+    std::vector<std::unique_ptr<Record>> records_
+        MEMLAB_GUARDED_BY(mutex_);                        ///< all, free ones included
+    Record* newest_ MEMLAB_GUARDED_BY(mutex_) = nullptr;  ///< null: not to be shared
+    Record* newest_in_stream_ MEMLAB_GUARDED_BY(mutex_) =
+        nullptr;  ///< the same, for single-stream records
     // Free lists of released records, which keep their events.
-    Record* spare_ = nullptr;
-    Record* spare_in_stream_ = nullptr;
+    Record* spare_ MEMLAB_GUARDED_BY(mutex_) = nullptr;
+    Record* spare_in_stream_ MEMLAB_GUARDED_BY(mutex_) = nullptr;
     // Fences that future work is ordered behind; each pointer holds a reference.
-    Record* barrier_ = nullptr;  ///< by wait_device()
-    Record* ordered_ = nullptr;  ///< by the single stream; after the switch, by the device
+    Record* barrier_ MEMLAB_GUARDED_BY(mutex_) = nullptr;  ///< by wait_device()
+    Record* ordered_ MEMLAB_GUARDED_BY(mutex_) =
+        nullptr;  ///< by the single stream; after the switch, by the device
 };
 
 }  // namespace memlab::interpose

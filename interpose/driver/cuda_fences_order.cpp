@@ -70,7 +70,7 @@ CUresult CudaFences::fall_back_to_host_wait(CUresult problem, Time time, Fence* 
     if (is_caller_error(problem) || problem == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
         return problem;
     }
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     Record* record = take_record(&spare_);
     record->host_wait = true;
     return publish(*record, CUDA_SUCCESS, time, nullptr, fence);
@@ -85,7 +85,7 @@ CUresult CudaFences::wait_device(Fence fence) {
     }
     Record* earlier = nullptr;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         earlier = std::exchange(barrier_, to_record(fence));
         ++barrier_->references;
     }
@@ -102,8 +102,9 @@ CUresult CudaFences::order_behind(const Record& record) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     const PeersInUse in_use(*this);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const auto order = [&](CUevent event) {
+        mutex_.assert_held();
         const CUresult result = call_real(&Driver::cuCtxWaitEvent, context_, event);
         for (const Peer& peer : peers_) {
             if (result == CUDA_SUCCESS && in_use.held() && !peer.ending) {
@@ -127,7 +128,7 @@ CUresult CudaFences::order_behind(const Record& record) {
     Record* record = to_record(fence);
     Record* earlier = nullptr;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         if (!record->time || record->host_wait || !one_stream.orders_all_work()) {
             return false;
         }
@@ -146,7 +147,7 @@ CUresult CudaFences::order_behind(const Record& record) {
 void CudaFences::order_second_stream() {
     Record* last = nullptr;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         if (ordered_ == nullptr || !orders_second_stream) {
             return;
         }
@@ -163,7 +164,7 @@ void CudaFences::order_second_stream() {
 void CudaFences::wait_for_barriers() {
     Record* settled[2] = {};
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         settled[0] = barrier_;
         // ordered_ stays: later frees rely on it to cover earlier ones.
         settled[1] = ordered_;
@@ -180,7 +181,7 @@ void CudaFences::wait_for_barriers() {
     }
     bool latest = false;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         latest = settled[0] != nullptr && barrier_ == settled[0];
         barrier_ = latest ? nullptr : barrier_;
     }
@@ -197,7 +198,7 @@ void CudaFences::wait_for_barriers() {
 bool CudaFences::barriers_complete() {
     Record* last[2] = {};
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         last[0] = barrier_;
         last[1] = ordered_;
         for (Record* each : last) {
@@ -287,7 +288,7 @@ CUresult CudaFences::wait_for_all(bool may_end_captures) {
     std::size_t index = 0;
     Peer peer{nullptr, true};
     const auto next_peer = [&] {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         index = generation == peers_generation_ ? index : 0;
         generation = peers_generation_;
         peer = index < peers_.size() ? peers_[index++] : Peer{nullptr, true};
@@ -314,7 +315,7 @@ void CudaFences::add_peer(CUcontext peer) {
     Record* behind[2] = {};
     had_peers_.store(true, std::memory_order_release);
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         if (std::any_of(peers_.begin(), peers_.end(),
                         [peer](const Peer& known) { return known.context == peer; })) {
             return;
@@ -337,8 +338,7 @@ void CudaFences::add_peer(CUcontext peer) {
     }
 }
 
-// Call with mutex_ held. Shared fences and idle times were valid for the previous set of contexts
-// only.
+// Shared fences and idle times were valid for the previous set of contexts only.
 void CudaFences::peers_changed() {
     ++peers_generation_;
     newest_ = nullptr;
@@ -349,8 +349,8 @@ void CudaFences::before_peer_destroy(CUcontext peer) {
     if (!had_peers_.load(std::memory_order_acquire)) {
         return;
     }
-    const std::unique_lock exclusive(peers_in_use_);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard exclusive(peers_in_use_);
+    const threads::LockGuard lock(mutex_);
     for (Peer& each : peers_) {
         each.ending = each.ending || each.context == peer;
     }
@@ -366,8 +366,8 @@ void CudaFences::after_peer_destroy(CUcontext peer, bool destroyed) {
     if (!had_peers_.load(std::memory_order_acquire)) {
         return;
     }
-    const std::unique_lock exclusive(peers_in_use_);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard exclusive(peers_in_use_);
+    const threads::LockGuard lock(mutex_);
     for (Peer& each : peers_) {
         each.ending = each.ending && each.context != peer;
     }

@@ -102,8 +102,7 @@ bool CudaFences::share(Record* newest, StreamId stream, Time time, Fence* fence)
     return true;
 }
 
-// Call with mutex_ held. Records live as long as the context: before_peer_destroy() visits all of
-// them.
+// Records live as long as the context: before_peer_destroy() visits all of them.
 CudaFences::Record* CudaFences::take_record(Record** spare) {
     Record* record = *spare;
     if (record == nullptr) {
@@ -116,7 +115,6 @@ CudaFences::Record* CudaFences::take_record(Record** spare) {
     return record;
 }
 
-// Call with mutex_ held.
 void CudaFences::recycle(Record& record) {
     Record*& spare = record.stream != 0 ? spare_in_stream_ : spare_;
     record.host_wait = false;
@@ -125,8 +123,8 @@ void CudaFences::recycle(Record& record) {
     spare = &record;
 }
 
-// Call with mutex_ held. On success the record becomes a fence held by the caller and the newest
-// one that others may share; otherwise it is recycled.
+// On success the record becomes a fence held by the caller and the newest one that others may
+// share; otherwise it is recycled.
 CUresult CudaFences::publish(Record& record, CUresult recorded, Time time, Record** newest,
                              Fence* fence) {
     if (recorded != CUDA_SUCCESS) {
@@ -169,7 +167,7 @@ void CudaFences::fit_events(Record& record, bool in_use) {
 CUresult CudaFences::record_new(Time time, Fence* fence) {
     Record* record = nullptr;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         if (share(newest_, 0, time, fence)) {
             return CUDA_SUCCESS;
         }
@@ -179,14 +177,14 @@ CUresult CudaFences::record_new(Time time, Fence* fence) {
     for (bool again = true; again;) {
         const PeersInUse in_use(*this);
         {
-            const std::lock_guard lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             again = !peers_.empty() && !in_use.held();  // a peer was added meanwhile
         }
         if (!again) {
             result = record_events(*record, in_use);
         }
     }
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return publish(*record, result, time, &newest_, fence);
 }
 
@@ -204,7 +202,7 @@ CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
         std::uint64_t generation = 0;
         bool same = false;
         {
-            const std::lock_guard lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             same = record.peers_generation == peers_generation_;
             generation = peers_generation_;
             for (std::size_t i = 0; !same && i < peers_.size(); ++i) {
@@ -268,7 +266,7 @@ CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept
         }
         const RelaxedCapture relaxed(gate.capturing());
         {
-            const std::lock_guard lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             if (share(newest_in_stream_, key, time, fence)) {
                 return CUDA_SUCCESS;
             }
@@ -302,7 +300,7 @@ CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext cont
     const PeersInUse in_use(*this);
     Record* record = nullptr;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         record = take_record(&spare_in_stream_);
         record->stream = key;
         record->foreign = foreign;
@@ -319,7 +317,7 @@ CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext cont
     if (result == CUDA_SUCCESS) {
         result = call_real(&Driver::cuEventRecord, *event, stream);
     }
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return publish(*record, result, time, &newest_in_stream_, fence);
 }
 
@@ -365,7 +363,7 @@ FenceState CudaFences::query_events(const Record& record) {
 
 [[gnu::hot]] void CudaFences::release(Fence fence) noexcept {
     Record* record = to_record(fence);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (--record->references != 0) {
         return;
     }
@@ -407,7 +405,7 @@ void CudaFences::show_output() {
 
 // An event of its own: those of records may be recorded anew meanwhile, and would be waited for.
 CUevent CudaFences::never_recorded_event() {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (never_recorded_ == nullptr) {
         make_event(context_, false, &never_recorded_);
     }
@@ -415,7 +413,7 @@ CUevent CudaFences::never_recorded_event() {
 }
 
 void CudaFences::after_context_destroy() {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     never_recorded_ = nullptr;
     spare_ = nullptr;
     spare_in_stream_ = nullptr;

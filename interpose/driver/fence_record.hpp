@@ -3,10 +3,10 @@
 #pragma once
 
 #include <limits>
-#include <shared_mutex>
 #include <vector>
 
 #include "interpose/driver/cuda_fences.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -38,7 +38,7 @@ class CudaFences::PeersInUse {
     bool held() const { return lock_.owns_lock(); }
 
   private:
-    std::shared_lock<std::shared_mutex> lock_;
+    std::shared_lock<threads::SharedMutex> lock_;
 };
 
 }  // namespace memlab::interpose

@@ -88,7 +88,7 @@ void OneStream::give_up(const char* why) noexcept {
         begin_switch(why);
         return;
     }
-    const std::lock_guard lock(switch_mutex_);
+    const threads::LockGuard lock(switch_mutex_);
     if (state_.load(std::memory_order_relaxed) == multiple) {
         return;
     }

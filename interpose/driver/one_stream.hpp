@@ -44,9 +44,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -135,7 +135,7 @@ class OneStream {
     std::atomic<StreamKey> state_{multiple};
     std::atomic<CUcontext> context_{nullptr};
     std::atomic<const char*> why_{"not known"};
-    std::mutex switch_mutex_;
+    threads::Mutex switch_mutex_;
     std::atomic<void (*)()> order_{nullptr};
 };
 

@@ -63,7 +63,7 @@ bool VmmPages::accessible_to_all() const {
 }
 
 CUresult VmmPages::reserve(std::uint64_t bytes, std::uint64_t* base) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (!supported()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -85,7 +85,7 @@ CUresult VmmPages::reserve(std::uint64_t bytes, std::uint64_t* base) {
 }
 
 CUresult VmmPages::release(std::uint64_t base, std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (reserved_.erase(base) == 0) {
         return CUDA_ERROR_INVALID_VALUE;  // gone with its context: the addresses may be another's
     }
@@ -116,7 +116,7 @@ CUresult VmmPages::map_chunk(std::uint64_t address, std::uint64_t bytes) {
 }
 
 CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t chunk) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (!owns_locked(address)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -148,7 +148,7 @@ CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t
 }
 
 CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (!owns_locked(address)) {
         return CUDA_ERROR_INVALID_VALUE;  // gone with its context: the addresses may be another's
     }
@@ -157,7 +157,7 @@ CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
 }
 
 bool VmmPages::owns(std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return owns_locked(address);
 }
 
@@ -171,7 +171,7 @@ bool VmmPages::owns_locked(std::uint64_t address) const {
 }
 
 void VmmPages::release_all() {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (const auto& [start, end] : mapped_) {
         call_real(&Driver::cuMemUnmap, CUdeviceptr{start}, std::size_t{end - start});
     }
@@ -186,14 +186,14 @@ CUresult VmmPages::set_peer(CUdevice accessor, bool enabled) {
     if (accessor == device_) {
         return CUDA_SUCCESS;
     }
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     // A copy may be under way.
     const bool copies = (copies_allowed_.load(std::memory_order_relaxed) & bit(accessor)) != 0;
     return enabled || !copies ? grant(accessor, enabled) : CUDA_SUCCESS;
 }
 
 void VmmPages::allow_first_copy(CUdevice accessor) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (grant(accessor, true) == CUDA_SUCCESS) {
         copies_allowed_.fetch_or(bit(accessor), std::memory_order_relaxed);
     }

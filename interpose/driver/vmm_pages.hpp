@@ -12,10 +12,10 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -73,26 +73,26 @@ class VmmPages {
     static std::uint64_t bit(CUdevice device) {
         return device >= 0 && device < 64 ? std::uint64_t{1} << device : 0;
     }
-    bool supported();
-    bool accessible_to_all() const;
+    bool supported() MEMLAB_REQUIRES(mutex_);
+    bool accessible_to_all() const MEMLAB_REQUIRES(mutex_);
     void allow_first_copy(CUdevice accessor);
-    CUresult grant(CUdevice accessor, bool enabled);
-    CUresult map_chunk(std::uint64_t address, std::uint64_t bytes);
-    bool owns_locked(std::uint64_t address) const;
+    CUresult grant(CUdevice accessor, bool enabled) MEMLAB_REQUIRES(mutex_);
+    CUresult map_chunk(std::uint64_t address, std::uint64_t bytes) MEMLAB_REQUIRES(mutex_);
+    bool owns_locked(std::uint64_t address) const MEMLAB_REQUIRES(mutex_);
     using Ranges = std::map<std::uint64_t, std::uint64_t>;  // start to end
-    void insert_mapped(Ranges::node_type range) noexcept;
-    void erase_mapped(std::uint64_t address, std::uint64_t bytes) noexcept;
+    void insert_mapped(Ranges::node_type range) noexcept MEMLAB_REQUIRES(mutex_);
+    void erase_mapped(std::uint64_t address, std::uint64_t bytes) noexcept MEMLAB_REQUIRES(mutex_);
 
     const CUdevice device_;
-    std::mutex mutex_;
-    CUmemAllocationProp properties_{};
+    threads::Mutex mutex_;
+    CUmemAllocationProp properties_ MEMLAB_GUARDED_BY(mutex_){};
     enum class Support : std::uint8_t { unknown, no, yes };
-    Support support_ = Support::unknown;
+    Support support_ MEMLAB_GUARDED_BY(mutex_) = Support::unknown;
     std::atomic<bool> shareable_{false};  ///< so far all memory has the POSIX handle type
-    std::vector<CUdevice> accessors_;
-    std::atomic<std::uint64_t> copies_allowed_{0};     ///< a bit for each device
-    std::map<std::uint64_t, std::uint64_t> reserved_;  ///< start to size
-    Ranges mapped_;                                    ///< adjacent ones are merged
+    std::vector<CUdevice> accessors_ MEMLAB_GUARDED_BY(mutex_);
+    std::atomic<std::uint64_t> copies_allowed_{0};  ///< a bit for each device
+    std::map<std::uint64_t, std::uint64_t> reserved_ MEMLAB_GUARDED_BY(mutex_);  ///< start to size
+    Ranges mapped_ MEMLAB_GUARDED_BY(mutex_);  ///< adjacent ones are merged
 };
 
 }  // namespace memlab::interpose

@@ -1,6 +1,5 @@
 // Memory queries: a pooled pointer must look like an allocation of its own.
 #include <algorithm>
-#include <mutex>
 #include <set>
 
 #include "interpose/driver/current_context.hpp"
@@ -8,6 +7,7 @@
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/sharing/exporter.hpp"
 #include "interpose/sharing/importer.hpp"
+#include "threads/mutex.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::allocator::BlockInfo;
@@ -39,11 +39,11 @@ CUresult attributes_of_unallocated(unsigned count, CUpointer_attribute* attribut
 class SynchronousBlocks {
   public:
     bool contains(const BlockInfo& block) {
-        const std::lock_guard lock(mutex_);
+        const memlab::threads::LockGuard lock(mutex_);
         return ids_.contains(block.id);
     }
     void set(const BlockInfo& block, bool on) {
-        const std::lock_guard lock(mutex_);
+        const memlab::threads::LockGuard lock(mutex_);
         if (on) {
             ids_.insert(block.id);
         } else {
@@ -52,8 +52,8 @@ class SynchronousBlocks {
     }
 
   private:
-    std::mutex mutex_;
-    std::set<std::uint64_t> ids_;
+    memlab::threads::Mutex mutex_;
+    std::set<std::uint64_t> ids_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 SynchronousBlocks& synchronous_blocks() {

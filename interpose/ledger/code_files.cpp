@@ -7,7 +7,7 @@ namespace memlab::interpose {
 
 std::uint32_t CodeFiles::keep(const void* handle, const std::string& file) {
     const std::uint32_t id = recorder_ != nullptr && !file.empty() ? recorder_->string_id(file) : 0;
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (id != 0) {
         files_[handle] = id;
     } else {
@@ -25,7 +25,7 @@ std::uint32_t CodeFiles::loaded_image(const void* handle, const void* image) {
 }
 
 std::uint32_t CodeFiles::derived(const void* handle, const void* library) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const auto known = files_.find(library);
     if (known == files_.end()) {
         return 0;
@@ -36,7 +36,7 @@ std::uint32_t CodeFiles::derived(const void* handle, const void* library) {
 }
 
 std::uint32_t CodeFiles::find(const void* handle) const {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const auto known = files_.find(handle);
     return known == files_.end() ? 0 : known->second;
 }
@@ -54,7 +54,7 @@ std::uint32_t CodeFiles::find_function(CUfunction function) const {
 }
 
 void CodeFiles::unloaded(const void* handle) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     files_.erase(handle);
 }
 

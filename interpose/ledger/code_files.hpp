@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "profiler/recorder.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -32,8 +32,8 @@ class CodeFiles {
     std::uint32_t keep(const void* handle, const std::string& file);
 
     profiler::Recorder* const recorder_;
-    mutable std::mutex mutex_;
-    std::unordered_map<const void*, std::uint32_t> files_;
+    mutable threads::Mutex mutex_;
+    std::unordered_map<const void*, std::uint32_t> files_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace memlab::interpose

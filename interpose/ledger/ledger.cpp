@@ -150,7 +150,7 @@ bool Ledger::context_created(const Before& before, Api api, CUcontext context) n
     try {
         const Spending spending(budget_);
         {
-            const std::lock_guard lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             std::erase_if(contexts_, [context](const KnownContext& known) {
                 return known.handle == context;  // of one that ended unseen
             });
@@ -177,7 +177,7 @@ void Ledger::context_ended(Api api, CUcontext context) noexcept {
         const Spending spending(budget_);
         CUdevice device = -1;
         {
-            const std::lock_guard lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             const auto known =
                 std::find_if(contexts_.begin(), contexts_.end(),
                              [context](const auto& each) { return each.handle == context; });

@@ -13,7 +13,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "interpose/ledger/cgroup.hpp"
@@ -24,6 +23,7 @@
 #include "interpose/ledger/nvml_witness.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/memory.hpp"
+#include "threads/mutex.hpp"
 #include "trace/ledger_entry.hpp"
 #include "trace/record.hpp"
 
@@ -98,7 +98,7 @@ class Ledger {
     const bool enabled_;
     MeasuringBudget budget_;
     std::array<Device, max_devices> devices_;
-    std::mutex mutex_;
+    threads::Mutex mutex_;
     std::vector<KnownContext> contexts_;
     CodeFiles code_;
     LoadedCode loaded_code_;

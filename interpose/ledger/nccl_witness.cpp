@@ -40,7 +40,6 @@ NcclWitness::Functions NcclWitness::functions_of(const void* library) {
     return whole && !switched_off() ? found : Functions();
 }
 
-/// Call with the lock.
 std::vector<NcclWitness::Known>::iterator NcclWitness::find(const void* communicator) {
     return std::find_if(known_.begin(), known_.end(),
                         [&](const Known& each) { return each.handle == communicator; });
@@ -53,10 +52,10 @@ void NcclWitness::used(void* communicator, int result, const void* function) noe
     try {
         Known asked;
         {
-            const std::unique_lock lock(mutex_, std::try_to_lock);
-            if (!lock.owns_lock()) {
+            if (!mutex_.try_lock()) {
                 return;  // at the next call
             }
+            const threads::LockGuard lock(mutex_, std::adopt_lock);
             auto known = find(communicator);
             if (known == known_.end()) {
                 if (result != nccl_success || known_.size() == max_known) {
@@ -99,7 +98,7 @@ void NcclWitness::ends(void* communicator, bool ask_first) noexcept {
     try {
         Known asked{};
         {
-            const std::lock_guard lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             const auto known = find(communicator);
             if (known == known_.end()) {
                 return;
@@ -155,7 +154,7 @@ void NcclWitness::ask(Known known, bool ended) {
     }
     memory_.contexts().describe_device(device);
     memory_.recorder()->record(now);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (Known& each : known_) {
         if (each.number == known.number) {
             each.last = now;

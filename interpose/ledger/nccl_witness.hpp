@@ -15,11 +15,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "interpose/ledger/measuring_budget.hpp"
 #include "interpose/memory/memory.hpp"
+#include "threads/mutex.hpp"
 #include "trace/ledger_entry.hpp"
 
 namespace memlab::interpose {
@@ -61,7 +61,7 @@ class NcclWitness {
     static constexpr std::size_t max_known = 256;
 
     static Functions functions_of(const void* library);
-    std::vector<Known>::iterator find(const void* communicator);
+    std::vector<Known>::iterator find(const void* communicator) MEMLAB_REQUIRES(mutex_);
     /// Whether its NCCL has the function, and no answer of it was refused.
     bool may_ask(const Known& known) const {
         return known.functions.statistic != nullptr &&
@@ -72,9 +72,9 @@ class NcclWitness {
     Memory& memory_;
     MeasuringBudget& budget_;
     const bool enabled_;
-    std::mutex mutex_;
-    std::vector<Known> known_;
-    std::uint32_t numbers_ = 0;
+    threads::Mutex mutex_;
+    std::vector<Known> known_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint32_t numbers_ MEMLAB_GUARDED_BY(mutex_) = 0;
     std::atomic<const void*> refused_{nullptr};  ///< a library that is not asked again
 };
 

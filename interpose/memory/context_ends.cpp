@@ -2,7 +2,6 @@
 // the end of one. Who gets memory of its from the driver waits until its loss is recorded.
 #include <algorithm>
 #include <array>
-#include <mutex>
 
 #include "interpose/driver/nested_frees.hpp"
 #include "interpose/driver/one_stream.hpp"
@@ -13,7 +12,7 @@
 namespace memlab::interpose {
 
 bool ContextRegistry::any_has_peers() const {
-    const std::shared_lock lock(mutex_);
+    const threads::SharedLockGuard lock(mutex_);
     return std::any_of(contexts_.begin(), contexts_.end(), [](const auto& each) {
         return each.second->backend().fences().had_peers();
     });
@@ -50,7 +49,7 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
     }
     if (ended != nullptr) {
         if (destroyed) {
-            const std::unique_lock lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             std::erase(dropped_, ended);
         }
         ended->end_gate().finish();
@@ -67,7 +66,7 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
     }
     if (destroyed) {
         {
-            const std::unique_lock lock(mutex_);
+            const threads::LockGuard lock(mutex_);
             std::erase_if(device_accesses_, [handle](const DeviceAccess& access) {
                 return access.accessor == handle;
             });
@@ -112,7 +111,7 @@ bool ContextRegistry::has_earlier_owner(std::uint64_t address, std::uint64_t byt
     }
     EndingContexts ending;
     {
-        const std::shared_lock lock(mutex_);
+        const threads::SharedLockGuard lock(mutex_);
         std::for_each(dropped_.begin(), dropped_.end(),
                       [&](const Context* each) { ending.add(each); });
         for (const auto& [handle, context] : contexts_) {
@@ -157,7 +156,7 @@ void ContextRegistry::wait_for_earlier_owner(std::uint64_t address, std::uint64_
 void ContextRegistry::drop(CUcontext handle, const Context* expected) {
     Context* context = nullptr;
     {
-        const std::unique_lock lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         const auto it = contexts_.find(handle);
         if (it == contexts_.end() || (expected != nullptr && it->second != expected)) {
             return;

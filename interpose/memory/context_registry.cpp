@@ -1,7 +1,6 @@
 #include "interpose/memory/context_registry.hpp"
 
 #include <algorithm>
-#include <mutex>
 
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/driver.hpp"
@@ -60,7 +59,7 @@ std::uint64_t Context::unused_bytes() const {
 }
 
 Context* ContextRegistry::find(CUcontext handle) const {
-    const std::shared_lock lock(mutex_);
+    const threads::SharedLockGuard lock(mutex_);
     const auto it = contexts_.find(handle);
     return it == contexts_.end() ? nullptr : it->second;
 }
@@ -84,7 +83,7 @@ Context* ContextRegistry::find(CUcontext handle) const {
 }
 
 CUcontext ContextRegistry::registered_primary(CUdevice device) const {
-    const std::shared_lock lock(mutex_);
+    const threads::SharedLockGuard lock(mutex_);
     for (const auto& [handle, context] : contexts_) {
         if (context->primary() && context->device() == device) {
             return context->handle();
@@ -117,7 +116,7 @@ Context* ContextRegistry::add(CUcontext handle) {
         return nullptr;
     }
     const bool primary = active_primary(device) == handle;
-    const std::unique_lock lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (const auto it = contexts_.find(handle); it != contexts_.end()) {
         return it->second;
     }
@@ -150,7 +149,7 @@ Context* ContextRegistry::add(CUcontext handle) {
 }
 
 void ContextRegistry::describe_device(CUdevice device) {
-    const std::unique_lock lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     describe_locked(device);
 }
 
@@ -184,7 +183,7 @@ trace::DeviceInfo ContextRegistry::device_info(CUdevice device) const {
 }
 
 std::vector<Context*> ContextRegistry::all(CUdevice device) const {
-    const std::shared_lock lock(mutex_);
+    const threads::SharedLockGuard lock(mutex_);
     std::vector<Context*> found;
     for (const auto& [handle, context] : contexts_) {
         if (context->handle() == handle && (device < 0 || context->device() == device)) {
@@ -197,7 +196,7 @@ std::vector<Context*> ContextRegistry::all(CUdevice device) const {
 }
 
 Context* ContextRegistry::next(CUdevice device, std::size_t* index) const {
-    const std::shared_lock lock(mutex_);
+    const threads::SharedLockGuard lock(mutex_);
     while (*index < owned_.size()) {
         Context* const context = owned_[(*index)++].get();
         const auto it = contexts_.find(context->handle());
@@ -221,7 +220,7 @@ void ContextRegistry::add_green(CUcontext green, CUdevice device) {
     }
     call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
     if (owner != nullptr) {
-        const std::unique_lock lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         contexts_[green] = owner;
         generation_.fetch_add(1, std::memory_order_release);
     }
@@ -257,7 +256,7 @@ void ContextRegistry::share_memory_of(CUdevice owner) {
         return;
     }
     {
-        const std::unique_lock lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         if (std::find(device_accesses_.begin(), device_accesses_.end(), access) !=
             device_accesses_.end()) {
             return;
@@ -277,7 +276,7 @@ void ContextRegistry::unshare_memory(CUcontext owner) {
     }
     owning->backend().pages().set_peer(device, false);
     const DeviceAccess taken{primary_if_green(current_context()), device, owning->device()};
-    const std::unique_lock lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::erase(device_accesses_, taken);
 }
 
@@ -309,7 +308,7 @@ void ContextRegistry::used_by_graph(std::uint64_t address, CUcontext accessor, C
     if (accessor != nullptr && has_multiple()) {
         owner->backend().fences().add_peer(primary_if_green(accessor));
     }
-    const std::unique_lock lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (std::find(used_by_graphs_.begin(), used_by_graphs_.end(), owner) == used_by_graphs_.end()) {
         used_by_graphs_.push_back(owner);
         any_used_by_graphs_.store(true, std::memory_order_release);
@@ -326,7 +325,7 @@ void ContextRegistry::before_graph_launch(CUstream stream) {
     }
     std::vector<Context*> owners;
     {
-        const std::shared_lock lock(mutex_);
+        const threads::SharedLockGuard lock(mutex_);
         owners = used_by_graphs_;
     }
     const CUcontext running = primary_if_green(handle);
@@ -336,7 +335,7 @@ void ContextRegistry::before_graph_launch(CUstream stream) {
 }
 
 void ContextRegistry::order_second_stream() noexcept {
-    const std::shared_lock lock(mutex_);
+    const threads::SharedLockGuard lock(mutex_);
     for (const auto& [handle, context] : contexts_) {
         if (context->handle() == handle) {
             context->backend().fences().order_second_stream();

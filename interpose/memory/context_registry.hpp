@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "interpose/memory/cuda_backend.hpp"
 #include "interpose/memory/end_gate.hpp"
 #include "interpose/memory/pool_recorder.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -158,7 +158,7 @@ class ContextRegistry {
   private:
     Context* find(CUcontext handle) const;
     Context* add(CUcontext handle);
-    void describe_locked(CUdevice device);
+    void describe_locked(CUdevice device) MEMLAB_REQUIRES(mutex_);
     /// `expected`: only if the handle still denotes that one; null: whichever it denotes.
     void drop(CUcontext handle, const Context* expected);
     bool has_earlier_owner(std::uint64_t address, std::uint64_t bytes, const Context* but) const;
@@ -180,14 +180,16 @@ class ContextRegistry {
     std::atomic<std::uint64_t> generation_{1};
     std::atomic<bool> multiple_{false};
     std::atomic<int> ending_{0};  // of all contexts
-    mutable std::shared_mutex mutex_;
-    std::unordered_map<CUcontext, Context*> contexts_;  // green contexts point at their primary
-    std::vector<std::unique_ptr<Context>> owned_;
-    std::vector<const Context*> dropped_;  ///< whose loss may not be recorded yet
-    std::vector<CUdevice> described_devices_;
-    std::vector<Context*> used_by_graphs_;
+    mutable threads::SharedMutex mutex_;
+    std::unordered_map<CUcontext, Context*> contexts_
+        MEMLAB_GUARDED_BY(mutex_);  // green contexts point at their primary
+    std::vector<std::unique_ptr<Context>> owned_ MEMLAB_GUARDED_BY(mutex_);
+    std::vector<const Context*> dropped_
+        MEMLAB_GUARDED_BY(mutex_);  ///< whose loss may not be recorded yet
+    std::vector<CUdevice> described_devices_ MEMLAB_GUARDED_BY(mutex_);
+    std::vector<Context*> used_by_graphs_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<bool> any_used_by_graphs_{false};
-    std::vector<DeviceAccess> device_accesses_;
+    std::vector<DeviceAccess> device_accesses_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace memlab::interpose

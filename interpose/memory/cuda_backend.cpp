@@ -75,7 +75,7 @@ bool CudaBackend::frees_in_order() {
     if (profiler_attached.load(std::memory_order_relaxed)) {
         return false;
     }
-    const std::lock_guard lock(release_mutex_);
+    const threads::LockGuard lock(release_mutex_);
     if (has_async_frees_ == Support::unknown) {
         has_async_frees_ = device_has(context_.device(), CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
                                ? Support::yes
@@ -89,7 +89,7 @@ CUstream CudaBackend::release_stream() {
     if (!frees_in_order()) {
         return nullptr;
     }
-    const std::lock_guard lock(release_mutex_);
+    const threads::LockGuard lock(release_mutex_);
     if (release_stream_ == nullptr && call_real(&Driver::cuStreamCreate, &release_stream_,
                                                 unsigned{CU_STREAM_NON_BLOCKING}) != CUDA_SUCCESS) {
         release_stream_ = nullptr;
@@ -124,7 +124,7 @@ CUresult CudaBackend::fill_once(allocator::Address address, std::uint64_t bytes)
     const CurrentContext current(handle_);
     CUstream stream = nullptr;
     {
-        const std::lock_guard lock(fill_mutex_);
+        const threads::LockGuard lock(fill_mutex_);
         if (fill_stream_ == nullptr) {
             const CUresult made =
                 call_real(&Driver::cuStreamCreate, &fill_stream_, unsigned{CU_STREAM_NON_BLOCKING});

@@ -14,12 +14,11 @@
 // (one_stream.hpp), which Session does not track while that option is on.
 #pragma once
 
-#include <mutex>
-
 #include "allocator/backend.hpp"
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/cuda_fences.hpp"
 #include "interpose/driver/vmm_pages.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -87,9 +86,9 @@ class CudaBackend final : public allocator::DeviceBackend {
     const CUcontext handle_;
     CudaFences fences_;
     VmmPages pages_;
-    std::mutex release_mutex_;           ///< taken last
+    threads::Mutex release_mutex_;       ///< taken last
     CUstream release_stream_ = nullptr;  ///< ends with the context
-    std::mutex fill_mutex_;              ///< taken last
+    threads::Mutex fill_mutex_;          ///< taken last
     CUstream fill_stream_ = nullptr;     ///< ends with the context
     enum class Support : std::uint8_t { unknown, no, yes };
     Support has_async_frees_ = Support::unknown;  ///< whether the device has cuMemFreeAsync

@@ -7,14 +7,14 @@
 namespace memlab::interpose {
 
 void GraphMemory::add(CUgraph graph, std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (owners_[graph].insert(address).second) {
         ++references_[address];
     }
 }
 
 void GraphMemory::share(const void* from, const void* made) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const auto it = owners_.find(from);
     if (it == owners_.end() || from == made) {
         return;
@@ -30,7 +30,7 @@ void GraphMemory::share(const void* from, const void* made) {
 void GraphMemory::destroyed(Memory& memory, Api api, const void* graph) {
     std::vector<std::uint64_t> freed;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         const auto it = owners_.find(graph);
         if (it == owners_.end()) {
             return;

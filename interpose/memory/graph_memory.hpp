@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <unordered_map>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/memory/memory.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -36,10 +36,10 @@ class GraphMemory {
     using Addresses = std::set<std::uint64_t>;
 
     std::atomic<bool> recaptures_{false};
-    std::mutex mutex_;
+    threads::Mutex mutex_;
     // What each graph keeps alive, and the number of owners of each address.
-    std::unordered_map<const void*, Addresses> owners_;
-    std::unordered_map<std::uint64_t, int> references_;
+    std::unordered_map<const void*, Addresses> owners_ MEMLAB_GUARDED_BY(mutex_);
+    std::unordered_map<std::uint64_t, int> references_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 /// The process-wide instance; never destroyed.

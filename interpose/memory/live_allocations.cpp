@@ -17,8 +17,10 @@ std::uint64_t end_address(std::uint64_t address, const LiveAllocation& allocatio
 
 [[gnu::hot]] std::uint32_t LiveAllocations::find_slot(HandleClass handles,
                                                       std::uint64_t address) const {
-    return index_.find(hash(handles, address),
-                       [&](std::uint32_t slot) { return matches(slot, handles, address); });
+    return index_.find(hash(handles, address), [&](std::uint32_t slot) {
+        mutex_.assert_held();
+        return matches(slot, handles, address);
+    });
 }
 
 std::uint64_t& LiveAllocations::live_bytes(const LiveAllocation& allocation) {
@@ -73,7 +75,7 @@ std::uint64_t& LiveAllocations::live_bytes(const LiveAllocation& allocation) {
 [[gnu::hot]] bool LiveAllocations::add(HandleClass handles, std::uint64_t address,
                                        const LiveAllocation& allocation,
                                        FunctionRef<void()> record) {
-    std::unique_lock lock(mutex_);
+    threads::UniqueLock lock(mutex_);
     std::uint32_t known = find_slot(handles, address);
     profiler::unwind::BackOff back_off;
     while (is_being_freed(known, handles, address, allocation)) {
@@ -94,7 +96,7 @@ std::uint64_t& LiveAllocations::live_bytes(const LiveAllocation& allocation) {
 
 [[gnu::hot]] std::optional<LiveAllocation> LiveAllocations::begin_free(HandleClass handles,
                                                                        std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const std::uint32_t slot = find_slot(handles, address);
     if (slot == trace::HashIndex::none || entries_[slot].freeing) {
         return std::nullopt;
@@ -112,7 +114,7 @@ std::uint64_t& LiveAllocations::live_bytes(const LiveAllocation& allocation) {
 
 [[gnu::hot]] void LiveAllocations::finish_free(HandleClass handles, std::uint64_t address,
                                                bool freed, FunctionRef<void()> record) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const std::uint32_t slot =
         last_begun_slot_ < entries_.size() && matches(last_begun_slot_, handles, address)
             ? last_begun_slot_
@@ -137,19 +139,19 @@ std::uint64_t& LiveAllocations::live_bytes(const LiveAllocation& allocation) {
 
 std::optional<LiveAllocation> LiveAllocations::find(HandleClass handles,
                                                     std::uint64_t address) const {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const std::uint32_t slot = find_slot(handles, address);
     return slot == trace::HashIndex::none ? std::nullopt : std::optional(entries_[slot].allocation);
 }
 
 LiveAllocations::BytesByKind LiveAllocations::bytes_by_kind(std::uint32_t device) const {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return device < bytes_.size() ? bytes_[device] : BytesByKind{};
 }
 
 bool LiveAllocations::is_being_freed(std::uint64_t address, std::uint64_t bytes) const {
     const std::uint64_t end = address + std::max<std::uint64_t>(bytes, 1);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return std::any_of(pending_frees_.begin(), pending_frees_.end(), [&](const PendingFree& each) {
         return address < each.end && each.begin < end;
     });
@@ -158,7 +160,7 @@ bool LiveAllocations::is_being_freed(std::uint64_t address, std::uint64_t bytes)
 bool LiveAllocations::is_leaving(std::uint64_t address, std::uint64_t bytes,
                                  FunctionRef<bool(std::uint32_t)> ends) const {
     const std::uint64_t end = address + std::max<std::uint64_t>(bytes, 1);
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& each) {
         return each.address < end && address < end_address(each.address, each.allocation) &&
                each.handles == HandleClass::memory && ends(each.allocation.context);
@@ -166,7 +168,7 @@ bool LiveAllocations::is_leaving(std::uint64_t address, std::uint64_t bytes,
 }
 
 void LiveAllocations::remove_context(std::uint32_t context) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (std::size_t slot = entries_.size(); slot-- > 0;) {
         if (entries_[slot].allocation.context == context) {
             erase(static_cast<std::uint32_t>(slot));

@@ -10,11 +10,11 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "interpose/driver/function_ref.hpp"
+#include "threads/mutex.hpp"
 #include "trace/hash_index.hpp"
 #include "trace/record.hpp"
 
@@ -77,29 +77,31 @@ class LiveAllocations {
         std::uint64_t end;
     };
     bool is_being_freed(std::uint32_t slot, HandleClass handles, std::uint64_t address,
-                        const LiveAllocation& allocation) const;
+                        const LiveAllocation& allocation) const MEMLAB_REQUIRES(mutex_);
 
     static std::uint64_t hash(HandleClass handles, std::uint64_t address) {
         return trace::HashIndex::spread(address + static_cast<std::uint64_t>(handles));
     }
-    std::uint32_t find_slot(HandleClass handles, std::uint64_t address) const;
-    bool matches(std::uint32_t slot, HandleClass handles, std::uint64_t address) const {
+    std::uint32_t find_slot(HandleClass handles, std::uint64_t address) const
+        MEMLAB_REQUIRES(mutex_);
+    bool matches(std::uint32_t slot, HandleClass handles, std::uint64_t address) const
+        MEMLAB_REQUIRES(mutex_) {
         const Entry& entry = entries_[slot];
         return entry.address == address && entry.handles == handles;
     }
-    void put(std::uint32_t known, const Entry& entry);
-    void erase(std::uint32_t slot);
-    std::uint64_t& live_bytes(const LiveAllocation& allocation);
+    void put(std::uint32_t known, const Entry& entry) MEMLAB_REQUIRES(mutex_);
+    void erase(std::uint32_t slot) MEMLAB_REQUIRES(mutex_);
+    std::uint64_t& live_bytes(const LiveAllocation& allocation) MEMLAB_REQUIRES(mutex_);
 
-    mutable std::mutex mutex_;
+    mutable threads::Mutex mutex_;
     // Packed: on removal the last entry moves into the freed slot. Grows only beyond its previous
     // maximum, so the steady state does not allocate.
-    std::vector<Entry> entries_;
-    trace::HashIndex index_;
-    std::uint32_t last_begun_slot_ =
-        0;  ///< slot of the most recent begin_free(): usually the next to finish
-    std::vector<BytesByKind> bytes_;          ///< by device
-    std::vector<PendingFree> pending_frees_;  ///< at most one per thread
+    std::vector<Entry> entries_ MEMLAB_GUARDED_BY(mutex_);
+    trace::HashIndex index_ MEMLAB_GUARDED_BY(mutex_);
+    /// Slot of the most recent begin_free(): usually the next to finish.
+    std::uint32_t last_begun_slot_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::vector<BytesByKind> bytes_ MEMLAB_GUARDED_BY(mutex_);          ///< by device
+    std::vector<PendingFree> pending_frees_ MEMLAB_GUARDED_BY(mutex_);  ///< at most one per thread
 };
 
 }  // namespace memlab::interpose

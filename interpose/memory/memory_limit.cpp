@@ -68,7 +68,7 @@ CUresult MemoryLimits::take(CUdevice device, std::uint64_t bytes, FunctionRef<CU
 CUresult MemoryLimits::take_locked(CUdevice device, std::uint64_t bytes,
                                    FunctionRef<CUresult()> real, const FunctionRef<void()>* undo) {
     const std::uint64_t limit = limit_for(device);
-    const std::lock_guard lock(device_mutexes_[device]);
+    const threads::LockGuard lock(device_mutexes_[device]);
     std::size_t free = 0;
     std::size_t total = 0;
     if (device_memory_info(&free, &total) != CUDA_SUCCESS) {

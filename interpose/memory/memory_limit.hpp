@@ -18,12 +18,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/function_ref.hpp"
 #include "interpose/options/device_limits.hpp"
+#include "threads/mutex.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::interpose {
@@ -65,7 +65,7 @@ class MemoryLimits {
 
     const std::vector<DeviceLimit> wanted_;
     std::atomic<std::uint64_t> known_[max_devices] = {};
-    std::mutex device_mutexes_[max_devices];  ///< taken after a pool's lock; innermost
+    threads::Mutex device_mutexes_[max_devices];  ///< taken after a pool's lock; innermost
 };
 
 /// The driver's free and total bytes of the current context's device; works during captures.

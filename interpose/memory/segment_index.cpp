@@ -16,7 +16,7 @@ bool SegmentIndex::add(std::uint64_t address, std::uint64_t bytes, Context* owne
         address > end_of_space - bytes) {
         return false;
     }
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (std::uint64_t i = address >> leaf_shift; i <= (address + bytes - 1) >> leaf_shift; ++i) {
         if (leaves_[i].load(std::memory_order_relaxed) == nullptr) {
             Leaf* leaf = new (std::nothrow) Leaf;
@@ -36,7 +36,7 @@ bool SegmentIndex::add(std::uint64_t address, std::uint64_t bytes, Context* owne
 }
 
 void SegmentIndex::remove(std::uint64_t address, std::uint64_t bytes, const Context* owner) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (std::uint64_t at = address; at != address + bytes; at += page) {
         Leaf* leaf = leaves_[at >> leaf_shift].load(std::memory_order_relaxed);
         std::atomic<Context*>& entry = leaf->owners[(at >> page_shift) % pages_per_leaf];
@@ -47,7 +47,7 @@ void SegmentIndex::remove(std::uint64_t address, std::uint64_t bytes, const Cont
 }
 
 void SegmentIndex::remove_all(const Context* owner) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (std::atomic<Leaf*>& leaf : leaves_) {
         Leaf* const present = leaf.load(std::memory_order_relaxed);
         if (present == nullptr) {

@@ -8,7 +8,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
+
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -53,7 +54,7 @@ class SegmentIndex {
         std::array<std::atomic<Context*>, pages_per_leaf> owners{};
     };
 
-    std::mutex mutex_;  // held by writers
+    threads::Mutex mutex_;  // held by writers
     std::array<std::atomic<Leaf*>, 1ULL << (address_bits - leaf_shift)> leaves_{};
 };
 

@@ -16,12 +16,12 @@ std::optional<std::uint32_t> Suballocators::find_locked(std::string_view name) c
 }
 
 std::optional<std::uint32_t> Suballocators::find(std::string_view name) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     return find_locked(name);
 }
 
 std::optional<std::uint32_t> Suballocators::find_or_add(std::string_view name) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (const auto known = find_locked(name)) {
         return known;
     }
@@ -34,7 +34,7 @@ std::optional<std::uint32_t> Suballocators::find_or_add(std::string_view name) {
 
 bool Suballocators::is_described_now(profiler::Recorder& recorder, std::uint32_t device,
                                      FunctionRef<bool(trace::DeviceInfo&)> describe) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     Cache& cache = of(device);
     if (!cache.described.load(std::memory_order_relaxed)) {
         trace::DeviceInfo info;
@@ -75,7 +75,7 @@ const Suballocators::Segments::value_type* Suballocators::segment_at(const Cache
 void Suballocators::allocated(profiler::Recorder& recorder, const Event& alloc,
                               std::uint64_t reserved,
                               FunctionRef<SegmentRange(std::uint64_t)> find) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     Cache& cache = of(alloc.device);
     if (reserved != cache.expected.load(std::memory_order_relaxed)) {
         find_segments(recorder, alloc, find);
@@ -95,7 +95,7 @@ void Suballocators::allocated(profiler::Recorder& recorder, const Event& alloc,
 
 void Suballocators::allocated(profiler::Recorder& recorder, const Event& alloc,
                               FunctionRef<SegmentRange(std::uint64_t)> find) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const Segments::value_type* const known = segment_at(of(alloc.device), alloc.address);
     if (known == nullptr || known->second.bytes - (alloc.address - known->first) < alloc.size) {
         find_segments(recorder, alloc, find);
@@ -224,14 +224,16 @@ void Suballocators::remove_inner(profiler::Recorder& recorder, std::uint64_t add
                                  std::uint64_t bytes) {
     if (any_inner_.load(std::memory_order_relaxed)) {
         for_each([&](std::uint32_t device, const Cache&) {
+            mutex_.assert_held();
             remove_in(recorder, device, address, bytes, true);
         });
     }
 }
 
 void Suballocators::memory_freed(profiler::Recorder& recorder, std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for_each([&](std::uint32_t device, Cache& cache) {
+        mutex_.assert_held();
         const auto segment = cache.segments.find(address);
         if (segment != cache.segments.end() && !segment->second.inner) {
             remove_inner(recorder, address, segment->second.bytes);
@@ -242,16 +244,17 @@ void Suballocators::memory_freed(profiler::Recorder& recorder, std::uint64_t add
 
 void Suballocators::memory_unmapped(profiler::Recorder& recorder, std::uint64_t address,
                                     std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     remove_inner(recorder, address, bytes);
     for_each([&](std::uint32_t device, const Cache&) {
+        mutex_.assert_held();
         remove_in(recorder, device, address, bytes, false);
     });
 }
 
 void Suballocators::block_freed(profiler::Recorder& recorder, std::uint32_t device,
                                 std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::uint64_t bytes = 0;
     for_each([&](std::uint32_t other, const Cache& cache) {
         const auto segment = cache.segments.find(address);
@@ -265,8 +268,9 @@ void Suballocators::block_freed(profiler::Recorder& recorder, std::uint32_t devi
 }
 
 void Suballocators::all_freed(profiler::Recorder& recorder, std::uint32_t allocator) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for_each([&](std::uint32_t device, Cache& cache) {
+        mutex_.assert_held();
         while (device / max_gpus == allocator + 1 && !cache.segments.empty()) {
             const auto [address, info] = *cache.segments.begin();
             remove_inner(recorder, address, info.bytes);
@@ -278,7 +282,7 @@ void Suballocators::all_freed(profiler::Recorder& recorder, std::uint32_t alloca
 }
 
 bool Suballocators::cuts(std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     bool found = false;
     for_each([&](std::uint32_t, const Cache& cache) {
         found = found || segment_at(cache, address) != nullptr;
@@ -287,7 +291,7 @@ bool Suballocators::cuts(std::uint64_t address) {
 }
 
 std::uint32_t Suballocators::device_at(std::uint32_t allocator, std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::uint32_t found = 0;
     for_each([&](std::uint32_t device, const Cache& cache) {
         if (device / max_gpus == allocator + 1 && segment_at(cache, address) != nullptr) {
@@ -298,7 +302,7 @@ std::uint32_t Suballocators::device_at(std::uint32_t allocator, std::uint64_t ad
 }
 
 std::string Suballocators::owner_of(profiler::Recorder& recorder, std::uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::string owner;
     std::uint64_t smallest = ~std::uint64_t{0};
     for (const auto& other : others_) {
@@ -310,6 +314,7 @@ std::string Suballocators::owner_of(profiler::Recorder& recorder, std::uint64_t 
             const trace::Live* const block = aggregate.suballocation_at(device, address);
             if (block != nullptr && block->address == address && block->size < smallest) {
                 smallest = block->size;
+                mutex_.assert_held();
                 owner = names_[device / max_gpus - 2];
             }
         });
@@ -318,7 +323,7 @@ std::string Suballocators::owner_of(profiler::Recorder& recorder, std::uint64_t 
 }
 
 void Suballocators::remove_context(std::uint32_t context) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for_each([&](std::uint32_t, Cache& cache) {
         std::erase_if(cache.segments, [&](const auto& segment) {
             if (segment.second.context != context) {

@@ -14,7 +14,6 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +21,7 @@
 
 #include "interpose/driver/function_ref.hpp"
 #include "profiler/recorder.hpp"
+#include "threads/mutex.hpp"
 #include "trace/log_format.hpp"
 #include "trace/record.hpp"
 
@@ -143,38 +143,39 @@ class Suballocators {
     static bool is_pytorchs(std::uint32_t device) { return device / max_gpus == 1; }
     Cache& pytorchs(std::uint32_t device) { return pytorchs_[device % max_gpus]; }
     const Cache& pytorchs(std::uint32_t device) const { return pytorchs_[device % max_gpus]; }
-    Cache& of(std::uint32_t device) {
+    Cache& of(std::uint32_t device) MEMLAB_REQUIRES(mutex_) {
         return is_pytorchs(device) ? pytorchs(device) : others_[device];
     }
     bool is_described_now(profiler::Recorder& recorder, std::uint32_t device,
                           FunctionRef<bool(trace::DeviceInfo& info)> describe);
-    std::optional<std::uint32_t> find_locked(std::string_view name) const;
+    std::optional<std::uint32_t> find_locked(std::string_view name) const MEMLAB_REQUIRES(mutex_);
     /// visit(device, cache) for all that are described.
     template <class Visit>
-    void for_each(const Visit& visit);
+    void for_each(const Visit& visit) MEMLAB_REQUIRES(mutex_);
     static const Segments::value_type* segment_at(const Cache& cache, std::uint64_t address);
     void set_reserved(Cache& cache, std::uint64_t reserved);
     void add_context(Cache& cache, std::uint32_t context);
     void find_segments(profiler::Recorder& recorder, const trace::Event& alloc,
-                       FunctionRef<SegmentRange(std::uint64_t)> find);
+                       FunctionRef<SegmentRange(std::uint64_t)> find) MEMLAB_REQUIRES(mutex_);
     SegmentRange find_inner(profiler::Recorder& recorder, std::uint32_t device,
-                            std::uint64_t address);
+                            std::uint64_t address) MEMLAB_REQUIRES(mutex_);
     void free_blocks(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address,
-                     std::uint64_t bytes);
+                     std::uint64_t bytes) MEMLAB_REQUIRES(mutex_);
     Segments::iterator remove(profiler::Recorder& recorder, std::uint32_t device,
-                              Segments::iterator segment);
+                              Segments::iterator segment) MEMLAB_REQUIRES(mutex_);
     void remove_in(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address,
-                   std::uint64_t bytes, bool inner_only);
-    void remove_inner(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+                   std::uint64_t bytes, bool inner_only) MEMLAB_REQUIRES(mutex_);
+    void remove_inner(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes)
+        MEMLAB_REQUIRES(mutex_);
 
-    std::mutex mutex_;
-    std::vector<std::string> names_;  ///< of the allocators 1, 2, ...
+    threads::Mutex mutex_;
+    std::vector<std::string> names_ MEMLAB_GUARDED_BY(mutex_);  ///< of the allocators 1, 2, ...
     std::array<Cache, max_gpus> pytorchs_{};
-    std::map<std::uint32_t, Cache> others_;
+    std::map<std::uint32_t, Cache> others_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<bool> any_{false};
     std::atomic<bool> any_others_{false};
     std::atomic<bool> any_inner_{false};
-    bool said_unexplained_ = false;
+    bool said_unexplained_ MEMLAB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace memlab::interpose

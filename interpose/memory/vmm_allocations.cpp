@@ -10,8 +10,10 @@ constexpr std::uint32_t none = trace::HashIndex::none;
 
 /// The slot of the handle in live_handles_, or none.
 std::uint32_t VmmAllocations::find_slot(Handle handle) const {
-    return index_.find(hash(handle),
-                       [&](std::uint32_t slot) { return live_handles_[slot].handle == handle; });
+    return index_.find(hash(handle), [&](std::uint32_t slot) {
+        mutex_.assert_held();
+        return live_handles_[slot].handle == handle;
+    });
 }
 
 /// Strong exception guarantee (std::bad_alloc).
@@ -38,7 +40,7 @@ void VmmAllocations::unbind(std::uint32_t slot) {
 }
 
 std::uint64_t VmmAllocations::created(Handle handle) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (free_.empty()) {
         if (free_.capacity() <= allocations_.size()) {  // so that freeing a slot cannot throw
             free_.reserve(2 * allocations_.size() + 1);
@@ -54,14 +56,14 @@ std::uint64_t VmmAllocations::created(Handle handle) {
 }
 
 void VmmAllocations::retained(Handle handle) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (const std::uint32_t slot = find_slot(handle); slot != none) {
         ++allocations_[live_handles_[slot].allocation].handles;
     }
 }
 
 void VmmAllocations::mapped(CUdeviceptr address, std::size_t bytes, Handle handle) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (const std::uint32_t slot = find_slot(handle); slot != none) {
         const std::uint32_t allocation = live_handles_[slot].allocation;
         const auto at = mappings_.lower_bound(address);
@@ -75,7 +77,7 @@ void VmmAllocations::mapped(CUdeviceptr address, std::size_t bytes, Handle handl
 }
 
 VmmAllocations::Range VmmAllocations::mapping_at(CUdeviceptr address) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     const auto at = mappings_.floor(address);
     if (at == mappings_.end() || address - mappings_.key_at(at) >= mappings_.at(at).bytes) {
         return {};
@@ -84,7 +86,7 @@ VmmAllocations::Range VmmAllocations::mapping_at(CUdeviceptr address) {
 }
 
 std::vector<std::uint64_t> VmmAllocations::unmapped(CUdeviceptr address, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::vector<std::uint64_t> dead;
     const CUdeviceptr end = address + bytes;
     for (CUdeviceptr begin = address; begin < end;) {
@@ -102,7 +104,7 @@ std::vector<std::uint64_t> VmmAllocations::unmapped(CUdeviceptr address, std::si
 }
 
 std::vector<std::uint64_t> VmmAllocations::released(Handle handle) {
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     std::vector<std::uint64_t> dead;
     if (const std::uint32_t slot = find_slot(handle); slot != none) {
         const std::uint32_t allocation = live_handles_[slot].allocation;

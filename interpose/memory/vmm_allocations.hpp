@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "interpose/driver/cuda_abi.hpp"
+#include "threads/mutex.hpp"
 #include "trace/address_map.hpp"
 #include "trace/hash_index.hpp"
 
@@ -53,19 +53,21 @@ class VmmAllocations {
     };
 
     static std::uint64_t hash(Handle handle) { return trace::HashIndex::spread(handle); }
-    std::uint32_t find_slot(Handle handle) const;
-    void bind(Handle handle, std::uint32_t allocation);
-    void unbind(std::uint32_t slot);
-    void erase_if_dead(std::uint32_t allocation, std::vector<std::uint64_t>& dead);
+    std::uint32_t find_slot(Handle handle) const MEMLAB_REQUIRES(mutex_);
+    void bind(Handle handle, std::uint32_t allocation) MEMLAB_REQUIRES(mutex_);
+    void unbind(std::uint32_t slot) MEMLAB_REQUIRES(mutex_);
+    void erase_if_dead(std::uint32_t allocation, std::vector<std::uint64_t>& dead)
+        MEMLAB_REQUIRES(mutex_);
 
-    std::mutex mutex_;
-    std::uint64_t next_number_ = 1;
+    threads::Mutex mutex_;
+    std::uint64_t next_number_ MEMLAB_GUARDED_BY(mutex_) = 1;
     // Slots are reused, so that the steady state allocates nothing.
-    std::vector<Allocation> allocations_;
-    std::vector<std::uint32_t> free_;
-    std::vector<LiveHandle> live_handles_;  // handles that are not released, packed
-    trace::HashIndex index_;
-    trace::AddressMap<Mapping> mappings_;
+    std::vector<Allocation> allocations_ MEMLAB_GUARDED_BY(mutex_);
+    std::vector<std::uint32_t> free_ MEMLAB_GUARDED_BY(mutex_);
+    std::vector<LiveHandle> live_handles_
+        MEMLAB_GUARDED_BY(mutex_);  // handles that are not released, packed
+    trace::HashIndex index_ MEMLAB_GUARDED_BY(mutex_);
+    trace::AddressMap<Mapping> mappings_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 /// The process-wide instance; never destroyed.

@@ -160,7 +160,7 @@ void CuptiSubscription::yield_subscription() noexcept {
     if (subscriber == nullptr) {
         return;
     }
-    const std::lock_guard lock(yield_mutex_);
+    const threads::LockGuard lock(yield_mutex_);
     yield_requested_.store(false, std::memory_order_relaxed);
     if (!subscriber->unsubscribe()) {
         return;
@@ -182,7 +182,7 @@ void CuptiSubscription::finish() noexcept {
     if (subscriber == nullptr) {
         return;
     }
-    const std::lock_guard lock(yield_mutex_);
+    const threads::LockGuard lock(yield_mutex_);
     if (!subscriber->unsubscribe()) {
         return;
     }

@@ -17,10 +17,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "profiler/cupti/subscriber.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -70,7 +70,7 @@ class CuptiSubscription {
     bool automatic_ = true;
     bool audit_ = false;
     std::string library_;
-    std::mutex yield_mutex_;  ///< held while unsubscribing; other threads wait
+    threads::Mutex yield_mutex_;  ///< held while unsubscribing; other threads wait
     std::string yield_reason_;
 };
 

@@ -56,7 +56,7 @@ CUresult Exporter::share(Memory& memory, const PooledBlock& pooled, CUipcMemHand
         return CUDA_ERROR_INVALID_VALUE;
     }
     const threads::NoCancellation no_cancellation;
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     if (!start(memory)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }

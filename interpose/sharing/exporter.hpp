@@ -7,11 +7,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/sharing/memory_socket.hpp"
+#include "threads/mutex.hpp"
 #include "trace/own_descriptor.hpp"
 
 namespace memlab::interpose {
@@ -37,7 +37,7 @@ class Exporter {
     void answer(int client);
     CUresult send_block(MemorySocket& client, const CUipcMemHandle& handle);
 
-    std::mutex mutex_;
+    threads::Mutex mutex_;
     Memory* memory_ = nullptr;
     SocketToken token_{};
     std::atomic<std::int32_t> process_{0};  ///< whose thread serves; 0: none yet

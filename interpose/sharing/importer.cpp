@@ -86,9 +86,9 @@ CUresult Importer::open(const SharedHandle& handle, Import* import) {
     if (device < 0 || exporter().made(handle)) {  // the driver cannot open its own handles either
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    const std::lock_guard opening(opening_);
+    const threads::LockGuard opening(opening_);
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         for (Import& open : imports_) {
             if (open.handle == handle && open.device == device) {
                 ++open.opens;
@@ -103,7 +103,7 @@ CUresult Importer::open(const SharedHandle& handle, Import* import) {
     import->opens = 1;
     const CUresult result = open_new(handle, import);
     if (result == CUDA_SUCCESS) {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         imports_.push_back(*import);
         count_.store(imports_.size(), std::memory_order_release);
     }
@@ -155,7 +155,7 @@ std::optional<Importer::Import> Importer::find(CUdeviceptr address) const {
     if (count_.load(std::memory_order_acquire) == 0) {
         return std::nullopt;
     }
-    const std::lock_guard lock(mutex_);
+    const threads::LockGuard lock(mutex_);
     for (const Import& import : imports_) {
         if (address - import.address < import.handle.bytes) {
             return import;
@@ -166,10 +166,10 @@ std::optional<Importer::Import> Importer::find(CUdeviceptr address) const {
 
 CUresult Importer::close(CUdeviceptr address, bool* last) {
     const threads::NoCancellation no_cancellation;
-    const std::lock_guard opening(opening_);
+    const threads::LockGuard opening(opening_);
     Import import;
     {
-        const std::lock_guard lock(mutex_);
+        const threads::LockGuard lock(mutex_);
         const auto found =
             std::find_if(imports_.begin(), imports_.end(),
                          [address](const Import& each) { return each.address == address; });

@@ -7,12 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/sharing/memory_socket.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 
@@ -43,9 +43,9 @@ class Importer {
   private:
     CUresult open_new(const SharedHandle& handle, Import* import);
 
-    std::mutex opening_;        ///< one thread opens or closes; taken first
-    mutable std::mutex mutex_;  ///< of the table
-    std::vector<Import> imports_;
+    threads::Mutex opening_;        ///< one thread opens or closes; taken first
+    mutable threads::Mutex mutex_;  ///< of the table
+    std::vector<Import> imports_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<std::size_t> count_{0};
 };
 
