@@ -242,8 +242,8 @@ bool libcuda_is_global() {
 
 namespace {
 
-/// The definition in `object` itself, or null.
-void* definition_in(const link_map* object, const char* name) {
+/// What dlsym finds with an object's handle, or null.
+void* definition_seen_by(const link_map* object, const char* name) {
     void* const handle =
         dlopen(object->l_name[0] == '\0' ? nullptr : object->l_name, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) {
@@ -251,6 +251,12 @@ void* definition_in(const link_map* object, const char* name) {
     }
     void* const found = libc_dlsym()(handle, name);
     real_dlclose()(handle);
+    return found;
+}
+
+/// The definition in `object` itself, or null.
+void* definition_in(const link_map* object, const char* name) {
+    void* const found = definition_seen_by(object, name);
     return containing_object(found) == object ? found : nullptr;
 }
 
@@ -268,6 +274,12 @@ const void* object_not_global(const char* name) {
 }
 
 }  // namespace
+
+void* definition_for(const void* object, const char* name) {
+    static const char here = 0;
+    void* const found = definition_seen_by(static_cast<const link_map*>(object), name);
+    return containing_object(found) == containing_object(&here) ? nullptr : found;
+}
 
 // Follows the loader's search order for objects of the program's start, then later ones. A libcuda,
 // NVML or NCCL, that is not globally visible is skipped.

@@ -53,8 +53,13 @@ void* loaded_libcuda();
 /// takes no lock that the loader holds while running constructors.
 profiler::ObjectSymbols libcuda_symbols();
 
-/// The loaded object (a handle for dlsym) that contains this code or data, or null.
+/// The loaded object that contains this code or data, or null. No handle for dlsym: glibc has a
+/// list of what to search only for objects that somebody opened, not for those that came along.
 void* containing_object(const void* address);
+
+/// The definition of a name that the code of a loaded object, or the libraries it is linked with,
+/// have, which need not be globally visible; null if there is none but memlab's.
+void* definition_for(const void* object, const char* name);
 
 /// Call when the program obtains a driver function, or a version of one, unknown to memlab. It may
 /// submit work, so the work clock is distrusted from now on. Where its name

@@ -29,12 +29,13 @@ bool switched_off() {
 
 NcclWitness::Functions NcclWitness::functions_of(const void* library) {
     Functions found;
-    void* const handle = const_cast<void*>(library);
-    const DlsymFunction find = libc_dlsym();
-    found.statistic = reinterpret_cast<decltype(found.statistic)>(find(handle, "ncclCommMemStats"));
-    found.device = reinterpret_cast<decltype(found.device)>(find(handle, "ncclCommCuDevice"));
-    found.rank = reinterpret_cast<decltype(found.rank)>(find(handle, "ncclCommUserRank"));
-    found.ranks = reinterpret_cast<decltype(found.ranks)>(find(handle, "ncclCommCount"));
+    const auto find = [library]<class Function>(Function*& function, const char* name) {
+        function = reinterpret_cast<Function*>(definition_for(library, name));
+    };
+    find(found.statistic, "ncclCommMemStats");
+    find(found.device, "ncclCommCuDevice");
+    find(found.rank, "ncclCommUserRank");
+    find(found.ranks, "ncclCommCount");
     const bool whole = found.statistic != nullptr && found.device != nullptr &&
                        found.rank != nullptr && found.ranks != nullptr;
     return whole && !switched_off() ? found : Functions();

@@ -8,11 +8,11 @@ from harness import Found, Outcome, judge_recordings
 from support import EndToEnd
 
 MIB = 1 << 20
-BOTH = ("collectives", "collectives_linked")
+WAYS = ("collectives", "collectives_linked", "collectives_plugin")
 
 
 class Nccl(EndToEnd):
-    """tests/programs/collectives.cpp, which opens NCCL, or is linked with it."""
+    """tests/programs/collectives.cpp, which opens NCCL, is linked with it, or is a plugin's library that is."""
 
     def settings(self, library: str = "simnccl") -> dict[str, str]:
         folder = self.layout.root / "lib"
@@ -41,7 +41,7 @@ class Nccl(EndToEnd):
         return outcome.stdout.decode()
 
     def test_each_communicator_has_its_memory(self) -> None:
-        for program in BOTH:
+        for program in WAYS:
             with self.subTest(program):
                 found = self.record(program)
                 told = sorted(self.communicators(found), key=lambda each: each["rank"])
@@ -82,7 +82,7 @@ class Nccl(EndToEnd):
         self.assertEqual(self.asked(), 0)
 
     def test_an_nccl_that_cannot_tell(self) -> None:
-        for program in BOTH:
+        for program in WAYS:
             with self.subTest(program):
                 found = self.record(program, library="simnccl_2_28")
                 self.assertEqual(self.communicators(found), [])

@@ -1,5 +1,6 @@
-// Uses NCCL's communicators: two ranks on one GPU, a thread for each. Built twice: opens NCCL, and
-// is linked with it. Needs the simulated NCCL.
+// Uses NCCL's communicators: two ranks on one GPU, a thread for each. Built three times: opens
+// NCCL, is linked with it, and as a library that is linked with it, for collectives_plugin.cpp.
+// Needs the simulated NCCL.
 //
 //   collectives          each of its calls, one in a group, then the end of both communicators
 //   collectives many     five thousand calls for one communicator
@@ -80,7 +81,11 @@ void use_all(void* comm, char* buffer, char* answers) {
 
 }  // namespace
 
+#ifdef AS_LIBRARY
+extern "C" __attribute__((visibility("default"))) int collectives_main(int argc, char** argv) {
+#else
 int main(int argc, char** argv) {
+#endif
     const char* const what = argc > 1 ? argv[1] : "";
     find_functions();
     use_device();
