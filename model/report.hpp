@@ -92,6 +92,14 @@ struct Oom {
 };
 
 struct Report {
+    // In one source: each that copies, moves or ends a report would otherwise compile these for all the vectors within.
+    Report();
+    Report(const Report& other);
+    Report(Report&& other) noexcept;
+    Report& operator=(const Report& other);
+    Report& operator=(Report&& other) noexcept;
+    ~Report();
+
     std::string memlab_version = {};
     Process process = {};
     Named<std::string> options = {};
