@@ -73,7 +73,7 @@ class Nccl(EndToEnd):
         self.assertEqual({each["ended"] for each in told}, {False})
 
     def test_calls_are_asked_behind_ever_more_rarely(self) -> None:
-        told = self.communicators(self.record("collectives", "many", MEMLAB_LEDGER="auto"))
+        told = self.communicators(self.record("collectives", "many"))
         self.assertIn(10 * MIB, [each["total_bytes"] for each in told])
         self.assertLess(self.asked(), 200)  # four each time, of 5,000
 
