@@ -18,21 +18,23 @@
 #include <atomic>
 #include <cstdint>
 
+#include "threads/mutex.hpp"
+
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #endif
 
 namespace memlab::allocator {
 
-/// Not recursive. A Lockable, for std::unique_lock. It must outlive unlock(), which may wake a
+/// Not recursive. For the guards of threads/mutex.hpp. It must outlive unlock(), which may wake a
 /// thread after another has taken the lock.
-class AdaptiveMutex {
+class MEMLAB_LOCKABLE AdaptiveMutex {
   public:
     AdaptiveMutex() noexcept;
     AdaptiveMutex(const AdaptiveMutex&) = delete;
     AdaptiveMutex& operator=(const AdaptiveMutex&) = delete;
 
-    void lock() noexcept {
+    void lock() noexcept MEMLAB_ACQUIRE() {
         before_lock(0);
         if (!take()) {
             lock_contended();
@@ -40,14 +42,14 @@ class AdaptiveMutex {
         after_lock(0);
     }
 
-    bool try_lock() noexcept {
+    bool try_lock() noexcept MEMLAB_TRY_ACQUIRE(true) {
         before_lock(try_only);
         const bool taken = take();
         after_lock(taken ? try_only : try_only | try_failed);
         return taken;
     }
 
-    void unlock() noexcept {
+    void unlock() noexcept MEMLAB_RELEASE() {
         before_unlock();
         const std::uint32_t left = state_.fetch_sub(locked, std::memory_order_release) - locked;
         if (left != 0 && (left & waking) == 0) [[unlikely]] {
@@ -55,6 +57,9 @@ class AdaptiveMutex {
         }
         after_unlock();
     }
+
+    /// As Mutex::assert_held().
+    void assert_held() const noexcept MEMLAB_ASSERT_HELD() {}
 
   private:
     // state_: whether the lock is held, whether a thread has been woken that has not had its turn,

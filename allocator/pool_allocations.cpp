@@ -55,19 +55,20 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
 
 [[gnu::hot]] AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
     const auto plan = policy_.plan(requested);
-    Lock lock(mutex_);
+    const Lock lock(mutex_);
     if (!plan) {
         return refuse({BackendStatus::Kind::out_of_memory, out_of_memory_code},
                       store_.largest_free());
     }
     const Fit fit = poll_pending(*plan);
-    Attempt attempt = take_or_grow(lock, *plan, requested, tag, fit);
+    Attempt attempt = take_or_grow(*plan, requested, tag, fit);
     const auto served = [&] {
+        mutex_.assert_held();
         const AllocResult result = attempt.block != nullptr ? serve(*attempt.block, requested, tag)
                                                             : refuse(attempt.status, 0);
         if (attempt.surplus.bytes != 0) [[unlikely]] {
-            give_back(lock, attempt.surplus);
-            release(lock, attempt.range);
+            give_back(attempt.surplus);
+            release(attempt.range);
             end_busy(growing_);  // only now: another growth may be to the same place
         }
         return result;
@@ -79,7 +80,7 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
         return refuse(attempt.status, store_.largest_free());
     }
     for (unsigned round = 1;; ++round) {
-        const bool done = order_device_behind(*plan) || wait_for_all_pending(lock);
+        const bool done = order_device_behind(*plan) || wait_for_all_pending();
         if (!store_.reserve()) {
             return {no_host_memory, {}, 0};
         }
@@ -87,8 +88,8 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
             return serve(*block, requested, tag);
         }
         const std::uint64_t largest = store_.largest_free();
-        prepare_retry(lock, requested, tag);
-        attempt = take_or_grow(lock, *plan, requested, tag, find_fit(*plan));
+        prepare_retry(requested, tag);
+        attempt = take_or_grow(*plan, requested, tag, find_fit(*plan));
         // What other threads have freed since the wait, or the release, counts as free too.
         const bool again = attempt.status.kind == BackendStatus::Kind::out_of_memory && done &&
                            round < max_rounds && has_unused() && may_fit(*plan);
@@ -159,7 +160,7 @@ bool Pool::Impl::fits(const Block& block, const SizePolicy::Plan& plan) const {
 /// A free block, `fit` if that is one, or one from new memory. What gives memory back before that,
 /// and another thread's growth, drop the lock, and another thread may free a block meanwhile: the
 /// search is repeated.
-[[gnu::hot]] Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan& plan,
+[[gnu::hot]] Pool::Impl::Attempt Pool::Impl::take_or_grow(const SizePolicy::Plan& plan,
                                                           std::uint64_t requested, Tag tag,
                                                           Fit fit) {
     for (;;) {
@@ -169,21 +170,20 @@ bool Pool::Impl::fits(const Block& block, const SizePolicy::Plan& plan) const {
         if (Block* block = take(fit)) {
             return {block, {}, {}};
         }
-        if (!give_way(lock, plan, requested, tag)) {
+        if (!give_way(plan, requested, tag)) {
             if (!growing_) {
-                return grow(lock, plan, requested, tag);
+                return grow(plan, requested, tag);
             }
-            wait_for_change(lock);
+            wait_for_change();
         }
         fit = find_fit(plan);
     }
 }
 
 /// Before the pool grows: gives back what its options say. True if the lock was dropped for it.
-bool Pool::Impl::give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
-                          Tag tag) {
-    return collect_garbage(lock, requested, tag) ||
-           (policy_.options().expandable && reclaim_pages(lock, plan, requested, tag));
+bool Pool::Impl::give_way(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag) {
+    return collect_garbage(requested, tag) ||
+           (policy_.options().expandable && reclaim_pages(plan, requested, tag));
 }
 
 [[gnu::hot]] AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {

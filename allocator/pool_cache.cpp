@@ -6,52 +6,52 @@
 namespace memlab::allocator {
 
 std::uint64_t Pool::Impl::release_cached(bool wait) {
-    Lock lock(mutex_);
+    const Lock lock(mutex_);
     if (wait) {
-        wait_for_all_pending(lock);
-        wait_for_all_deferred(lock);
+        wait_for_all_pending();
+        wait_for_all_deferred();
     } else {
         retire_completed();
     }
-    return release_all_unused(lock);
+    return release_all_unused();
 }
 
 void Pool::Impl::release_some() {
-    Lock lock(mutex_);
+    const Lock lock(mutex_);
     bool more = false;
-    Unmapping& unmapping = begin_unmapping(lock);
+    Unmapping& unmapping = begin_unmapping();
     observer_.on_empty_cache();
-    release_unused(lock, unmapping, &more);
+    release_unused(unmapping, &more);
 }
 
 void Pool::Impl::release_for_retry(std::uint64_t requested, Tag tag) {
-    Lock lock(mutex_);
-    retry(lock, requested, tag);
+    const Lock lock(mutex_);
+    retry(requested, tag);
 }
 
 /// Frees unused memory, or a part of it: then true.
-bool Pool::Impl::retry(Lock& lock, std::uint64_t requested, Tag tag) {
+bool Pool::Impl::retry(std::uint64_t requested, Tag tag) {
     bool more = false;
-    Unmapping& unmapping = begin_unmapping(lock);
+    Unmapping& unmapping = begin_unmapping();
     ++stats_.num_alloc_retries;
     observer_.on_alloc_retry(requested, tag);
-    release_unused(lock, unmapping, &more);
+    release_unused(unmapping, &more);
     return more;
 }
 
-void Pool::Impl::prepare_retry(Lock& lock, std::uint64_t requested, Tag tag) {
-    if (retry(lock, requested, tag)) {
-        release_all_unused(lock);
+void Pool::Impl::prepare_retry(std::uint64_t requested, Tag tag) {
+    if (retry(requested, tag)) {
+        release_all_unused();
     }
 }
 
-std::uint64_t Pool::Impl::release_all_unused(Lock& lock) {
+std::uint64_t Pool::Impl::release_all_unused() {
     std::uint64_t taken = 0;
     bool more = false;
     do {
-        Unmapping& unmapping = begin_unmapping(lock);
+        Unmapping& unmapping = begin_unmapping();
         observer_.on_empty_cache();
-        taken += release_unused(lock, unmapping, &more);
+        taken += release_unused(unmapping, &more);
     } while (more);
     return taken;
 }
@@ -94,8 +94,7 @@ void Pool::Impl::detach_segment(const Segment& segment, Unmapping& unmapping,
 
 /// Frees detached segments, without the lock, since the backend may wait for the device. Returns
 /// the bytes that it took back.
-std::uint64_t Pool::Impl::release_segments(Lock& lock, Unmapping& unmapping,
-                                           const ReleasedSegments& released) {
+std::uint64_t Pool::Impl::release_segments(Unmapping& unmapping, const ReleasedSegments& released) {
     const std::uint64_t epoch = epoch_;
     std::uint64_t taken = 0;
     for (const auto& entry : released) {
@@ -103,11 +102,11 @@ std::uint64_t Pool::Impl::release_segments(Lock& lock, Unmapping& unmapping,
             break;  // the context is gone with the rest; the addresses may be in use again
         }
         const Segment& segment = entry.second;
-        lock.unlock();
+        mutex_.unlock();
         if (backend_.segment_free(segment.base, segment.size).ok()) {
             taken += segment.size;
         }
-        lock.lock();
+        mutex_.lock();
         unmapping.segment_bytes -= segment.size;
         ++gone_back_;
         notify_change();
@@ -116,13 +115,15 @@ std::uint64_t Pool::Impl::release_segments(Lock& lock, Unmapping& unmapping,
 }
 
 /// Frees unused segments, then free whole chunks of ranges; *more: not all of them.
-std::uint64_t Pool::Impl::release_unused(Lock& lock, Unmapping& unmapping, bool* more) {
+std::uint64_t Pool::Impl::release_unused(Unmapping& unmapping, bool* more) {
     *more = false;
     ReleasedSegments released;
     for (const Area area : {Area::large, Area::small}) {
         store_.sort_unused(area);
-        for_each_unused(
-            area, [&](const Segment& segment) { detach_segment(segment, unmapping, released); });
+        for_each_unused(area, [&](const Segment& segment) {
+            mutex_.assert_held();
+            detach_segment(segment, unmapping, released);
+        });
     }
     std::uint64_t taken = 0;
     for (const Area area : {Area::large, Area::small}) {
@@ -130,31 +131,32 @@ std::uint64_t Pool::Impl::release_unused(Lock& lock, Unmapping& unmapping, bool*
             break;
         }
         for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
-            *more = !may_unmap_more(lock, unmapping, &taken);
+            mutex_.assert_held();
+            *more = !may_unmap_more(unmapping, &taken);
             return !*more && (unmap(unmapping, pages), true);
         });
     }
     for (const Area area : {Area::own_chunks, Area::own_page}) {
         while (Block* const block = *more ? nullptr : store_.oldest(area)) {
-            *more = !may_unmap_more(lock, unmapping, &taken);
+            *more = !may_unmap_more(unmapping, &taken);
             if (!*more) {
                 unmap(unmapping, {block, block->address, block->size});
             }
         }
     }
-    taken += unmap_now(lock, unmapping);
-    taken += release_segments(lock, unmapping, released);
+    taken += unmap_now(unmapping);
+    taken += release_segments(unmapping, released);
     end_unmapping(unmapping);
     return taken;
 }
 
 /// A list of places to give back; waits for one if all are in use.
-Pool::Impl::Unmapping& Pool::Impl::begin_unmapping(Lock& lock) {
+Pool::Impl::Unmapping& Pool::Impl::begin_unmapping() {
     for (;;) {
         if (Unmapping* const unmapping = free_unmapping()) {
             return *unmapping;
         }
-        wait_for_change(lock);
+        wait_for_change();
     }
 }
 
@@ -173,7 +175,7 @@ Pool::Impl::Unmapping* Pool::Impl::free_unmapping() {
 
 /// False when the lock has to be dropped before more. Without a limit, in replays, the places noted
 /// so far are given back at once, with the lock held.
-bool Pool::Impl::may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t* taken) {
+bool Pool::Impl::may_unmap_more(Unmapping& unmapping, std::uint64_t* taken) {
     const std::uint64_t limit = policy_.options().unmaps_per_hold;
     if (unmapping.count < std::min<std::uint64_t>(limit, Unmapping::capacity)) {
         return true;
@@ -181,7 +183,7 @@ bool Pool::Impl::may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t*
     if (limit <= Unmapping::capacity) {
         return false;
     }
-    *taken += unmap_now(lock, unmapping, true);
+    *taken += unmap_now(unmapping, true);
     return true;
 }
 
@@ -204,7 +206,7 @@ bool Pool::Impl::unmap(Unmapping& unmapping, const BlockStore::Pages& pages) {
 
 /// Gives back what was noted, without the lock unless `keep_lock`; returns the bytes that the
 /// backend took back.
-std::uint64_t Pool::Impl::unmap_now(Lock& lock, Unmapping& unmapping, bool keep_lock) {
+std::uint64_t Pool::Impl::unmap_now(Unmapping& unmapping, bool keep_lock) {
     if (unmapping.count == 0) {
         return 0;
     }
@@ -214,7 +216,7 @@ std::uint64_t Pool::Impl::unmap_now(Lock& lock, Unmapping& unmapping, bool keep_
         const Unmapping::Place& place = unmapping.places[i];
         for (std::uint64_t done = 0; same && done < place.bytes; done += place.piece) {
             const std::uint64_t bytes = std::min(place.piece, place.bytes - done);
-            same = without_lock(lock, keep_lock, [&] {
+            same = without_lock(keep_lock, [&] {
                 taken += backend_.pages_unmap(place.begin + done, bytes).ok() ? bytes : 0;
             });
         }
@@ -249,8 +251,7 @@ bool Pool::Impl::any_unmapping() const {
 /// peak, or a 24th above that of the active bytes: with less room than that a program whose sizes
 /// vary, and differ from step to step in where they fit, would unmap and map some chunks in each
 /// step, and wait for the device each time. True if it unmapped something; not all, maybe.
-bool Pool::Impl::reclaim_pages(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
-                               Tag tag) {
+bool Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag) {
     Unmapping* unmapping = nullptr;
     std::uint64_t taken = 0;
     bool unmapped = false;
@@ -274,12 +275,12 @@ bool Pool::Impl::reclaim_pages(Lock& lock, const SizePolicy::Plan& plan, std::ui
             }
             unmapping = free_unmapping();
             if (unmapping == nullptr) {
-                wait_for_change(lock);
+                wait_for_change();
                 return true;
             }
             observer_.on_reclaim(requested, tag);
         }
-        if (!may_unmap_more(lock, *unmapping, &taken)) {
+        if (!may_unmap_more(*unmapping, &taken)) {
             break;
         }
         if (!unmap(*unmapping, BlockStore::last_chunks(pages, excess))) {
@@ -288,7 +289,7 @@ bool Pool::Impl::reclaim_pages(Lock& lock, const SizePolicy::Plan& plan, std::ui
         unmapped = true;
     }
     if (unmapping != nullptr) {
-        unmap_now(lock, *unmapping);
+        unmap_now(*unmapping);
         end_unmapping(*unmapping);
     }
     return unmapped;
@@ -304,12 +305,13 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
     bool ignored = false;
     bool& left = more != nullptr ? *more : ignored;
     left = false;
-    Lock lock(mutex_);
+    const Lock lock(mutex_);
     if (trim_delay_ns_ == 0) {
         return 0;
     }
     retire_completed();
     const auto is_due = [&](std::uint64_t idle_since_ns) {
+        mutex_.assert_held();
         return now_ns >= idle_since_ns && now_ns - idle_since_ns >= trim_delay_ns_;
     };
     // Nothing has to be looked at unless something became idle or is due: a program may have many
@@ -327,6 +329,7 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
     bool changes = grown_since_trim_;
     next_trim_ns_ = never_seen;
     const auto check = [&](std::uint64_t idle_since_ns) {
+        mutex_.assert_held();
         changes = changes || idle_since_ns == never_seen || is_due(idle_since_ns);
         next_trim_ns_ = std::min(next_trim_ns_, due_at(idle_since_ns));
         return true;
@@ -368,13 +371,15 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
         return is_due(*idle_since_ns);
     };
     const auto unmap_if_allowed = [&](const BlockStore::Pages& pages) {
-        left = left || !may_unmap_more(lock, *unmapping, &taken);
+        mutex_.assert_held();
+        left = left || !may_unmap_more(*unmapping, &taken);
         unmapped = (!left && unmap(*unmapping, pages)) || unmapped;
         return !left;
     };
     for (const Area area : {Area::large, Area::small}) {
         store_.sort_unused(area);
         for_each_unused(area, [&](Segment& segment) {
+            mutex_.assert_held();
             if (expired(&segment.idle_since_ns)) {
                 detach_segment(segment, *unmapping, released);
             }
@@ -404,8 +409,8 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
     if (policy_.options().trim_backoff && (unmapped || !released.empty())) {
         trimmed_at_ns_ = now_ns;
     }
-    taken += unmap_now(lock, *unmapping);
-    taken += release_segments(lock, *unmapping, released);
+    taken += unmap_now(*unmapping);
+    taken += release_segments(*unmapping, released);
     end_unmapping(*unmapping);
     return taken;
 }
@@ -424,19 +429,19 @@ std::uint64_t Pool::Impl::next_tick() const {
 }
 
 void Pool::Impl::reclaim(std::uint64_t requested, Tag tag) {
-    Lock lock(mutex_);
+    const Lock lock(mutex_);
     const auto plan = policy_.plan(requested);
     // Each on_reclaim event stands for one of the two: garbage collection while there is garbage,
     // then the pages of ranges.
-    if (plan && !collect_garbage(lock, requested, tag) && policy_.options().expandable) {
-        reclaim_pages(lock, *plan, requested, tag);
+    if (plan && !collect_garbage(requested, tag) && policy_.options().expandable) {
+        reclaim_pages(*plan, requested, tag);
     }
 }
 
 /// PyTorch's garbage collection: while more is reserved than the threshold, frees the unused large
 /// segments that are at least as old as their average. Age is counted in allocations. True when
 /// there were unused segments.
-bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
+bool Pool::Impl::collect_garbage(std::uint64_t requested, Tag tag) {
     const auto reserved = counters_.current(Counter::reserved_bytes);
     if (reserved <= garbage_limit_) {
         return false;
@@ -454,7 +459,7 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
     }
     Unmapping* const unmapping = free_unmapping();
     if (unmapping == nullptr) {
-        wait_for_change(lock);
+        wait_for_change();
         return true;
     }
     observer_.on_reclaim(requested, tag);
@@ -466,6 +471,7 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
         const std::uint64_t sweep_age = total_age;
         const std::uint64_t sweep_count = count;
         for_each_unused(Area::large, [&](const Segment& segment) {
+            mutex_.assert_held();
             const std::uint64_t age = now - segment.unused_since;
             if (age * sweep_count >= sweep_age) {
                 total_age -= age;
@@ -475,7 +481,7 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
             }
         });
     }
-    release_segments(lock, *unmapping, released);
+    release_segments(*unmapping, released);
     end_unmapping(*unmapping);
     return true;
 }

@@ -26,9 +26,13 @@ std::optional<BlockInfo> Pool::Impl::find(Address address) const {
 }
 
 std::optional<BlockInfo> Pool::Impl::try_find(Address address, bool* busy) const {
-    const Lock lock(mutex_, std::try_to_lock);
-    *busy = !lock.owns_lock();
-    return *busy ? std::nullopt : find_locked(address);
+    *busy = true;
+    if (!mutex_.try_lock()) {
+        return std::nullopt;
+    }
+    *busy = false;
+    const Lock lock(mutex_, std::adopt_lock);
+    return find_locked(address);
 }
 
 std::optional<BlockInfo> Pool::Impl::find_locked(Address address) const {
@@ -193,6 +197,7 @@ std::string Pool::Impl::validate_trim() const {
     const std::uint64_t next = std::min(next_trim_ns_, due_at(idle.oldest_ns));
     bool known = true;
     const auto check = [&](std::uint64_t idle_since_ns) {
+        mutex_.assert_held();
         known = known &&
                 (idle.unseen || (idle_since_ns != never_seen && due_at(idle_since_ns) >= next));
     };

@@ -62,7 +62,7 @@ FreeResult Pool::Impl::defer(Block& block, Tag tag, BackendStatus status) {
 /// Behind the work of `stream`, or, when that is 0, behind all work.
 [[gnu::hot]] FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing,
                                          StreamId stream) {
-    Lock lock(mutex_);
+    const Lock lock(mutex_);
     FreeResult::Kind why_not{};
     Block* block = find_live(address, &why_not);
     if (block == nullptr) {
@@ -96,7 +96,7 @@ FreeResult Pool::Impl::defer(Block& block, Tag tag, BackendStatus status) {
     observer_.on_free_requested(describe(*block), tag);
     enqueue_pending(*block, fence, stream_only ? list : 0);
     if (backend_.fence_needs_host_wait(fence)) {
-        return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+        return {FreeResult::Kind::freed, wait_for(*block).status};
     }
     if (stream != 0) {
         return {FreeResult::Kind::freed, {}};
@@ -104,8 +104,7 @@ FreeResult Pool::Impl::defer(Block& block, Tag tag, BackendStatus status) {
     // While the device is busy a query costs more than recording the fence, so there is none where
     // nothing depends on it; the next allocation that needs the memory polls.
     const std::uint64_t epoch = epoch_;
-    if (sync == FreeSync::never ||
-        (sync == FreeSync::automatic && host_may_continue(lock, *block))) {
+    if (sync == FreeSync::never || (sync == FreeSync::automatic && host_may_continue(*block))) {
         if (epoch_ == epoch && backend_.ordered_behind(fence)) {
             retire_through(*block);
         }
@@ -116,7 +115,7 @@ FreeResult Pool::Impl::defer(Block& block, Tag tag, BackendStatus status) {
         return {FreeResult::Kind::freed, {}};
     }
     // Pending, or failed: then the wait returns immediately, with the error.
-    return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+    return {FreeResult::Kind::freed, wait_for(*block).status};
 }
 
 /// The number of a stream's list, from 1; 0 when no more lists are possible. An empty list is
@@ -165,10 +164,10 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
 
 /// Queries the backend about the caller, without the lock, since that may inspect stacks and
 /// libraries. When the host may continue, the block stays pending like any other.
-[[gnu::hot]] bool Pool::Impl::host_may_continue(Lock& lock, Block& block) {
-    const std::uint64_t epoch = begin_wait(lock, block);
+[[gnu::hot]] bool Pool::Impl::host_may_continue(Block& block) {
+    const std::uint64_t epoch = begin_wait(block);
     const bool may_continue = !backend_.caller_needs_host_wait();
-    if (!end_wait(lock, block, epoch)) {
+    if (!end_wait(block, epoch)) {
         return true;
     }
     notify_change();  // this thread may not retire the block: others must stop relying on it
@@ -177,16 +176,16 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
 
 /// Drops the lock for a wait for the block; returns the epoch for end_wait(), which takes it again
 /// and is false where abandon() was called meanwhile.
-[[gnu::hot]] std::uint64_t Pool::Impl::begin_wait(Lock& lock, Block& block) {
+[[gnu::hot]] std::uint64_t Pool::Impl::begin_wait(Block& block) {
     const std::uint64_t epoch = epoch_;
     block.waited_for = true;
     waiting_here = {this, &block, epoch};
-    lock.unlock();
+    mutex_.unlock();
     return epoch;
 }
 
-[[gnu::hot]] bool Pool::Impl::end_wait(Lock& lock, Block& block, std::uint64_t epoch) {
-    lock.lock();
+[[gnu::hot]] bool Pool::Impl::end_wait(Block& block, std::uint64_t epoch) {
+    mutex_.lock();
     waiting_here.pool = nullptr;
     if (epoch_ != epoch) {
         return false;
@@ -196,22 +195,22 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
 }
 
 /// Waits, without the lock, until some thread has come to an end of what others wait for.
-void Pool::Impl::wait_for_change(Lock& lock) {
-    std::unique_lock asleep(changed_mutex_);  // before the lock is released: none is missed
+void Pool::Impl::wait_for_change() {
+    changed_mutex_.lock();  // before the other is unlocked: no change is missed
     ++waiting_for_change_;
-    lock.unlock();
+    mutex_.unlock();
     int cancellable = 0;  // a cancelled thread may not end here: it may have the turn to grow
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
-    changed_.wait(asleep);
+    changed_.wait(changed_mutex_);
     pthread_setcancelstate(cancellable, nullptr);
-    asleep.unlock();
-    lock.lock();
+    changed_mutex_.unlock();
+    mutex_.lock();
     --waiting_for_change_;
 }
 
 [[gnu::hot]] void Pool::Impl::notify_change() {
     if (waiting_for_change_ != 0) [[unlikely]] {
-        const std::lock_guard asleep(changed_mutex_);
+        const threads::LockGuard asleep(changed_mutex_);
         changed_.notify_all();
     }
 }
@@ -377,11 +376,11 @@ Block* Pool::Impl::oldest_unwaited(const BlockList& list) {
 }
 
 /// Waits for a pending block without the lock, then retires it.
-Pool::Impl::HostWait Pool::Impl::wait_for(Lock& lock, Block& block) {
+Pool::Impl::HostWait Pool::Impl::wait_for(Block& block) {
     const Fence fence = block.use.fence;
-    const std::uint64_t epoch = begin_wait(lock, block);
+    const std::uint64_t epoch = begin_wait(block);
     HostWait wait{backend_.fence_wait_host(fence), true};
-    if (!end_wait(lock, block, epoch)) {
+    if (!end_wait(block, epoch)) {
         return wait;
     }
     const FenceState state = wait.status.ok() ? FenceState::complete : backend_.fence_query(fence);
@@ -394,7 +393,7 @@ Pool::Impl::HostWait Pool::Impl::wait_for(Lock& lock, Block& block) {
 /// Waits on the host until all blocks that are in pending_ now are retired, as cudaFree would have
 /// before it returned; false if that failed. The newest fence first: it completes last, so one wait
 /// suffices. Not for stream-ordered frees: plain CUDA's allocations do not wait for those either.
-bool Pool::Impl::wait_for_all_pending(Lock& lock) {
+bool Pool::Impl::wait_for_all_pending() {
     ++stats_.num_sync_all_streams;
     observer_.on_sync();
     const std::uint64_t end = fences_recorded_;
@@ -406,12 +405,12 @@ bool Pool::Impl::wait_for_all_pending(Lock& lock) {
             block = block->use.list_previous;
         }
         if (block != nullptr) {
-            if (!wait_for(lock, *block).retired) {
+            if (!wait_for(*block).retired) {
                 return false;
             }
             retire_completed();
         } else if (others_wait) {
-            wait_for_change(lock);
+            wait_for_change();
         } else {
             retire_completed();
             return true;
@@ -421,15 +420,15 @@ bool Pool::Impl::wait_for_all_pending(Lock& lock) {
 
 /// The same for the blocks that are deferred now: plain CUDA has their memory back when cudaFree
 /// returns, even during a capture.
-void Pool::Impl::wait_for_all_deferred(Lock& lock) {
+void Pool::Impl::wait_for_all_deferred() {
     if (deferred_.oldest() == nullptr) {
         return;
     }
     const std::uint64_t end = frees_deferred_;
     const std::uint64_t epoch = epoch_;
-    lock.unlock();
+    mutex_.unlock();
     const BackendStatus waited = backend_.wait_host();
-    lock.lock();
+    mutex_.lock();
     if (!waited.ok() || epoch_ != epoch) {
         return;
     }

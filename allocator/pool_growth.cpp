@@ -13,6 +13,7 @@ constexpr unsigned max_surpluses = 3;
 /// In the packed area while that may grow so far, else without sharing.
 Pool::Impl::GrowthPlan Pool::Impl::plan_growth(const SizePolicy::Plan& plan) const {
     const auto in = [&](Area area, std::uint64_t size) {
+        mutex_.assert_held();
         const BlockStore::Growth at = store_.best_growth(size, area);
         return GrowthPlan{at, area, size, at.hole != nullptr ? at.bytes : whole_pages(size)};
     };
@@ -24,18 +25,18 @@ Pool::Impl::GrowthPlan Pool::Impl::plan_growth(const SizePolicy::Plan& plan) con
     return in(unshared_area(plan.unshared), plan.unshared);
 }
 
-Pool::Impl::Attempt Pool::Impl::grow(Lock& lock, const SizePolicy::Plan& plan,
-                                     std::uint64_t requested, Tag tag) {
+Pool::Impl::Attempt Pool::Impl::grow(const SizePolicy::Plan& plan, std::uint64_t requested,
+                                     Tag tag) {
     begin_busy(growing_);
     Fresh range;
-    Attempt attempt = grow_in_turn(lock, plan, requested, tag, &range);
+    Attempt attempt = grow_in_turn(plan, requested, tag, &range);
     remove_if_empty(range);
     if (attempt.surplus.bytes != 0) {
         attempt.range = range;
         return attempt;
     }
     if (attempt.block == nullptr) {
-        release(lock, range);
+        release(range);
     } else if (range.bytes != 0) {  // rare, and the block is not served yet
         backend_.range_release(range.begin, range.bytes);
     }
@@ -55,15 +56,15 @@ void Pool::Impl::remove_if_empty(Fresh& range) {
 }
 
 /// Releases the addresses of a removed range.
-void Pool::Impl::release(Lock& lock, const Fresh& range) {
+void Pool::Impl::release(const Fresh& range) {
     if (range.bytes != 0) {
-        without_lock(lock, false, [&] { backend_.range_release(range.begin, range.bytes); });
+        without_lock(false, [&] { backend_.range_release(range.begin, range.bytes); });
     }
 }
 
 /// The only thread that grows. *range: one that it added.
-Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan& plan,
-                                             std::uint64_t requested, Tag tag, Fresh* range) {
+Pool::Impl::Attempt Pool::Impl::grow_in_turn(const SizePolicy::Plan& plan, std::uint64_t requested,
+                                             Tag tag, Fresh* range) {
     Fresh fresh;
     unsigned surpluses = 0;
     for (;;) {
@@ -71,28 +72,28 @@ Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan&
         if (fresh.bytes != 0) {
             if (is_wanted(plan, growth, fresh)) {
                 const Attempt adopted = adopt(plan, growth, fresh, tag);
-                give_back(lock, fresh);
+                give_back(fresh);
                 return adopted;
             }
-            give_back(lock, fresh);
+            give_back(fresh);
             fresh = {};
             ++surpluses;
         } else if (growth.at.hole != nullptr && is_unmapping(growth.at.begin, growth.bytes)) {
-            wait_for_change(lock);
+            wait_for_change();
         } else if (policy_.options().expandable && growth.at.hole == nullptr &&
                    !ranges_unavailable_) {
             remove_if_empty(*range);
-            release(lock, *range);
+            release(*range);
             range->bytes = policy_.range_bytes(growth.size, backend_.total_memory());
             BackendStatus status;
-            const bool same = without_lock(lock, surpluses >= max_surpluses, [&] {
+            const bool same = without_lock(surpluses >= max_surpluses, [&] {
                 status = backend_.range_reserve(&range->begin, range->bytes);
             });
             if (!status.ok() || !same || !store_.reserve() ||
                 !store_.can_add_range(range->begin, range->bytes)) {
                 ranges_unavailable_ = same;
                 if (status.ok() && same) {  // what an ended context had is gone
-                    without_lock(lock, false,
+                    without_lock(false,
                                  [&] { backend_.range_release(range->begin, range->bytes); });
                 }
                 *range = {};
@@ -101,43 +102,41 @@ Pool::Impl::Attempt Pool::Impl::grow_in_turn(Lock& lock, const SizePolicy::Plan&
             }
         } else {
             const std::uint64_t before = gone_back_;
-            const BackendStatus status =
-                obtain(lock, plan, growth, surpluses >= max_surpluses, &fresh);
+            const BackendStatus status = obtain(plan, growth, surpluses >= max_surpluses, &fresh);
             if (!status.ok() && (status.kind != BackendStatus::Kind::out_of_memory ||
                                  (gone_back_ == before && !any_unmapping()))) {
                 return {nullptr, status, {}};
             }
             if (!status.ok() && gone_back_ == before) {
-                wait_for_change(lock);  // that memory is not the device's yet
+                wait_for_change();  // that memory is not the device's yet
             }
         }
         // The lock was dropped: what the pool would do now is all that counts.
         do {
             if (!store_.reserve()) {
-                give_back(lock, fresh);
+                give_back(fresh);
                 return {nullptr, no_host_memory, {}};
             }
             if (Block* block = take(find_fit(plan))) {
                 return {block, {}, fresh};
             }
-        } while (give_way(lock, plan, requested, tag));
+        } while (give_way(plan, requested, tag));
     }
 }
 
 /// The memory for a growth from the device.
-BackendStatus Pool::Impl::obtain(Lock& lock, const SizePolicy::Plan& plan, const GrowthPlan& growth,
+BackendStatus Pool::Impl::obtain(const SizePolicy::Plan& plan, const GrowthPlan& growth,
                                  bool keep_lock, Fresh* fresh) {
     BackendStatus status;
     bool same = false;
     if (growth.at.hole != nullptr) {
         *fresh = {growth.at.begin, growth.bytes, true};
         const std::uint64_t chunk = BlockStore::chunk_of(growth.at);
-        same = without_lock(lock, keep_lock, [&] {
-            status = backend_.pages_map(fresh->begin, fresh->bytes, chunk);
-        });
+        same = without_lock(
+            keep_lock, [&] { status = backend_.pages_map(fresh->begin, fresh->bytes, chunk); });
     } else {
         fresh->bytes = segment_bytes(plan);
-        same = without_lock(lock, keep_lock, [&] {
+        same = without_lock(keep_lock, [&] {
             status = backend_.segment_alloc(fresh->bytes, &fresh->begin);
             if (status.kind == BackendStatus::Kind::out_of_memory && fresh->bytes != plan.segment) {
                 fresh->bytes = plan.segment;
@@ -202,11 +201,11 @@ Pool::Impl::Attempt Pool::Impl::adopt(const SizePolicy::Plan& plan, const Growth
 }
 
 /// Returns memory that did not become the pool's.
-void Pool::Impl::give_back(Lock& lock, const Fresh& fresh) {
+void Pool::Impl::give_back(const Fresh& fresh) {
     if (fresh.bytes == 0) {
         return;
     }
-    without_lock(lock, false, [&] {
+    without_lock(false, [&] {
         if (fresh.mapped) {
             backend_.pages_unmap(fresh.begin, fresh.bytes);
         } else {

@@ -20,9 +20,7 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +31,7 @@
 #include "allocator/pool.hpp"
 #include "allocator/size_policy.hpp"
 #include "allocator/stat_counters.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::allocator {
 
@@ -86,10 +85,11 @@ class Pool::Impl {
     std::string validate() const;
 
   private:
-    using Lock = std::unique_lock<AdaptiveMutex>;
+    using Lock = threads::LockGuard<AdaptiveMutex>;
 
-    AllocResult serve(Block& block, std::uint64_t requested, Tag tag);
-    AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block);
+    AllocResult serve(Block& block, std::uint64_t requested, Tag tag) MEMLAB_REQUIRES(mutex_);
+    AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block)
+        MEMLAB_REQUIRES(mutex_);
     /// Memory that the device has given and that is not the pool's, yet or any more.
     struct Fresh {
         Address begin = 0;
@@ -114,43 +114,46 @@ class Pool::Impl {
         Block* block = nullptr;  ///< null: none
         std::uint64_t size = 0;
     };
-    Attempt take_or_grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag,
-                         Fit fit);
-    Fit find_fit(const SizePolicy::Plan& plan) const;
-    bool has_exact_fit(const SizePolicy::Plan& plan, const Fit& fit) const;
-    Block* take(const Fit& fit);
-    bool fits(const Block& block, const SizePolicy::Plan& plan) const;
-    GrowthPlan plan_growth(const SizePolicy::Plan& plan) const;
-    Attempt grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
-    Attempt grow_in_turn(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag,
-                         Fresh* range);
-    void remove_if_empty(Fresh& range);
-    void release(Lock& lock, const Fresh& range);
-    bool give_way(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
+    Attempt take_or_grow(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag, Fit fit)
+        MEMLAB_MAY_UNLOCK(mutex_);
+    Fit find_fit(const SizePolicy::Plan& plan) const MEMLAB_REQUIRES(mutex_);
+    bool has_exact_fit(const SizePolicy::Plan& plan, const Fit& fit) const MEMLAB_REQUIRES(mutex_);
+    Block* take(const Fit& fit) MEMLAB_REQUIRES(mutex_);
+    bool fits(const Block& block, const SizePolicy::Plan& plan) const MEMLAB_REQUIRES(mutex_);
+    GrowthPlan plan_growth(const SizePolicy::Plan& plan) const MEMLAB_REQUIRES(mutex_);
+    Attempt grow(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag)
+        MEMLAB_MAY_UNLOCK(mutex_);
+    Attempt grow_in_turn(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag,
+                         Fresh* range) MEMLAB_MAY_UNLOCK(mutex_);
+    void remove_if_empty(Fresh& range) MEMLAB_REQUIRES(mutex_);
+    void release(const Fresh& range) MEMLAB_MAY_UNLOCK(mutex_);
+    bool give_way(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag)
+        MEMLAB_MAY_UNLOCK(mutex_);
     /// Makes a call of the backend without the lock, or, if `keep_lock`, with it. False if the
     /// context was abandoned meanwhile.
     template <typename Call>
-    bool without_lock(Lock& lock, bool keep_lock, const Call& call) {
+    bool without_lock(bool keep_lock, const Call& call) MEMLAB_MAY_UNLOCK(mutex_) {
         if (keep_lock) {
             call();
             return true;
         }
         const std::uint64_t epoch = epoch_;
-        lock.unlock();
+        mutex_.unlock();
         call();
-        lock.lock();
+        mutex_.lock();
         return epoch_ == epoch;
     }
-    BackendStatus obtain(Lock& lock, const SizePolicy::Plan& plan, const GrowthPlan& growth,
-                         bool keep_lock, Fresh* fresh);
-    std::uint64_t segment_bytes(const SizePolicy::Plan& plan) const;
-    bool is_wanted(const SizePolicy::Plan& plan, const GrowthPlan& growth,
-                   const Fresh& fresh) const;
-    Attempt adopt(const SizePolicy::Plan& plan, const GrowthPlan& growth, Fresh& fresh, Tag tag);
-    void give_back(Lock& lock, const Fresh& fresh);
-    bool may_fit(const SizePolicy::Plan& plan);
-    bool has_unused() const;
-    bool order_device_behind(const SizePolicy::Plan& plan);
+    BackendStatus obtain(const SizePolicy::Plan& plan, const GrowthPlan& growth, bool keep_lock,
+                         Fresh* fresh) MEMLAB_MAY_UNLOCK(mutex_);
+    std::uint64_t segment_bytes(const SizePolicy::Plan& plan) const MEMLAB_REQUIRES(mutex_);
+    bool is_wanted(const SizePolicy::Plan& plan, const GrowthPlan& growth, const Fresh& fresh) const
+        MEMLAB_REQUIRES(mutex_);
+    Attempt adopt(const SizePolicy::Plan& plan, const GrowthPlan& growth, Fresh& fresh, Tag tag)
+        MEMLAB_REQUIRES(mutex_);
+    void give_back(const Fresh& fresh) MEMLAB_MAY_UNLOCK(mutex_);
+    bool may_fit(const SizePolicy::Plan& plan) MEMLAB_REQUIRES(mutex_);
+    bool has_unused() const MEMLAB_REQUIRES(mutex_);
+    bool order_device_behind(const SizePolicy::Plan& plan) MEMLAB_REQUIRES(mutex_);
 
     /// Stream-ordered frees that are pending behind one stream's work.
     struct StreamFrees {
@@ -158,46 +161,46 @@ class Pool::Impl {
         BlockList blocks;
     };
 
-    std::optional<BlockInfo> find_locked(Address address) const;
-    Block* find_live(Address address, FreeResult::Kind* why_not);
-    FreeResult defer(Block& block, Tag tag, BackendStatus status);
-    void count_free(const Block& block);
-    std::uint32_t stream_list(StreamId stream);
-    BlockList& pending_list(const Block& block) {
+    std::optional<BlockInfo> find_locked(Address address) const MEMLAB_REQUIRES(mutex_);
+    Block* find_live(Address address, FreeResult::Kind* why_not) MEMLAB_REQUIRES(mutex_);
+    FreeResult defer(Block& block, Tag tag, BackendStatus status) MEMLAB_REQUIRES(mutex_);
+    void count_free(const Block& block) MEMLAB_REQUIRES(mutex_);
+    std::uint32_t stream_list(StreamId stream) MEMLAB_REQUIRES(mutex_);
+    BlockList& pending_list(const Block& block) MEMLAB_REQUIRES(mutex_) {
         return block.list == 0 ? pending_ : streams_[block.list - 1].blocks;
     }
     /// Whether any freed block is not free yet.
-    bool any_pending() const {
+    bool any_pending() const MEMLAB_REQUIRES(mutex_) {
         return counters_.current(Counter::active) != counters_.current(Counter::allocation);
     }
-    void enqueue_pending(Block& block, Fence fence, std::uint32_t list);
-    void retire(Block& block, FenceState state);
-    bool frees_immediately(FreeSync sync) const;
-    bool host_may_continue(Lock& lock, Block& block);
-    std::uint64_t begin_wait(Lock& lock, Block& block);
-    bool end_wait(Lock& lock, Block& block, std::uint64_t epoch);
-    void wait_for_change(Lock& lock);
-    void notify_change();
-    void begin_busy(bool& busy);
-    void end_busy(bool& busy);
-    void complete(Block& block);
-    void free_block(Block& block);
-    Fit poll_pending(const SizePolicy::Plan& plan);
-    void retire_recent();
-    void retire_completed();  // in all lists
-    void retire_completed(const BlockList& list);
+    void enqueue_pending(Block& block, Fence fence, std::uint32_t list) MEMLAB_REQUIRES(mutex_);
+    void retire(Block& block, FenceState state) MEMLAB_REQUIRES(mutex_);
+    bool frees_immediately(FreeSync sync) const MEMLAB_REQUIRES(mutex_);
+    bool host_may_continue(Block& block) MEMLAB_MAY_UNLOCK(mutex_);
+    std::uint64_t begin_wait(Block& block) MEMLAB_RELEASE(mutex_);
+    bool end_wait(Block& block, std::uint64_t epoch) MEMLAB_ACQUIRE(mutex_);
+    void wait_for_change() MEMLAB_MAY_UNLOCK(mutex_);
+    void notify_change() MEMLAB_REQUIRES(mutex_);
+    void begin_busy(bool& busy) MEMLAB_REQUIRES(mutex_);
+    void end_busy(bool& busy) MEMLAB_REQUIRES(mutex_);
+    void complete(Block& block) MEMLAB_REQUIRES(mutex_);
+    void free_block(Block& block) MEMLAB_REQUIRES(mutex_);
+    Fit poll_pending(const SizePolicy::Plan& plan) MEMLAB_REQUIRES(mutex_);
+    void retire_recent() MEMLAB_REQUIRES(mutex_);
+    void retire_completed() MEMLAB_REQUIRES(mutex_);  // in all lists
+    void retire_completed(const BlockList& list) MEMLAB_REQUIRES(mutex_);
     static Block* oldest_unwaited(const BlockList& list);
-    void retire_through(const Block& last);
+    void retire_through(const Block& last) MEMLAB_REQUIRES(mutex_);
     struct HostWait {
         BackendStatus status;
         bool retired = false;
     };
-    HostWait wait_for(Lock& lock, Block& block);
-    bool wait_for_all_pending(Lock& lock);
-    void wait_for_all_deferred(Lock& lock);
+    HostWait wait_for(Block& block) MEMLAB_MAY_UNLOCK(mutex_);
+    bool wait_for_all_pending() MEMLAB_MAY_UNLOCK(mutex_);
+    void wait_for_all_deferred() MEMLAB_MAY_UNLOCK(mutex_);
 
-    void prepare_retry(Lock& lock, std::uint64_t requested, Tag tag);
-    std::uint64_t release_all_unused(Lock& lock);
+    void prepare_retry(std::uint64_t requested, Tag tag) MEMLAB_MAY_UNLOCK(mutex_);
+    std::uint64_t release_all_unused() MEMLAB_MAY_UNLOCK(mutex_);
 
     /// Places and segments that a thread gives back.
     struct Unmapping {
@@ -212,25 +215,26 @@ class Pool::Impl {
         std::array<Place, capacity> places;
         std::uint64_t segment_bytes = 0;  ///< of detached segments
     };
-    std::uint64_t release_unused(Lock& lock, Unmapping& unmapping, bool* more);
-    bool retry(Lock& lock, std::uint64_t requested, Tag tag);
-    Unmapping& begin_unmapping(Lock& lock);
-    Unmapping* free_unmapping();
-    bool may_unmap_more(Lock& lock, Unmapping& unmapping, std::uint64_t* taken);
-    bool unmap(Unmapping& unmapping, const BlockStore::Pages& pages);
-    std::uint64_t unmap_now(Lock& lock, Unmapping& unmapping, bool keep_lock = false);
-    void end_unmapping(Unmapping& unmapping);
-    bool is_unmapping(Address begin, std::uint64_t bytes) const;
-    bool any_unmapping() const;
+    std::uint64_t release_unused(Unmapping& unmapping, bool* more) MEMLAB_MAY_UNLOCK(mutex_);
+    bool retry(std::uint64_t requested, Tag tag) MEMLAB_MAY_UNLOCK(mutex_);
+    Unmapping& begin_unmapping() MEMLAB_MAY_UNLOCK(mutex_);
+    Unmapping* free_unmapping() MEMLAB_REQUIRES(mutex_);
+    bool may_unmap_more(Unmapping& unmapping, std::uint64_t* taken) MEMLAB_MAY_UNLOCK(mutex_);
+    bool unmap(Unmapping& unmapping, const BlockStore::Pages& pages) MEMLAB_REQUIRES(mutex_);
+    std::uint64_t unmap_now(Unmapping& unmapping, bool keep_lock = false) MEMLAB_MAY_UNLOCK(mutex_);
+    void end_unmapping(Unmapping& unmapping) MEMLAB_REQUIRES(mutex_);
+    bool is_unmapping(Address begin, std::uint64_t bytes) const MEMLAB_REQUIRES(mutex_);
+    bool any_unmapping() const MEMLAB_REQUIRES(mutex_);
 
-    bool collect_garbage(Lock& lock, std::uint64_t requested, Tag tag);
-    void detach_segment(const Segment& segment, Unmapping& unmapping, ReleasedSegments& released);
-    std::uint64_t release_segments(Lock& lock, Unmapping& unmapping,
-                                   const ReleasedSegments& released);
+    bool collect_garbage(std::uint64_t requested, Tag tag) MEMLAB_MAY_UNLOCK(mutex_);
+    void detach_segment(const Segment& segment, Unmapping& unmapping, ReleasedSegments& released)
+        MEMLAB_REQUIRES(mutex_);
+    std::uint64_t release_segments(Unmapping& unmapping, const ReleasedSegments& released)
+        MEMLAB_MAY_UNLOCK(mutex_);
     /// Calls visit(Segment&) for each unused segment, in the order of the store's list; it may
     /// detach that one.
     template <typename Visit>
-    void for_each_unused(Area area, Visit visit) const {
+    void for_each_unused(Area area, Visit visit) const MEMLAB_REQUIRES(mutex_) {
         for (Segment* each = store_.first_unused(area); each != nullptr;) {
             Segment& segment = *each;
             each = segment.next_unused;
@@ -240,7 +244,7 @@ class Pool::Impl {
     /// Calls visit(const BlockStore::Pages&) for the whole chunks of each free block in a packed
     /// range, by (capacity, address), until it returns false; it may unmap those.
     template <typename Visit>
-    void for_each_free_pages(Area area, Visit visit) const {
+    void for_each_free_pages(Area area, Visit visit) const MEMLAB_REQUIRES(mutex_) {
         std::uint64_t capacity = 0;
         Address address = 0;
         for (;;) {
@@ -255,12 +259,13 @@ class Pool::Impl {
             }
         }
     }
-    std::uint64_t due_at(std::uint64_t idle_since_ns) const;
-    bool reclaim_pages(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
-    void count_split(const Segment& changed);
-    std::string validate_frees() const;
-    std::string validate_trim() const;
-    std::string validate_stats() const;
+    std::uint64_t due_at(std::uint64_t idle_since_ns) const MEMLAB_REQUIRES(mutex_);
+    bool reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag)
+        MEMLAB_MAY_UNLOCK(mutex_);
+    void count_split(const Segment& changed) MEMLAB_REQUIRES(mutex_);
+    std::string validate_frees() const MEMLAB_REQUIRES(mutex_);
+    std::string validate_trim() const MEMLAB_REQUIRES(mutex_);
+    std::string validate_stats() const MEMLAB_REQUIRES(mutex_);
 
     const SizePolicy policy_;
     DeviceBackend& backend_;
@@ -269,36 +274,47 @@ class Pool::Impl {
 
     const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps reserved_bytes below this
     const std::uint64_t packed_limit_;   ///< of BlockStore::packed_bytes()
-    std::uint64_t trim_delay_ns_;
-    std::uint64_t next_trim_ns_ = 0;  ///< no tick before this frees what earlier ones saw idle
-    std::uint64_t trimmed_at_ns_ = never_seen;  ///< the last tick that freed memory
+    std::uint64_t trim_delay_ns_ MEMLAB_GUARDED_BY(mutex_);
+    /// No tick before this frees what earlier ones saw idle.
+    std::uint64_t next_trim_ns_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    /// The last tick that freed memory.
+    std::uint64_t trimmed_at_ns_ MEMLAB_GUARDED_BY(mutex_) = never_seen;
 
     // In a cache line with what hardly ever changes: threads that wait for the lock look at it.
     alignas(64) mutable AdaptiveMutex mutex_;
-    unsigned waiting_for_change_ = 0;
-    std::mutex changed_mutex_;     ///< held to wait for changed_ and to signal it; taken last
-    std::uint64_t gone_back_ = 0;  ///< how often a thread has given memory back
+    unsigned waiting_for_change_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    threads::Mutex changed_mutex_;  ///< held to wait for changed_ and to signal it; taken last
+    /// How often a thread has given memory back.
+    std::uint64_t gone_back_ MEMLAB_GUARDED_BY(mutex_) = 0;
 
-    alignas(64) BlockStore store_;
-    std::uint64_t next_id_ = 0;
-    std::uint64_t ids_end_ = 0;
+    alignas(64) BlockStore store_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint64_t next_id_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    std::uint64_t ids_end_ MEMLAB_GUARDED_BY(mutex_) = 0;
     static constexpr std::uint64_t id_batch = 1024;
-    std::uint64_t fences_recorded_ = 0;
-    BlockList pending_;  ///< behind all work, in the order in which the fences were recorded
-    std::vector<StreamFrees> streams_;  ///< the same per stream; entries are never erased
-    BlockList deferred_;                ///< no fence yet, in the order of the frees
-    std::uint64_t frees_deferred_ = 0;
-    std::size_t last_pending_count_ = 0;  ///< size of pending_ after the last poll
-    std::uint64_t epoch_ = 0;             ///< number of abandon() calls
-    unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
-    bool grown_since_trim_ = false;
-    bool ranges_unavailable_ = false;
-    bool growing_ = false;                    ///< a thread gets memory for the pool
-    std::array<Unmapping, 16> unmappings_{};  ///< each a thread's that gives memory back
-    StatCounters counters_;
-    WholePoolStats stats_;
+    std::uint64_t fences_recorded_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    /// Behind all work, in the order in which the fences were recorded.
+    BlockList pending_ MEMLAB_GUARDED_BY(mutex_);
+    /// The same per stream; entries are never erased.
+    std::vector<StreamFrees> streams_ MEMLAB_GUARDED_BY(mutex_);
+    /// No fence yet, in the order of the frees.
+    BlockList deferred_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint64_t frees_deferred_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    /// Size of pending_ after the last poll.
+    std::size_t last_pending_count_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    /// Number of abandon() calls.
+    std::uint64_t epoch_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    /// Small allocations that skipped polling since the last poll.
+    unsigned small_polls_skipped_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    bool grown_since_trim_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool ranges_unavailable_ MEMLAB_GUARDED_BY(mutex_) = false;
+    /// A thread gets memory for the pool.
+    bool growing_ MEMLAB_GUARDED_BY(mutex_) = false;
+    /// Each a thread's that gives memory back.
+    std::array<Unmapping, 16> unmappings_ MEMLAB_GUARDED_BY(mutex_){};
+    StatCounters counters_ MEMLAB_GUARDED_BY(mutex_);
+    WholePoolStats stats_ MEMLAB_GUARDED_BY(mutex_);
     /// Signalled when a thread no longer waits for a block, grows or gives memory back.
-    std::condition_variable changed_;
+    threads::ConditionVariable changed_;
 };
 
 }  // namespace memlab::allocator

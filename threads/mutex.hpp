@@ -21,6 +21,8 @@
 #define MEMLAB_PT_GUARDED_BY(lock) MEMLAB_THREAD_SAFETY(pt_guarded_by(lock))
 /// A function: the locks that its caller holds, holds shared, or must not hold.
 #define MEMLAB_REQUIRES(...) MEMLAB_THREAD_SAFETY(requires_capability(__VA_ARGS__))
+/// The same; the function may unlock it and lock it again, so what was read before may be old.
+#define MEMLAB_MAY_UNLOCK(...) MEMLAB_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define MEMLAB_REQUIRES_SHARED(...) MEMLAB_THREAD_SAFETY(requires_shared_capability(__VA_ARGS__))
 #define MEMLAB_EXCLUDES(...) MEMLAB_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
 #define MEMLAB_ACQUIRE(...) MEMLAB_THREAD_SAFETY(acquire_capability(__VA_ARGS__))

@@ -45,7 +45,7 @@ class Locks(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.tree = pathlib.Path(folder.name).resolve()
-        for name in ("threads", "trace", "profiler", "tools/dev.d"):
+        for name in ("threads", "trace", "profiler", "allocator", "tools/dev.d"):
             shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("node_modules"))
         shutil.copy2(ROOT / ".clang-tidy", self.tree)
         (self.tree / "build").mkdir()
@@ -78,6 +78,14 @@ class Locks(unittest.TestCase):
         self.assertGreater(count, 0)
         source.write_text(without)
         self.assert_found("profiler/annotation_names.cpp", "names_")
+
+    def test_the_pool_while_it_waits(self):
+        source = self.tree / "allocator/pool_frees.cpp"
+        self.assertEqual(self.lint("allocator/pool_frees.cpp")[0], 0)
+        text, unlocked = source.read_text(), "    mutex_.unlock();\n    const BackendStatus waited"
+        self.assertIn(unlocked, text)
+        source.write_text(text.replace(unlocked, unlocked.replace("const", "++fences_recorded_;\n    const")))
+        self.assert_found("allocator/pool_frees.cpp", "fences_recorded_")
 
 
 if __name__ == "__main__":
