@@ -50,6 +50,9 @@ class MEMLAB_LOCKABLE Mutex {
     }
     void unlock() noexcept MEMLAB_RELEASE() { pthread_mutex_unlock(&mutex_); }
     pthread_mutex_t* native_handle() noexcept { return &mutex_; }
+    /// In a forked child, whose only thread needs no lock: unlocks what a thread of the parent's
+    /// had.
+    void reset_after_fork() noexcept MEMLAB_ASSERT_HELD() { mutex_ = PTHREAD_MUTEX_INITIALIZER; }
     /// In a function object that is called with the lock: says so, does nothing.
     void assert_held() const noexcept MEMLAB_ASSERT_HELD() {}
 

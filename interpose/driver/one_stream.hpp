@@ -135,7 +135,7 @@ class OneStream {
     std::atomic<StreamKey> state_{multiple};
     std::atomic<CUcontext> context_{nullptr};
     std::atomic<const char*> why_{"not known"};
-    threads::Mutex switch_mutex_;
+    threads::Mutex switch_mutex_;  ///< held while the second stream is ordered; all others wait
     std::atomic<void (*)()> order_{nullptr};
 };
 

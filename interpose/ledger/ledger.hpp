@@ -99,7 +99,7 @@ class Ledger {
     MeasuringBudget budget_;
     std::array<Device, max_devices> devices_;
     threads::Mutex mutex_;
-    std::vector<KnownContext> contexts_;
+    std::vector<KnownContext> contexts_ MEMLAB_GUARDED_BY(mutex_);
     CodeFiles code_;
     LoadedCode loaded_code_;
     NvmlWitness witness_;

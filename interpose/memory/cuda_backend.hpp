@@ -86,12 +86,14 @@ class CudaBackend final : public allocator::DeviceBackend {
     const CUcontext handle_;
     CudaFences fences_;
     VmmPages pages_;
-    threads::Mutex release_mutex_;       ///< taken last
-    CUstream release_stream_ = nullptr;  ///< ends with the context
-    threads::Mutex fill_mutex_;          ///< taken last
-    CUstream fill_stream_ = nullptr;     ///< ends with the context
+    threads::Mutex release_mutex_;  ///< taken last
+    CUstream release_stream_ MEMLAB_GUARDED_BY(release_mutex_) =
+        nullptr;                                                     ///< ends with the context
+    threads::Mutex fill_mutex_;                                      ///< taken last
+    CUstream fill_stream_ MEMLAB_GUARDED_BY(fill_mutex_) = nullptr;  ///< ends with the context
     enum class Support : std::uint8_t { unknown, no, yes };
-    Support has_async_frees_ = Support::unknown;  ///< whether the device has cuMemFreeAsync
+    /// Whether the device has cuMemFreeAsync.
+    Support has_async_frees_ MEMLAB_GUARDED_BY(release_mutex_) = Support::unknown;
 };
 
 }  // namespace memlab::interpose

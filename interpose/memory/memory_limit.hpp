@@ -65,7 +65,8 @@ class MemoryLimits {
 
     const std::vector<DeviceLimit> wanted_;
     std::atomic<std::uint64_t> known_[max_devices] = {};
-    threads::Mutex device_mutexes_[max_devices];  ///< taken after a pool's lock; innermost
+    /// Held from the device's figure to what is taken by it; after a pool's lock, innermost.
+    threads::Mutex device_mutexes_[max_devices];
 };
 
 /// The driver's free and total bytes of the current context's device; works during captures.

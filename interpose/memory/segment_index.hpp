@@ -54,7 +54,7 @@ class SegmentIndex {
         std::array<std::atomic<Context*>, pages_per_leaf> owners{};
     };
 
-    threads::Mutex mutex_;  // held by writers
+    threads::Mutex mutex_;  // held by writers, of leaves_ and of all leaves
     std::array<std::atomic<Leaf*>, 1ULL << (address_bits - leaf_shift)> leaves_{};
 };
 

@@ -17,6 +17,7 @@
 #include "interpose/process/session.hpp"
 #include "profiler/loaded_modules.hpp"
 #include "profiler/thread_id.hpp"
+#include "threads/mutex.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -36,8 +37,8 @@ pthread_key_t thread_end_key;
 pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
 bool thread_end_known = false;
 
-// Annotations from before the first use of CUDA that are still open. Protected by early_lock; no
-// heap.
+// Annotations from before the first use of CUDA that are still open. No heap.
+constinit threads::Mutex early_lock;
 struct EarlyNote {
     const AnnotationName* name;
     std::uint64_t range;  // 0: a scope of the thread
@@ -46,24 +47,15 @@ struct EarlyNote {
     bool mark;
 };
 constexpr std::size_t max_early_notes = 128;
-EarlyNote early_notes[max_early_notes];
-std::size_t early_note_count = 0;
+EarlyNote early_notes[max_early_notes] MEMLAB_GUARDED_BY(early_lock);
+std::size_t early_note_count MEMLAB_GUARDED_BY(early_lock) = 0;
 struct EarlyThreadName {
     std::uint32_t thread;
     const AnnotationName* name;
 };
-EarlyThreadName early_thread_names[max_early_notes];
-std::size_t early_thread_name_count = 0;
-bool early_notes_recorded = false;
-pthread_mutex_t early_lock = PTHREAD_MUTEX_INITIALIZER;
-
-class EarlyLock {
-  public:
-    EarlyLock() { pthread_mutex_lock(&early_lock); }
-    ~EarlyLock() { pthread_mutex_unlock(&early_lock); }
-    EarlyLock(const EarlyLock&) = delete;
-    EarlyLock& operator=(const EarlyLock&) = delete;
-};
+EarlyThreadName early_thread_names[max_early_notes] MEMLAB_GUARDED_BY(early_lock);
+std::size_t early_thread_name_count MEMLAB_GUARDED_BY(early_lock) = 0;
+bool early_notes_recorded MEMLAB_GUARDED_BY(early_lock) = false;
 
 AnnotationNames& all_names() {
     AnnotationNames* known = names.load(std::memory_order_acquire);
@@ -106,7 +98,7 @@ void record_or_defer(const Record& record, const Early& early) {
     Session* session = Session::current_or_late();
     if (session == nullptr && Session::may_start()) {
         {
-            const EarlyLock lock;
+            const threads::LockGuard lock(early_lock);
             if (!early_notes_recorded) {
                 early();
                 return;
@@ -119,13 +111,13 @@ void record_or_defer(const Record& record, const Early& early) {
     }
 }
 
-void add_early(const EarlyNote& note) {
+void add_early(const EarlyNote& note) MEMLAB_REQUIRES(early_lock) {
     if (early_note_count < max_early_notes) {
         early_notes[early_note_count++] = note;
     }
 }
 
-void remove_early(std::uint64_t range, std::uint32_t domain) {
+void remove_early(std::uint64_t range, std::uint32_t domain) MEMLAB_REQUIRES(early_lock) {
     const std::uint32_t thread = profiler::thread_id();
     for (std::size_t i = early_note_count; i-- > 0;) {
         const EarlyNote& note = early_notes[i];
@@ -153,6 +145,7 @@ void at_thread_end(void*) {
             recorder.record(event);
         },
         [] {
+            early_lock.assert_held();
             const std::uint32_t thread = profiler::thread_id();
             std::size_t kept = 0;
             for (std::size_t i = 0; i < early_note_count; ++i) {
@@ -183,6 +176,7 @@ void begin(std::uint32_t domain, std::uint64_t range, const AnnotationName* name
             recorder.record(event);
         },
         [&] {
+            early_lock.assert_held();
             add_early({name, range, domain, profiler::thread_id(), false});
         });
 }
@@ -192,7 +186,10 @@ void end(std::uint32_t domain, std::uint64_t range) {
         [&](profiler::Recorder& recorder) {
             recorder.record(make_event(trace::EventType::scope_end, domain, range));
         },
-        [&] { remove_early(range, domain); });
+        [&] {
+            early_lock.assert_held();
+            remove_early(range, domain);
+        });
 }
 
 /// The driver-served allocation that contains `address`, or 0.
@@ -272,6 +269,7 @@ void add_mark(const AnnotationName* name) noexcept {
             recorder.record(event);
         },
         [&] {
+            early_lock.assert_held();
             add_early({name, 0, 0, profiler::thread_id(), true});
         });
 }
@@ -279,6 +277,7 @@ void add_mark(const AnnotationName* name) noexcept {
 void name_thread(std::uint32_t thread, const AnnotationName* name) noexcept {
     record_or_defer([&](profiler::Recorder& recorder) { recorder.name_thread(thread, name->text); },
                     [&] {
+                        early_lock.assert_held();
                         EarlyThreadName* const end = early_thread_names + early_thread_name_count;
                         EarlyThreadName* const known = std::find_if(
                             early_thread_names, end, [thread](const EarlyThreadName& early) {
@@ -314,7 +313,7 @@ bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* n
 }
 
 void record_early_annotations(Session& session) {
-    const EarlyLock lock;
+    const threads::LockGuard lock(early_lock);
     early_notes_recorded = true;
     for (std::size_t i = 0; i < early_thread_name_count && session.recorder() != nullptr; ++i) {
         session.recorder()->name_thread(early_thread_names[i].thread,
@@ -359,7 +358,7 @@ void report_other_nvtx_tool(Session& session) {
 }
 
 void forget_annotations_after_fork() {
-    early_lock = PTHREAD_MUTEX_INITIALIZER;
+    early_lock.reset_after_fork();
     early_note_count = 0;
     early_thread_name_count = 0;
     early_notes_recorded = false;

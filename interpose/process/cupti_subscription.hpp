@@ -59,7 +59,7 @@ class CuptiSubscription {
 
   private:
     std::string reason_not_to_subscribe(const Memory& memory) const;
-    void conclude_audit();
+    void conclude_audit() MEMLAB_REQUIRES(yield_mutex_);
     void record_coverage(bool audited, const std::string& because, std::uint64_t count,
                          std::uint64_t bytes);
 
@@ -71,7 +71,7 @@ class CuptiSubscription {
     bool audit_ = false;
     std::string library_;
     threads::Mutex yield_mutex_;  ///< held while unsubscribing; other threads wait
-    std::string yield_reason_;
+    std::string yield_reason_ MEMLAB_GUARDED_BY(yield_mutex_);
 };
 
 /// Set once the program has set up CUPTI's activities itself: memlab's would take their place.

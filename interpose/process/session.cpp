@@ -28,6 +28,7 @@
 #include "profiler/known_stacks.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
+#include "threads/mutex.hpp"
 #include "threads/no_cancellation.hpp"
 
 namespace memlab::interpose {
@@ -61,15 +62,7 @@ void publish(Session* session) {
     instance.load(std::memory_order_relaxed)->store(session, std::memory_order_release);
 }
 
-pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-
-class StartLock {
-  public:
-    StartLock() { pthread_mutex_lock(&start_lock); }
-    ~StartLock() { pthread_mutex_unlock(&start_lock); }
-    StartLock(const StartLock&) = delete;
-    StartLock& operator=(const StartLock&) = delete;
-};
+constinit threads::Mutex start_lock;  // held while the session starts
 
 std::string last_component(const std::string& path) {
     const std::size_t slash = path.rfind('/');
@@ -182,7 +175,7 @@ bool Session::may_start() {
 }
 
 Session* Session::wait_for_start() {
-    const StartLock lock;
+    const threads::LockGuard lock(start_lock);
     return current();
 }
 
@@ -225,7 +218,7 @@ Session* Session::start_once(bool late) {
                        &Session::forget_after_fork);
     });
     const bool segments_needed = segments_are_needed() || mapped_memory_passes_wrapper_by();
-    const StartLock lock;
+    const threads::LockGuard lock(start_lock);
     if (state.load(std::memory_order_relaxed) != State::idle) {
         return nullptr;
     }
@@ -459,7 +452,7 @@ void Session::after_fork_in_parent() {
 // CUDA does not survive a fork, and the files are the parent's. Locks held by the parent's other
 // threads stay locked, so none of its objects are used again.
 void Session::forget_after_fork() {
-    start_lock = PTHREAD_MUTEX_INITIALIZER;
+    start_lock.reset_after_fork();
     profiler::reset_thread_id();
     forget_threads_after_fork();
     profiler::cupti::Subscriber::forget_after_fork();

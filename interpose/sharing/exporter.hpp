@@ -30,14 +30,14 @@ class Exporter {
     bool made(const SharedHandle& handle) const;
 
   private:
-    bool start(Memory& memory);
-    bool listen_on_new_socket();
+    bool start(Memory& memory) MEMLAB_REQUIRES(mutex_);
+    bool listen_on_new_socket() MEMLAB_REQUIRES(mutex_);
     static void* run(void* self);
     void serve();
     void answer(int client);
     CUresult send_block(MemorySocket& client, const CUipcMemHandle& handle);
 
-    threads::Mutex mutex_;
+    threads::Mutex mutex_;  ///< held to start; what follows is constant from process_'s store on
     Memory* memory_ = nullptr;
     SocketToken token_{};
     std::atomic<std::int32_t> process_{0};  ///< whose thread serves; 0: none yet
