@@ -48,23 +48,19 @@ std::uintptr_t find_once(std::atomic<std::uintptr_t>& known, const Search& searc
     return found == 1 ? 0 : found;
 }
 
-// In the loader itself, found by what it says to debuggers: its own list of objects is behind its
-// lock.
+// libc.so.6's, found without the lock of the loader's list. What precedes the C library in that
+// list was loaded at the program's start, and is never unloaded; it is what memlab was linked with,
+// so it is there. The function is lock-free, async-signal-safe, and answers from the start on;
+// before the loader has made its table, from the list.
 void* newer_find_object() {
 #ifdef MEMLAB_WITHOUT_DL_FIND_OBJECT
     return nullptr;
 #else
-    const std::uintptr_t base = _r_debug.r_ldbase;
-    if (base == 0) {
-        return nullptr;
-    }
-    const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(base);
-    const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(base + header.e_phoff);
-    for (std::size_t i = 0; i < header.e_phnum; ++i) {
-        if (segments[i].p_type == PT_DYNAMIC) {
-            const auto* const dynamic =
-                reinterpret_cast<const ElfW(Dyn)*>(base + segments[i].p_vaddr);
-            return memlab::profiler::ObjectSymbols(dynamic, base).find("_dl_find_object");
+    const auto known = reinterpret_cast<void*>(&gnu_get_libc_version);
+    for (const link_map* each = _r_debug.r_map; each != nullptr; each = each->l_next) {
+        const memlab::profiler::ObjectSymbols symbols(each->l_ld, each->l_addr);
+        if (symbols.find("gnu_get_libc_version") == known) {
+            return symbols.find("_dl_find_object");
         }
     }
     return nullptr;
