@@ -7,7 +7,7 @@
 #                                 which keeps the prefix movable, and `LD_PRELOAD=libmemlab.so` finds
 #                                 it by name in a package's /usr/lib
 #   include/memlab/memlab.h       the optional C API
-#   share/memlab/                 the report's JSON Schema
+#   share/memlab/                 the documents' JSON Schemas
 #   share/bash-completion/, share/zsh/, share/fish/, share/man/
 #                                 completion and man pages, of both tools
 #   share/doc/memlab/
@@ -24,7 +24,7 @@ foreach(tool memlab-run memlab-report)
 endforeach()
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/include/memlab" DESTINATION include
         FILES_MATCHING PATTERN "*.h")
-install(FILES report/schema/memlab-report-v1.schema.json report/schema/memlab-run-v1.schema.json
+install(FILES "${MEMLAB_REPORT_SCHEMA}" report/schema/memlab-run-v1.schema.json
               report/schema/memlab-run-summary-v1.schema.json report/schema/memlab-merge-v1.schema.json
               report/schema/memlab-run-diff-v1.schema.json
         DESTINATION share/memlab)

@@ -20,33 +20,33 @@ class ReportWriter {
 
     void line() { json_.new_line(); }
     template <typename Value>
-    void constant(const char* name, Value value) {
+    void constant(FieldName name, Value value) {
         json_.member(name, value);
     }
-    void position(const char* name) { json_.member(name, position_); }
-    void number(const char* name, std::uint64_t value) { json_.member(name, value); }
-    void signed_number(const char* name, std::int64_t value) { json_.member(name, value); }
-    void natural(const char* name, std::int64_t value) { json_.member(name, value); }
-    void extra(const char* name, std::uint64_t value) { json_.member(name, value); }
-    void index(const char* name, std::size_t value, Table) { json_.member(name, value); }
-    void text(const char* name, const std::string& value) { json_.member(name, value); }
-    void flag(const char* name, bool value) { json_.member(name, value); }
+    void position(FieldName name) { json_.member(name, position_); }
+    void number(FieldName name, std::uint64_t value) { json_.member(name, value); }
+    void signed_number(FieldName name, std::int64_t value) { json_.member(name, value); }
+    void natural(FieldName name, std::int64_t value) { json_.member(name, value); }
+    void extra(FieldName name, std::uint64_t value) { json_.member(name, value); }
+    void index(FieldName name, std::size_t value, Table) { json_.member(name, value); }
+    void text(FieldName name, const std::string& value) { json_.member(name, value); }
+    void flag(FieldName name, bool value) { json_.member(name, value); }
     template <typename Line>
-    void source_line(const char* name, Line value) {
+    void source_line(FieldName name, Line value) {
         json_.member(name, value);
     }
-    void real(const char* name, double value) {
+    void real(FieldName name, double value) {
         json_.key(name);
         json_.number(value);
     }
-    void ratio(const char* name, const std::optional<double>& value) { or_null(name, value); }
-    void number_or_null(const char* name, const std::optional<std::uint64_t>& value) {
+    void ratio(FieldName name, const std::optional<double>& value) { or_null(name, value); }
+    void number_or_null(FieldName name, const std::optional<std::uint64_t>& value) {
         or_null(name, value);
     }
-    void earlier_index(const char* name, const std::optional<std::size_t>& value) {
+    void earlier_index(FieldName name, const std::optional<std::size_t>& value) {
         or_null(name, value);
     }
-    void text_or_null(const char* name, const std::optional<std::string>& value) {
+    void text_or_null(FieldName name, const std::optional<std::string>& value) {
         json_.key(name);
         if (value) {
             json_.string(*value);
@@ -55,24 +55,24 @@ class ReportWriter {
         }
     }
 
-    void number_if_any(const char* name, std::uint64_t value) {
+    void number_if_any(FieldName name, std::uint64_t value) {
         if (value != 0) {
             number(name, value);
         }
     }
-    void index_if_any(const char* name, std::size_t value, Table) { number_if_any(name, value); }
-    void natural_if_any(const char* name, const std::optional<std::int64_t>& value) {
+    void index_if_any(FieldName name, std::size_t value, Table) { number_if_any(name, value); }
+    void natural_if_any(FieldName name, const std::optional<std::int64_t>& value) {
         if (value) {
             natural(name, *value);
         }
     }
-    void text_if_any(const char* name, const std::string& value) {
+    void text_if_any(FieldName name, const std::string& value) {
         if (!value.empty()) {
             text(name, value);
         }
     }
 
-    void numbers(const char* name, const std::vector<std::uint64_t>& values) {
+    void numbers(FieldName name, const std::vector<std::uint64_t>& values) {
         json_.key(name);
         json_.begin_array();
         for (const std::uint64_t value : values) {
@@ -80,10 +80,10 @@ class ReportWriter {
         }
         json_.end_array();
     }
-    void indexes(const char* name, const std::vector<std::size_t>& values, Table) {
+    void indexes(FieldName name, const std::vector<std::size_t>& values, Table) {
         numbers(name, values);
     }
-    void texts(const char* name, const std::vector<std::string>& values) {
+    void texts(FieldName name, const std::vector<std::string>& values) {
         json_.key(name);
         json_.begin_array();
         for (const std::string& value : values) {
@@ -91,21 +91,21 @@ class ReportWriter {
         }
         json_.end_array();
     }
-    void texts_if_known(const char* name, const std::vector<std::string>& values) {
+    void texts_if_known(FieldName name, const std::vector<std::string>& values) {
         texts(name, values);
     }
 
     template <typename Object>
-    void object(const char* name, const Object& value) {
+    void object(FieldName name, const Object& value) {
         json_.key(name);
         write(value);
     }
     template <typename Object>
-    void object_if_known(const char* name, const Object& value) {
+    void object_if_known(FieldName name, const Object& value) {
         object(name, value);
     }
     template <typename Object>
-    void object_or_null(const char* name, const std::optional<Object>& value) {
+    void object_or_null(FieldName name, const std::optional<Object>& value) {
         json_.key(name);
         if (value) {
             write(*value);
@@ -114,19 +114,19 @@ class ReportWriter {
         }
     }
     template <typename Object>
-    void object_if_any(const char* name, const std::optional<Object>& value) {
+    void object_if_any(FieldName name, const std::optional<Object>& value) {
         if (value) {
             object(name, *value);
         }
     }
     template <typename Object>
-    void object_if_any(const char* name, const Object& value) {
+    void object_if_any(FieldName name, const Object& value) {
         if (value != Object()) {
             object(name, value);
         }
     }
     template <typename Fields>
-    void group(const char* name, Fields fields) {
+    void group(FieldName name, Fields fields) {
         json_.key(name);
         json_.begin_object();
         fields(*this);
@@ -138,11 +138,11 @@ class ReportWriter {
     }
 
     template <typename Item>
-    void list(const char* name, const std::vector<Item>& items) {
+    void list(FieldName name, const std::vector<Item>& items) {
         list(name, items, [](const Item& item, ReportWriter& to) { Item::fields(item, to); });
     }
     template <typename Item, typename Fields>
-    void list(const char* name, const std::vector<Item>& items, Fields fields) {
+    void list(FieldName name, const std::vector<Item>& items, Fields fields) {
         json_.key(name);
         json_.begin_array();
         for (const Item& item : items) {
@@ -153,14 +153,14 @@ class ReportWriter {
         json_.end_array();
     }
     template <typename Item>
-    void list_if_any(const char* name, const std::vector<Item>& items) {
+    void list_if_any(FieldName name, const std::vector<Item>& items) {
         if (!items.empty()) {
             list(name, items);
         }
     }
 
     template <typename Object>
-    void named(const char* name, const Named<Object>& members) {
+    void named(FieldName name, const Named<Object>& members) {
         json_.key(name);
         json_.begin_object();
         for (const auto& [key, value] : members) {
@@ -170,26 +170,25 @@ class ReportWriter {
         json_.end_object();
     }
     template <typename Object>
-    void named_if_any(const char* name, const std::optional<Named<Object>>& members) {
+    void named_if_any(FieldName name, const std::optional<Named<Object>>& members) {
         if (members) {
             named(name, *members);
         }
     }
-    void named_texts(const char* name, const Named<std::string>& members) {
+    void named_texts(FieldName name, const Named<std::string>& members) {
         plain_members(name, members);
     }
-    void named_numbers(const char* name, const Named<std::uint64_t>& members) {
+    void named_numbers(FieldName name, const Named<std::uint64_t>& members) {
         plain_members(name, members);
     }
     /// The one that may be negative stands where the order of the names has it.
-    void named_numbers(const char* name, const Named<std::uint64_t>& members,
-                       std::string_view signed_name,
+    void named_numbers(FieldName name, const Named<std::uint64_t>& members, FieldName signed_name,
                        const std::optional<std::int64_t>& signed_value) {
         json_.key(name);
         json_.begin_object();
         bool is_written = !signed_value;
         for (const auto& [key, value] : members) {
-            if (!is_written && key > signed_name) {
+            if (!is_written && key > signed_name.text()) {
                 json_.member(signed_name, *signed_value);
                 is_written = true;
             }
@@ -199,7 +198,7 @@ class ReportWriter {
     }
 
     template <typename Entry>
-    void table(const char* name, const std::vector<Entry>&, Layout layout) {
+    void table(FieldName name, const std::vector<Entry>&, Layout layout) {
         json_.key(name);
         json_.begin_array();
         Entries<Entry> entries(*this, layout, nullptr);
@@ -207,7 +206,7 @@ class ReportWriter {
         json_.end_array();
     }
     template <typename Entry>
-    void table_if_any(const char* name, const std::vector<Entry>&, Layout layout) {
+    void table_if_any(FieldName name, const std::vector<Entry>&, Layout layout) {
         Entries<Entry> entries(*this, layout, name);
         builder_.each(entries);
         if (entries.any()) {
@@ -215,7 +214,7 @@ class ReportWriter {
         }
     }
 
-    void curve(const char* name, const std::optional<CurveSummary>& summary, bool /*optional*/) {
+    void curve(FieldName name, const std::optional<CurveSummary>& summary, bool /*optional*/) {
         if (summary) {
             object(name, *summary);
             return;
@@ -227,12 +226,12 @@ class ReportWriter {
         CurveSummary::fields(none, nulls);
         json_.end_object();
     }
-    void rows(const char* columns, const char* rows, const Timeline& timeline);
+    void rows(FieldName columns, FieldName rows, const Timeline& timeline);
 
   private:
     struct Nulls {
         JsonOutput& json;
-        void number(const char* name, std::uint64_t /*value*/) const {
+        void number(FieldName name, std::uint64_t /*value*/) const {
             json.key(name);
             json.null();
         }
@@ -266,7 +265,7 @@ class ReportWriter {
     };
 
     template <typename Value>
-    void or_null(const char* name, const std::optional<Value>& value) {
+    void or_null(FieldName name, const std::optional<Value>& value) {
         json_.key(name);
         if (value) {
             json_.number(*value);
@@ -275,7 +274,7 @@ class ReportWriter {
         }
     }
     template <typename Value>
-    void plain_members(const char* name, const Named<Value>& members) {
+    void plain_members(FieldName name, const Named<Value>& members) {
         json_.key(name);
         json_.begin_object();
         for (const auto& [key, value] : members) {
@@ -289,7 +288,7 @@ class ReportWriter {
     std::size_t position_ = 0;
 };
 
-void ReportWriter::rows(const char* columns, const char* rows, const Timeline& timeline) {
+void ReportWriter::rows(FieldName columns, FieldName rows, const Timeline& timeline) {
     json_.key(columns);
     json_.begin_array();
     json_.string("bucket");

@@ -16,9 +16,9 @@ struct MemoryLabel {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.text("name", self.name);
-        visit.number("count", self.count);
-        visit.number("bytes", self.bytes);
+        visit.text({"name", "the program's name"}, self.name);
+        visit.number({"count", "allocations that it held under this name"}, self.count);
+        visit.number({"bytes", "their sum"}, self.bytes);
     }
     bool operator==(const MemoryLabel&) const = default;
 };

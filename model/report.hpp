@@ -29,11 +29,16 @@ struct Oom {
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
-            visit.number("reserved_bytes", self.reserved);
-            visit.number("active_bytes", self.active);
-            visit.number("allocated_bytes", self.allocated);
-            visit.number("largest_free_bytes", self.largest_free);
-            visit.number("large_free_bytes", self.large_free);
+            visit.number({"reserved_bytes", "what it holds from the driver"}, self.reserved);
+            visit.number({"active_bytes", "the part of it that is active"}, self.active);
+            visit.number({"allocated_bytes", "the part of it that is allocated"}, self.allocated);
+            visit.number(
+                {"largest_free_bytes", "the largest piece of what is reserved and not active"},
+                self.largest_free);
+            visit.number(
+                {"large_free_bytes",
+                 "the part of that memory that is left over in segments for blocks above 1 MiB"},
+                self.large_free);
         }
         bool operator==(const PoolBytes&) const = default;
     };
@@ -59,40 +64,67 @@ struct Oom {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("time_ns", self.time_ns);
-        visit.number("device", self.device);
-        visit.extra("context", self.context);
-        visit.number("thread", self.thread);
-        visit.text("api", self.api);
-        visit.index("stack", self.stack, Table::stacks);
-        visit.text("kind", self.kind);
-        visit.number("requested_bytes", self.requested_bytes);
-        visit.number("device_free_bytes", self.device_free_bytes);
-        visit.number("device_total_bytes", self.device_total_bytes);
-        visit.for_others(
-            [&self](auto& others) { others.number_or_null("limit_bytes", self.limit_bytes); });
-        visit.number("largest_free_block_bytes", self.largest_free_block_bytes);
-        visit.signed_number("error", self.error);
-        visit.object("current", self.current);
+        visit.number({"time_ns", "when it failed"}, self.time_ns);
+        visit.number({"device", "the index of the device"}, self.device);
+        visit.extra({"context", "the context"}, self.context);
+        visit.number({"thread", "the thread"}, self.thread);
+        visit.text({"api", "the function that the program called"}, self.api);
+        visit.index({"stack", "the call stack"}, self.stack, Table::stacks);
+        visit.text({"kind", "the kind of memory", NameOf<trace::MemoryKind>{}}, self.kind);
+        visit.number({"requested_bytes", "what was asked for"}, self.requested_bytes);
+        visit.number(
+            {"device_free_bytes", "the driver's figure, after cached segments were given back"},
+            self.device_free_bytes);
+        visit.number({"device_total_bytes", "the driver's figure"}, self.device_total_bytes);
         visit.for_others([&self](auto& others) {
-            others.object("pool", self.pool);
-            others.named_numbers("kinds", self.kinds);
+            others.number_or_null(
+                {"limit_bytes", "what `MEMLAB_LIMIT` left the program; null: no limit"},
+                self.limit_bytes);
         });
-        visit.group("holders", [&self](auto& holders) {
-            Holders::fields(self.holders, holders, [](auto& share, auto& item) {
-                Holders::Share::fields(share, item);
-                item.extra("allocations", share.allocations);
-                item.list_if_any("labels", share.labels);
-            });
+        visit.number(
+            {"largest_free_block_bytes", "of the pool, before cached segments were given back"},
+            self.largest_free_block_bytes);
+        visit.signed_number({"error", "the CUresult that the program got"}, self.error);
+        visit.object({"current", "the curves at that moment"}, self.current);
+        visit.for_others([&self](auto& others) {
+            others.object({"pool", "memlab's pool alone"}, self.pool);
+            others.named_numbers(
+                {"kinds", "live bytes of each kind of memory, those that are not 0",
+                 NameOf<trace::MemoryKind>{}},
+                self.kinds);
         });
-        visit.list_if_any("group_limits", self.group_limits);
-        visit.texts_if_known("explanation", self.explanation);
+        visit.group({"holders", "who held the memory"}, [&self](auto& holders) {
+            Holders::fields(
+                self.holders, holders, Holders::max_oom_sites, [](auto& share, auto& item) {
+                    Holders::Share::fields(share, item);
+                    item.extra({"allocations", "how many it had made so far"}, share.allocations);
+                    item.list_if_any(
+                        {"labels", "what the program calls that memory, most bytes first",
+                         AtMost{max_site_labels}},
+                        share.labels);
+                });
+        });
+        visit.list_if_any(
+            {"group_limits", "the limit of a cgroup of this process that left least", AtMost{1}},
+            self.group_limits);
+        visit.texts_if_known({"explanation",
+                              "the same in full sentences, then why it did not fit and what may "
+                              "help: what the process said on stderr"},
+                             self.explanation);
     }
     bool operator==(const Oom&) const = default;
 };
 
 struct Report {
-    // In one source: each that copies, moves or ends a report would otherwise compile these for all the vectors within.
+    static constexpr std::size_t max_threads = 4096;
+    static constexpr std::size_t max_ooms = 32;
+    static constexpr std::size_t max_marks = 4096;
+    static constexpr std::size_t max_scopes = 2048;
+    static constexpr std::size_t max_steps = 64;
+    static constexpr std::size_t max_labels = 1024;
+
+    // In one source: each that copies, moves or ends a report would otherwise compile these for all
+    // the vectors within.
     Report();
     Report(const Report& other);
     Report(Report&& other) noexcept;
@@ -135,54 +167,88 @@ struct Report {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.constant("format", "memlab-report");
-        visit.constant("version", schema_version);
-        visit.text("memlab_version", self.memlab_version);
+        visit.constant({"format", "the format's name"}, "memlab-report");
+        visit.constant({"version", "of the format"}, schema_version);
+        visit.text({"memlab_version", "of the library that recorded"}, self.memlab_version);
         visit.line();
-        visit.object("process", self.process);
+        visit.object({"process", "the process that was recorded"}, self.process);
         visit.line();
-        visit.named_texts("options", self.options);
+        visit.named_texts({"options",
+                           "every option in force, name to value; and the variables that switch a "
+                           "framework's own cache off, where they are set"},
+                          self.options);
         visit.line();
-        visit.table("devices", self.devices, Layout::lines);
+        visit.table({"devices", "GPUs, and what allocators of the program hold on them, by index"},
+                    self.devices, Layout::lines);
         visit.line();
-        visit.for_others(
-            [&self](auto& others) { others.table("contexts", self.contexts, Layout::compact); });
+        visit.for_others([&self](auto& others) {
+            others.table({"contexts", "the CUDA contexts, by id"}, self.contexts, Layout::compact);
+        });
         visit.line();
-        visit.table_if_any("threads", self.threads, Layout::compact);
+        visit.table_if_any({"threads", "the threads that have a name", AtMost{max_threads}},
+                           self.threads, Layout::compact);
         visit.line();
-        visit.table("sites", self.sites, Layout::lines);
+        visit.table({"sites", "distinct (stack, API, kind, device), in order of first appearance"},
+                    self.sites, Layout::lines);
         visit.line();
-        visit.table("stacks", self.stacks, Layout::lines);
+        visit.table({"stacks", "the first stands for none", AtLeast{1}}, self.stacks,
+                    Layout::lines);
         visit.line();
-        visit.table("frames", self.frames, Layout::lines);
+        visit.table({"frames", "of the stacks"}, self.frames, Layout::lines);
         visit.line();
-        visit.table_if_any("python_frames", self.python_frames, Layout::lines);
+        visit.table_if_any({"python_frames", "the first stands for none", AtLeast{2}},
+                           self.python_frames, Layout::lines);
         visit.line();
-        visit.table("modules", self.modules, Layout::lines);
+        visit.table(
+            {"modules", "objects that the process had loaded; the first stands for an unknown one",
+             AtLeast{1}},
+            self.modules, Layout::lines);
         visit.line();
-        visit.table("ooms", self.ooms, Layout::lines);
-        visit.number("oom_count", self.oom_count);
+        visit.table({"ooms", "the first allocations that failed", AtMost{max_ooms}}, self.ooms,
+                    Layout::lines);
+        visit.number({"oom_count", "how many there were"}, self.oom_count);
         visit.line();
-        visit.table("marks", self.marks, Layout::lines);
-        visit.number("mark_count", self.mark_count);
+        visit.table({"marks", "the first marks", AtMost{max_marks}}, self.marks, Layout::lines);
+        visit.number({"mark_count", "how many there were"}, self.mark_count);
         visit.line();
-        visit.table_if_any("scopes", self.scopes, Layout::lines);
+        visit.table_if_any(
+            {"scopes",
+             "memory inside the program's scopes: one row for each path of names, parents before "
+             "their children. Device memory only, all devices together",
+             AtMost{max_scopes}},
+            self.scopes, Layout::lines);
         visit.line();
-        visit.object_if_any("unbalanced_scopes", self.unbalanced_scopes);
+        visit.object_if_any({"unbalanced_scopes", "begins and ends that do not match"},
+                            self.unbalanced_scopes);
         visit.line();
-        visit.table_if_any("steps", self.steps, Layout::lines);
+        visit.table_if_any({"steps",
+                            "whether memory grows from step to step, for each kind of step; a "
+                            "scope within another with 8 steps or more is none. All bytes are what "
+                            "is allocated at the end of a step, all devices together",
+                            AtMost{max_steps}},
+                           self.steps, Layout::lines);
         visit.line();
-        visit.table_if_any("labels", self.labels, Layout::lines);
+        visit.table_if_any({"labels", "the program's names for memory", AtMost{max_labels}},
+                           self.labels, Layout::lines);
         visit.line();
-        visit.table_if_any("largest_live", self.largest_live, Layout::lines);
+        visit.table_if_any(
+            {"largest_live", "the largest allocations that are live at the end, largest first",
+             AtMost{LiveAllocation::max_entries}},
+            self.largest_live, Layout::lines);
         visit.line();
-        visit.table("missed", self.missed, Layout::lines);
+        visit.table({"missed", "what memlab could not see or serve, one entry per reason"},
+                    self.missed, Layout::lines);
         visit.line();
-        visit.object_if_known("coverage", self.coverage);
+        visit.object_if_known({"coverage",
+                               "whether the driver's own records were compared with the recording, "
+                               "and what bypassed memlab"},
+                              self.coverage);
         visit.line();
-        visit.object("integrity", self.integrity);
+        visit.object(
+            {"integrity", "signs that the recording has holes; all 0 and false in one without"},
+            self.integrity);
         visit.line();
-        visit.object("log", self.log);
+        visit.object({"log", "what became of the event log"}, self.log);
     }
     bool operator==(const Report&) const = default;
 };

@@ -8,6 +8,15 @@
 namespace memlab::model {
 namespace {
 
+static_assert(Report::max_threads == trace::Aggregator::max_thread_names);
+static_assert(Report::max_ooms == trace::Aggregator::max_ooms);
+static_assert(Report::max_marks == trace::Aggregator::max_marks);
+static_assert(Report::max_scopes == trace::ScopeStats::max_scopes);
+static_assert(Report::max_steps == trace::StepStats::max_kinds);
+static_assert(Report::max_labels == trace::LabelStats::max_names);
+static_assert(Coverage::max_bypassed == trace::Aggregator::max_bypasses);
+static_assert(Ledger::max_communicators == trace::Ledger::max_communicators);
+
 const char* name_of(trace::Ended ended) {
     switch (ended) {
         case trace::Ended::exit:

@@ -10,8 +10,7 @@
 namespace memlab::model {
 namespace {
 
-constexpr std::size_t max_holders = 256;
-constexpr std::size_t max_kernels = 64;
+static_assert(Holders::max_oom_sites == trace::Aggregator::max_oom_holders);
 static_assert(TimelineRow::unknown == trace::Timeline::unknown);
 static_assert(curve_count == trace::curve_count);
 
@@ -121,7 +120,7 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
         ratio(figures.requested_at_peak, from.info.is_gpu() ? figures.allocated_at_peak : 0),
         figures.largest_free, figures.total_free};
     set_timeline(from.timeline, out.timeline);
-    out.at_peak = holders(from_.composition_at_peak(from.info.index, max_holders));
+    out.at_peak = holders(from_.composition_at_peak(from.info.index, Holders::max_sites));
     out.at_peak.time_ns = from.curve(trace::CurveName::allocated).peak_time_ns;
     if (from.at_peak_known) {
         const auto at_peak = [&from](trace::CurveName name) {
@@ -131,7 +130,7 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
             CurvesAtPeak{at_peak(trace::CurveName::reserved), at_peak(trace::CurveName::active),
                          at_peak(trace::CurveName::requested)};
     }
-    out.live = holders(from_.composition_now(from.info.index, max_holders));
+    out.live = holders(from_.composition_now(from.info.index, Holders::max_sites));
     out.ledger = ledger(from.ledger);
     if (std::none_of(from.work.begin(), from.work.end(),
                      [](const trace::WorkTotals& totals) { return totals.count != 0; })) {
@@ -142,7 +141,7 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
     at_peak.from_ns = out.at_peak.time_ns;
     at_peak.to_ns = std::min(from.peak_moment.end_ns(at_peak.from_ns), from_.duration_ns());
     for (const trace::KernelAtPeak& kernel : from_.kernels_at_peak(from.info.index)) {
-        if (at_peak.kernels.size() < max_kernels) {
+        if (at_peak.kernels.size() < KernelsAtPeak::max_kernels) {
             at_peak.kernels.push_back({text(kernel.name), kernel.count, kernel.busy_ns});
         } else {
             ++at_peak.other_names;

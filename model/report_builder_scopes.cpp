@@ -8,16 +8,12 @@
 namespace memlab::model {
 namespace {
 
-constexpr std::size_t max_escaped_sites = 16;
-constexpr std::size_t max_growing_sites = 16;
-constexpr std::size_t max_live = 64;
-
 void set_escaped(const trace::ScopeTotals& from, Holders& to) {
     to.count = from.escaped_count;
     to.bytes = from.escaped_bytes;
     to.other_count = from.escaped_count;
     to.other_bytes = from.escaped_bytes;
-    const std::size_t listed = std::min(max_escaped_sites, from.escaped_from.size());
+    const std::size_t listed = std::min(Scope::max_escaped_sites, from.escaped_from.size());
     for (std::size_t i = 0; i < listed; ++i) {
         const trace::SiteTable::Item& item = from.escaped_from[i];
         to.sites.push_back({item.site, item.count, item.bytes});
@@ -92,7 +88,7 @@ void ReportBuilder::each(EntryTaker<Steps>& to) const {
             out.block_max_bytes.push_back(block.max);
         }
         out.by_site = steps.by_site;
-        const std::size_t listed = std::min(max_growing_sites, steps.growing.size());
+        const std::size_t listed = std::min(Steps::max_growing, steps.growing.size());
         for (std::size_t i = 0; i < listed; ++i) {
             out.growing.push_back({steps.growing[i].site, trend(steps.growing[i].trend)});
         }
@@ -110,7 +106,7 @@ void ReportBuilder::each(EntryTaker<Label>& to) const {
 }
 
 void ReportBuilder::each(EntryTaker<LiveAllocation>& to) const {
-    for (const trace::LiveTotals& live : from_.largest_live(max_live)) {
+    for (const trace::LiveTotals& live : from_.largest_live(LiveAllocation::max_entries)) {
         to.take({live.address, live.site, live.thread, live.time_ns, live.requested, live.size,
                  live.label == 0 ? std::nullopt : std::optional(text(live.label))});
     }

@@ -11,6 +11,7 @@
 #include "model/memory_label.hpp"
 #include "model/report_ledger.hpp"
 #include "model/report_shape.hpp"
+#include "trace/aggregate/timeline.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::model {
@@ -20,6 +21,12 @@ enum class Curve : std::size_t { requested, allocated, active, reserved, device_
 inline constexpr std::size_t curve_count = 5;
 inline constexpr std::array<const char*, curve_count> curve_names = {
     "requested", "allocated", "active", "reserved", "device_used"};
+inline constexpr std::array<const char*, curve_count> curve_descriptions = {
+    "what the program asked for", "the blocks that serve it",
+    "allocated, and freed blocks that are not yet safe to reuse", "what is held from the driver",
+    "the driver's figure for the whole device, other processes included; sampled, not followed, "
+    "and "
+    "all null when no sample was taken"};
 /// The figures of a curve in a row of the timeline: "allocated_min", ...
 inline constexpr std::array<const char*, 3> row_figures = {"_min", "_max", "_last"};
 
@@ -35,9 +42,9 @@ struct CurveSummary {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("peak_bytes", self.peak_bytes);
-        visit.number("peak_time_ns", self.peak_time_ns);
-        visit.number("at_end_bytes", self.at_end_bytes);
+        visit.number({"peak_bytes", "the highest value"}, self.peak_bytes);
+        visit.number({"peak_time_ns", "the first moment at it"}, self.peak_time_ns);
+        visit.number({"at_end_bytes", "the value at the end"}, self.at_end_bytes);
     }
     bool operator==(const CurveSummary&) const = default;
 };
@@ -51,10 +58,11 @@ struct CurveValues {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("requested_bytes", self.requested);
-        visit.number("allocated_bytes", self.allocated);
-        visit.number("active_bytes", self.active);
-        visit.number("reserved_bytes", self.reserved);
+        visit.number({"requested_bytes", "what the program asked for"}, self.requested);
+        visit.number({"allocated_bytes", "the blocks that serve it"}, self.allocated);
+        visit.number({"active_bytes", "allocated, and freed blocks that are not yet safe to reuse"},
+                     self.active);
+        visit.number({"reserved_bytes", "what is held from the driver"}, self.reserved);
     }
     bool operator==(const CurveValues&) const = default;
 };
@@ -68,17 +76,19 @@ struct KindTotals {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("count", self.count);
-        visit.number("bytes", self.bytes);
-        visit.number("peak_bytes", self.peak_bytes);
-        visit.number("live_count", self.live_count);
-        visit.number("live_bytes", self.live_bytes);
+        visit.number({"count", "allocations over the whole run"}, self.count);
+        visit.number({"bytes", "their sum"}, self.bytes);
+        visit.number({"peak_bytes", "the most that was held at once"}, self.peak_bytes);
+        visit.number({"live_count", "allocations held at the end"}, self.live_count);
+        visit.number({"live_bytes", "bytes held at the end"}, self.live_bytes);
     }
     bool operator==(const KindTotals&) const = default;
 };
 
 /// Who held memory at one moment, largest first; `other_*` sum the sites that are not listed.
 struct Holders {
+    static constexpr std::size_t max_sites = 256;
+    static constexpr std::size_t max_oom_sites = 32;
     struct Share {
         std::size_t site = 0;  ///< index into Report::sites
         std::uint64_t count = 0;
@@ -88,9 +98,9 @@ struct Holders {
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
-            visit.index("site", self.site, Table::sites);
-            visit.number("count", self.count);
-            visit.number("bytes", self.bytes);
+            visit.index({"site", "the call site"}, self.site, Table::sites);
+            visit.number({"count", "allocations that it held"}, self.count);
+            visit.number({"bytes", "bytes that it held"}, self.bytes);
         }
         bool operator==(const Share&) const = default;
     };
@@ -104,18 +114,20 @@ struct Holders {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        fields(self, visit, [](auto& share, auto& item) { Holders::Share::fields(share, item); });
+        fields(self, visit, max_sites,
+               [](auto& share, auto& item) { Holders::Share::fields(share, item); });
     }
-    /// `share_fields(share, visit)`: of each site.
+    /// `share_fields(share, visit)`: of each site, of which there are at most `most`.
     template <typename Self, typename Visitor, typename ShareFields>
-    static void fields(Self& self, Visitor& visit, ShareFields share_fields) {
-        visit.number("count", self.count);
-        visit.number("bytes", self.bytes);
-        visit.list("sites", self.sites, share_fields);
-        visit.group("other", [&self](auto& other) {
-            other.number("sites", self.other_sites);
-            other.number("count", self.other_count);
-            other.number("bytes", self.other_bytes);
+    static void fields(Self& self, Visitor& visit, std::size_t most, ShareFields share_fields) {
+        visit.number({"count", "allocations that were held"}, self.count);
+        visit.number({"bytes", "their sum"}, self.bytes);
+        visit.list({"sites", "who held them, most bytes first", AtMost{most}}, self.sites,
+                   share_fields);
+        visit.group({"other", "the sites that are not listed"}, [&self](auto& other) {
+            other.number({"sites", "how many they are"}, self.other_sites);
+            other.number({"count", "allocations that they held"}, self.other_count);
+            other.number({"bytes", "bytes that they held"}, self.other_bytes);
         });
     }
     bool operator==(const Holders&) const = default;
@@ -130,11 +142,22 @@ struct Fragmentation {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.ratio("at_peak", self.at_peak);
-        visit.ratio("external", self.external);
-        visit.ratio("internal", self.internal);
-        visit.number("largest_free_bytes", self.largest_free_bytes);
-        visit.number("total_free_bytes", self.total_free_bytes);
+        visit.ratio(
+            {"at_peak",
+             "1 - peak active / peak reserved, of the pool; the two peaks need not coincide"},
+            self.at_peak);
+        visit.ratio({"external",
+                     "1 - largest free block / all free memory, when the pool last grew to a new "
+                     "maximum, just before it grew: the share of the free memory that one large "
+                     "request could not have used"},
+                    self.external);
+        visit.ratio(
+            {"internal",
+             "1 - requested / allocated, at the pool's allocated peak: what rounding costs"},
+            self.internal);
+        visit.number({"largest_free_bytes", "the largest free block of `external`"},
+                     self.largest_free_bytes);
+        visit.number({"total_free_bytes", "all free memory of `external`"}, self.total_free_bytes);
     }
     bool operator==(const Fragmentation&) const = default;
 };
@@ -147,9 +170,9 @@ struct CurvesAtPeak {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("reserved_bytes", self.reserved);
-        visit.number("active_bytes", self.active);
-        visit.number("requested_bytes", self.requested);
+        visit.number({"reserved_bytes", "the reserved curve"}, self.reserved);
+        visit.number({"active_bytes", "the active curve"}, self.active);
+        visit.number({"requested_bytes", "the requested curve"}, self.requested);
     }
     bool operator==(const CurvesAtPeak&) const = default;
 };
@@ -177,9 +200,14 @@ struct Timeline {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("start_ns", self.start_ns);
-        visit.number("bucket_ns", self.bucket_ns);
-        visit.rows("columns", "rows", self);
+        visit.number({"start_ns", "the begin of bucket 0"}, self.start_ns);
+        visit.number({"bucket_ns", "the length of a bucket"}, self.bucket_ns);
+        visit.rows({"columns", "the names of a row's values"},
+                   {"rows",
+                    "a bucket each in which something happened: its number, then minimum, maximum "
+                    "and last value of each curve",
+                    AtMost{trace::Timeline::max_buckets}},
+                   self);
     }
     bool operator==(const Timeline&) const = default;
 };
@@ -192,25 +220,29 @@ struct WorkTotals {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("count", self.count);
-        visit.number("busy_ns", self.busy_ns);
-        visit.number("bytes", self.bytes);
+        visit.number({"count", "how many there were"}, self.count);
+        visit.number(
+            {"busy_ns", "the sum of their running times; what ran side by side counts twice"},
+            self.busy_ns);
+        visit.number({"bytes", "bytes that were copied or filled"}, self.bytes);
     }
     bool operator==(const WorkTotals&) const = default;
 };
 
 /// The kernels that ran while the memory was at its peak, longest first.
 struct KernelsAtPeak {
+    static constexpr std::size_t max_kernels = 64;
     struct Kernel {
-        std::string name = {};  ///< mangled
+        std::string name = {};
         std::uint64_t count = 0;
-        std::uint64_t busy_ns = 0;  ///< between from_ns and to_ns
+        std::uint64_t busy_ns = 0;
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
-            visit.text("name", self.name);
-            visit.number("count", self.count);
-            visit.number("busy_ns", self.busy_ns);
+            visit.text({"name", "mangled"}, self.name);
+            visit.number({"count", "launches of it"}, self.count);
+            visit.number({"busy_ns", "the part of its running times within that moment"},
+                         self.busy_ns);
         }
         bool operator==(const Kernel&) const = default;
     };
@@ -223,13 +255,16 @@ struct KernelsAtPeak {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("from_ns", self.from_ns);
-        visit.number("to_ns", self.to_ns);
-        visit.list("kernels", self.kernels);
-        visit.group("other", [&self](auto& other) {
-            other.number("names", self.other_names);
-            other.number("count", self.other_count);
-            other.number("busy_ns", self.other_ns);
+        visit.number({"from_ns", "when the peak was reached"}, self.from_ns);
+        visit.number({"to_ns",
+                      "when it first fell, a millisecond after `from_ns` at least: the work that "
+                      "memory is allocated for follows a little later"},
+                     self.to_ns);
+        visit.list({"kernels", "longest first", AtMost{max_kernels}}, self.kernels);
+        visit.group({"other", "the kernels that are not listed"}, [&self](auto& other) {
+            other.number({"names", "how many they are"}, self.other_names);
+            other.number({"count", "launches of them"}, self.other_count);
+            other.number({"busy_ns", "the sum of their running times"}, self.other_ns);
         });
     }
     bool operator==(const KernelsAtPeak&) const = default;
@@ -242,7 +277,7 @@ struct Device {
     std::string name = {};
     std::string uuid = {};
     std::uint64_t total_bytes = 0;
-    std::optional<std::uint64_t> limit_bytes = {};  ///< the part that MEMLAB_LIMIT allows
+    std::optional<std::uint64_t> limit_bytes = {};
     std::int64_t driver_version = 0;
     std::string allocator = {};               ///< "PyTorch"; empty: a GPU
     std::optional<std::int64_t> on_gpu = {};  ///< of an allocator: the index of its GPU
@@ -281,44 +316,81 @@ struct Device {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("index", self.index);
-        visit.text("name", self.name);
-        visit.text("uuid", self.uuid);
-        visit.number("total_bytes", self.total_bytes);
-        visit.number_or_null("limit_bytes", self.limit_bytes);
-        visit.natural("driver_version", self.driver_version);
-        visit.text_if_any("allocator", self.allocator);
-        visit.natural_if_any("gpu", self.on_gpu);
+        visit.number({"index", "its number; 64 or more: an allocator of the program's"},
+                     self.index);
+        visit.text({"name", "of the GPU, or of the allocator"}, self.name);
+        visit.text({"uuid", "the GPU's; empty for an allocator"}, self.uuid);
+        visit.number({"total_bytes", "its memory"}, self.total_bytes);
+        visit.number_or_null(
+            {"limit_bytes", "what `MEMLAB_LIMIT` left the program of it; null: all"},
+            self.limit_bytes);
+        visit.natural({"driver_version", "the CUDA version of the driver: 13000 is 13.0"},
+                      self.driver_version);
+        visit.text_if_any({"allocator",
+                           "this is no GPU, but what this allocator of the program's holds on one, "
+                           "as it told itself: `PyTorch`, its caching allocator",
+                           Along{"gpu"}},
+                          self.allocator);
+        visit.natural_if_any(
+            {"gpu", "the index of the GPU on which the allocator holds it", Along{"allocator"}},
+            self.on_gpu);
         visit.line();
-        visit.group("curves", [&self](auto& curves) {
+        visit.group({"curves", "the curves of the device's memory"}, [&self](auto& curves) {
             for (std::size_t curve = 0; curve < curve_count; ++curve) {
-                curves.curve(curve_names[curve], self.curves[curve], may_be_unknown(curve));
+                curves.curve({curve_names[curve], curve_descriptions[curve]}, self.curves[curve],
+                             may_be_unknown(curve));
             }
         });
         visit.line();
-        visit.named("kinds", self.kinds);
+        visit.named(
+            {"kinds", "the kinds of memory that occurred, by name", NameOf<trace::MemoryKind>{}},
+            self.kinds);
         visit.line();
-        visit.named_numbers("memory_stats", self.memory_stats, "max_split_size",
-                            self.max_split_size);
+        visit.named_numbers(
+            {"memory_stats",
+             "every key of `torch.cuda.memory_stats()`, with the same meaning but for one: "
+             "`requested_bytes` falls with the free, where PyTorch's falls when the block can be "
+             "used again"},
+            self.memory_stats,
+            {"max_split_size", "the size above which blocks are not split; -1: all are"},
+            self.max_split_size);
         visit.line();
-        visit.object("fragmentation", self.fragmentation);
+        visit.object({"fragmentation", "three figures that are never mixed"}, self.fragmentation);
         visit.line();
-        visit.object("timeline", self.timeline);
+        visit.object({"timeline", "the curves over time"}, self.timeline);
         visit.line();
-        visit.group("at_peak", [&self](auto& at_peak) {
-            at_peak.number("time_ns", self.at_peak.time_ns);
-            Holders::fields(self.at_peak, at_peak);
-        });
+        visit.group(
+            {"at_peak", "who held the memory when `allocated` was at its peak, which `bytes` is"},
+            [&self](auto& at_peak) {
+                at_peak.number({"time_ns", "when that was"}, self.at_peak.time_ns);
+                Holders::fields(self.at_peak, at_peak);
+            });
         visit.line();
-        visit.object("live", self.live);
+        visit.object({"live",
+                      "the same at the end: what was never freed. Both are of device memory only; "
+                      "`sites` has the other kinds"},
+                     self.live);
         visit.line();
-        visit.named_if_any("work", self.work);
+        visit.named_if_any({"work",
+                            "what the GPU did, by `kernel`, `copy` and `fill`, where "
+                            "`MEMLAB_KERNELS` recorded any",
+                            EachOf<trace::WorkKind>{}},
+                           self.work);
         visit.line();
-        visit.object_if_any("curves_at_peak", self.curves_at_peak);
+        visit.object_if_any(
+            {"curves_at_peak",
+             "the other curves at the moment of the allocated peak; newer recordings have it"},
+            self.curves_at_peak);
         visit.line();
-        visit.object_if_any("kernels_at_peak", self.kernels_at_peak);
+        visit.object_if_any(
+            {"kernels_at_peak",
+             "the kernels that ran at the moment of the allocated peak, where `work` is"},
+            self.kernels_at_peak);
         visit.line();
-        visit.object_if_any("ledger", self.ledger);
+        visit.object_if_any({"ledger",
+                             "what took memory beside the allocations, where `MEMLAB_LEDGER` was "
+                             "not off and a call was measured"},
+                            self.ledger);
     }
     bool operator==(const Device&) const = default;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/report_shape.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::model {
 
@@ -22,9 +23,9 @@ struct Lifetime {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("min", self.min);
-        visit.number("median", self.median);
-        visit.number("max", self.max);
+        visit.number({"min", "the shortest"}, self.min);
+        visit.number({"median", "from a histogram: within 6.25 % of the true one"}, self.median);
+        visit.number({"max", "the longest"}, self.max);
     }
     bool operator==(const Lifetime&) const = default;
 };
@@ -32,16 +33,16 @@ struct Lifetime {
 /// A name that the program gave to allocations of a site.
 struct SiteLabel {
     std::string name = {};
-    std::uint64_t count = 0;  ///< allocations that were given this name
+    std::uint64_t count = 0;
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.text("name", self.name);
-        visit.number("count", self.count);
-        visit.number("live_count", self.live_count);
-        visit.number("live_bytes", self.live_bytes);
+        visit.text({"name", "the program's name"}, self.name);
+        visit.number({"count", "allocations that were given it"}, self.count);
+        visit.number({"live_count", "of these held at the end"}, self.live_count);
+        visit.number({"live_bytes", "their sum"}, self.live_bytes);
     }
     bool operator==(const SiteLabel&) const = default;
 };
@@ -50,15 +51,18 @@ struct SiteLabel {
 struct Collected {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t at_peak_count = 0;  ///< of these, live at the device's allocated peak
+    std::uint64_t at_peak_count = 0;
     std::uint64_t at_peak_bytes = 0;
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("count", self.count);
-        visit.number("bytes", self.bytes);
-        visit.number("at_peak_count", self.at_peak_count);
-        visit.number("at_peak_bytes", self.at_peak_bytes);
+        visit.number({"count", "how many"}, self.count);
+        visit.number({"bytes", "their sum"}, self.bytes);
+        visit.number(
+            {"at_peak_count",
+             "the part of them that was held when the device's allocated curve was at its peak"},
+            self.at_peak_count);
+        visit.number({"at_peak_bytes", "their sum"}, self.at_peak_bytes);
     }
     bool operator==(const Collected&) const = default;
 };
@@ -71,9 +75,9 @@ struct Site {
     std::uint64_t count = 0;
     std::uint64_t requested_bytes = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t peak_bytes = 0;     ///< the site's own peak
-    std::uint64_t peak_time_ns = 0;   ///< 0 if the report does not say
-    std::uint64_t at_peak_count = 0;  ///< live at the device's allocated peak
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t peak_time_ns = 0;  ///< 0 if the report does not say
+    std::uint64_t at_peak_count = 0;
     std::uint64_t at_peak_bytes = 0;
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
@@ -82,32 +86,47 @@ struct Site {
     std::uint64_t segment_count = 0;
     std::uint64_t segment_bytes = 0;
     std::optional<Lifetime> lifetime = {};
-    std::vector<SiteLabel> labels = {};  ///< most live bytes at the end first
+    std::vector<SiteLabel> labels = {};
     std::optional<Collected> collected = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.position("id");
-        visit.number("device", self.device);
-        visit.text("kind", self.kind);
-        visit.text("api", self.api);
-        visit.index("stack", self.stack, Table::stacks);
-        visit.number("count", self.count);
-        visit.number("requested_bytes", self.requested_bytes);
-        visit.number("bytes", self.bytes);
-        visit.number("peak_bytes", self.peak_bytes);
-        visit.extra("peak_time_ns", self.peak_time_ns);
-        visit.number("at_peak_count", self.at_peak_count);
-        visit.number("at_peak_bytes", self.at_peak_bytes);
-        visit.number("live_count", self.live_count);
-        visit.number("live_bytes", self.live_bytes);
-        visit.number("temporaries", self.temporaries);
-        visit.extra("freed_elsewhere", self.freed_elsewhere);
-        visit.number("segment_count", self.segment_count);
-        visit.number("segment_bytes", self.segment_bytes);
-        visit.object_or_null("lifetime_ns", self.lifetime);
-        visit.list_if_any("labels", self.labels);
-        visit.object_if_any("collected", self.collected);
+        visit.position({"id", "its own index"});
+        visit.number({"device", "the index of the device"}, self.device);
+        visit.text({"kind", "the kind of memory", NameOf<trace::MemoryKind>{}}, self.kind);
+        visit.text({"api",
+                    "the function that the program called: the driver's (`cuMemAlloc_v2`), or, "
+                    "where CUPTI told (`MEMLAB_CUPTI`), the runtime's around it (`cudaMalloc`)"},
+                   self.api);
+        visit.index({"stack", "the call stack"}, self.stack, Table::stacks);
+        visit.number({"count", "allocations over the whole run"}, self.count);
+        visit.number({"requested_bytes", "what was asked for"}, self.requested_bytes);
+        visit.number({"bytes", "what served them"}, self.bytes);
+        visit.number({"peak_bytes", "the most that it held at once"}, self.peak_bytes);
+        visit.extra({"peak_time_ns", "when first"}, self.peak_time_ns);
+        visit.number(
+            {"at_peak_count", "allocations held when the device's allocated curve was at its peak"},
+            self.at_peak_count);
+        visit.number({"at_peak_bytes", "their sum"}, self.at_peak_bytes);
+        visit.number({"live_count", "allocations held at the end"}, self.live_count);
+        visit.number({"live_bytes", "their sum"}, self.live_bytes);
+        visit.number({"temporaries", "freed before their thread allocated anything else"},
+                     self.temporaries);
+        visit.extra({"freed_elsewhere", "freed by another thread than allocated them"},
+                    self.freed_elsewhere);
+        visit.number({"segment_count", "segments that the pool had to get on its behalf"},
+                     self.segment_count);
+        visit.number({"segment_bytes", "their sum"}, self.segment_bytes);
+        visit.object_or_null({"lifetime_ns", "of those that ended; null when none did"},
+                             self.lifetime);
+        visit.list_if_any({"labels",
+                           "the program's names for its allocations, those under which most lives "
+                           "at the end first",
+                           AtMost{max_site_labels}},
+                          self.labels);
+        visit.object_if_any(
+            {"collected", "freed while the thread was in Python's garbage collector"},
+            self.collected);
     }
     bool operator==(const Site&) const = default;
 };
@@ -119,8 +138,11 @@ struct Stack {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.indexes("frames", self.frames, Table::frames);
-        visit.flag("truncated", self.truncated);
+        visit.indexes({"frames", "the call into CUDA first"}, self.frames, Table::frames);
+        visit.flag({"truncated",
+                    "its outer frames are missing: deeper than `MEMLAB_STACK_DEPTH`, not to be "
+                    "found, or folded beyond `MEMLAB_MAX_STACKS`"},
+                   self.truncated);
     }
     bool operator==(const Stack&) const = default;
 };
@@ -128,17 +150,17 @@ struct Stack {
 /// A function and source line, as found by the symbolizer or stored in a report. Empty members are
 /// unknown.
 struct SourceFrame {
-    std::string function = {};  ///< demangled, with its parameters
-    std::string file = {};      ///< absolute if the debug information says so
+    std::string function = {};
+    std::string file = {};  ///< absolute if the debug information says so
     int line = 0;
     bool inlined = false;  ///< inlined into the function of the next frame
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.text("function", self.function);
-        visit.text("file", self.file);
-        visit.source_line("line", self.line);
-        visit.flag("inlined", self.inlined);
+        visit.text({"function", "demangled, with its parameters; empty: unknown"}, self.function);
+        visit.text({"file", "the source file; empty: unknown"}, self.file);
+        visit.source_line({"line", "the line in it; 0: unknown"}, self.line);
+        visit.flag({"inlined", "its code lies within the next one's function"}, self.inlined);
     }
     bool operator==(const SourceFrame&) const = default;
 };
@@ -152,27 +174,37 @@ struct Frame {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.index("module", self.module, Table::modules);
-        visit.number("address", self.address);
-        visit.index_if_any("python", self.python, Table::python_frames);
-        visit.list_if_any("source", self.source);
+        visit.index({"module", "where the code lies"}, self.module, Table::modules);
+        visit.number({"address",
+                      "the return address less the module's bias, or the plain address where the "
+                      "module is unknown"},
+                     self.address);
+        visit.index_if_any({"python",
+                            "this is a frame of Python, in the place of the interpreter's C "
+                            "function that ran it; `module` and `address` are 0"},
+                           self.python, Table::python_frames);
+        visit.list_if_any({"source",
+                           "put there by `memlab-report symbolize`, so that the report can be read "
+                           "where the binaries are not: the innermost inlined function first. "
+                           "Readers take these before they look for the binary"},
+                          self.source);
     }
     bool operator==(const Frame&) const = default;
 };
 
 /// A line of Python code on a call stack.
 struct PythonFrame {
-    std::string function = {};  ///< qualified name
+    std::string function = {};
     std::string file = {};
     std::uint32_t line = 0;        ///< 0: unknown
     std::uint32_t first_line = 0;  ///< of the function; 0: unknown
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.text("function", self.function);
-        visit.text("file", self.file);
-        visit.source_line("line", self.line);
-        visit.source_line("first_line", self.first_line);
+        visit.text({"function", "the qualified name"}, self.function);
+        visit.text({"file", "as the code object has it"}, self.file);
+        visit.source_line({"line", "that was being run; 0: the code has none there"}, self.line);
+        visit.source_line({"first_line", "of the function"}, self.first_line);
     }
     bool operator==(const PythonFrame&) const = default;
 };
@@ -187,11 +219,14 @@ struct Module {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.text("path", self.path);
-        visit.text("build_id", self.build_id);
-        visit.extra("bias", self.bias);
-        visit.extra("start", self.start);
-        visit.extra("end", self.end);
+        visit.text({"path", "the file"}, self.path);
+        visit.text(
+            {"build_id", "lower-case hexadecimal; empty when it has none", Matching{"^[0-9a-f]*$"}},
+            self.build_id);
+        visit.extra({"bias", "what its addresses in the process are above those of its symbols"},
+                    self.bias);
+        visit.extra({"start", "where it begins in the process"}, self.start);
+        visit.extra({"end", "where it ends"}, self.end);
     }
     bool operator==(const Module&) const = default;
 };

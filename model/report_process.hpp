@@ -21,8 +21,8 @@ struct Process {
     std::uint64_t duration_ns = 0;  ///< up to the latest time known
     /// Time of the last event, if memlab-run saw that the process ran longer; else 0.
     std::uint64_t recorded_ns = 0;
-    bool recording = false;   ///< it runs and is still writing the log that this was read from
-    std::string ended = {};   ///< "exit", "quick_exit", "cut off", or "running" in a snapshot
+    bool recording = false;  ///< it runs and is still writing the log that this was read from
+    std::string ended = {};
     std::string signal = {};  ///< "SIGKILL", if memlab-run saw how it died; else empty
     std::optional<std::int64_t> exit_code = {};  ///< if it is known
     bool started_late = false;
@@ -30,21 +30,49 @@ struct Process {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("pid", self.pid);
-        visit.number("parent_pid", self.parent_pid);
-        visit.text("executable", self.executable);
-        visit.texts("arguments", self.arguments);
-        visit.text("host", self.host);
-        visit.number("start_wall_ns", self.start_wall_ns);
-        visit.for_others(
-            [&self](auto& others) { others.text("start_iso8601", iso_time(self.start_wall_ns)); });
-        visit.number("duration_ns", self.duration_ns);
-        visit.number_if_any("recorded_ns", self.recorded_ns);
-        visit.text("ended", self.ended);
-        visit.text_if_any("signal", self.signal);
-        visit.natural_if_any("exit_code", self.exit_code);
-        visit.flag("started_late", self.started_late);
-        visit.named_texts("ranks", self.ranks);
+        visit.number({"pid", "its id"}, self.pid);
+        visit.number({"parent_pid", "its parent's"}, self.parent_pid);
+        visit.text({"executable", "absolute path"}, self.executable);
+        visit.texts({"arguments", "of its command line"}, self.arguments);
+        visit.text({"host", "the name of the machine"}, self.host);
+        visit.number({"start_wall_ns", "when it started, since the Unix epoch"},
+                     self.start_wall_ns);
+        visit.for_others([&self](auto& others) {
+            others.text({"start_iso8601", "the same moment in UTC, to the microsecond"},
+                        iso_time(self.start_wall_ns));
+        });
+        visit.number({"duration_ns",
+                      "until the process ended; when cut off, until the last record, unless "
+                      "`memlab-run` saw the end"},
+                     self.duration_ns);
+        visit.number_if_any(
+            {"recorded_ns", "until the last record, where `duration_ns` goes on for longer"},
+            self.recorded_ns);
+        visit.text({"ended",
+                    "how the recording ended: `exit` is exit or return from main; `cut off`: "
+                    "without an end (killed, `_exit`, exec); `running`: this is a snapshot, and "
+                    "its figures are those of that moment",
+                    one_of("exit", "quick_exit", "cut off", "running")},
+                   self.ended);
+        visit.text_if_any(
+            {"signal",
+             "`SIGKILL`, where `memlab-run` saw how a process ended whose recording was cut off"},
+            self.signal);
+        visit.natural_if_any(
+            {"exit_code",
+             "what the process gave to `exit` or returned from main, as its parent sees it; a "
+             "handler of the program's that runs after memlab's may still change it. Not known of "
+             "`quick_exit`; where the recording was cut off, what `memlab-run` saw",
+             AtMost{255}},
+            self.exit_code);
+        visit.flag(
+            {"started_late",
+             "CUDA was in use before memlab saw it, so that earlier allocations are missing"},
+            self.started_late);
+        visit.named_texts({"ranks",
+                           "the rank variables of torchrun, Open MPI, Slurm and the like that were "
+                           "set, name to value"},
+                          self.ranks);
     }
     bool operator==(const Process&) const = default;
 };
@@ -54,27 +82,29 @@ struct Context {
     std::uint64_t id = 0;
     std::uint64_t device = 0;
     bool primary = false;
-    std::optional<std::uint64_t> lost_time_ns = {};  ///< when it was destroyed or reset
+    std::optional<std::uint64_t> lost_time_ns = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("id", self.id);
-        visit.number("device", self.device);
-        visit.flag("primary", self.primary);
-        visit.number_or_null("lost_time_ns", self.lost_time_ns);
+        visit.number({"id", "its number"}, self.id);
+        visit.number({"device", "the index of the device"}, self.device);
+        visit.flag({"primary", "it is the device's primary context"}, self.primary);
+        visit.number_or_null(
+            {"lost_time_ns", "when it was destroyed or reset; null while it lived"},
+            self.lost_time_ns);
     }
     bool operator==(const Context&) const = default;
 };
 
 /// A thread that has a name.
 struct Thread {
-    std::uint64_t id = 0;  ///< the kernel's
+    std::uint64_t id = 0;
     std::string name = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("id", self.id);
-        visit.text("name", self.name);
+        visit.number({"id", "the kernel's number"}, self.id);
+        visit.text({"name", "its name"}, self.name);
     }
     bool operator==(const Thread&) const = default;
 };
@@ -88,16 +118,17 @@ struct Missed {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.text("reason", self.reason);
-        visit.number("count", self.count);
-        visit.number("bytes", self.bytes);
-        visit.number("first_time_ns", self.first_time_ns);
+        visit.text({"reason", "a full sentence"}, self.reason);
+        visit.number({"count", "how many"}, self.count);
+        visit.number({"bytes", "their sum"}, self.bytes);
+        visit.number({"first_time_ns", "when first"}, self.first_time_ns);
     }
     bool operator==(const Missed&) const = default;
 };
 
 /// Memory that bypassed memlab, as found by the audit, or why there was no audit.
 struct Coverage {
+    static constexpr std::size_t max_bypassed = 4096;
     struct Bypassed {
         std::uint64_t device = 0;
         std::string kind = {};
@@ -109,19 +140,19 @@ struct Coverage {
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
-            visit.number("device", self.device);
-            visit.text("kind", self.kind);
-            visit.text("api", self.api);
-            visit.index("stack", self.stack, Table::stacks);
-            visit.number("count", self.count);
-            visit.number("bytes", self.bytes);
-            visit.number("first_time_ns", self.first_time_ns);
+            visit.number({"device", "the index of the device"}, self.device);
+            visit.text({"kind", "the kind of memory"}, self.kind);
+            visit.text({"api", "the function that allocated; empty: unknown"}, self.api);
+            visit.index({"stack", "the call stack"}, self.stack, Table::stacks);
+            visit.number({"count", "allocations"}, self.count);
+            visit.number({"bytes", "their sum"}, self.bytes);
+            visit.number({"first_time_ns", "when first"}, self.first_time_ns);
         }
         bool operator==(const Bypassed&) const = default;
     };
     bool audited = false;
-    std::string because = {};  ///< why there was no audit, or only part of one
-    std::string cupti = {};    ///< version and file; empty: none
+    std::string because = {};
+    std::string cupti = {};
     std::uint64_t driver_count = 0;
     std::uint64_t driver_bytes = 0;
     std::uint64_t lost_records = 0;
@@ -131,15 +162,26 @@ struct Coverage {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.flag("audited", self.audited);
-        visit.text("because", self.because);
-        visit.text("cupti", self.cupti);
-        visit.number("driver_count", self.driver_count);
-        visit.number("driver_bytes", self.driver_bytes);
-        visit.number("lost_records", self.lost_records);
-        visit.number("bypassed_count", self.bypassed_count);
-        visit.number("bypassed_bytes", self.bypassed_bytes);
-        visit.table("bypassed", self.bypassed, Layout::lines);
+        visit.flag(
+            {"audited",
+             "every allocation that CUPTI's records of the driver tell of was compared with the "
+             "recording; false also where nobody asked (`MEMLAB_AUDIT`, `MEMLAB_CUPTI=on`)"},
+            self.audited);
+        visit.text({"because",
+                    "in a sentence, why there was no audit, or what limits the one that was made"},
+                   self.because);
+        visit.text({"cupti", "version and file; empty: none was used"}, self.cupti);
+        visit.number({"driver_count",
+                      "the driver's allocations: memlab's own segments, and all that it recorded "
+                      "without pooling"},
+                     self.driver_count);
+        visit.number({"driver_bytes", "their sum"}, self.driver_bytes);
+        visit.number({"lost_records", "records that CUPTI says it lost"}, self.lost_records);
+        visit.number({"bypassed_count", "allocations that reached the driver without memlab"},
+                     self.bypassed_count);
+        visit.number({"bypassed_bytes", "their sum"}, self.bypassed_bytes);
+        visit.table({"bypassed", "one entry per device, kind, API and stack", AtMost{max_bypassed}},
+                    self.bypassed, Layout::lines);
     }
     bool operator==(const Coverage&) const = default;
 };
@@ -154,11 +196,20 @@ struct Integrity {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("unmatched_frees", self.unmatched_frees);
-        visit.number("unmatched_segment_frees", self.unmatched_segment_frees);
-        visit.number("overwritten_allocations", self.overwritten_allocations);
-        visit.number("overwritten_segments", self.overwritten_segments);
-        visit.flag("incomplete", self.incomplete);
+        visit.number(
+            {"unmatched_frees",
+             "frees of memory whose allocation was not seen; expected when `started_late`"},
+            self.unmatched_frees);
+        visit.number({"unmatched_segment_frees", "the same for segments"},
+                     self.unmatched_segment_frees);
+        visit.number({"overwritten_allocations",
+                      "allocations that ended because the memory was allocated again: a free that "
+                      "was not seen"},
+                     self.overwritten_allocations);
+        visit.number({"overwritten_segments", "the same for segments"}, self.overwritten_segments);
+        visit.flag(
+            {"incomplete", "the host had no memory left for the figures; they stop at that moment"},
+            self.incomplete);
     }
     bool operator==(const Integrity&) const = default;
 };
@@ -170,9 +221,10 @@ struct LogInfo {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number("events", self.events);
-        visit.number("dropped", self.dropped);
-        visit.text("stopped_because", self.stopped_because);
+        visit.number({"events", "how many went into this report"}, self.events);
+        visit.number({"dropped", "how many the event log lost"}, self.dropped);
+        visit.text({"stopped_because", "a sentence; empty when it never stopped"},
+                   self.stopped_because);
     }
     bool operator==(const LogInfo&) const = default;
 };

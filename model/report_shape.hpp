@@ -1,10 +1,10 @@
 // How the report's format is written down in the code: each object of the file is one struct with
 // one fields(), in the order of the file. The JSON writer, the readers, the check of a model and
-// the model of an event log are visitors of them, so they cannot differ.
+// the model of an event log and the JSON Schema are visitors of them, so they cannot differ.
 //
-// The functions of a visitor follow; the member's name is their first argument. A member of
-// `..._if_any` is absent from the file while it is empty or 0, one of `..._if_known` may be
-// missing.
+// The functions of a visitor follow; their first argument is the member: its name, its description
+// and rules of the schema's (field_name.hpp). A member of `..._if_any` is absent from the file
+// while it is empty or 0, one of `..._if_known` may be missing.
 //
 //   line                what follows begins a line of the file
 //   constant            of the format; checked before anything else
@@ -35,6 +35,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "model/field_name.hpp"
 
 namespace memlab::model {
 

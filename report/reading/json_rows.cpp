@@ -30,7 +30,8 @@ std::array<std::size_t, model::row_figures.size()> find_columns(const Node& colu
 
 }  // namespace
 
-void JsonFields::rows(const char* columns_name, const char* rows_name, model::Timeline& timeline) {
+void JsonFields::rows(model::FieldName columns_name, model::FieldName rows_name,
+                      model::Timeline& timeline) {
     const Node columns = node_.member(columns_name);
     if (columns.size() == 0 || columns.at(0).text() != "bucket") {
         columns.fail("does not begin with \"bucket\"");

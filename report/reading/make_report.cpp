@@ -24,50 +24,52 @@ class ModelMaker {
     // What can have any value.
     void line() {}
     template <typename Value>
-    void constant(const char* /*name*/, Value /*value*/) {}
-    void position(const char* /*name*/) {}
-    void number(const char* /*name*/, std::uint64_t /*value*/) {}
-    void number_if_any(const char* /*name*/, std::uint64_t /*value*/) {}
-    void number_or_null(const char* /*name*/, std::optional<std::uint64_t> /*value*/) {}
-    void numbers(const char* /*name*/, const std::vector<std::uint64_t>& /*values*/) {}
-    void extra(const char* /*name*/, std::uint64_t /*value*/) {}
-    void signed_number(const char* /*name*/, std::int64_t /*value*/) {}
-    void real(const char* /*name*/, double /*value*/) {}
-    void ratio(const char* /*name*/, std::optional<double> /*value*/) {}
-    void flag(const char* /*name*/, bool /*value*/) {}
-    void text(const char* /*name*/, const std::string& /*value*/) {}
-    void text_if_any(const char* /*name*/, const std::string& /*value*/) {}
-    void text_or_null(const char* /*name*/, const std::optional<std::string>& /*value*/) {}
-    void texts(const char* /*name*/, const std::vector<std::string>& /*values*/) {}
-    void texts_if_known(const char* /*name*/, const std::vector<std::string>& /*values*/) {}
-    void curve(const char* /*name*/, const std::optional<model::CurveSummary>& /*curve*/, bool) {}
+    void constant(model::FieldName /*name*/, Value /*value*/) {}
+    void position(model::FieldName /*name*/) {}
+    void number(model::FieldName /*name*/, std::uint64_t /*value*/) {}
+    void number_if_any(model::FieldName /*name*/, std::uint64_t /*value*/) {}
+    void number_or_null(model::FieldName /*name*/, std::optional<std::uint64_t> /*value*/) {}
+    void numbers(model::FieldName /*name*/, const std::vector<std::uint64_t>& /*values*/) {}
+    void extra(model::FieldName /*name*/, std::uint64_t /*value*/) {}
+    void signed_number(model::FieldName /*name*/, std::int64_t /*value*/) {}
+    void real(model::FieldName /*name*/, double /*value*/) {}
+    void ratio(model::FieldName /*name*/, std::optional<double> /*value*/) {}
+    void flag(model::FieldName /*name*/, bool /*value*/) {}
+    void text(model::FieldName /*name*/, const std::string& /*value*/) {}
+    void text_if_any(model::FieldName /*name*/, const std::string& /*value*/) {}
+    void text_or_null(model::FieldName /*name*/, const std::optional<std::string>& /*value*/) {}
+    void texts(model::FieldName /*name*/, const std::vector<std::string>& /*values*/) {}
+    void texts_if_known(model::FieldName /*name*/, const std::vector<std::string>& /*values*/) {}
+    void curve(model::FieldName /*name*/, const std::optional<model::CurveSummary>& /*curve*/,
+               bool) {}
     template <typename Fields>
     void for_others(Fields /*fields*/) {}
 
-    void natural(const char* name, std::int64_t value) {
+    void natural(model::FieldName name, std::int64_t value) {
         if (value < 0) {
             ReportPath(place_, name, 0)
                 .fail("is the number " + std::to_string(value) + ", not " + whole_number);
         }
     }
-    void natural_if_any(const char* name, std::optional<std::int64_t> value) {
+    void natural_if_any(model::FieldName name, std::optional<std::int64_t> value) {
         natural(name, value.value_or(0));
     }
     template <typename Line>
-    void source_line(const char* /*name*/, Line& value) {
+    void source_line(model::FieldName /*name*/, Line& value) {
         value = std::in_range<int>(value) ? value : 0;
     }
-    void index(const char* name, std::size_t value, model::Table table) {
+    void index(model::FieldName name, std::size_t value, model::Table table) {
         if (value >= sizes_[table]) {
             ReportPath(place_, name, 0).require_index(value, sizes_[table], name_of(table));
         }
     }
-    void index_if_any(const char* name, std::size_t value, model::Table table) {
+    void index_if_any(model::FieldName name, std::size_t value, model::Table table) {
         if (value != 0) {
             index(name, value, table);
         }
     }
-    void indexes(const char* name, const std::vector<std::size_t>& values, model::Table table) {
+    void indexes(model::FieldName name, const std::vector<std::size_t>& values,
+                 model::Table table) {
         for (std::size_t i = 0; i < values.size(); ++i) {
             if (values[i] >= sizes_[table]) {
                 const ReportPath list(place_, name, 0);
@@ -76,47 +78,47 @@ class ModelMaker {
             }
         }
     }
-    void earlier_index(const char* name, std::optional<std::size_t> value) {
+    void earlier_index(model::FieldName name, std::optional<std::size_t> value) {
         if (value) {
             ReportPath(place_, name, 0).require_index(*value, position_, "what comes before it");
         }
     }
 
     template <typename Object>
-    void object(const char* name, Object& value) {
+    void object(model::FieldName name, Object& value) {
         make(ReportPath(place_, name, 0), 0, value);
     }
     template <typename Object>
-    void object_if_known(const char* name, Object& value) {
+    void object_if_known(model::FieldName name, Object& value) {
         object(name, value);
     }
     template <typename Object>
-    void object_if_any(const char* name, Object& value) {
+    void object_if_any(model::FieldName name, Object& value) {
         object(name, value);
     }
     template <typename Object>
-    void object_if_any(const char* name, std::optional<Object>& value) {
+    void object_if_any(model::FieldName name, std::optional<Object>& value) {
         object_or_null(name, value);
     }
     template <typename Object>
-    void object_or_null(const char* name, std::optional<Object>& value) {
+    void object_or_null(model::FieldName name, std::optional<Object>& value) {
         if (value) {
             object(name, *value);
         }
     }
     template <typename Fields>
-    void group(const char* name, Fields fields) {
+    void group(model::FieldName name, Fields fields) {
         const ReportPath place(place_, name, 0);
         ModelMaker inner(builder_, sizes_, place, 0);
         fields(inner);
     }
 
     template <typename Item>
-    void list(const char* name, std::vector<Item>& items) {
+    void list(model::FieldName name, std::vector<Item>& items) {
         list(name, items, [](Item& item, ModelMaker& inner) { Item::fields(item, inner); });
     }
     template <typename Item, typename Fields>
-    void list(const char* name, std::vector<Item>& items, Fields fields) {
+    void list(model::FieldName name, std::vector<Item>& items, Fields fields) {
         const ReportPath place(place_, name, 0);
         for (std::size_t i = 0; i < items.size(); ++i) {
             const ReportPath at(place, nullptr, i);
@@ -125,38 +127,41 @@ class ModelMaker {
         }
     }
     template <typename Item>
-    void list_if_any(const char* name, std::vector<Item>& items) {
+    void list_if_any(model::FieldName name, std::vector<Item>& items) {
         list(name, items);
     }
     template <typename Entry>
-    void table(const char* name, std::vector<Entry>& entries, model::Layout /*layout*/) {
+    void table(model::FieldName name, std::vector<Entry>& entries, model::Layout /*layout*/) {
         Appender<Entry> appender(entries);
         builder_.each(appender);
         list(name, entries);
     }
     template <typename Entry>
-    void table_if_any(const char* name, std::vector<Entry>& entries, model::Layout layout) {
+    void table_if_any(model::FieldName name, std::vector<Entry>& entries, model::Layout layout) {
         table(name, entries, layout);
     }
 
     template <typename Value>
-    void named(const char* /*name*/, model::Named<Value>& members) {
+    void named(model::FieldName /*name*/, model::Named<Value>& members) {
         members.sort();
     }
     template <typename Value>
-    void named_if_any(const char* /*name*/, std::optional<model::Named<Value>>& members) {
+    void named_if_any(model::FieldName /*name*/, std::optional<model::Named<Value>>& members) {
         if (members) {
             members->sort();
         }
     }
-    void named_texts(const char* /*name*/, model::Named<std::string>& members) { members.sort(); }
-    void named_numbers(const char* /*name*/, model::Named<std::uint64_t>& members,
-                       const char* /*signed_name*/,
+    void named_texts(model::FieldName /*name*/, model::Named<std::string>& members) {
+        members.sort();
+    }
+    void named_numbers(model::FieldName /*name*/, model::Named<std::uint64_t>& members,
+                       model::FieldName /*signed_name*/,
                        const std::optional<std::int64_t>& /*signed_value*/) {
         members.sort();
     }
 
-    void rows(const char* /*columns*/, const char* rows, const model::Timeline& timeline) {
+    void rows(model::FieldName /*columns*/, model::FieldName rows,
+              const model::Timeline& timeline) {
         for (std::size_t i = 0; i < timeline.rows.size(); ++i) {
             std::size_t column = 1;
             for (const auto& curve : timeline.rows[i].curves) {

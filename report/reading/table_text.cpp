@@ -89,43 +89,43 @@ class EntryParser {
   public:
     EntryParser(Cursor& cursor, std::size_t size) : cursor_(cursor), size_(size) {}
 
-    void position(const char* name) {
+    void position(model::FieldName name) {
         std::uint64_t unused = 0;
         number(name, unused);
     }
-    void number(const char* name, std::uint64_t& value) {
+    void number(model::FieldName name, std::uint64_t& value) {
         good_ = key(name) && cursor_.number(&value);
     }
-    void extra(const char* name, std::uint64_t& value) { number(name, value); }
-    void index(const char* name, std::size_t& value, model::Table) {
+    void extra(model::FieldName name, std::uint64_t& value) { number(name, value); }
+    void index(model::FieldName name, std::size_t& value, model::Table) {
         good_ = key(name) && position_in_table(value);
     }
-    void text(const char* name, std::string& value) {
+    void text(model::FieldName name, std::string& value) {
         std::string_view read;
         good_ = key(name) && cursor_.text(&read);
         value = read;
     }
-    void flag(const char* name, bool& value) {
+    void flag(model::FieldName name, bool& value) {
         good_ = key(name) && ((value = cursor_.take("true")) || cursor_.take("false"));
     }
-    void indexes(const char* name, std::vector<std::size_t>& values, model::Table) {
+    void indexes(model::FieldName name, std::vector<std::size_t>& values, model::Table) {
         read_.clear();
         good_ = key(name) &&
                 cursor_.list('[', ']', [&] { return position_in_table(read_.emplace_back()); });
         values = read_;  // without the growth's unused capacity
     }
     template <class Object>
-    void object_or_null(const char* name, std::optional<Object>& value) {
+    void object_or_null(model::FieldName name, std::optional<Object>& value) {
         good_ = key(name) && (cursor_.take("null") || object(value.emplace()));
     }
     template <class Object>
-    void object_if_any(const char* name, std::optional<Object>& value) {
+    void object_if_any(model::FieldName name, std::optional<Object>& value) {
         if (has(name)) {
             good_ = object(value.emplace());
         }
     }
     template <class Item>
-    void list_if_any(const char* name, std::vector<Item>& items) {
+    void list_if_any(model::FieldName name, std::vector<Item>& items) {
         if (!has(name)) {
             return;
         }

@@ -560,7 +560,7 @@ class Symbolize(CommandTest):
         self.call("symbolize", "named.json", "-o", "again.json")
         self.assertEqual(self.text("again.json"), text)
         import jsonschema
-        schema = os.path.join(SOURCE, "report/schema/memlab-report-v1.schema.json")
+        schema = os.path.join(BIN, "../generated/share/memlab-report-v1.schema.json")
         with open(schema, encoding="utf-8") as file:
             jsonschema.validate(json.loads(text), json.load(file))
         self.call("validate", "named.json", log)

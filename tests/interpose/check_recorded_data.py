@@ -11,7 +11,7 @@ import jsonschema
 
 def main() -> int:
     log_to_report, memlab_report, root = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    schema = json.loads((root / "report/schema/memlab-report-v1.schema.json").read_text("utf-8"))
+    schema = json.loads(Path(sys.argv[4]).read_text("utf-8"))
     problems = []
     logs = sorted((root / "tests/data").rglob("*.memlog"))
     for log in logs:

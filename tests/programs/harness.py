@@ -23,8 +23,6 @@ except ImportError:
 
 from catalogue import Case, Kind, Recording
 
-SCHEMA = Path(__file__).parents[2] / "report" / "schema" / "memlab-report-v1.schema.json"
-
 
 @dataclass
 class Outcome:
@@ -69,6 +67,11 @@ class Layout:
 
     def tool(self, name: str) -> Path:
         return self.root / "bin" / name
+
+    @property
+    def schema(self) -> Path:
+        """The JSON Schema of a report, which the build prints."""
+        return self.root / "generated" / "share" / "memlab-report-v1.schema.json"
 
     def environment(self, *, memlab: bool, output: Path | None = None,
                     preload: tuple[str, ...] = (), settings: dict[str, str] | None = None,
@@ -201,38 +204,17 @@ def report_against_log(layout: Layout, found: Found) -> list[str]:
             f"{result.stderr.decode(errors='replace')}"]
 
 
-def without_references(schema: dict) -> dict:
-    """The schema with its definitions where they are referred to: looking them up is half of what validating takes."""
-    definitions = schema.get("definitions", {})
-    done: dict[str, dict] = {}
-
-    def resolved(part: object) -> object:
-        if isinstance(part, list):
-            return [resolved(element) for element in part]
-        if not isinstance(part, dict):
-            return part
-        if isinstance(part.get("$ref"), str):  # its siblings mean nothing in this draft
-            name = part["$ref"].removeprefix("#/definitions/")
-            if name not in done:
-                done[name] = {}
-                done[name].update(resolved(definitions[name]))
-            return done[name]
-        return {key: resolved(value) for key, value in part.items() if key != "definitions"}
-
-    return resolved(schema)
-
-
 @functools.cache
-def report_validator() -> jsonschema.Draft7Validator:
-    return jsonschema.Draft7Validator(without_references(json.loads(SCHEMA.read_text(encoding="utf-8"))))
+def report_validator(schema: Path) -> jsonschema.Draft7Validator:
+    return jsonschema.Draft7Validator(json.loads(schema.read_text(encoding="utf-8")))
 
 
-def report_against_schema(found: Found) -> list[str]:
+def report_against_schema(layout: Layout, found: Found) -> list[str]:
     """What the report's JSON Schema says against it; nothing where jsonschema is not installed (on a
     GPU machine: the tests on the simulated driver have it)."""
     if jsonschema is None:
         return []
-    errors = report_validator().iter_errors(found.report)
+    errors = report_validator(layout.schema).iter_errors(found.report)
     return [f"{found.stem}: {error.json_path}: {error.message}"[:300] for error in errors][:5]
 
 
@@ -340,7 +322,7 @@ def judge_recordings(layout: Layout, output: Path,
         if one.report and one.audit:
             problems += report_against_audit(one)
             problems += report_against_log(layout, one)
-            problems += report_against_schema(one)
+            problems += report_against_schema(layout, one)
         if replay:
             problems += replayed(layout, one)
         if one.report_path is None and one.audit.get("ended") != "cut off":

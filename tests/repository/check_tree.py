@@ -192,6 +192,7 @@ MAY_INCLUDE = {
     "report/text": ("model",),
     "report": ("trace", "trace/aggregate", "model", "report/text"),
     "report/reading": ("trace", "trace/aggregate", "model", "report", "report/text"),
+    "report/schema": ("trace/aggregate", "model"),
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
     "report/views": ANALYSIS,
@@ -255,8 +256,6 @@ SIZE_EXCEPTIONS = {
         "model/rank_variables.hpp", "threads/no_cancellation.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
-    "a description of every field of a document": [
-        "report/schema/memlab-report-v1.schema.json", "report/schema/memlab-run-diff-v1.schema.json"],
 }
 
 

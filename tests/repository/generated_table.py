@@ -4,13 +4,14 @@
     generated_table.py --check PRINTER PAGE    compares; ends with 1 when they differ
     generated_table.py --update PRINTER PAGE   writes the table into the page
 
-PRINTER and PAGE are the build's bin/print_option_table and docs/options.md, or bin/print_record_table
-and docs/event-log.md.
+PRINTER and PAGE are the build's bin/print_option_table and docs/options.md, bin/print_record_table and
+docs/event-log.md, or "bin/print_report_schema --fields" and docs/report-format.md.
 """
 
 import argparse
 import difflib
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -22,11 +23,11 @@ def main():
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="compare; end with 1 when they differ")
     what.add_argument("--update", action="store_true", help="write the table into the page")
-    parser.add_argument("printer")
+    parser.add_argument("printer", help="a command line")
     parser.add_argument("page", type=pathlib.Path)
     options = parser.parse_args()
 
-    table = subprocess.run([options.printer], capture_output=True, text=True, check=True).stdout.strip() + "\n"
+    table = subprocess.run(shlex.split(options.printer), capture_output=True, text=True, check=True).stdout.strip() + "\n"
     if not table.startswith("|"):
         sys.exit(f"{options.printer} printed no table:\n{table}")
     text = options.page.read_text()
@@ -43,7 +44,7 @@ def main():
         return 0
     sys.stdout.writelines(difflib.unified_diff(
         written.splitlines(True), table.splitlines(True), str(options.page), "what is printed"))
-    print(f"\nrun: python3 tests/repository/generated_table.py --update {options.printer} {options.page}")
+    print(f"\nrun: python3 tests/repository/generated_table.py --update {shlex.quote(options.printer)} {options.page}")
     return 1
 
 
