@@ -2,11 +2,13 @@
 """Checks of the source tree itself: what a compiler and a formatter do not see.
 
     check_tree.py ROOT
+    check_tree.py --update ROOT    writes the dependencies of folders into docs/architecture.md
 
 Prints one line per finding, `file:line: what is wrong`, and ends with 1 when there was any. What is
 checked is the list of functions at the end; each has a test in test_check_tree.py that makes it fail.
 """
 
+import fnmatch
 import json
 import pathlib
 import re
@@ -308,9 +310,46 @@ def cycles(edges):
     return found
 
 
+def behind(folder, without):
+    """What a folder reaches by includes that do not lead through `without`."""
+    found, left = set(), [folder]
+    while left:
+        for other in MAY_INCLUDE[left.pop()]:
+            if other != without and other not in found:
+                found.add(other)
+                left.append(other)
+    return found
+
+
+def dependencies(folder):
+    """Of what a folder may include, what it does not get through another: a cell of docs/architecture.md."""
+    through = set().union(*(behind(other, folder) - {other} for other in MAY_INCLUDE[folder]))
+    direct = [other for other in MAY_INCLUDE[folder] if other not in through]
+    return ", ".join(f"`{other}/`" for other in direct) or "nothing of ours"
+
+
+FOLDER_ROW = re.compile(r"^(\| ((?:`[^`]+/`(?:, )?)+) \| .* \|)(.*)\|$")
+
+
+def architecture_lines(tree):
+    """(line number, line, what it should be, its folders) of docs/architecture.md."""
+    for number, line in enumerate(tree.text("docs/architecture.md").splitlines(), 1):
+        row = FOLDER_ROW.match(line)
+        folders = [] if row is None else re.findall(r"`([^`]+)/`", row.group(2))
+        told = sorted({dependencies(folder) for folder in folders if folder in MAY_INCLUDE})
+        yield number, line, line if not told else f"{row.group(1)} {'; '.join(told)} |", folders
+
+
+def update_folder_tables(tree):
+    """Writes the dependencies of MAY_INCLUDE into docs/architecture.md."""
+    lines = [wanted for _, _, wanted, _ in architecture_lines(tree)]
+    (tree.root / "docs/architecture.md").write_text("\n".join(lines) + "\n")
+
+
 def check_folder_tables(tree):
-    """A page names every folder: docs/architecture.md the product's, tests/README.md those of the tests."""
-    folders = {}
+    """Pages name every folder: docs/architecture.md the product's, with what MAY_INCLUDE has of them, tests/README.md
+    those of the tests, CONTRIBUTING.md each that MAY_INCLUDE has, alone or by a pattern."""
+    folders, product = {}, set()
     for name in tree.names:
         folder = pathlib.PurePath(name).parent
         if folder.parts[:1] == ("tests",):
@@ -318,9 +357,25 @@ def check_folder_tables(tree):
                 folders[f"{folder.parts[1]}/"] = "tests/README.md"
         elif folder.parts:
             folders[f"{folder}/"] = "docs/architecture.md"
+            product |= {str(folder)} & set(MAY_INCLUDE)
     for folder, page in sorted(folders.items()):
         if page in tree.names and not re.search(rf"`{re.escape(folder)}[`<]", tree.text(page)):
             yield f"{page}:1: does not name the folder {folder}"
+    if "docs/architecture.md" in tree.names:
+        told = set()
+        for number, line, wanted, row in architecture_lines(tree):
+            told |= set(row)
+            if line != wanted:
+                yield (f"docs/architecture.md:{number}: depends on, by MAY_INCLUDE: {wanted.split(' | ')[-1][:-2]} "
+                       "(check_tree.py --update ROOT writes it)")
+        for folder in sorted(product - told):
+            yield f"docs/architecture.md:1: its table has no row for {folder}/"
+    if "CONTRIBUTING.md" in tree.names:
+        rows = re.findall(r"^\| (`[^|]*`)[^|]*\|", tree.text("CONTRIBUTING.md"), re.M)
+        patterns = re.findall(r"`([^`]+?)/?`", " ".join(rows))
+        for folder in sorted(product):
+            if not any(fnmatch.fnmatchcase(folder, pattern) for pattern in patterns):
+                yield f"CONTRIBUTING.md:1: its table of folders does not have {folder}"
 
 
 def check_cycles(tree):
@@ -459,9 +514,12 @@ CHECKS = [
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: check_tree.py ROOT")
-    tree = Tree(sys.argv[1])
+    if len(sys.argv) < 2 or sys.argv[1:-1] not in ([], ["--update"]):
+        sys.exit("usage: check_tree.py [--update] ROOT")
+    tree = Tree(sys.argv[-1])
+    if sys.argv[1:-1]:
+        update_folder_tables(tree)
+        tree = Tree(sys.argv[-1])
     findings = [finding for check in CHECKS for finding in check(tree)]
     print("\n".join(findings) if findings else f"tree: {len(tree.names)} files, nothing found")
     return 1 if findings else 0

@@ -69,11 +69,29 @@ class CheckTree(unittest.TestCase):
         self.assert_finds(check_tree.check_directions, files, "allocator/a.cpp", "interpose/elsewhere/e.cpp")
 
     def test_folder_tables(self):
-        files = {"docs/architecture.md": "| `trace/`, `docs/` | records |", "trace/a.hpp": "", "tests/catch.hpp": "",
+        rows = "| `docs/` | pages |\n| `trace/` | records | `threads/` |\n"
+        files = {"docs/architecture.md": rows, "trace/a.hpp": "", "tests/catch.hpp": "",
+                 "CONTRIBUTING.md": "| `trace/`, `report/*` | records |\n| `tests/` | `model` |\n",
                  "tests/README.md": "| `unit/<folder>/` |", "tests/unit/trace/t.cpp": ""}
         self.assert_finds(check_tree.check_folder_tables, files)
         files["trace/aggregate/b.hpp"] = files["tests/new/c.cpp"] = ""
-        self.assert_finds(check_tree.check_folder_tables, files, "tests/README.md", "docs/architecture.md")
+        self.assert_finds(check_tree.check_folder_tables, files, "tests/README.md", "docs/architecture.md",
+                          "docs/architecture.md", "CONTRIBUTING.md")
+
+    def test_dependencies_of_folders(self):
+        files = {"docs/architecture.md": "| `docs/` |\n| `trace/` | records | `model/` |\n", "trace/a.hpp": ""}
+        self.assert_finds(check_tree.check_folder_tables, files, "docs/architecture.md")
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder, "docs/architecture.md")
+            page.parent.mkdir()
+            page.write_text(files["docs/architecture.md"])
+            check_tree.update_folder_tables(check_tree.Tree(folder))
+            self.assertEqual(page.read_text(), "| `docs/` |\n| `trace/` | records | `threads/` |\n")
+        # What another one brings is not said; folders that know each other say so.
+        self.assertEqual(check_tree.dependencies("report/timeline"), "`report/views/`")
+        self.assertEqual(check_tree.dependencies("profiler/python"), "`profiler/`")
+        self.assertIn("`profiler/python/`", check_tree.dependencies("profiler"))
+        self.assertEqual(check_tree.dependencies("threads"), "nothing of ours")
 
     def test_cycles(self):
         good = {"trace/a.hpp": "", "trace/a.cpp": '#include "trace/a.hpp"\n#include "trace/b.hpp"\n',
