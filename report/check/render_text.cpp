@@ -4,24 +4,24 @@
 #include "report/check/render.hpp"
 #include "report/device_label.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 
 namespace memlab::report::check {
 
 namespace {
 
-using report::left;
-using report::right;
-
 class TextRenderer {
   public:
     TextRenderer(const View& view, const report::Style& style, std::size_t top)
-        : view_(view), page_(style), top_(top) {
-        for (const Row& row : view.outcome.rows) {
-            name_width_ = std::max(name_width_, std::min(max_name, name_of(row).size()));
-            limit_width_ = std::max(limit_width_, limit_text(row).size());
-            measured_width_ = std::max(measured_width_, measured(row).size());
-        }
+        : view_(view), page_(style), top_(top), table_(page_) {
+        // A longer name has a line of its own.
+        table_
+            .left("", report::Column::fitted,
+                  [this](const Row& row) { return is_long(row) ? std::string() : name_of(row); })
+            .right("limit", report::Column::fitted, limit_text)
+            .right("measured", report::Column::fitted, measured)
+            .last("");
+        table_.fit(view.outcome.rows);
     }
 
     std::string render() {
@@ -66,19 +66,14 @@ class TextRenderer {
             text += ", the whole process";
         }
         page_.heading(text);
-        page_.line(page_.dim("  " + left("", name_width_) + "  " + right("limit", limit_width_) +
-                             "  " + right("measured", measured_width_)));
+        table_.head();
     }
 
     void show(const Row& row) {
-        const std::string name = name_of(row);
-        std::string begin = "  " + left(name, name_width_);
-        if (name.size() > name_width_) {
-            page_.line("  " + name);
-            begin = std::string(2 + name_width_, ' ');
+        if (is_long(row)) {
+            page_.line("  " + name_of(row));
         }
-        page_.line(begin + "  " + right(limit_text(row), limit_width_) + "  " +
-                   right(measured(row), measured_width_) + "  " + painted(row));
+        table_.row(row, painted(row));
         if (row.verdict != Verdict::exceeded) {
             return;
         }
@@ -102,6 +97,8 @@ class TextRenderer {
         }
     }
 
+    bool is_long(const Row& row) const { return report::display_width(name_of(row)) > max_name; }
+
     std::string painted(const Row& row) const {
         std::string text = verdict_text(row);
         switch (row.verdict) {
@@ -118,9 +115,7 @@ class TextRenderer {
     const View& view_;
     report::Page page_;
     std::size_t top_;
-    std::size_t name_width_ = 0;
-    std::size_t limit_width_ = 5;
-    std::size_t measured_width_ = 8;
+    report::Table<Row> table_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "report/device_label.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -66,9 +66,27 @@ class HistogramText {
                Format format, const std::vector<std::pair<const char*, CountAndBytes>>& rest) {
         page_.line("");
         page_.line(page_.bold(title));
-        page_.line(page_.dim("  " + right("from", 11) + right("below", 12) +
-                             right("allocations", 13) + right("share", 8) + right("total", 12) +
-                             right("share", 8)));
+        struct Row {
+            std::string from;  ///< or the name of what is behind the figures, if not a bucket
+            std::string below;
+            std::optional<std::uint64_t> count;
+            std::optional<std::uint64_t> bytes;
+            std::string bar;
+        };
+        const auto add_figures = [&](Table<Row>& table) {
+            table.count("allocations", 13, &Row::count)
+                .share(&Row::count, device.all.count)
+                .bytes("total", &Row::bytes)
+                .share(&Row::bytes, device.all.bytes)
+                .last("", [this](const Row& row) { return page_.cyan(row.bar); });
+        };
+        Table<Row> buckets(page_);
+        buckets.right("from", 11, &Row::from).right("below", 12, &Row::below);
+        add_figures(buckets);
+        Table<Row> sums(page_);
+        sums.left("", 11 + 12, [this](const Row& row) { return page_.dim(row.from); });
+        add_figures(sums);
+        buckets.head();
         std::uint64_t most = 0;
         for (const Histogram::Bucket& bucket : histogram.buckets()) {
             most = std::max(most, bucket.sum.count);
@@ -76,33 +94,24 @@ class HistogramText {
         for (std::size_t i = 0; i < histogram.buckets().size(); ++i) {
             const Histogram::Bucket& bucket = histogram.buckets()[i];
             if (i > 0 && bucket.power > histogram.buckets()[i - 1].power + 1) {
-                page_.line(page_.dim("  " + right(options_.style.ascii ? "..." : "…", 11)));
+                buckets.row({page_.dim(options_.style.ascii ? "..." : "…"), "", {}, {}, ""});
             }
-            const std::string below = bucket.below() ? format(*bucket.below()) : "";
-            const std::string row = right(format(bucket.from()), 11) + right(below, 12) +
-                                    figures(bucket.sum, device.all);
-            page_.line("  " + row + "  " + page_.cyan(bar(bucket.sum.count, most)));
+            buckets.row({format(bucket.from()), bucket.below() ? format(*bucket.below()) : "",
+                         bucket.sum.count, bucket.sum.bytes,
+                         bar(bucket.sum.count, most, buckets.last_column())});
         }
         for (const auto& [name, sum] : rest) {
             if (sum.count != 0) {
-                page_.line("  " + page_.dim(left(name, 23)) + figures(sum, device.all));
+                sums.row({name, "", sum.count, sum.bytes, ""});
             }
         }
-        page_.line("  " + page_.dim(left("[all]", 23)) + figures(device.all, device.all));
-    }
-
-    static std::string figures(const CountAndBytes& part, const CountAndBytes& whole) {
-        return right(format_count(part.count), 13) +
-               right(format_percent(part.count, whole.count), 8) +
-               right(format_bytes(part.bytes), 12) +
-               right(format_percent(part.bytes, whole.bytes), 8);
+        sums.row({"[all]", "", device.all.count, device.all.bytes, ""});
     }
 
     /// As long as the count is large beside the largest; never empty.
-    std::string bar(std::uint64_t count, std::uint64_t most) const {
-        static constexpr std::size_t figures_width = 68;
+    std::string bar(std::uint64_t count, std::uint64_t most, std::size_t used) const {
         static constexpr std::size_t longest = 40;
-        const std::size_t room = page_.width() - std::min(page_.width(), figures_width);
+        const std::size_t room = page_.width() - std::min(page_.width(), used);
         const double columns = static_cast<double>(std::min(room, longest)) *
                                static_cast<double>(count) / static_cast<double>(most);
         const auto cells = static_cast<std::size_t>(std::max(1.0, std::round(columns)));

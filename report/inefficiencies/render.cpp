@@ -6,7 +6,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -71,7 +71,10 @@ class InefficienciesText {
         for (std::size_t i = 0; i < findings.size() && i < options_.top; ++i) {
             const Finding& finding = findings[i];
             page_.line("");
-            const std::string number = right(std::to_string(i + 1), 3) + ". ";
+            const std::string number = (i < 9    ? "  "
+                                        : i < 99 ? " "
+                                                 : "") +
+                                       std::to_string(i + 1) + ". ";
             const std::string indent(number.size(), ' ');
             page_.paragraph(number, page_.bold(words(finding.pattern)) + ": " +
                                         saving(device, finding) + " (" +
@@ -114,20 +117,18 @@ class InefficienciesText {
         }
         page_.line("");
         page_.line("A few buffers that are kept would serve all allocations of these places:");
-        page_.line(page_.dim("  " + right("calls", 12) + right("share", 8) + right("buffers", 9) +
-                             right("of each", 12) + "  where"));
-        for (std::size_t i = 0; i < findings.size() && i < options_.top; ++i) {
-            const Finding& finding = findings[i];
-            page_.line("  " + right(format_count(finding.count), 12) +
-                       right(format_percent(finding.count, all), 8) +
-                       right(format_count(finding.buffers), 9) +
-                       right(format_bytes(finding.buffer_bytes), 12) + "  " +
-                       where(finding, 2 + 12 + 8 + 9 + 12 + 2) +
-                       (finding.pattern == Pattern::temporary_churn ? page_.dim(" *") : ""));
-        }
-        if (findings.size() > options_.top) {
-            page_.line(
-                page_.dim("  [" + format_plural(findings.size() - options_.top, "other") + "]"));
+        Table<Finding> table(page_);
+        table.count("calls", 12, &Finding::count)
+            .share(&Finding::count, all)
+            .count("buffers", 9, &Finding::buffers)
+            .bytes("of each", &Finding::buffer_bytes)
+            .last("where", [&](const Finding& finding) {
+                return where(finding, table.last_column()) +
+                       (finding.pattern == Pattern::temporary_churn ? page_.dim(" *") : "");
+            });
+        table.head();
+        if (const std::size_t more = table.rows(findings, options_.top)) {
+            page_.line(page_.dim("  [" + format_plural(more, "other") + "]"));
         }
         if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
                 return finding.pattern == Pattern::temporary_churn;

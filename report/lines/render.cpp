@@ -9,40 +9,17 @@
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-/// The words of "active_bytes.all.peak", one per row of the heading.
-std::vector<std::string> split_words(const std::string& column) {
-    std::vector<std::string> words;
-    std::istringstream text(column);
-    for (std::string word; std::getline(text, word, '.');) {
-        words.push_back(word);
-    }
-    return words;
-}
-
 class LinesText {
   public:
     LinesText(const LineTables& tables, const LineTextOptions& options)
-        : tables_(tables), options_(options), page_(options.style) {
-        for (const LineTables::Column& column : tables_.columns) {
-            std::vector<std::string> words = split_words(column.name);
-            if (words.size() == 1 && column.bytes && is_curve(column.name)) {
-                words.emplace_back("peak");
-            }
-            std::size_t width = column.bytes ? 11 : 7;
-            for (const std::string& word : words) {
-                width = std::max(width, word.size());
-            }
-            headings_.push_back(std::move(words));
-            widths_.push_back(width + 1);
-        }
-    }
+        : tables_(tables), options_(options), page_(options.style) {}
 
     std::string write() {
         for (const LineTables::Group& group : tables_.groups) {
@@ -83,12 +60,13 @@ class LinesText {
         page_.heading("## " + title_of(table), shown_path(table.file));
         page_.line("");
         const SourceText source = read_source(find_source(table.file, options_.sources));
-        heading(!source.lines.empty());
+        const Table<Line> columns = make_columns(!source.lines.empty());
+        columns.head();
         const int first = table.rows.begin()->first;
         const int last = table.rows.rbegin()->first;
         if (source.lines.empty()) {
             for (const auto& [number, row] : table.rows) {
-                write(&row, number, "");
+                write(columns, &row, number, "");
             }
             note("Without the source (" + shown_path(table.file) + ": " + source.problem +
                  "); --sources DIR says where it is.");
@@ -107,7 +85,7 @@ class LinesText {
         for (int number = std::min(first, range.first); number <= std::max(last, range.last);
              ++number) {
             if (const int skipped = far_lines(table, range, number); skipped > 0) {
-                write_gap(skipped);
+                write_gap(columns, skipped);
                 number += skipped - 1;
                 continue;
             }
@@ -117,7 +95,7 @@ class LinesText {
             text.erase(0, std::min(indent, text.find_first_not_of(' ')));
             const bool has_row = row != table.rows.end() && row->first == number;
             if (has_row || (known && number >= range.first && number <= range.last)) {
-                write(has_row ? &row->second : nullptr, number, text);
+                write(columns, has_row ? &row->second : nullptr, number, text);
             }
             row = has_row ? std::next(row) : row;
         }
@@ -143,55 +121,55 @@ class LinesText {
         return end - number < worth_it ? 0 : static_cast<int>(end - number);
     }
 
-    void write_gap(int lines) {
-        std::size_t width = 6;
-        for (const std::size_t column : widths_) {
-            width += column;
+    /// A line of the source, or of some that are left out.
+    struct Line {
+        const LineTable::Row* row;
+        std::string number;
+    };
+
+    /// The heading of "active_bytes.all.peak" has a line for each of its words.
+    Table<Line> make_columns(bool with_code) {
+        Table<Line> table(page_, 0);
+        for (std::size_t i = 0; i < tables_.columns.size(); ++i) {
+            const LineTables::Column& column = tables_.columns[i];
+            std::string heading = column.name;
+            std::replace(heading.begin(), heading.end(), '.', '\n');
+            if (column.bytes && is_curve(column.name)) {
+                heading += "\npeak";
+            }
+            std::size_t width = column.bytes ? 11 : 7;
+            std::istringstream words(heading);
+            for (std::string word; std::getline(words, word);) {
+                width = std::max(width, word.size());
+            }
+            const auto value = [i](const Line& line) {
+                return line.row == nullptr ? std::nullopt : line.row->values[i];
+            };
+            column.bytes ? table.bytes(heading, width + 1, value)
+                         : table.count(heading, width + 1, value);
         }
-        page_.line(page_.dim(right(page_.style().ascii ? "..." : "…", width) + "  " +
-                             format_plural(static_cast<std::uint64_t>(lines), "line") +
-                             " without allocations"));
+        table.right("line", 6, &Line::number).last(with_code ? "code" : "");
+        return table;
     }
 
-    void heading(bool with_code) {
-        std::size_t rows = 1;
-        for (const auto& words : headings_) {
-            rows = std::max(rows, words.size());
-        }
-        for (std::size_t i = 0; i < rows; ++i) {
-            std::string text;
-            for (std::size_t column = 0; column < headings_.size(); ++column) {
-                const auto& words = headings_[column];
-                text += right(i < words.size() ? words[i] : "", widths_[column]);
-            }
-            if (i == 0) {
-                text += "  line" + std::string(with_code ? "  code" : "");
-            }
-            page_.line(page_.dim(text));
-        }
+    void write_gap(const Table<Line>& columns, int lines) {
+        page_.line(page_.dim(columns.line(
+            {nullptr, page_.style().ascii ? "..." : "…"},
+            format_plural(static_cast<std::uint64_t>(lines), "line") + " without allocations")));
     }
 
-    void write(const LineTable::Row* row, int number, const std::string& code) {
-        std::string text;
-        for (std::size_t column = 0; column < widths_.size(); ++column) {
-            std::string value;
-            if (row != nullptr && row->values[column]) {
-                value = tables_.columns[column].bytes ? format_bytes(*row->values[column])
-                                                      : format_count(*row->values[column]);
-            }
-            text += right(value, widths_[column]);
-        }
-        text += right(std::to_string(number), 6);
-        if (!code.empty()) {
-            text += "  " + shorten_end(page_.clean(code), page_.remaining_width(text.size() + 2),
-                                       page_.style().ascii);
-        }
+    void write(const Table<Line>& columns, const LineTable::Row* row, int number,
+               const std::string& code) {
+        std::string text =
+            shorten_end(page_.clean(code), columns.last_width(), page_.style().ascii);
         if (row != nullptr && row->ooms != 0) {
-            text += "  " + page_.red("<- out of memory" +
-                                     (row->ooms == 1 ? std::string()
-                                                     : " " + format_count(row->ooms) + " times"));
+            text += (code.empty() ? "" : "  ") +
+                    page_.red("<- out of memory" +
+                              (row->ooms == 1 ? std::string()
+                                              : " " + format_count(row->ooms) + " times"));
         }
-        page_.line(row == nullptr ? page_.dim(text) : text);
+        const std::string line = columns.line({row, std::to_string(number)}, text);
+        page_.line(row == nullptr ? page_.dim(line) : line);
     }
 
     void note(const std::string& text) {
@@ -202,8 +180,6 @@ class LinesText {
     const LineTables& tables_;
     const LineTextOptions& options_;
     Page page_;
-    std::vector<std::vector<std::string>> headings_;
-    std::vector<std::size_t> widths_;
 };
 
 ordered_json row_json(const LineTables& tables, int number, const LineTable::Row& row) {

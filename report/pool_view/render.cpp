@@ -10,7 +10,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
 
@@ -135,31 +135,35 @@ class PoolText {
                              return a->free_bytes() > b->free_bytes();
                          });
         page_.line("");
-        page_.line(page_.dim("  " + right("size", 11) + right("free", 12) + right("blocks", 8) +
-                             "  " +
-                             (style_.ascii ? "# active, o freed and pending, . free"
-                                           : "█ active  ▒ freed and pending  · free")));
+        struct Row {
+            std::optional<std::uint64_t> size;
+            std::uint64_t free;
+            std::optional<std::uint64_t> blocks;
+        };
+        Table<Row> table(page_);
+        table.bytes("size", 11, &Row::size).bytes("free", &Row::free).count("blocks", &Row::blocks);
+        table.last(style_.ascii ? "# active, o freed and pending, . free"
+                                : "█ active  ▒ freed and pending  · free");
+        table.head();
         std::uint64_t rest = 0;
         std::uint64_t rest_free = 0;
         for (std::size_t i = 0; i < segments.size(); ++i) {
             const SegmentLayout& segment = *segments[i];
             if (i < options_.top) {
-                page_.line("  " + right(format_bytes(segment.size), 11) +
-                           right(format_bytes(segment.free_bytes()), 12) +
-                           right(format_count(segment.blocks.size()), 8) + "  " + drawn(segment));
+                table.row({segment.size, segment.free_bytes(), segment.blocks.size()},
+                          drawn(segment));
             } else {
                 ++rest;
                 rest_free += segment.free_bytes();
             }
         }
         if (rest != 0) {
-            page_.line(page_.dim("  " + right("", 11) + right(format_bytes(rest_free), 12) +
-                                 right("", 8) + "  [" + format_plural(rest, "segment") + " more]"));
+            page_.line(page_.dim(table.line({std::nullopt, rest_free, std::nullopt},
+                                            "[" + format_plural(rest, "segment") + " more]")));
         }
         if (empty != 0) {
-            page_.line(page_.dim("  " + right(format_bytes(empty_bytes), 11) +
-                                 right(format_bytes(empty_bytes), 12) + right("0", 8) + "  [" +
-                                 format_plural(empty, "empty segment") + "]"));
+            page_.line(page_.dim(table.line({empty_bytes, empty_bytes, 0},
+                                            "[" + format_plural(empty, "empty segment") + "]")));
         }
     }
 
@@ -224,16 +228,17 @@ class PoolText {
         });
         page_.line("");
         page_.line("  What keeps partly free segments from being given back:");
-        page_.line(page_.dim("  " + right("free alone", 11) + right("shared", 12) +
-                             right("blocks", 8) + right("bytes", 12) + "  where"));
+        Table<BlockHolder> table(page_);
+        table.bytes("free alone", 11, &BlockHolder::free_alone)
+            .bytes("shared", &BlockHolder::free_shared)
+            .count("blocks", &BlockHolder::count)
+            .bytes("bytes", &BlockHolder::bytes)
+            .last("where");
+        table.head();
         for (std::size_t i = 0; i < sorted.size() && i < options_.top; ++i) {
-            const auto& [place, holder] = sorted[i];
-            page_.line("  " + right(format_bytes(holder.free_alone), 11) +
-                       right(format_bytes(holder.free_shared), 12) +
-                       right(format_count(holder.count), 8) +
-                       right(format_bytes(holder.bytes), 12) + "  " +
-                       describe_place(place, "device", "", page_.remaining_width(47),
-                                      {style_, options_.working_directory}));
+            table.row(sorted[i].second,
+                      describe_place(sorted[i].first, "device", "", table.last_width(),
+                                     {style_, options_.working_directory}));
         }
         if (sorted.size() > options_.top) {
             page_.line(
@@ -248,40 +253,42 @@ class PoolText {
     void statistics(const model::Device& device) {
         page_.heading("Statistics", "as torch.cuda.memory_stats has them, of " +
                                         page_.clean(model::pool_name(device.allocator)));
-        page_.line(
-            page_.dim("  " + left("", 34) + right("current", 12) + right("peak", 12) +
-                      (style_.width >= 88 ? right("allocated", 13) + right("freed", 13) : "")));
-        std::vector<std::pair<std::string, std::uint64_t>> plain;
+        const auto& stats = device.memory_stats;
+        const auto figure = [&stats](const char* which) {
+            return [&stats, which](const std::string& name) {
+                const bool bytes = name.find("bytes") != std::string::npos;
+                const auto found = stats.find(name + which);
+                return found == stats.end() ? std::string("-")
+                       : bytes              ? format_bytes(found->second)
+                                            : format_count(found->second);
+            };
+        };
+        Table<std::string> table(page_);
+        table.left("", 34, [](const std::string& name) { return name; })
+            .right("current", 12, figure(".current"))
+            .right("peak", 12, figure(".peak"));
+        if (style_.width >= 88) {
+            table.right("allocated", 13, figure(".allocated")).right("freed", 13, figure(".freed"));
+        }
+        table.head();
         std::set<std::string> shown;
-        for (const auto& [key, value] : device.memory_stats) {
+        for (const auto& [key, value] : stats) {
             const std::size_t dot = key.rfind('.');
-            if (dot == std::string::npos) {
-                plain.emplace_back(key, value);
-                continue;
-            }
             const std::string name = key.substr(0, dot);
             const bool of_one_pool = name.ends_with(".small_pool") || name.ends_with(".large_pool");
-            if ((!of_one_pool || options_.all_figures) && shown.insert(name).second) {
-                row(device, name);
+            if (dot != std::string::npos && (!of_one_pool || options_.all_figures) &&
+                shown.insert(name).second) {
+                table.row(name);
             }
         }
-        for (const auto& [key, value] : plain) {
-            page_.line("  " + left(key, 34) + right(format_count(value), 12));
+        using Plain = std::pair<std::string, std::uint64_t>;
+        Table<Plain> alone(page_);
+        alone.left("", 34, &Plain::first).count("", 12, &Plain::second);
+        for (const auto& [key, value] : stats) {
+            if (key.find('.') == std::string::npos) {
+                alone.row({key, value});
+            }
         }
-    }
-
-    void row(const model::Device& device, const std::string& name) {
-        const bool bytes = name.find("bytes") != std::string::npos;
-        const auto figure = [&](const char* which) {
-            const auto found = device.memory_stats.find(name + which);
-            return found == device.memory_stats.end() ? std::string("-")
-                   : bytes                            ? format_bytes(found->second)
-                                                      : format_count(found->second);
-        };
-        page_.line(
-            "  " + left(name, 34) + right(figure(".current"), 12) + right(figure(".peak"), 12) +
-            (style_.width >= 88 ? right(figure(".allocated"), 13) + right(figure(".freed"), 13)
-                                : ""));
     }
 
     Resolver& resolver_;

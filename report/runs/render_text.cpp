@@ -10,7 +10,8 @@
 #include "report/summary/summary.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/shell_word.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -27,22 +28,24 @@ void add_combined_usage(const GpuUsage& gpu, Page& page) {
     if (gpu.members.size() < 2) {
         return;
     }
-    constexpr std::size_t width = 13;
     const bool exact = gpu.allocated.exact() && gpu.reserved.exact();
     page.heading(page.clean(gpu.name.empty() ? "GPU" : gpu.name),
                  format_bytes(gpu.total_bytes) + page.separator() +
                      page.clean(short_uuid(gpu.uuid)) + page.separator() +
                      format_plural(gpu.members.size(), "recording"));
-    page.line(page.dim("  " + left("", 12) + right("sum of peaks", width + 2) +
-                       right(exact ? "at once" : "at once, at most", width + 6) +
-                       (exact ? "" : right("at least", width))));
-    const auto row = [&](const char* name, const CombinedPeak& peak) {
-        page.line("  " + left(name, 12) + right(format_bytes(peak.sum), width + 2) +
-                  page.bold(right(format_bytes(peak.at_most), width + 6)) +
-                  (exact ? "" : right(format_bytes(peak.at_least), width)));
-    };
-    row("allocated", gpu.allocated);
-    row("reserved", gpu.reserved);
+    using Row = std::pair<const char*, CombinedPeak>;
+    Table<Row> table(page);
+    table.left("", 12, &Row::first)
+        .bytes("sum of peaks", 15, [](const Row& row) { return row.second.sum; })
+        .bytes(exact ? "at once" : "at once, at most", 19,
+               [](const Row& row) { return row.second.at_most; })
+        .bold();
+    if (!exact) {
+        table.bytes("at least", 13, [](const Row& row) { return row.second.at_least; });
+    }
+    table.head();
+    table.row({"allocated", gpu.allocated});
+    table.row({"reserved", gpu.reserved});
 }
 
 class RunText {
@@ -61,10 +64,11 @@ class RunText {
     }
 
   private:
-    static constexpr std::size_t pid_width = 8;
-    static constexpr std::size_t bytes_width = 13;
-    static constexpr std::size_t count_width = 10;
-    static constexpr std::size_t outcome_width = 10;
+    struct Row {
+        const TreeNode* node;
+        std::string name;  ///< with its place in the tree
+        std::optional<ProcessStats> figures;
+    };
 
     const model::Process& member_process(std::size_t member) const {
         return view_.collection.members[member].report.process;
@@ -111,21 +115,35 @@ class RunText {
     }
 
     void table() {
-        const bool with_count = page_.width() >= 92;
-        const std::size_t rest =
-            3 * bytes_width + (with_count ? count_width : 0) + outcome_width + 2 + pid_width + 2;
-        name_width_ = page_.width() > rest + 16 ? page_.width() - rest : 16;
+        const auto figure = [](std::uint64_t ProcessStats::*which) {
+            return [which](const Row& row) {
+                return row.figures ? std::optional((*row.figures).*which) : std::nullopt;
+            };
+        };
+        Table<Row> table(page_, 0);
+        table.number("pid", 8, [](const Row& row) { return row.node->pid; })
+            .left("process", 16, &Row::name)
+            .right("allocated", 13,
+                   [](const Row& row) {
+                       return row.figures ? format_bytes(row.figures->allocated_peak) : "no CUDA";
+                   })
+            .bold(
+                [this](const Row& row) { return row.figures && row.node->member == view_.largest; })
+            .bytes("reserved", 13, figure(&ProcessStats::reserved_peak));
+        if (page_.width() >= 92) {
+            table.count("count", 10, figure(&ProcessStats::allocations));
+        }
+        table.bytes("at the end", 13, figure(&ProcessStats::at_end))
+            .last("outcome", [this](const Row& row) { return outcome(*row.node); });
+        constexpr std::size_t outcome_width = 10;
+        table.widen(1, outcome_width);
         page_.line("");
-        page_.line(page_.dim(right("pid", pid_width) + "  " + left("process", name_width_) +
-                             right("allocated", bytes_width) + right("reserved", bytes_width) +
-                             (with_count ? right("count", count_width) : "") +
-                             right("at the end", bytes_width) + "  outcome"));
+        table.head();
         for (const std::size_t root : view_.tree.roots) {
-            node(root, "", "");
+            node(table, root, "", "");
         }
         if (view_.collection.members.size() > 1) {
-            page_.line(page_.dim(std::string(pid_width + 2, ' ') +
-                                 "allocated, reserved: each process's own peak"));
+            page_.line(page_.dim("          allocated, reserved: each process's own peak"));
         }
     }
 
@@ -145,39 +163,36 @@ class RunText {
         return slash == std::string::npos ? command : command.substr(slash + 1);
     }
 
-    void node(std::size_t index, const std::string& lead, const std::string& below) {
+    void node(const Table<Row>& table, std::size_t index, const std::string& lead,
+              const std::string& below) {
         const TreeNode& node = view_.tree.nodes[index];
         const bool ascii = page_.style().ascii;
+        const std::size_t column = table.width_of(1);
         const std::size_t width =
-            name_width_ > display_width(lead) + 8 ? name_width_ - display_width(lead) : 8;
-        const std::string name =
-            left(lead + shorten_end(node_name(node), width - 1, ascii), name_width_);
-        const std::string pid = right(std::to_string(node.pid), pid_width) + "  ";
+            column > display_width(lead) + 8 ? column - display_width(lead) : 8;
+        Row row{&node, lead + shorten_end(node_name(node), width - 1, ascii), std::nullopt};
         if (node.member == no_member) {
-            page_.line(page_.dim(pid + name + right("no CUDA", bytes_width)));
+            page_.line(page_.dim(table.line(row)));
         } else {
-            row(node, pid + name);
+            row.figures = process_stats(view_.collection.members[node.member].report);
+            table.row(row);
         }
         for (std::size_t i = 0; i < node.children.size(); ++i) {
             const bool last = i + 1 == node.children.size();
             const std::string branch = ascii ? (last ? "`- " : "|- ") : (last ? "└─ " : "├─ ");
             const std::string under = last ? "   " : (ascii ? "|  " : "│  ");
-            this->node(node.children[i], below + branch, below + under);
+            this->node(table, node.children[i], below + branch, below + under);
         }
     }
 
-    void row(const TreeNode& node, const std::string& name) {
-        const RunMember& member = view_.collection.members[node.member];
-        const ProcessStats figures = process_stats(member.report);
-        const std::string outcome = outcome_word(member, view_.tree.became_another(node));
-        const bool fine = outcome == "ended" || outcome == "exec" || outcome == "running";
-        const std::string allocated = right(format_bytes(figures.allocated_peak), bytes_width);
-        page_.line(
-            name + (node.member == view_.largest ? page_.bold(allocated) : allocated) +
-            right(format_bytes(figures.reserved_peak), bytes_width) +
-            (page_.width() >= 92 ? right(format_count(figures.allocations), count_width) : "") +
-            right(format_bytes(figures.at_end), bytes_width) + "  " +
-            (fine ? outcome : page_.red(page_.clean(outcome))));
+    std::string outcome(const TreeNode& node) const {
+        if (node.member == no_member) {
+            return "";
+        }
+        const std::string word =
+            outcome_word(view_.collection.members[node.member], view_.tree.became_another(node));
+        const bool fine = word == "ended" || word == "exec" || word == "running";
+        return fine ? word : page_.red(page_.clean(word));
     }
 
     void still_running() {
@@ -200,7 +215,6 @@ class RunText {
 
     const RunView& view_;
     Page page_;
-    std::size_t name_width_ = 0;
 };
 
 class RanksText {
@@ -239,27 +253,38 @@ class RanksText {
     void table() {
         page_.line("");
         const bool wide = page_.width() >= 96;
-        page_.line(page_.dim(right("rank", 6) + right("pid", 9) + "  " + left("gpu", 13) +
-                             right("allocated", 13) + right("reserved", 13) + right("frag", 7) +
-                             (wide ? right("count", 11) : "") + right("ooms", 5) + "  outcome" +
-                             (wide ? "   host" : "")));
-        for (const RankRow& row : ranks_.ranks) {
-            const RunMember& member = view_.collection.members[row.member];
-            const model::Process& process = member.report.process;
-            const std::string gpu = row.gpus.size() == 1 ? page_.clean(short_uuid(row.gpus.front()))
-                                                         : format_plural(row.gpus.size(), "GPU");
-            const std::string allocated = right(format_bytes(row.allocated_peak), 13);
-            const bool largest = row.rank == ranks_.allocated.rank && row.allocated_peak != 0;
-            const std::string outcome = outcome_word(member, false);
-            page_.line(
-                right(std::to_string(row.rank), 6) + right(std::to_string(process.pid), 9) + "  " +
-                left(gpu, 13) + (largest ? page_.bold(allocated) : allocated) +
-                right(format_bytes(row.reserved_peak), 13) + right(percent(row.fragmentation), 7) +
-                (wide ? right(format_count(row.allocations), 11) : "") +
-                right(std::to_string(row.ooms), 5) + "  " +
-                (outcome == "ended" ? left(outcome, 7) : page_.red(left(page_.clean(outcome), 7))) +
-                (wide ? "   " + page_.clean(process.host) : ""));
+        const auto member = [this](const RankRow& row) -> const RunMember& {
+            return view_.collection.members[row.member];
+        };
+        Table<RankRow> table(page_, 0);
+        table.number("rank", 6, &RankRow::rank)
+            .number("pid", 9, [&](const RankRow& row) { return member(row).report.process.pid; })
+            .left("gpu", 13,
+                  [this](const RankRow& row) {
+                      return row.gpus.size() == 1 ? page_.clean(short_uuid(row.gpus.front()))
+                                                  : format_plural(row.gpus.size(), "GPU");
+                  })
+            .bytes("allocated", 13, &RankRow::allocated_peak)
+            .bold([this](const RankRow& row) {
+                return row.rank == ranks_.allocated.rank && row.allocated_peak != 0;
+            })
+            .bytes("reserved", 13, &RankRow::reserved_peak)
+            .right("frag", 7, [](const RankRow& row) { return percent(row.fragmentation); });
+        if (wide) {
+            table.count("count", 11, &RankRow::allocations);
         }
+        table.number("ooms", 5, &RankRow::ooms)
+            .left("outcome", wide ? 8 : Column::rest, [&](const RankRow& row) {
+                const std::string outcome = outcome_word(member(row), false);
+                return outcome == "ended" ? outcome : page_.red(page_.clean(outcome));
+            });
+        if (wide) {
+            table.last("host", [&](const RankRow& row) {
+                return page_.clean(member(row).report.process.host);
+            });
+        }
+        table.head();
+        table.rows(ranks_.ranks, ranks_.ranks.size());
         const bool helpers = std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
                                          [](const RankRow& row) { return row.processes > 1; });
         if (helpers) {
@@ -270,6 +295,9 @@ class RanksText {
 
     void imbalance() {
         page_.heading("Imbalance", "the largest rank / the mean of all; 1.00 is even");
+        using Row = std::pair<std::string, std::string>;
+        Table<Row> table(page_);
+        table.left("", 11, &Row::first).right("", 6, &Row::second).last("");
         const auto row = [&](const char* name, const Imbalance& of) {
             char ratio[16] = "-";
             if (of.ratio) {
@@ -279,10 +307,9 @@ class RanksText {
             const std::uint64_t mean = of.mean < static_cast<double>(of.largest)
                                            ? static_cast<std::uint64_t>(of.mean)
                                            : of.largest;
-            page_.line("  " + left(name, 11) + right(ratio, 6) + "   rank " +
-                       std::to_string(of.rank) + " peaks at " +
-                       page_.bold(format_bytes(of.largest)) + ", the mean is " +
-                       format_bytes(mean));
+            table.row({name, ratio}, " rank " + std::to_string(of.rank) + " peaks at " +
+                                         page_.bold(format_bytes(of.largest)) + ", the mean is " +
+                                         format_bytes(mean));
         };
         row("allocated", ranks_.allocated);
         row("reserved", ranks_.reserved);
@@ -297,22 +324,20 @@ class RanksText {
             page_.line("  nowhere: every stack had the same peak in every rank");
             return;
         }
-        page_.line(page_.dim("  " + right("difference", 12) + right("most", 12) + right("rank", 6) +
-                             right("least", 12) + right("rank", 6) + "  where"));
-        const PlaceTextOptions text{page_.style(), directory_};
-        for (std::size_t i = 0; i < ranks_.places.size() && i < top_; ++i) {
-            const PlaceSpread& spread = ranks_.places[i];
-            const std::string where =
-                describe_place(spread.place, spread.kind, {}, page_.remaining_width(52), text);
-            page_.line("  " + right(format_bytes(spread.difference()), 12) +
-                       right(format_bytes(spread.peaks[spread.max_rank]), 12) +
-                       right(std::to_string(ranks_.ranks[spread.max_rank].rank), 6) +
-                       right(format_bytes(spread.peaks[spread.min_rank]), 12) +
-                       right(std::to_string(ranks_.ranks[spread.min_rank].rank), 6) + "  " + where);
-        }
-        if (ranks_.places.size() > top_) {
-            page_.line(page_.dim("  " + format_plural(ranks_.places.size() - top_, "place") +
-                                 " more; --json has them"));
+        using Spread = PlaceSpread;
+        Table<Spread> table(page_);
+        table.bytes("difference", &Spread::difference)
+            .bytes("most", [](const Spread& each) { return each.peaks[each.max_rank]; })
+            .number("rank", 6, [&](const Spread& each) { return ranks_.ranks[each.max_rank].rank; })
+            .bytes("least", [](const Spread& each) { return each.peaks[each.min_rank]; })
+            .number("rank", 6, [&](const Spread& each) { return ranks_.ranks[each.min_rank].rank; })
+            .last("where", [&](const Spread& each) {
+                return describe_place(each.place, each.kind, {}, table.last_width(),
+                                      {page_.style(), directory_});
+            });
+        table.head();
+        if (const std::size_t more = table.rows(ranks_.places, top_)) {
+            page_.line(page_.dim("  " + format_plural(more, "place") + " more; --json has them"));
         }
     }
 

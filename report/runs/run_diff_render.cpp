@@ -8,7 +8,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/views/diff_tables.hpp"
 
@@ -47,9 +47,8 @@ class RunDiffText {
     void side(const char* name, const RunView& view) {
         const std::string count = "  " + processes_text(view.collection.members.size());
         const std::size_t width = page_.remaining_width(10 + display_width(count));
-        page_.line("  " + left(name, 8) +
-                   shorten_begin(page_.clean(view.source), width, options_.style.ascii) +
-                   page_.dim(count));
+        tables_.side(name, shorten_begin(page_.clean(view.source), width, options_.style.ascii) +
+                               page_.dim(count));
     }
 
     std::string pairs_text(const RunDiff& diff) const {
@@ -75,7 +74,8 @@ class RunDiffText {
     void processes(const RunDiff& diff) {
         page_.heading("By process",
                       options_.order == Order::peak ? "allocated peak" : order_name(options_));
-        tables_.head(true, "process");
+        const Table<ChangeRow> table = tables_.changes_of("process", true);
+        table.head();
         Change others;
         std::size_t shown = 0;
         std::size_t left_out = 0;
@@ -85,7 +85,7 @@ class RunDiffText {
             }
             if (shown < options_.top) {
                 ++shown;
-                row(process);
+                row(table, process);
             } else {
                 ++left_out;
                 model::add_to(others.before, process.change.before);
@@ -93,28 +93,29 @@ class RunDiffText {
             }
         }
         if (left_out != 0) {
-            tables_.row({others, format_change_percent(others)}, true,
-                        page_.dim("[" + format_plural(left_out, "other") + "]"));
+            table.row({others, format_change_percent(others)},
+                      page_.dim("[" + format_plural(left_out, "other") + "]"));
         }
-        tables_.row({diff.change, format_change_percent(diff.change)}, true,
-                    page_.dim(diff.unchanged == 0
-                                  ? "[total]"
-                                  : "[total; " + format_count(diff.unchanged) + " unchanged]"));
+        table.row({diff.change, format_change_percent(diff.change)},
+                  page_.dim(diff.unchanged == 0
+                                ? "[total]"
+                                : "[total; " + format_count(diff.unchanged) + " unchanged]"));
     }
 
-    void row(const ProcessDiff& process) {
+    void row(const Table<ChangeRow>& table, const ProcessDiff& process) {
         const ProcessPair& pair = process.pair;
         const bool has_before = pair.before != no_member;
         const bool has_after = pair.after != no_member;
         const std::string percent = !has_before  ? "new"
                                     : !has_after ? "gone"
                                                  : format_change_percent(process.change);
-        tables_.row({process.change, percent, has_before, has_after}, true, pair_name(pair));
+        table.row({process.change, percent, has_before, has_after},
+                  pair_name(pair, table.last_column()));
     }
 
     /// The command, and the process id if no rank identifies the process: the one that --process
     /// takes, or both ids on wide terminals.
-    std::string pair_name(const ProcessPair& pair) const {
+    std::string pair_name(const ProcessPair& pair, std::size_t column) const {
         const bool has = pair.after != no_member;
         const model::Process& process =
             has ? member_process(after_, pair.after) : member_process(before_, pair.before);
@@ -126,7 +127,7 @@ class RunDiffText {
             }
             ids += ")";
         }
-        const std::size_t used = DiffTables::figures_width(true) + display_width(ids);
+        const std::size_t used = column + display_width(ids);
         const std::size_t width = page_.width() > used + 8 ? page_.width() - used : 8;
         std::string title = process_title(process);
         if (display_width(page_.clean(title)) > width) {

@@ -4,19 +4,18 @@
 #include <array>
 #include <cstdio>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/ledger.hpp"
-#include "report/summary/stack_text.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/summary/waterfall.hpp"
 #include "report/text/names.hpp"
 #include "report/text/plot.hpp"
-#include "report/text/text.hpp"
+#include "report/text/shell_word.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -79,9 +78,10 @@ void SummaryPage::curve_table(const model::Device& device) {
         model::Curve curve;
         const char* name;
         const char* meaning;
+        const model::CurveSummary* figures = nullptr;
     };
     const bool gpu = device.is_gpu();
-    const std::array<Row, model::curve_count> rows = {{
+    std::array<Row, model::curve_count> rows = {{
         {model::Curve::allocated, "allocated",
          gpu ? "what the program holds" : "what it handed out"},
         {model::Curve::reserved, "reserved",
@@ -90,32 +90,37 @@ void SummaryPage::curve_table(const model::Device& device) {
         {model::Curve::active, "active", "allocated + frees pending"},
         {model::Curve::device_used, "device used", "the whole GPU, sampled"},
     }};
-    line(dim("  " + left("", 12) + right("peak", 12) + right("at", 12) +
-             right(moment_column(*summary_.report), 14)));
-    for (const Row& row : rows) {
+    const auto& reserved = device.curve(model::Curve::reserved);
+    const auto is_important = [](const Row& row) {
+        return row.curve == model::Curve::allocated || row.curve == model::Curve::reserved;
+    };
+    Table<Row> table(*this);
+    table.left("", 12, &Row::name)
+        .bytes("peak", [](const Row& row) { return row.figures->peak_bytes; })
+        .bold(is_important)
+        .duration("at", [](const Row& row) { return row.figures->peak_time_ns; })
+        .right(moment_column(*summary_.report), 14, [&](const Row& row) {
+            const std::uint64_t at_end = row.figures->at_end_bytes;
+            return gpu && row.curve == model::Curve::device_used && at_end < reserved.at_end_bytes
+                       ? "-"
+                       : format_bytes(at_end);
+        });
+    if (width() >= 78) {
+        table.last("", [this](const Row& row) { return dim(row.meaning); });
+    }
+    table.head();
+    for (Row& row : rows) {
         const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
         // An allocator does not tell the others.
-        if (!curve ||
-            (!gpu && row.curve != model::Curve::allocated && row.curve != model::Curve::reserved)) {
+        if (!curve || (!gpu && !is_important(row))) {
             continue;
         }
-        std::string at_end = format_bytes(curve->at_end_bytes);
-        std::string meaning = row.meaning;
-        const auto& reserved = device.curve(model::Curve::reserved);
+        row.figures = &*curve;
         if (gpu && row.curve == model::Curve::device_used &&
             curve->peak_bytes < reserved.peak_bytes) {
-            meaning = "the whole GPU, before the peak";
+            row.meaning = "the whole GPU, before the peak";
         }
-        if (gpu && row.curve == model::Curve::device_used &&
-            curve->at_end_bytes < reserved.at_end_bytes) {
-            at_end = "-";
-        }
-        const bool important =
-            row.curve == model::Curve::allocated || row.curve == model::Curve::reserved;
-        const std::string peak = right(format_bytes(curve->peak_bytes), 12);
-        line("  " + left(row.name, 12) + (important ? bold(peak) : peak) +
-             right(format_duration(curve->peak_time_ns), 12) + right(at_end, 14) +
-             (width() >= 78 ? "  " + dim(meaning) : ""));
+        table.row(row);
     }
 }
 
@@ -202,10 +207,12 @@ void SummaryPage::waterfall(const model::Device& device) {
             fall->is_exact
                 ? "at " + format_duration(fall->time_ns)
                 : "highest within " + format_duration(fall->within_ns) + "; may not coincide");
+    using Row = std::pair<const char*, std::uint64_t>;
+    Table<Row> table(*this);
+    table.left("", 2, &Row::first).bytes("", &Row::second).last("");
     for (std::size_t i = 0; i < levels.size();) {
         if (i != 0) {
-            line("  - " + right(format_bytes(levels[i - 1].bytes - levels[i].bytes), 12) + "    " +
-                 dim(levels[i].less));
+            table.row({"-", levels[i - 1].bytes - levels[i].bytes}, "  " + dim(levels[i].less));
             if (i == 1 && fall->device_used) {
                 remainder(device);
             }
@@ -215,7 +222,7 @@ void SummaryPage::waterfall(const model::Device& device) {
         while (++i < levels.size() && levels[i].bytes == bytes) {
             names += std::string(", ") + levels[i].name;
         }
-        line("    " + right(format_bytes(bytes), 12) + "  " + names);
+        table.row({"", bytes}, names);
     }
     std::string outside;
     for (const auto& [kind, bytes] : fall->outside_pool) {
@@ -249,12 +256,18 @@ void SummaryPage::remainder(const model::Device& device) {
             others += group.bytes;
         }
     }
+    const auto table = [&](std::size_t indent) {
+        Table<std::uint64_t> table(*this, indent);
+        table.bytes("", 14, std::identity()).last("");
+        return table;
+    };
+    const Table<std::uint64_t> parts = table(8);
     const auto row = [&](std::uint64_t bytes, const std::string& what) {
-        paragraph("        " + right(format_bytes(bytes), 14) + "  ", what, 0, style().dim());
+        paragraph(parts.begin(bytes), what, 0, style().dim());
     };
     // Another moment: its rows add up to another sum.
     paragraph(
-        "      " + right(format_bytes(all), 14) + "  ",
+        table(6).begin(all),
         "at the sampled peak, " + format_duration(ledger->time_ns) + " (memlab-report ledger):", 0,
         style().dim());
     for (const LedgerGroup* group : groups) {
@@ -280,10 +293,10 @@ void SummaryPage::categories(const DeviceSummary& summary) {
         return (a != other) != (b != other) ? b == other : shares[a].bytes > shares[b].bytes;
     });
     heading("What for, at the allocated peak");
-    line(dim("  " + right("bytes", 12) + right("share", 8) + right("count", 8) + "  category"));
+    const Table<Share> table = this->shares("bytes", "category", summary.at_peak.bytes);
+    table.head();
     for (const std::size_t i : order) {
-        place_row(shares[i].bytes, shares[i].count, summary.at_peak.bytes,
-                  category_name(static_cast<Category>(i)), "");
+        table.row({shares[i].bytes, shares[i].count}, category_name(static_cast<Category>(i)));
     }
     if (summary.doubt != nullptr) {
         paragraph("  ", summary.doubt);
@@ -296,6 +309,9 @@ void SummaryPage::fragmentation(const model::Device& device) {
         return;
     }
     heading("Fragmentation of " + clean(model::pool_name(device.allocator)));
+    using Row = std::pair<std::string, std::string>;
+    Table<Row> table(*this);
+    table.left("", 10, &Row::first).right("", 6, &Row::second).last("");
     const auto row = [&](const char* name, const std::optional<double>& ratio,
                          const std::string& meaning, const char* without) {
         char text[16] = "-";
@@ -303,7 +319,7 @@ void SummaryPage::fragmentation(const model::Device& device) {
             const bool tiny = *ratio > 0 && *ratio < 0.0005;
             std::snprintf(text, sizeof text, tiny ? "<0.1%%" : "%.1f%%", *ratio * 100);
         }
-        line("  " + left(name, 10) + right(text, 6) + "  " + (ratio ? meaning : dim(without)));
+        table.row({name, text}, ratio ? meaning : dim(without));
     };
     row("cached", figures.at_peak,
         device.is_gpu() ? "of the reserved peak is above the active peak"
@@ -349,11 +365,19 @@ void SummaryPage::marks(const model::Device& device) {
     // One unit for all columns, so that they can be compared at a glance.
     const ByteUnit unit = unit_for(largest);
     // An allocator does not tell what was requested.
-    const bool requested = device.is_gpu();
-    const std::size_t columns = requested ? 3 : 2;
-    const std::size_t name_width = remaining_width(4 + 2 + 12 + columns * 13);
-    line(dim("  " + right("#", 3) + right("time", 12) + right("allocated", 13) +
-             right("reserved", 13) + (requested ? right("requested", 13) : "") + "  name"));
+    const auto figure = [unit](std::uint64_t model::CurveValues::*which) {
+        return [unit, which](const Row& row) { return format_bytes(row.on->values.*which, unit); };
+    };
+    Table<Row> table(*this);
+    table.number("#", 3, &Row::number)
+        .duration("time", [](const Row& row) { return row.mark->time_ns; })
+        .right("allocated", 13, figure(&model::CurveValues::allocated))
+        .right("reserved", 13, figure(&model::CurveValues::reserved));
+    if (device.is_gpu()) {
+        table.right("requested", 13, figure(&model::CurveValues::requested));
+    }
+    table.last("name");
+    table.head();
     constexpr std::size_t max_rows = 24;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (rows.size() > max_rows && i == max_rows / 2) {
@@ -368,12 +392,7 @@ void SummaryPage::marks(const model::Device& device) {
         } else if (row.mark->type == "scope_end") {
             name.insert(0, "} ");
         }
-        line("  " + right(std::to_string(row.number), 3) +
-             right(format_duration(row.mark->time_ns), 12) +
-             right(format_bytes(row.on->values.allocated, unit), 13) +
-             right(format_bytes(row.on->values.reserved, unit), 13) +
-             (requested ? right(format_bytes(row.on->values.requested, unit), 13) : "") + "  " +
-             shorten_end(name, name_width, style().ascii));
+        table.row(row, shorten_end(name, table.last_width(), style().ascii));
     }
 }
 
@@ -388,16 +407,20 @@ void SummaryPage::kernels(const model::Device& device) {
         line("  no kernel");
         return;
     }
-    line(dim("  " + right("busy", 12) + right("times", 8) + "  kernel"));
-    std::uint64_t rest_count = moment.other_count;
-    std::uint64_t rest_ns = moment.other_ns;
+    using Kernel = model::KernelsAtPeak::Kernel;
+    Table<Kernel> table(*this);
+    table.duration("busy", &Kernel::busy_ns).count("times", &Kernel::count).last("kernel");
+    table.head();
+    Kernel rest;
+    rest.count = moment.other_count;
+    rest.busy_ns = moment.other_ns;
     std::uint64_t rest_names = moment.other_names;
     for (std::size_t i = 0; i < moment.kernels.size(); ++i) {
-        const model::KernelsAtPeak::Kernel& kernel = moment.kernels[i];
+        const Kernel& kernel = moment.kernels[i];
         if (i >= options_.top) {
             ++rest_names;
-            rest_count += kernel.count;
-            rest_ns += kernel.busy_ns;
+            rest.count += kernel.count;
+            rest.busy_ns += kernel.busy_ns;
             continue;
         }
         const std::string name =
@@ -405,13 +428,10 @@ void SummaryPage::kernels(const model::Device& device) {
                 ? std::string("(no name)")
                 : collapse_templates(without_anonymous(demangle(kernel.name.c_str())),
                                      style().ascii);
-        line("  " + right(format_duration(kernel.busy_ns), 12) +
-             right(format_count(kernel.count), 8) + "  " +
-             shorten_end(clean(name), remaining_width(24), style().ascii));
+        table.row(kernel, shorten_end(clean(name), table.last_width(), style().ascii));
     }
     if (rest_names != 0) {
-        line("  " + right(format_duration(rest_ns), 12) + right(format_count(rest_count), 8) +
-             "  " + dim(format_plural(rest_names, "kernel") + " more"));
+        table.row(rest, dim(format_plural(rest_names, "kernel") + " more"));
     }
 }
 
@@ -423,57 +443,27 @@ void SummaryPage::kinds(const model::Device& device) {
         return;
     }
     heading("Kinds of memory");
-    line(dim("  " + left("", 11) + right("count", 10) + right("total bytes", 14) +
-             right("peak", 12) + right(moment_column(*summary_.report), 12)));
-    for (const auto& [kind, totals] : device.kinds) {
-        const bool outside = !model::is_in_curves(kind);
+    using Kind = std::pair<std::string, model::KindTotals>;
+    const auto figure = [](std::uint64_t model::KindTotals::*which) {
+        return [which](const Kind& kind) { return kind.second.*which; };
+    };
+    Table<Kind> table(*this);
+    table.left("", 11, [this](const Kind& kind) { return clean(kind.first); })
+        .count("count", 10, figure(&model::KindTotals::count))
+        .bytes("total bytes", 14, figure(&model::KindTotals::bytes))
+        .bytes("peak", figure(&model::KindTotals::peak_bytes))
+        .bytes(moment_column(*summary_.report), figure(&model::KindTotals::live_bytes))
+        .last("");
+    table.head();
+    for (const Kind& each : device.kinds) {
+        const std::string& kind = each.first;
         const char* note = kind == "managed"      ? "not in the curves: it migrates"
                            : kind == "pinned"     ? "host memory, not in the curves"
                            : kind == "ipc_import" ? "another process holds it"
                                                   : "";
         const char* place = kind == "managed" ? "migrates" : kind == "pinned" ? "host" : "imported";
-        line("  " + left(clean(kind), 11) + right(format_count(totals.count), 10) +
-             right(format_bytes(totals.bytes), 14) + right(format_bytes(totals.peak_bytes), 12) +
-             right(format_bytes(totals.live_bytes), 12) +
-             (outside ? "  " + dim(width() >= 92 ? note : place) : ""));
-    }
-}
-
-void SummaryPage::stacks(const DeviceSummary& summary) {
-    if (options_.stacks == 0 || resolver_ == nullptr) {
-        return;
-    }
-    std::set<std::size_t> done;
-    stack_list("at the peak", summary.at_peak, done);
-    stack_list("still allocated", summary.still_allocated, done);
-}
-
-void SummaryPage::stack_list(const char* when, const HoldersSummary& holders,
-                             std::set<std::size_t>& done) {
-    std::size_t shown = 0;
-    for (const PlaceShare& share : holders.places) {
-        if (shown++ == options_.stacks) {
-            return;
-        }
-        for (const std::size_t stack : share.stacks) {
-            if (!done.insert(stack).second) {
-                continue;
-            }
-            heading("Stack of " + format_bytes(share.bytes) + " " + when,
-                    format_plural(share.count, "allocation") + ", " + clean(share.api) +
-                        (share.stacks.size() > 1
-                             ? ", one of " + std::to_string(share.stacks.size()) + " ways here"
-                             : ""));
-            one_stack(stack);
-            break;
-        }
-    }
-}
-
-void SummaryPage::one_stack(std::size_t stack) {
-    for (const std::string& text :
-         stack_lines(*summary_.report, *resolver_, stack, {style(), options_.working_directory})) {
-        line(text);
+        const bool outside = !model::is_in_curves(kind);
+        table.row(each, outside ? dim(width() >= 92 ? note : place) : "");
     }
 }
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "report/text/text.hpp"
+#include "report/text/shell_word.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {

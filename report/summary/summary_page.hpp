@@ -9,6 +9,7 @@
 
 #include "report/summary/summary.hpp"
 #include "report/text/page.hpp"
+#include "report/text/table.hpp"
 
 namespace memlab::report {
 
@@ -41,9 +42,6 @@ class SummaryPage : private Page {
     void marks(const model::Device& device);
     void kernels(const model::Device& device);
     void kinds(const model::Device& device);
-    void stacks(const DeviceSummary& summary);
-    void stack_list(const char* when, const HoldersSummary& holders, std::set<std::size_t>& done);
-    void one_stack(std::size_t stack);
 
     // summary_text.cpp
     std::string location(const Place& place) const;
@@ -51,11 +49,17 @@ class SummaryPage : private Page {
     void header();
     void holders(const std::string& title, const HoldersSummary& summary, std::size_t top,
                  const std::string& note);
-    void places(const HoldersSummary& summary, std::size_t top, std::uint64_t whole,
-                const std::string& indent);
-    void place_row(std::uint64_t bytes, std::uint64_t count, std::uint64_t whole,
-                   const std::string& text, const std::string& indent);
-    std::string describe(const PlaceShare& share, const std::string& indent) const;
+    struct Share {
+        std::uint64_t bytes = 0;
+        std::uint64_t count = 0;
+    };
+    /// Bytes, their share of `whole`, count; row() is given the last column.
+    Table<Share> shares(const std::string& bytes, const std::string& last, std::uint64_t whole,
+                        std::size_t indent = 0);
+    void places(const HoldersSummary& summary, std::size_t top, std::size_t indent = 0);
+    void stacks(const DeviceSummary& summary);
+    void stack_list(const char* when, const HoldersSummary& holders, std::set<std::size_t>& done);
+    void one_stack(std::size_t stack);
     std::string bypassed_text() const;
     void coverage();
     void scopes();

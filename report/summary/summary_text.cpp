@@ -9,10 +9,12 @@
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
+#include "report/summary/stack_text.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "report/text/names.hpp"
-#include "report/text/text.hpp"
+#include "report/text/shell_word.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -49,10 +51,9 @@ std::string SummaryPage::brief() {
              bold(format_bytes(reserved.peak_bytes)) + ", still held " +
              moment_text(*summary_.report) + " " + format_bytes(device.still_allocated.bytes));
         if (!device.at_peak.places.empty()) {
-            line(dim("  " + right("at the peak", 12) + right("share", 8) + right("count", 8) +
-                     "  where"));
+            shares("at the peak", "where", 0, 0).head();
         }
-        places(device.at_peak, std::min<std::size_t>(options_.top, 3), device.at_peak.bytes, "");
+        places(device.at_peak, std::min<std::size_t>(options_.top, 3));
     }
     if (summary_.devices.empty()) {
         line("  no GPU memory was allocated");
@@ -119,41 +120,78 @@ void SummaryPage::holders(const std::string& title, const HoldersSummary& summar
                                     : "  none of it at a place that the filter takes"));
         return;
     }
-    line(dim("  " + right("bytes", 12) + right("share", 8) + right("count", 8) + "  where"));
-    places(summary, top, summary.bytes, "");
+    shares("bytes", "where", 0).head();
+    places(summary, top);
 }
 
-void SummaryPage::places(const HoldersSummary& summary, std::size_t top, std::uint64_t whole,
-                         const std::string& indent) {
+Table<SummaryPage::Share> SummaryPage::shares(const std::string& bytes, const std::string& last,
+                                              std::uint64_t whole, std::size_t indent) {
+    Table<Share> table(*this, 2 + indent);
+    table.bytes(bytes, &Share::bytes)
+        .share(&Share::bytes, whole)
+        .count("count", &Share::count)
+        .last(last);
+    return table;
+}
+
+void SummaryPage::places(const HoldersSummary& summary, std::size_t top, std::size_t indent) {
+    const Table<Share> table = shares("bytes", "where", summary.bytes, indent);
+    Share rest{summary.unnamed_bytes, summary.unnamed_count};
     std::size_t shown = 0;
-    std::uint64_t rest_bytes = summary.unnamed_bytes;
-    std::uint64_t rest_count = summary.unnamed_count;
     for (const PlaceShare& share : summary.places) {
         if (shown++ < top) {
-            place_row(share.bytes, share.count, whole, describe(share, indent), indent);
-            note_below(indent.size() + 32, model::format_labels(share.labels, share.bytes));
+            table.row({share.bytes, share.count},
+                      describe_place(share.place, share.kind, share.api, table.last_width(),
+                                     {style(), options_.working_directory}));
+            note_below(table.last_column(), model::format_labels(share.labels, share.bytes));
         } else {
-            rest_bytes += share.bytes;
-            rest_count += share.count;
+            rest.bytes += share.bytes;
+            rest.count += share.count;
         }
     }
-    if (rest_count != 0) {
+    if (rest.count != 0) {
         const std::size_t hidden = summary.places.size() > top ? summary.places.size() - top : 0;
-        const std::string text =
-            hidden != 0 ? format_plural(hidden, "place") + " more" : "other places";
-        place_row(rest_bytes, rest_count, whole, dim(text), indent);
+        table.row(rest,
+                  dim(hidden != 0 ? format_plural(hidden, "place") + " more" : "other places"));
     }
 }
 
-void SummaryPage::place_row(std::uint64_t bytes, std::uint64_t count, std::uint64_t whole,
-                            const std::string& text, const std::string& indent) {
-    line(indent + "  " + right(format_bytes(bytes), 12) + right(format_percent(bytes, whole), 8) +
-         right(format_count(count), 8) + "  " + text);
+void SummaryPage::stacks(const DeviceSummary& summary) {
+    if (options_.stacks == 0 || resolver_ == nullptr) {
+        return;
+    }
+    std::set<std::size_t> done;
+    stack_list("at the peak", summary.at_peak, done);
+    stack_list("still allocated", summary.still_allocated, done);
 }
 
-std::string SummaryPage::describe(const PlaceShare& share, const std::string& indent) const {
-    return describe_place(share.place, share.kind, share.api, remaining_width(indent.size() + 32),
-                          {style(), options_.working_directory});
+void SummaryPage::stack_list(const char* when, const HoldersSummary& holders,
+                             std::set<std::size_t>& done) {
+    std::size_t shown = 0;
+    for (const PlaceShare& share : holders.places) {
+        if (shown++ == options_.stacks) {
+            return;
+        }
+        for (const std::size_t stack : share.stacks) {
+            if (!done.insert(stack).second) {
+                continue;
+            }
+            heading("Stack of " + format_bytes(share.bytes) + " " + when,
+                    format_plural(share.count, "allocation") + ", " + clean(share.api) +
+                        (share.stacks.size() > 1
+                             ? ", one of " + std::to_string(share.stacks.size()) + " ways here"
+                             : ""));
+            one_stack(stack);
+            break;
+        }
+    }
+}
+
+void SummaryPage::one_stack(std::size_t stack) {
+    for (const std::string& text :
+         stack_lines(*summary_.report, *resolver_, stack, {style(), options_.working_directory})) {
+        line(text);
+    }
 }
 
 std::string SummaryPage::bypassed_text() const {
@@ -175,6 +213,9 @@ void SummaryPage::coverage() {
         return;
     }
     line("  " + driver + ": " + yellow(bypassed_text()));
+    using Bypassed = model::Coverage::Bypassed;
+    Table<Bypassed> table(*this);
+    table.bytes("", &Bypassed::bytes).count("", &Bypassed::count).last("");
     std::size_t shown = 0;
     for (const BypassSummary& bypass : summary_.bypasses) {
         if (shown++ == options_.top) {
@@ -182,12 +223,11 @@ void SummaryPage::coverage() {
                      " more"));
             break;
         }
-        const model::Coverage::Bypassed& what = *bypass.bypassed;
+        const Bypassed& what = *bypass.bypassed;
         std::string text = what.api.empty() ? std::string("(unknown function)") : clean(what.api);
         text += what.kind == "device" ? "" : "  [" + clean(what.kind) + "]";
         text += bypass.place.recorded ? "  " + location(bypass.place) : "";
-        line("  " + right(format_bytes(what.bytes), 12) + right(format_count(what.count), 8) +
-             "  " + text);
+        table.row(what, text);
     }
 }
 
@@ -202,22 +242,23 @@ void SummaryPage::scopes() {
         return all[a].peak_growth_bytes > all[b].peak_growth_bytes;
     });
     heading("Scopes", "by peak growth: what one entry adds at its peak");
-    const std::size_t name_width = remaining_width(1 + 4 * 12 + 9 + 2);
-    line(dim(" " + right("growth", 12) + right("peak", 12) + right("allocated", 12) +
-             right("left behind", 12) + right("entries", 9) + "  scope"));
-    for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
-        const model::Scope& scope = all[order[i]];
-        const std::string name = (scope.kind == "range" ? "[range] " : "") +
-                                 clean(scope_path(*summary_.report, order[i]));
-        line(" " + right(format_bytes(scope.peak_growth_bytes), 12) +
-             right(format_bytes(scope.peak_bytes), 12) +
-             right(format_bytes(scope.allocated_bytes), 12) +
-             right(format_bytes(scope.escaped.bytes), 12) + right(format_count(scope.entries), 9) +
-             "  " + shorten_begin(name, name_width, style().ascii));
-    }
-    if (order.size() > options_.top) {
-        line(dim("  " + format_plural(order.size() - options_.top, "scope") +
-                 " more; --json has all"));
+    const auto figure = [&](std::uint64_t model::Scope::*which) {
+        return [&all, which](std::size_t scope) { return all[scope].*which; };
+    };
+    Table<std::size_t> table(*this, 1);
+    table.bytes("growth", figure(&model::Scope::peak_growth_bytes))
+        .bytes("peak", figure(&model::Scope::peak_bytes))
+        .bytes("allocated", figure(&model::Scope::allocated_bytes))
+        .bytes("left behind", [&](std::size_t scope) { return all[scope].escaped.bytes; })
+        .count("entries", 9, figure(&model::Scope::entries))
+        .last("scope", [&](std::size_t scope) {
+            const std::string name = (all[scope].kind == "range" ? "[range] " : "") +
+                                     clean(scope_path(*summary_.report, scope));
+            return shorten_begin(name, table.last_width(), style().ascii);
+        });
+    table.head();
+    if (const std::size_t more = table.rows(order, options_.top)) {
+        line(dim("  " + format_plural(more, "scope") + " more; --json has all"));
     }
 }
 
@@ -233,17 +274,16 @@ void SummaryPage::labels() {
         return a->peak_bytes > b->peak_bytes;
     });
     heading("Named memory");
-    line(dim("  " + right("peak", 12) + right(moment_column(*summary_.report), 12) +
-             right("named", 8) + "  name"));
-    for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
-        line("  " + right(format_bytes(order[i]->peak_bytes), 12) +
-             right(format_bytes(order[i]->live_bytes), 12) +
-             right(format_count(order[i]->count), 8) + "  " +
-             shorten_end(clean(order[i]->name), remaining_width(36), style().ascii));
-    }
-    if (order.size() > options_.top) {
-        line(dim("  " + format_plural(order.size() - options_.top, "name") +
-                 " more; --json has all"));
+    Table<const model::Label*> table(*this);
+    table.bytes("peak", &model::Label::peak_bytes)
+        .bytes(moment_column(*summary_.report), &model::Label::live_bytes)
+        .count("named", &model::Label::count)
+        .last("name", [&](const model::Label* label) {
+            return shorten_end(clean(label->name), table.last_width(), style().ascii);
+        });
+    table.head();
+    if (const std::size_t more = table.rows(order, options_.top)) {
+        line(dim("  " + format_plural(more, "name") + " more; --json has all"));
     }
 }
 
@@ -283,12 +323,14 @@ void SummaryPage::verdict(const StepsSummary& summary) {
     if (summary.growing.empty()) {
         line("    by " + rate(steps.trend.bytes_per_step) + " in all");
     }
-    for (std::size_t i = 0; i < summary.growing.size() && i < options_.top; ++i) {
-        const StepsSummary::Growing& growing = summary.growing[i];
-        const std::string function = clean(without_anonymous(growing.place.function));
-        line("  " + right(rate(growing.bytes_per_step), 18) + "  " + location(growing.place) +
-             (function.empty() ? "" : "  " + function));
-    }
+    using Growing = StepsSummary::Growing;
+    Table<Growing> table(*this);
+    table.right("", 18, [](const Growing& each) { return rate(each.bytes_per_step); })
+        .last("", [this](const Growing& each) {
+            const std::string function = clean(without_anonymous(each.place.function));
+            return location(each.place) + (function.empty() ? "" : "  " + function);
+        });
+    table.rows(summary.growing, options_.top);
 }
 
 std::string SummaryPage::rate(double bytes_per_step) {
@@ -332,7 +374,7 @@ void SummaryPage::ooms() {
         }
         if (!oom.holders.places.empty()) {
             line("    Held at that moment:");
-            places(oom.holders, 5, oom.holders.bytes, "  ");
+            places(oom.holders, 5, 2);
         }
     }
     if (summary_.report->oom_count > max_shown) {
@@ -360,7 +402,8 @@ void SummaryPage::warnings(std::size_t max_count) {
 
 void SummaryPage::next_steps() {
     const std::string file = shell_word(summary_.file);
-    std::vector<std::pair<std::string, std::string>> steps;
+    using Step = std::pair<std::string, std::string>;
+    std::vector<Step> steps;
     bool any_place = false;
     bool any_live = false;
     bool any_function = false;
@@ -385,13 +428,11 @@ void SummaryPage::next_steps() {
     steps.emplace_back("memlab-report --json " + file, "for scripts");
     line("");
     line(bold("Next"));
-    std::size_t command_width = 0;
-    for (const auto& [command, meaning] : steps) {
-        command_width = std::max(command_width, display_width(command));
-    }
-    for (const auto& [command, meaning] : steps) {
-        line("  " + left(clean(command), command_width) + dim("   " + meaning));
-    }
+    Table<Step> table(*this);
+    table.left("", Column::fitted, [this](const Step& step) { return clean(step.first); })
+        .last("", [this](const Step& step) { return dim(" " + step.second); });
+    table.fit(steps);
+    table.rows(steps, steps.size());
     if (any_function && !any_line) {
         paragraph("  ",
                   "No source lines are known: build the program with -g (nvcc: -g, or -Xcompiler "

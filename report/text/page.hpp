@@ -86,11 +86,11 @@ class Page {
     /// All of it; the page is empty then.
     std::string take() { return std::exchange(out_, {}); }
 
-  private:
     std::string paint(std::string_view color, const std::string& text) const {
         return text.empty() ? text : std::string(color) + text + std::string(style_.reset());
     }
 
+  private:
     Style style_;
     std::size_t width_;
     std::string out_;

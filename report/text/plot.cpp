@@ -17,7 +17,7 @@ namespace memlab::report {
 
 namespace {
 
-struct Column {
+struct PlotColumn {
     std::uint64_t allocated = 0;
     std::uint64_t active = 0;
     std::uint64_t reserved = 0;
@@ -79,11 +79,11 @@ void for_each_column(const std::vector<Point>& points, const TimeRange& range, s
     }
 }
 
-std::vector<Column> make_columns(const std::vector<PlotPoint>& points, const TimeRange& range,
-                                 std::size_t count) {
-    std::vector<Column> columns(count);
+std::vector<PlotColumn> make_columns(const std::vector<PlotPoint>& points, const TimeRange& range,
+                                     std::size_t count) {
+    std::vector<PlotColumn> columns(count);
     for_each_column(points, range, count, [&](std::size_t at, const PlotPoint& point) {
-        Column& column = columns[at];
+        PlotColumn& column = columns[at];
         column.allocated = std::max(column.allocated, point.allocated);
         column.active = std::max(column.active, point.active);
         column.reserved = std::max(column.reserved, point.reserved);
@@ -162,8 +162,8 @@ class RowWriter {
 };
 
 /// One row of the area: cells are eighths in Unicode, whole cells in ASCII.
-void draw_row(RowWriter& out, const std::vector<Column>& columns, double top, int row, int height,
-              const PlotOptions& options, const Glyphs& glyphs) {
+void draw_row(RowWriter& out, const std::vector<PlotColumn>& columns, double top, int row,
+              int height, const PlotOptions& options, const Glyphs& glyphs) {
     const int steps = 8;
     const int base = (height - 1 - row) * steps;  // eighths below this row
     const double scale = static_cast<double>(height * steps) / top;
@@ -177,7 +177,7 @@ void draw_row(RowWriter& out, const std::vector<Column>& columns, double top, in
         const int here = std::clamp(height_in_eighths - base, 0, steps);
         return here >= 4 || (here > 0 && base == 0);
     };
-    for (const Column& column : columns) {
+    for (const PlotColumn& column : columns) {
         const int allocated = eighths(column.allocated);
         const int here = std::clamp(allocated - base, 0, steps);
         if (options.ascii ? covers(allocated) : here > 0) {

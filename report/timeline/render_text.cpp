@@ -9,7 +9,7 @@
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
 #include "report/text/plot.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/timeline/render.hpp"
 
@@ -244,29 +244,34 @@ class TimelineText {
 
     void figures_by_category(const CategoryTimeline& timeline) {
         page_.line("");
-        page_.line(page_.dim("  " + left("", 16) + right("at first", 12) + right("at peak", 12) +
-                             right("highest", 12) + right("at", 12) + right("at last", 12)));
+        struct Row {
+            const char* name;
+            const CategoryTimeline::Figures& figures;
+            std::uint64_t at_peak;
+        };
+        Table<Row> table(page_);
+        table.left("", 16, &Row::name)
+            .bytes("at first", [](const Row& row) { return row.figures.at_begin; })
+            .bytes("at peak", &Row::at_peak)
+            .bold()
+            .bytes("highest", [](const Row& row) { return row.figures.highest; })
+            .duration("at", [](const Row& row) { return row.figures.highest_ns; })
+            .bytes("at last", [](const Row& row) { return row.figures.at_end; });
+        table.head();
         CategoryTimeline::Figures all{.at_begin = 0,
                                       .highest = sum(timeline.at_highest),
                                       .highest_ns = timeline.highest_ns,
                                       .at_end = 0};
-        const auto line = [&](const char* name, const CategoryTimeline::Figures& figures,
-                              std::uint64_t at_peak) {
-            page_.line("  " + left(name, 16) + right(format_bytes(figures.at_begin), 12) +
-                       page_.bold(right(format_bytes(at_peak), 12)) +
-                       right(format_bytes(figures.highest), 12) +
-                       right(format_duration(figures.highest_ns), 12) +
-                       right(format_bytes(figures.at_end), 12));
-        };
         for (std::size_t i = 0; i < category_count; ++i) {
             const CategoryTimeline::Figures& figures = timeline.figures.at(i);
             all.at_begin += figures.at_begin;
             all.at_end += figures.at_end;
             if (figures.highest != 0) {
-                line(category_name(static_cast<Category>(i)), figures, timeline.at_highest.at(i));
+                table.row(
+                    {category_name(static_cast<Category>(i)), figures, timeline.at_highest.at(i)});
             }
         }
-        line("[allocated]", all, all.highest);
+        table.row({"[allocated]", all, all.highest});
         if (timeline.doubt != nullptr) {
             page_.paragraph("  ", timeline.doubt);
         }
@@ -302,42 +307,50 @@ class TimelineText {
     }
 
     void figures(const DeviceTimeline& device) {
-        struct Named {
+        struct Row {
             model::Curve curve;
             const char* name;
         };
-        static constexpr std::array<Named, model::curve_count> rows = {
+        static constexpr std::array<Row, model::curve_count> rows = {
             {{model::Curve::allocated, "allocated"},
              {model::Curve::reserved, "reserved"},
              {model::Curve::requested, "requested"},
              {model::Curve::active, "active"},
              {model::Curve::device_used, "device used"}}};
+        const auto curve = [&](const Row& row) -> const auto& {
+            return device.curves.at(static_cast<std::size_t>(row.curve));
+        };
+        Table<Row> table(page_);
+        table.left("", 12, &Row::name)
+            .bytes("at first", [&](const Row& row) { return curve(row)->at_begin; })
+            .bytes("lowest", [&](const Row& row) { return curve(row)->lowest; })
+            .bytes("highest", [&](const Row& row) { return curve(row)->highest; })
+            .bold()
+            .duration("at", [&](const Row& row) { return curve(row)->highest_ns; })
+            .bytes("at last", [&](const Row& row) { return curve(row)->at_end; });
         page_.line("");
-        page_.line(page_.dim("  " + left("", 12) + right("at first", 12) + right("lowest", 12) +
-                             right("highest", 12) + right("at", 12) + right("at last", 12)));
-        for (const Named& row : rows) {
-            const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
-            if (!curve) {
-                continue;
+        table.head();
+        for (const Row& row : rows) {
+            if (curve(row)) {
+                table.row(row);
             }
-            page_.line("  " + left(row.name, 12) + right(format_bytes(curve->at_begin), 12) +
-                       right(format_bytes(curve->lowest), 12) +
-                       page_.bold(right(format_bytes(curve->highest), 12)) +
-                       right(format_duration(curve->highest_ns), 12) +
-                       right(format_bytes(curve->at_end), 12));
         }
     }
 
     void notes() {
+        struct Note {
+            std::string sign;
+            std::uint64_t time_ns;
+        };
+        Table<Note> table(page_, 0);
+        table.right("", 5, &Note::sign).duration("", &Note::time_ns, 13).last("");
         if (!view_.marks.empty()) {
             page_.heading("Marks");
             for (std::size_t i = 0; i < view_.marks.size() && i < options_.top; ++i) {
                 const TimelineMark& mark = view_.marks[i];
-                const std::string begin = right(std::to_string(i + 1), 5) +
-                                          right(format_duration(mark.time_ns), 13) + "  ";
-                page_.line(begin + shorten_end(page_.clean(mark.name),
-                                               page_.remaining_width(begin.size()),
-                                               page_.style().ascii));
+                table.row(
+                    {std::to_string(i + 1), mark.time_ns},
+                    shorten_end(page_.clean(mark.name), table.last_width(), page_.style().ascii));
             }
             if (view_.marks.size() > options_.top) {
                 page_.line(page_.dim("       " +
@@ -349,9 +362,8 @@ class TimelineText {
             page_.heading("Out of memory");
             for (std::size_t i = 0; i < view_.ooms.size() && i < options_.top; ++i) {
                 const TimelineOom& oom = view_.ooms[i];
-                page_.line("    X" + right(format_duration(oom.time_ns), 13) + "  " +
-                           page_.clean(label_of(report_, oom.device)) + ": " +
-                           format_bytes(oom.requested_bytes) + " requested");
+                table.row({"X", oom.time_ns}, page_.clean(label_of(report_, oom.device)) + ": " +
+                                                  format_bytes(oom.requested_bytes) + " requested");
             }
         }
         std::vector<std::string> warnings;
@@ -398,12 +410,19 @@ class TimelineText {
             page_.line("  nothing");
             return;
         }
-        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + right("count", 9) +
-                             "  where"));
+        struct Row {
+            std::uint64_t count = 0;
+            std::uint64_t bytes = 0;
+        };
         const ByteUnit unit = unit_for(whole);
+        Table<Row> figures(page_);
+        figures.right("bytes", 12, [unit](const Row& row) { return format_bytes(row.bytes, unit); })
+            .share(&Row::bytes, whole)
+            .count("count", 9, &Row::count)
+            .last("where");
+        figures.head();
         std::size_t shown = 0;
-        std::uint64_t rest = 0;
-        std::uint64_t rest_count = 0;
+        Row rest;
         std::size_t rest_rows = 0;
         for (const SiteRow& row : table.rows) {
             const std::uint64_t bytes = live_bytes(row.stats);
@@ -413,21 +432,17 @@ class TimelineText {
             if (shown++ < options_.top) {
                 const PlaceTextOptions place{page_.style(), options_.working_directory,
                                              options_.templates};
-                const std::size_t width = page_.width() - 33;
-                page_.line("  " + right(format_bytes(bytes, unit), 12) +
-                           right(format_percent(bytes, whole), 8) +
-                           right(format_count(live_count(row.stats)), 9) + "  " +
-                           describe_place(row.place, row.kind, row.api, width, place));
+                figures.row({live_count(row.stats), bytes},
+                            describe_place(row.place, row.kind, row.api,
+                                           page_.width() - figures.last_column(), place));
             } else {
                 ++rest_rows;
-                rest += bytes;
-                rest_count += live_count(row.stats);
+                rest.bytes += bytes;
+                rest.count += live_count(row.stats);
             }
         }
         if (rest_rows != 0) {
-            page_.line("  " + right(format_bytes(rest, unit), 12) +
-                       right(format_percent(rest, whole), 8) + right(format_count(rest_count), 9) +
-                       "  " + page_.dim(format_plural(rest_rows, "place") + " more"));
+            figures.row(rest, page_.dim(format_plural(rest_rows, "place") + " more"));
         }
     }
 

@@ -6,7 +6,7 @@
 
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -25,6 +25,14 @@ std::string unsigned_text(std::uint64_t value, bool bytes) {
     return bytes ? format_bytes(value) : format_count(value);
 }
 
+std::string before_text(const DiffTotal& total) {
+    return unsigned_text(total.change.before, total.bytes);
+}
+
+std::string after_text(const DiffTotal& total) {
+    return unsigned_text(total.change.after, total.bytes);
+}
+
 ChangeRow make_row(const Change& change) {
     return {change, format_change_percent(change)};
 }
@@ -35,17 +43,26 @@ bool is_wide(const Page& page) {
 
 }  // namespace
 
+void DiffTables::side(const std::string& name, const std::string& text) {
+    Table<std::string> table(page_);
+    table.left("", 6, std::identity()).last("");
+    table.row(name, text);
+}
+
 void DiffTables::totals(const std::vector<DiffTotal>& totals) {
-    page_.line(page_.dim("  " + left("", 14) + right("before", 12) + right("after", 13) +
-                         right("change", 14) + right("", 9)));
-    for (const DiffTotal& total : totals) {
-        page_.line("  " + left(total.name, 14) +
-                   right(unsigned_text(total.change.before, total.bytes), 12) +
-                   right(unsigned_text(total.change.after, total.bytes), 13) +
-                   paint(total.change, right(signed_text(total.change, total.bytes), 14) +
-                                           right(format_change_percent(total.change), 9)) +
-                   page_.dim(std::string("  ") + total.meaning));
-    }
+    Table<DiffTotal> table(page_);
+    const auto color = [this](const DiffTotal& total) { return this->color(total.change); };
+    table.left("", 14, &DiffTotal::name)
+        .right("before", 12, before_text)
+        .right("after", 13, after_text)
+        .right("change", 14,
+               [](const DiffTotal& total) { return signed_text(total.change, total.bytes); })
+        .color(color)
+        .right("", 9, [](const DiffTotal& total) { return format_change_percent(total.change); })
+        .color(color)
+        .last("", [this](const DiffTotal& each) { return page_.dim(each.meaning); });
+    table.head();
+    table.rows(totals, totals.size());
 }
 
 void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
@@ -55,11 +72,11 @@ void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
         page_.line("  nothing changed");
         return;
     }
-    const bool wide = is_wide(page_);
-    head(wide, "where");
+    const Table<ChangeRow> table = changes_of("where", is_wide(page_));
+    table.head();
     std::vector<std::string> rows;
     for (std::size_t i = 0; i < changes.sites.size() && i < options_.top; ++i) {
-        rows.push_back(describe(changes.sites[i], {}));
+        rows.push_back(describe(changes.sites[i], {}, table.last_width()));
     }
     const auto telling = CallTexts(options_).telling_calls(changes, rows);
     SiteStats before;  // of the others
@@ -67,55 +84,62 @@ void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
     for (std::size_t i = 0; i < changes.sites.size(); ++i) {
         const SiteDiff& site = changes.sites[i];
         if (i < options_.top) {
-            row(make_row(order_change(site.before, site.after, options_.order)), wide,
-                telling[i].empty() ? rows[i] : describe(site, telling[i]));
+            table.row(
+                make_row(order_change(site.before, site.after, options_.order)),
+                telling[i].empty() ? rows[i] : describe(site, telling[i], table.last_width()));
         } else {
             before.add(site.before);
             after.add(site.after);
         }
     }
     if (changes.sites.size() > options_.top) {
-        row(make_row(order_change(before, after, options_.order)), wide,
+        table.row(
+            make_row(order_change(before, after, options_.order)),
             page_.dim("[" + format_plural(changes.sites.size() - options_.top, "other") + "]"));
     }
-    row(make_row(order_change(changes.before, changes.after, options_.order)), wide,
-        page_.dim(changes.unchanged == 0
-                      ? "[total]"
-                      : "[total; " + format_count(changes.unchanged) + " unchanged]"));
+    table.row(make_row(order_change(changes.before, changes.after, options_.order)),
+              page_.dim(changes.unchanged == 0
+                            ? "[total]"
+                            : "[total; " + format_count(changes.unchanged) + " unchanged]"));
 }
 
-void DiffTables::head(bool figures, const std::string& what) {
-    page_.line(page_.dim("  " + right("change", 13) + right("", 9) +
-                         (figures ? right("before", 12) + right("after", 12) : "") + "  " + what));
-}
-
-void DiffTables::row(const ChangeRow& row, bool figures, const std::string& what) {
+Table<ChangeRow> DiffTables::changes_of(const std::string& what, bool figures) {
     const bool bytes = !is_count(options_.order);
-    const auto show = [&](bool exists, std::uint64_t value) {
-        return right(exists ? unsigned_text(value, bytes) : "-", 12);
-    };
-    page_.line(
-        "  " +
-        paint(row.change, right(signed_text(row.change, bytes), 13) + right(row.percent, 9)) +
-        (figures ? show(row.has_before, row.change.before) + show(row.has_after, row.change.after)
-                 : "") +
-        "  " + what);
+    Table<ChangeRow> table(page_);
+    const auto color = [this](const ChangeRow& row) { return this->color(row.change); };
+    table
+        .right("change", 13,
+               [bytes](const ChangeRow& row) { return signed_text(row.change, bytes); })
+        .color(color)
+        .right("", 9, &ChangeRow::percent)
+        .color(color);
+    if (figures) {
+        table
+            .right("before", 12,
+                   [bytes](const ChangeRow& row) {
+                       return row.has_before ? unsigned_text(row.change.before, bytes) : "-";
+                   })
+            .right("after", 12, [bytes](const ChangeRow& row) {
+                return row.has_after ? unsigned_text(row.change.after, bytes) : "-";
+            });
+    }
+    table.last(what);
+    return table;
 }
 
 std::string DiffTables::only() const {
     return options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter);
 }
 
-std::string DiffTables::paint(const Change& change, const std::string& text) const {
-    return change.size() == 0             ? page_.dim(text)
-           : change.after > change.before ? page_.red(text)
-                                          : page_.cyan(text);
+std::string_view DiffTables::color(const Change& change) const {
+    return change.size() == 0             ? options_.style.dim()
+           : change.after > change.before ? options_.style.red()
+                                          : options_.style.cyan();
 }
 
 /// The place, then as many of its callers as fit: they distinguish the stacks.
-std::string DiffTables::describe(const SiteDiff& site,
-                                 const std::vector<TellingCall>& telling) const {
-    const std::size_t width = page_.remaining_width(figures_width(is_wide(page_)));
+std::string DiffTables::describe(const SiteDiff& site, const std::vector<TellingCall>& telling,
+                                 std::size_t width) const {
     const PlaceTextOptions place_options{options_.style, options_.working_directory,
                                          options_.templates};
     const std::size_t whole =
@@ -137,20 +161,24 @@ void DiffTables::scopes(const ScopeChanges& diff, const std::string& note) {
         page_.line("  nothing changed");
         return;
     }
-    page_.line(page_.dim("  " + right("change", 13) + right("", 9) + right("before", 12) +
-                         right("after", 12) + right("left behind", 13) + "  scope"));
-    for (std::size_t i = 0; i < diff.scopes.size() && i < options_.top; ++i) {
-        const ScopeDiff& scope = diff.scopes[i];
-        const Change& adds = scope.peak_growth_bytes;
-        page_.line(
-            "  " +
-            paint(adds, right(format_change(adds), 13) + right(format_change_percent(adds), 9)) +
-            right(format_bytes(adds.before), 12) + right(format_bytes(adds.after), 12) +
-            right(format_change(scope.escaped_bytes), 13) + "  " +
-            shorten_begin(page_.clean(scope.path), page_.remaining_width(65),
-                          options_.style.ascii));
-    }
-    const std::size_t more = diff.scopes.size() - std::min(diff.scopes.size(), options_.top);
+    const auto adds = [](auto text) {
+        return [text](const ScopeDiff& scope) { return text(scope.peak_growth_bytes); };
+    };
+    const auto color = adds([this](const Change& change) { return this->color(change); });
+    Table<ScopeDiff> table(page_);
+    table.right("change", 13, adds(format_change))
+        .color(color)
+        .right("", 9, adds(format_change_percent))
+        .color(color)
+        .bytes("before", adds([](const Change& change) { return change.before; }))
+        .bytes("after", adds([](const Change& change) { return change.after; }))
+        .right("left behind", 13,
+               [](const ScopeDiff& scope) { return format_change(scope.escaped_bytes); })
+        .last("scope", [&](const ScopeDiff& scope) {
+            return shorten_begin(page_.clean(scope.path), table.last_width(), options_.style.ascii);
+        });
+    table.head();
+    const std::size_t more = table.rows(diff.scopes, options_.top);
     if (more + diff.unchanged_scopes != 0) {
         page_.line(page_.dim("  [" + (more == 0 ? "" : format_plural(more, "other") + ", ") +
                              format_count(diff.unchanged_scopes) + " unchanged]"));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "report/text/page.hpp"
+#include "report/text/table.hpp"
 #include "report/views/diff.hpp"
 #include "report/views/diff_calls.hpp"
 
@@ -26,6 +27,9 @@ class DiffTables {
   public:
     DiffTables(const DiffOptions& options, Page& page) : options_(options), page_(page) {}
 
+    /// What is compared: "before" or "after", and a text that has passed Page::clean().
+    void side(const std::string& name, const std::string& text);
+
     /// One row per figure: before, after, change, percent, meaning.
     void totals(const std::vector<DiffTotal>& totals);
 
@@ -34,19 +38,17 @@ class DiffTables {
 
     void scopes(const ScopeChanges& changes, const std::string& note);
 
-    /// The header of rows of change, percent and `what`; with `figures` also before and after.
-    void head(bool figures, const std::string& what);
-    /// Formatted as the order of the options requires. `what` must have passed Page::clean().
-    void row(const ChangeRow& row, bool figures, const std::string& what);
-    /// The width of the columns before `what`.
-    static std::size_t figures_width(bool figures) { return 2 + 13 + 9 + (figures ? 24 : 0) + 2; }
+    /// A table of change, percent and `what`, which row() is given; with `figures` also before and
+    /// after. Formatted as the order of the options requires. This must outlive it.
+    Table<ChangeRow> changes_of(const std::string& what, bool figures);
 
     /// The filter, for a heading: ", only TEXT"; empty if there is none.
     std::string only() const;
 
   private:
-    std::string paint(const Change& change, const std::string& text) const;
-    std::string describe(const SiteDiff& site, const std::vector<TellingCall>& telling) const;
+    std::string_view color(const Change& change) const;
+    std::string describe(const SiteDiff& site, const std::vector<TellingCall>& telling,
+                         std::size_t width) const;
 
     const DiffOptions& options_;
     Page& page_;

@@ -7,7 +7,6 @@
 #include "report/summary/place_text.hpp"
 #include "report/text/markup.hpp"
 #include "report/text/names.hpp"
-#include "report/text/text.hpp"
 #include "report/text/units.hpp"
 #include "report/views/diff_calls.hpp"
 

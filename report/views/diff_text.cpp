@@ -4,7 +4,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/views/diff.hpp"
 #include "report/views/diff_tables.hpp"
 
@@ -42,7 +42,7 @@ class DiffText {
         const std::size_t width = page_.remaining_width(10 + display_width(who));
         const std::string text =
             shorten_begin(page_.clean(side.file), width, options_.style.ascii) + page_.dim(who);
-        page_.line("  " + left(name, 8) + text);
+        tables_.side(name, text);
     }
 
     const DiffOptions& options_;

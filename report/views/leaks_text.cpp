@@ -8,7 +8,7 @@
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/views/leaks.hpp"
 
@@ -64,41 +64,41 @@ class LeaksText {
             page_.line("Still allocated " + moment_text(report) + ": " +
                        page_.bold(format_bytes(leaks.leaked.live_bytes)) + " in " +
                        format_plural(leaks.leaked.live_count, "allocation"));
-            header();
+            figures(0).head();
             rows(leaks.rows, leaks.leaked.live_bytes);
         }
         suppressed(leaks);
     }
 
-    void header() {
-        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + right("count", 9) +
-                             right("made", 10) + "  where"));
+    Table<SiteStats> figures(std::uint64_t whole) {
+        Table<SiteStats> table(page_);
+        table.bytes("bytes", &SiteStats::live_bytes)
+            .share(&SiteStats::live_bytes, whole)
+            .count("count", 9, &SiteStats::live_count)
+            .count("made", 10, &SiteStats::count)
+            .last("where");
+        return table;
     }
 
     void rows(const std::vector<SiteRow>& list, std::uint64_t whole) {
+        const Table<SiteStats> table = figures(whole);
         SiteStats rest;
         for (std::size_t i = 0; i < list.size(); ++i) {
             if (i >= options_.top) {
                 rest.add(list[i].stats);
                 continue;
             }
-            row(list[i].stats, whole,
-                describe_place(list[i].place, list[i].kind, list[i].api, page_.remaining_width(43),
+            table.row(
+                list[i].stats,
+                describe_place(list[i].place, list[i].kind, list[i].api, table.last_width(),
                                {options_.style, options_.working_directory, options_.templates}));
-            page_.note_below(43,
+            page_.note_below(table.last_column(),
                              model::format_labels(live_labels(list[i]), list[i].stats.live_bytes));
         }
         if (list.size() > options_.top) {
-            row(rest, whole,
-                page_.dim("[" + format_plural(list.size() - options_.top, "other") + "]"));
+            table.row(rest,
+                      page_.dim("[" + format_plural(list.size() - options_.top, "other") + "]"));
         }
-    }
-
-    void row(const SiteStats& figures, std::uint64_t whole, const std::string& where) {
-        page_.line("  " + right(format_bytes(figures.live_bytes), 12) +
-                   right(format_percent(figures.live_bytes, whole), 8) +
-                   right(format_count(figures.live_count), 9) +
-                   right(format_count(figures.count), 10) + "  " + where);
     }
 
     void suppressed(const DeviceLeaks& leaks) {
@@ -107,10 +107,11 @@ class LeaksText {
         }
         page_.line("Suppressed: " + format_bytes(leaks.suppressed.live_bytes) + " in " +
                    format_plural(leaks.suppressed.live_count, "allocation"));
-        for (const DeviceLeaks::Suppressed& each : leaks.suppressions) {
-            const std::string figures = "  " + right(format_bytes(each.bytes), 12) +
-                                        right(format_count(each.count), 8 + 9) + "  ";
-            page_.paragraph(figures, page_.clean(each.by->name + ": " + each.by->reason));
+        using Suppressed = DeviceLeaks::Suppressed;
+        Table<Suppressed> table(page_);
+        table.bytes("", &Suppressed::bytes).count("", 8 + 9, &Suppressed::count).last("");
+        for (const Suppressed& each : leaks.suppressions) {
+            page_.paragraph(table.begin(each), page_.clean(each.by->name + ": " + each.by->reason));
             if (options_.show_suppressed) {
                 rows(each.rows, each.bytes);
             }
@@ -141,16 +142,16 @@ class LeaksText {
             page_.line("  by " + rate(steps.trend.bytes_per_step) +
                        " in all; no single place grows steadily");
         }
-        for (std::size_t i = 0; i < growing.rows.size() && i < options_.top; ++i) {
-            const GrowingSteps::Row& row = growing.rows[i];
-            page_.line(
-                "  " + right(rate(row.bytes_per_step), 18) + "  " +
-                describe_place(row.place, row.kind, "", page_.remaining_width(22),
-                               {options_.style, options_.working_directory, options_.templates}));
-        }
-        if (growing.rows.size() > options_.top) {
-            page_.line(page_.dim("  [" +
-                                 format_plural(growing.rows.size() - options_.top, "other") + "]"));
+        using Row = GrowingSteps::Row;
+        Table<Row> table(page_);
+        table.right("", 18, [](const Row& row) { return rate(row.bytes_per_step); })
+            .last("", [&](const Row& row) {
+                return describe_place(
+                    row.place, row.kind, "", table.last_width(),
+                    {options_.style, options_.working_directory, options_.templates});
+            });
+        if (const std::size_t more = table.rows(growing.rows, options_.top)) {
+            page_.line(page_.dim("  [" + format_plural(more, "other") + "]"));
         }
         if (growing.suppressed != 0) {
             page_.line(page_.dim("  [" + format_count(growing.suppressed) + " suppressed]"));

@@ -8,7 +8,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -53,14 +53,15 @@ class LedgerText {
                 (at_ == LedgerAt::peak
                      ? " in use at the sampled peak, " + format_duration(ledger->time_ns)
                      : " in use at the last sample, " + format_duration(age) + " before the end"));
-        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + "  what"));
+        Table<std::uint64_t> groups(page_);
+        groups.bytes("bytes", std::identity()).share(std::identity(), ledger->used).last("what");
+        groups.head();
         for (const LedgerGroup& group : ledger->groups) {
-            page_.paragraph(figures(group.bytes, ledger->used), group.title, 0,
-                            page_.style().bold());
+            page_.paragraph(groups.begin(group.bytes), group.title, 0, page_.style().bold());
             lines(group);
         }
-        page_.line(figures(ledger->rest, ledger->used) + page_.bold("the rest") +
-                   page_.dim("  other processes, and what was not measured"));
+        groups.row(ledger->rest, page_.bold("the rest") +
+                                     page_.dim("  other processes, and what was not measured"));
         beside(*ledger);
         communicators(*device.ledger);
         witness(*device.ledger, *ledger);
@@ -74,19 +75,24 @@ class LedgerText {
         return true;
     }
 
-    static std::string figures(std::uint64_t bytes, std::uint64_t used) {
-        return "  " + right(format_bytes(bytes), 12) + right(format_percent(bytes, used), 8) + "  ";
+    /// The rows of a group: no share, and indented below its title.
+    Table<std::uint64_t> details() {
+        Table<std::uint64_t> table(page_);
+        table.bytes("", std::identity())
+            .left("", 8, [](std::uint64_t) { return std::string(); })
+            .last("");
+        return table;
     }
 
     void lines(const LedgerGroup& group) {
         const PlaceTextOptions text{page_.style(), options_.working_directory, options_.templates};
+        const Table<std::uint64_t> table = details();
         const std::size_t shown = std::min(options_.top, group.lines.size());
         for (std::size_t i = 0; i < shown; ++i) {
             const LedgerLine& line = group.lines[i];
             std::string what = page_.clean(line.what);
             if (what.empty()) {
-                what =
-                    describe_place(line.place, "device", line.api, page_.remaining_width(26), text);
+                what = describe_place(line.place, "device", line.api, table.last_width(), text);
             }
             std::string notes;
             const auto note = [&](const std::string& more) {
@@ -104,12 +110,12 @@ class LedgerText {
             if (line.uncertain) {
                 note("uncertain: other memory changed meanwhile");
             }
-            page_.line("  " + right(format_bytes(line.bytes), 12) + right("", 8) + "    " + what);
-            page_.note_below(26, notes);
+            table.row(line.bytes, what);
+            page_.note_below(table.last_column(), notes);
         }
         if (shown < group.lines.size()) {
-            page_.line(page_.dim(std::string(26, ' ') + "[" +
-                                 format_plural(group.lines.size() - shown, "row") + " more]"));
+            table.only_last(
+                page_.dim("[" + format_plural(group.lines.size() - shown, "row") + " more]"));
         }
     }
 
@@ -195,6 +201,7 @@ class LedgerText {
         std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
             return a.max_total_bytes > b.max_total_bytes;
         });
+        const Table<std::uint64_t> table = details();
         const std::size_t shown = std::min(options_.top, list.size());
         for (std::size_t i = 0; i < shown; ++i) {
             const model::Ledger::Communicator& each = list[i];
@@ -202,17 +209,16 @@ class LedgerText {
             if (each.ranks != 0) {
                 what += ", rank " + std::to_string(each.rank) + " of " + std::to_string(each.ranks);
             }
-            page_.line("  " + right(format_bytes(each.max_total_bytes), 12) + right("", 8) +
-                       "    " + what);
+            table.row(each.max_total_bytes, what);
             std::string notes = format_bytes(each.suspendable_bytes) + " of " +
                                 format_bytes(each.total_bytes) + " can be suspended";
             notes += each.suspended ? ", and is" : "";
             notes += each.ended ? ", when it ended" : "";
-            page_.note_below(26, notes);
+            page_.note_below(table.last_column(), notes);
         }
         if (shown < list.size()) {
-            page_.line(page_.dim(std::string(26, ' ') + "[" +
-                                 format_plural(list.size() - shown, "communicator") + " more]"));
+            table.only_last(
+                page_.dim("[" + format_plural(list.size() - shown, "communicator") + " more]"));
         }
     }
 

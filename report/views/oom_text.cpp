@@ -9,7 +9,7 @@
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -140,8 +140,13 @@ class OomText {
     }
 
     void figure(const char* name, std::uint64_t bytes, const char* meaning) {
-        page_.line("  " + left(name, 20) + right(format_bytes(bytes), 12) + "  " +
-                   page_.dim(meaning));
+        struct Figure {
+            const char* name;
+            std::uint64_t bytes;
+        };
+        Table<Figure> table(page_);
+        table.left("", 20, &Figure::name).bytes("", &Figure::bytes).last("");
+        table.row({name, bytes}, page_.dim(meaning));
     }
 
     void stack(std::size_t stack) {
@@ -158,20 +163,21 @@ class OomText {
         page_.line("");
         page_.line("  Held at that moment: " + format_bytes(holders.bytes) +
                    page_.dim("  " + format_plural(holders.count, "allocation")));
-        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + right("count", 8) +
-                             "  where"));
+        Table<PlaceShare> table(page_);
+        table.bytes("bytes", &PlaceShare::bytes)
+            .share(&PlaceShare::bytes, holders.bytes)
+            .count("count", &PlaceShare::count)
+            .last("where");
+        table.head();
         const PlaceTextOptions text{page_.style(), options_.working_directory, options_.templates};
         std::size_t shown = 0;
         for (const PlaceShare& share : holders.places) {
             if (shown++ == options_.top) {
                 break;
             }
-            page_.line("  " + right(format_bytes(share.bytes), 12) +
-                       right(format_percent(share.bytes, holders.bytes), 8) +
-                       right(format_count(share.count), 8) + "  " +
-                       describe_place(share.place, share.kind, share.api, page_.remaining_width(32),
-                                      text));
-            page_.note_below(32, model::format_labels(share.labels, share.bytes));
+            table.row(share,
+                      describe_place(share.place, share.kind, share.api, table.last_width(), text));
+            page_.note_below(table.last_column(), model::format_labels(share.labels, share.bytes));
         }
         const std::size_t more =
             holders.places.size() - std::min(holders.places.size(), options_.top);

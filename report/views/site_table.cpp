@@ -10,7 +10,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -69,7 +69,6 @@ SiteTable make_table(const model::Report& report, const model::Device& device, R
 
 /// Below this width a row takes two lines: its figures, then its place.
 constexpr std::size_t min_one_line_width = 109;
-constexpr std::size_t figures_width = 2 + 11 + 8 + 12 + 12 + 12 + 12;
 
 /// A row's labels, most used first.
 std::vector<model::MemoryLabel> all_labels(const SiteRow& row) {
@@ -111,9 +110,9 @@ class SiteText {
             page_.line("  no call site matches");
             return;
         }
-        page_.line(
-            page_.dim(columns({"at peak", "total", "allocations", "at end", "temporary"}, "share") +
-                      (one_line() ? "  where" : "")));
+        const Table<SiteStats> figures = this->figures(table);
+        figures.head();
+        const std::size_t begin = one_line() ? figures.last_column() : 6;
         SiteStats rest;
         for (std::size_t i = 0; i < table.rows.size(); ++i) {
             const SiteRow& row = table.rows[i];
@@ -121,17 +120,15 @@ class SiteText {
                 rest.add(row.stats);
                 continue;
             }
-            const std::size_t width = page_.remaining_width(one_line() ? figures_width + 2 : 6);
-            line(table, row.stats, what(row, width));
-            page_.note_below(one_line() ? figures_width + 2 : 6,
-                             model::format_label_names(all_labels(row)));
+            line(figures, row.stats, what(row, page_.remaining_width(begin)));
+            page_.note_below(begin, model::format_label_names(all_labels(row)));
         }
         if (table.rows.size() > options_.top) {
-            line(table, rest,
+            line(figures, rest,
                  page_.dim("[" + format_plural(table.rows.size() - options_.top, "other") + "]"));
         }
         if (table.rows.size() > 1) {
-            line(table, table.taken, page_.dim("[all]"));
+            line(figures, table.taken, page_.dim("[all]"));
         }
         if (options_.by_category && !table.categories) {
             page_.paragraph("  ", no_categories);
@@ -157,29 +154,35 @@ class SiteText {
     bool one_line() const { return page_.width() >= min_one_line_width; }
 
     /// The figures, one for each order, and the share beside the one that it is of.
-    std::string columns(const std::array<std::string, 5>& figures, const std::string& share) const {
-        std::string line = " ";
-        for (std::size_t i = 0; i < figures.size(); ++i) {
-            line += right(figures.at(i), 12);
-            if (i == static_cast<std::size_t>(options_.order)) {
-                line += right(share, 8);
+    Table<SiteStats> figures(const SiteTable& of) {
+        const Order order = options_.order;
+        Table<SiteStats> table(page_, 1);
+        const auto share_beside = [&](Order figure) {
+            if (figure == order) {
+                table.share([order](const SiteStats& each) { return sort_value(each, order); },
+                            sort_value(of.whole, order));
             }
-        }
-        return line;
+        };
+        table.bytes("at peak", &SiteStats::peak_bytes);
+        share_beside(Order::peak);
+        table.bytes("total", &SiteStats::bytes);
+        share_beside(Order::bytes);
+        table.count("allocations", 12, &SiteStats::count);
+        share_beside(Order::count);
+        table.bytes("at end", &SiteStats::live_bytes);
+        share_beside(Order::live);
+        table.count("temporary", 12, &SiteStats::temporaries);
+        share_beside(Order::temporaries);
+        table.last(one_line() ? "where" : "");
+        return table;
     }
 
-    void line(const SiteTable& table, const SiteStats& figures, const std::string& where) {
-        const std::uint64_t part = sort_value(figures, options_.order);
-        const std::uint64_t whole = sort_value(table.whole, options_.order);
-        const std::string row =
-            columns({format_bytes(figures.peak_bytes), format_bytes(figures.bytes),
-                     format_count(figures.count), format_bytes(figures.live_bytes),
-                     format_count(figures.temporaries)},
-                    format_percent(part, whole));
-        if (one_line() || display_width(row) + 2 + display_width(where) <= page_.width()) {
-            page_.line(row + "  " + where);
+    /// On a narrow page a place that does not fit has a line of its own.
+    void line(const Table<SiteStats>& table, const SiteStats& figures, const std::string& where) {
+        if (one_line() || table.last_column() + display_width(where) <= page_.width()) {
+            table.row(figures, where);
         } else {
-            page_.line(row);
+            table.row(figures);
             page_.line("      " + where);
         }
     }

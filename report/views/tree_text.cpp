@@ -6,7 +6,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
-#include "report/text/text.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/views/call_tree.hpp"
 
@@ -84,8 +84,6 @@ class TreeText {
     }
 
   private:
-    static constexpr std::size_t figures_width = 2 + 11 + 8 + 11;
-
     /// A path without branches. Of a long one only both ends are shown, unless all frames are
     /// wanted.
     struct Chain {
@@ -124,7 +122,9 @@ class TreeText {
             page_.line("  no call stack matches");
             return;
         }
-        header();
+        const Table<SiteStats> table = figures(sort_value(tree.whole, options_.order));
+        table.head();
+        const std::size_t used = table.last_column();
         std::vector<std::size_t> level(1, 0);  // of each open node
         Chain chain;
         walk(
@@ -143,70 +143,69 @@ class TreeText {
                                   : Chain{0, chain_length(tree, node)};
                 if (!chain.is_shown()) {
                     if (chain.position == Chain::first) {
-                        page_.line(std::string(figures_width + 2, ' ') + indent(level[depth]) +
-                                   page_.dim(std::string(options_.style.ascii ? "... " : "… ") +
-                                             format_plural(chain.hidden(), "call") + " between"));
+                        table.only_last(
+                            indent(level[depth], used) +
+                            page_.dim(std::string(options_.style.ascii ? "... " : "… ") +
+                                      format_plural(chain.hidden(), "call") + " between"));
                     }
                     return;
                 }
-                row(tree, here, continues, depth > 1 && !here.self, level[depth]);
+                const std::string text =
+                    where(tree, here, depth > 1 && !here.self, indent(level[depth], used), used);
+                continues ? table.only_last(text) : table.row(here.stats, text);
             },
             [&](std::size_t depth, const Shown& shown) {
                 if (sort_value(shown.rest, options_.order) != 0) {
                     const std::size_t at = depth == 1 ? 0 : level[depth - 1] + 1;
-                    page_.line(figures(shown.rest, tree.whole) + indent(at) +
-                               page_.dim("[" + format_plural(shown.others, "other") + "]"));
+                    table.row(shown.rest,
+                              indent(at, used) +
+                                  page_.dim("[" + format_plural(shown.others, "other") + "]"));
                 }
             });
-        page_.line(figures(tree.nodes.front().stats, tree.whole) + page_.dim("[all]"));
+        table.row(tree.nodes.front().stats, page_.dim("[all]"));
     }
 
-    void header() {
-        const char* value = options_.order == Order::peak    ? "at peak"
-                            : options_.order == Order::bytes ? "total"
-                            : options_.order == Order::count ? "count"
-                            : options_.order == Order::live  ? "at end"
-                                                             : "temporary";
-        const char* beside = options_.order == Order::count ? "total" : "count";
-        page_.line(page_.dim(
-            "  " + right(value, 11) + right("share", 8) + right(beside, 11) + "  " +
-            (how_.top_down ? "function, and what it called" : "where, and who called it")));
-    }
-
-    std::string figures(const SiteStats& figures, const SiteStats& whole) const {
-        const std::uint64_t value = sort_value(figures, options_.order);
-        const bool bytes = options_.order == Order::peak || options_.order == Order::bytes ||
-                           options_.order == Order::live;
-        const std::string beside =
-            options_.order == Order::count  ? format_bytes(figures.bytes)
-            : options_.order == Order::peak ? format_count(figures.peak_count)
-            : options_.order == Order::live ? format_count(figures.live_count)
-                                            : format_count(figures.count);
-        return "  " + right(bytes ? format_bytes(value) : format_count(value), 11) +
-               right(format_percent(value, sort_value(whole, options_.order)), 8) +
-               right(beside, 11) + "  ";
+    Table<SiteStats> figures(std::uint64_t whole) {
+        const Order order = options_.order;
+        const auto value = [order](const SiteStats& stats) { return sort_value(stats, order); };
+        const char* heading = order == Order::peak    ? "at peak"
+                              : order == Order::bytes ? "total"
+                              : order == Order::count ? "count"
+                              : order == Order::live  ? "at end"
+                                                      : "temporary";
+        Table<SiteStats> table(page_);
+        if (order == Order::count) {
+            table.count(heading, 11, value).share(value, whole);
+            table.bytes("total", 11, &SiteStats::bytes);
+        } else {
+            order == Order::temporaries ? table.count(heading, 11, value)
+                                        : table.bytes(heading, 11, value);
+            table.share(value, whole);
+            table.count("count", 11,
+                        order == Order::peak   ? &SiteStats::peak_count
+                        : order == Order::live ? &SiteStats::live_count
+                                               : &SiteStats::count);
+        }
+        table.last(how_.top_down ? "function, and what it called" : "where, and who called it");
+        return table;
     }
 
     /// At most half of the remaining width, however deep.
-    std::string indent(std::size_t level) const {
-        const std::size_t width = page_.width() - std::min(page_.width(), figures_width + 2);
+    std::string indent(std::size_t level, std::size_t used) const {
+        const std::size_t width = page_.width() - std::min(page_.width(), used);
         return std::string(std::min(2 * level, width / 2), ' ');
     }
 
-    void row(const CallTree& tree, const CallTree::Node& node, bool continues, bool arrow,
-             std::size_t level) {
-        const std::string begin =
-            (continues ? std::string(figures_width + 2, ' ') : figures(node.stats, tree.whole)) +
-            indent(level);
+    std::string where(const CallTree& tree, const CallTree::Node& node, bool arrow,
+                      const std::string& indent, std::size_t used) const {
         const std::string sign = !arrow                 ? ""
                                  : options_.style.ascii ? (how_.top_down ? "-> " : "<- ")
                                                         : (how_.top_down ? "→ " : "← ");
-        const std::size_t used = display_width(begin) + display_width(sign);
-        const std::size_t width = page_.remaining_width(used);
-        page_.line(begin + page_.dim(sign) +
-                   describe_place(
-                       tree.frames[node.frame], node.kind.empty() ? "device" : node.kind, "", width,
-                       {options_.style, options_.working_directory, options_.templates}));
+        const std::size_t width = page_.remaining_width(used + indent.size() + display_width(sign));
+        return indent + page_.dim(sign) +
+               describe_place(tree.frames[node.frame], node.kind.empty() ? "device" : node.kind, "",
+                              width,
+                              {options_.style, options_.working_directory, options_.templates});
     }
 
     const ViewOptions& options_;

@@ -6,6 +6,7 @@
 
 #include "model/oom_explanation.hpp"
 #include "report/text/names.hpp"
+#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
 
@@ -13,26 +14,10 @@ namespace memlab::report::whatif {
 
 namespace {
 
-using report::display_width;
 using report::format_bytes;
 using report::format_count;
 using report::format_duration;
 using report::format_percent;
-using report::printable;
-
-std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
-    const std::size_t have = display_width(text);
-    const std::string space(have < width ? width - have : 0, ' ');
-    return to_the_right ? space + text : text + space;
-}
-
-/// A column of the table. The first is left-aligned, the others right-aligned.
-struct Column {
-    std::string heading;
-    std::function<std::string(const Row&)> cell;
-    int spare = 0;  ///< on a narrow terminal the highest are left out first; 0: never
-    std::size_t width = 0;
-};
 
 /// 1 - part / whole, as in fragmentation figures; "-" when `whole` is 0.
 std::string rest_percent(std::uint64_t part, std::uint64_t whole) {
@@ -43,19 +28,19 @@ class Writer {
   public:
     Writer(const Recording& recording, const report::Style& style,
            const DescribeStack& describe_stack)
-        : recording_(recording), style_(style), describe_stack_(describe_stack) {}
+        : recording_(recording), page_(style), describe_stack_(describe_stack) {}
 
     std::string write(const std::vector<Table>& tables) {
         const std::string& path = recording_.process.executable;
         const std::string name = report::base_name(path);
-        line(std::string(style_.bold()) + clean(name.empty() ? "?" : name) +
-             std::string(style_.reset()) + " (pid " + std::to_string(recording_.process.pid) +
-             "), its allocations through other allocators");
+        page_.line(page_.bold(page_.clean(name.empty() ? "?" : name)) + " (pid " +
+                   std::to_string(recording_.process.pid) +
+                   "), its allocations through other allocators");
         if (!recording_.warning.empty()) {
             text(recording_.warning);
         }
         for (const Table& table : tables) {
-            line("");
+            page_.line("");
             device(table);
             rows(table);
             failures(table);
@@ -64,24 +49,18 @@ class Writer {
                 text(note);
             }
         }
-        return std::move(out_);
+        return page_.take();
     }
 
   private:
     static constexpr std::size_t min_label_width = 12;
 
-    std::string clean(const std::string& raw) const { return printable(raw, style_.ascii); }
-    void line(const std::string& content) { out_ += content + "\n"; }
-    void text(const std::string& content, const std::string& indent = "  ") {
-        const std::size_t width = static_cast<std::size_t>(style_.width) - indent.size();
-        line(indent + report::wrap(clean(content), width, indent));
-    }
+    void text(const std::string& content) { page_.paragraph("  ", page_.clean(content)); }
 
     void device(const Table& table) {
         const Program& program = *table.program;
         const trace::DeviceInfo& info = program.device;
-        line(std::string(style_.bold()) + clean(info.label()) + "  " + clean(program.device.name) +
-             std::string(style_.reset()));
+        page_.line(page_.bold(page_.clean(info.label()) + "  " + page_.clean(program.device.name)));
         std::string about = report::format_plural(program.allocations.size(), "allocation") + "; " +
                             format_bytes(table.capacity) + " to serve them from: " +
                             (table.limited ? "the limit" : "the GPU's memory");
@@ -96,46 +75,7 @@ class Writer {
                  report::format_plural(recorded.segment_allocs, "time") + " and gave it back " +
                  report::format_plural(recorded.segment_frees, "time") + ".");
         }
-        line("");
-    }
-
-    static std::string driver_calls(const Row& row) {
-        const DriverCalls& calls = row.outcome.calls;
-        return row.policy.kind == PolicyKind::allocator
-                   ? format_count(calls.allocs + calls.maps + calls.frees + calls.unmaps)
-                   : "";
-    }
-
-    std::vector<Column> columns(const Table& table) const {
-        const auto allocators = [](auto cell) {
-            return [cell](const Row& row) {
-                return row.policy.kind == PolicyKind::allocator ? cell(row.outcome) : std::string();
-            };
-        };
-        return {
-            {"", [this](const Row& row) { return clean(row.policy.label); }},
-            {"reserved", [](const Row& row) { return format_bytes(row.outcome.reserved_peak); }},
-            {"of held",
-             [&table](const Row& row) {
-                 return format_percent(row.outcome.reserved_peak, table.bound.rounded);
-             }},
-            {"cached", allocators([](const Outcome& outcome) {
-                 return rest_percent(outcome.active_peak, outcome.reserved_peak);
-             }),
-             1},
-            {"external", allocators([](const Outcome& outcome) {
-                 return rest_percent(outcome.at_growth.largest, outcome.at_growth.total);
-             }),
-             4},
-            {"internal", allocators([](const Outcome& outcome) {
-                 return rest_percent(outcome.requested_at_peak, outcome.allocated_peak);
-             }),
-             3},
-            {"calls", driver_calls, 2},
-            {"driver", allocators([](const Outcome& outcome) {
-                 return format_duration(static_cast<std::uint64_t>(outcome.calls.time_ns));
-             })},
-        };
+        page_.line("");
     }
 
     /// Whether the row serves what failed in the recording: "yes", "no", "2 of 3".
@@ -150,46 +90,51 @@ class Writer {
                                   : format_count(served) + " of " + format_count(attempts);
     }
 
-    /// Two blanks between columns, and two at the left for the mark of a row.
-    static std::size_t total_width(const std::vector<Column>& columns) {
-        std::size_t width = 0;
-        for (const Column& column : columns) {
-            width += column.width + 2;
-        }
-        return width;
-    }
-
-    std::vector<Column> fitting_columns(const Table& table) const {
-        std::vector<Column> all = columns(table);
+    report::Table<Row> columns(const Table& table) {
+        constexpr std::size_t fitted = report::Column::fitted;
+        const auto allocators = [](auto cell) {
+            return [cell](const Row& row) {
+                return row.policy.kind == PolicyKind::allocator ? cell(row.outcome) : std::string();
+            };
+        };
+        report::Table<Row> columns(page_);
+        columns.left("", fitted, [this](const Row& row) { return page_.clean(row.policy.label); })
+            .bytes("reserved", fitted, [](const Row& row) { return row.outcome.reserved_peak; })
+            .right("of held", fitted, [&table](const Row& row) {
+                return format_percent(row.outcome.reserved_peak, table.bound.rounded);
+            });
         if (table.program->attempts != 0) {
-            all.insert(all.begin() + 3, {"would fit", [&table](const Row& row) {
-                                             return serves_failed(table, row);
-                                         }});
+            columns.right("would fit", fitted,
+                          [&table](const Row& row) { return serves_failed(table, row); });
         }
-        for (Column& column : all) {
-            column.width = column.heading.size();
-            for (const Row& row : table.rows) {
-                column.width = std::max(column.width, display_width(column.cell(row)));
-            }
-        }
-        const auto width = static_cast<std::size_t>(style_.width);
-        for (int spare = 4; spare > 0 && total_width(all) > width; --spare) {
-            std::erase_if(all, [spare](const Column& column) { return column.spare == spare; });
-        }
-        if (total_width(all) > width) {  // shorten the labels
-            const std::size_t over = total_width(all) - width;
-            all.front().width -= std::min(over, all.front().width - min_label_width);
-        }
-        return all;
+        columns
+            .right("cached", fitted, allocators([](const Outcome& outcome) {
+                       return rest_percent(outcome.active_peak, outcome.reserved_peak);
+                   }),
+                   1)
+            .right("external", fitted, allocators([](const Outcome& outcome) {
+                       return rest_percent(outcome.at_growth.largest, outcome.at_growth.total);
+                   }),
+                   4)
+            .right("internal", fitted, allocators([](const Outcome& outcome) {
+                       return rest_percent(outcome.requested_at_peak, outcome.allocated_peak);
+                   }),
+                   3)
+            .right("calls", fitted, allocators([](const Outcome& outcome) {
+                       const DriverCalls& calls = outcome.calls;
+                       return format_count(calls.allocs + calls.maps + calls.frees + calls.unmaps);
+                   }),
+                   2)
+            .right("driver", fitted, allocators([](const Outcome& outcome) {
+                       return format_duration(static_cast<std::uint64_t>(outcome.calls.time_ns));
+                   }));
+        columns.fit(table.rows, min_label_width);
+        return columns;
     }
 
     void rows(const Table& table) {
-        const std::vector<Column> shown = fitting_columns(table);
-        std::string heading = "  " + padded("", shown.front().width, false);
-        for (std::size_t i = 1; i < shown.size(); ++i) {
-            heading += "  " + padded(shown[i].heading, shown[i].width, true);
-        }
-        line(std::string(style_.dim()) + heading + std::string(style_.reset()));
+        const report::Table<Row> shown = columns(table);
+        shown.head();
         std::string without_effect;
         for (std::size_t index = 0; index < table.rows.size(); ++index) {
             if (has_no_effect(table, index)) {
@@ -200,30 +145,26 @@ class Writer {
                 row(table, index, shown);
             }
         }
-        const auto has = [&shown](const char* heading) {
-            return std::any_of(shown.begin(), shown.end(),
-                               [heading](const Column& c) { return c.heading == heading; });
-        };
         std::string legend = "of held: of the most that the program held at once; ";
-        if (has("would fit")) {
+        if (shown.has("would fit")) {
             legend += "would fit: whether what failed in the recording is served; ";
         }
-        if (has("cached")) {
+        if (shown.has("cached")) {
             legend += "cached: of the reserved peak, what is above the active peak; ";
         }
-        if (has("external")) {
+        if (shown.has("external")) {
             legend +=
                 "external fragmentation: of the free memory, what one large request could not have "
                 "used when the most was reserved; ";
         }
-        if (has("internal")) {
+        if (shown.has("internal")) {
             legend += "internal fragmentation: rounding, of the allocated peak; ";
         }
         text(legend + "driver: time in calls of the driver, estimated.");
         if (!without_effect.empty()) {
             text("The same as with the recorded settings: " + without_effect + ".");
         }
-        line("");
+        page_.line("");
     }
 
     /// Whether a setting of memlab's pool that nobody asked for changes nothing.
@@ -243,23 +184,16 @@ class Writer {
         });
     }
 
-    void row(const Table& table, std::size_t index, const std::vector<Column>& all) {
+    /// With a mark in the two blanks before the first column.
+    void row(const Table& table, std::size_t index, const report::Table<Row>& columns) {
         const Row& row = table.rows[index];
         const bool chosen = table.choice.row == index;
-        std::string content = !row.fits() ? "! " : chosen ? "> " : "  ";
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            std::string cell = all[i].cell(row);
-            if (i == 0) {
-                content += padded(report::shorten_end(cell, all[i].width, style_.ascii),
-                                  all[i].width, false);
-            } else {
-                content += "  " + padded(cell, all[i].width, true);
-            }
+        std::string content = columns.line(row);
+        if (!row.fits()) {
+            page_.line(page_.red(content.replace(0, 1, "!")));
+        } else {
+            page_.line(chosen ? page_.bold(content.replace(0, 1, ">")) : content);
         }
-        content.erase(content.find_last_not_of(' ') + 1);
-        const std::string_view color = !row.fits() ? style_.red() : chosen ? style_.bold() : "";
-        line(std::string(color) + content +
-             std::string(color.empty() ? std::string_view() : style_.reset()));
     }
 
     /// One paragraph for all rows that fail at the same allocation.
@@ -299,7 +233,7 @@ class Writer {
             text(content);
         }
         if (!failed.empty()) {
-            line("");
+            page_.line("");
         }
     }
 
@@ -334,9 +268,8 @@ class Writer {
     }
 
     const Recording& recording_;
-    const report::Style& style_;
+    report::Page page_;
     const DescribeStack& describe_stack_;
-    std::string out_;
 };
 
 }  // namespace

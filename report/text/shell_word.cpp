@@ -1,18 +1,6 @@
-#include "report/text/text.hpp"
-
-#include "report/text/terminal.hpp"
+#include "report/text/shell_word.hpp"
 
 namespace memlab::report {
-
-std::string left(const std::string& text, std::size_t width) {
-    const std::size_t have = display_width(text);
-    return have >= width ? text : text + std::string(width - have, ' ');
-}
-
-std::string right(const std::string& text, std::size_t width) {
-    const std::size_t have = display_width(text);
-    return have >= width ? text : std::string(width - have, ' ') + text;
-}
 
 std::string shell_word(const std::string& word) {
     const bool plain = !word.empty() && word.find_first_not_of(
