@@ -5,7 +5,8 @@
     generated_table.py --update PRINTER PAGE   writes the table into the page
 
 PRINTER and PAGE are the build's bin/print_option_table and docs/options.md, bin/print_record_table and
-docs/event-log.md, or "bin/print_report_schema --fields" and docs/report-format.md.
+docs/event-log.md, bin/print_command_table and docs/memlab-report.md, or "bin/print_report_schema --fields" and
+docs/report-format.md.
 """
 
 import argparse

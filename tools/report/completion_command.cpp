@@ -133,7 +133,7 @@ std::string man_page(const std::vector<CommandShape>& commands) {
 
 }  // namespace
 
-int completion_command(int argc, char** argv, const std::vector<Command>& commands) {
+int completion_command(int argc, char** argv) {
     std::string kind;
     CLI::App app("Prints a script that completes commands and options in a shell, or the man page.",
                  "memlab-report completion");
@@ -150,8 +150,8 @@ int completion_command(int argc, char** argv, const std::vector<Command>& comman
         return *code;
     }
     std::vector<CommandShape> shapes;
-    shapes.reserve(commands.size());
-    for (const Command& command : commands) {
+    shapes.reserve(all_commands().size());
+    for (const Command& command : all_commands()) {
         shapes.push_back(shape_of(command));
     }
     if (kind == "bash") {

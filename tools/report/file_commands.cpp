@@ -15,7 +15,7 @@
 #include "report/reading/validate.hpp"
 #include "report/runs/collection.hpp"
 #include "report/symbols/embed_symbols.hpp"
-#include "report/text/text.hpp"
+#include "report/text/shell_word.hpp"
 #include "report/text/units.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/output_file.hpp"

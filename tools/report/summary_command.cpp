@@ -21,7 +21,7 @@ struct SummaryArguments : ReportOptions {
     std::size_t stacks = 0;
 };
 
-void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
+void define(CLI::App& app, SummaryArguments& arguments) {
     add_files(app, arguments);
     add_json(app, arguments, "the summary");
     add_sort(app, arguments, {"bytes", "count"});
@@ -35,7 +35,7 @@ void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
     add_rendering(app, arguments);
     app.set_version_flag("--version", std::string("memlab-report ") + own_version,
                          "Print the version");
-    app.footer(std::string(commands) +
+    app.footer(list_of_commands() +
                "\n"
                "Examples:\n"
                "  memlab-report memlab.train.4711.json              the summary\n"
@@ -59,13 +59,13 @@ void select_device(report::Summary& summary, const std::optional<std::uint64_t>&
 
 }  // namespace
 
-int summary_command(int argc, char** argv, const char* commands) {
+int summary_command(int argc, char** argv) {
     SummaryArguments arguments;
     CLI::App app(
         "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it, what "
         "was never freed, and why an allocation failed.",
         "memlab-report");
-    define(app, arguments, commands);
+    define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report")) {
         return *code;
     }
