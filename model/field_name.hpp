@@ -60,6 +60,9 @@ struct Along {
     const char* member;
 };
 
+/// Reports of older memlabs lack it, although their logs have what it is made of.
+struct Newer {};
+
 /// What name_of() calls the values of a type with a byte, in their order.
 template <typename Enum>
 std::vector<std::string> names_of_all() {

@@ -379,7 +379,8 @@ struct Device {
         visit.line();
         visit.object_if_any(
             {"curves_at_peak",
-             "the other curves at the moment of the allocated peak; newer recordings have it"},
+             "the other curves at the moment of the allocated peak; newer recordings have it",
+             Newer{}},
             self.curves_at_peak);
         visit.line();
         visit.object_if_any(

@@ -14,6 +14,7 @@ namespace {
 
 using memlab::report::Schema;
 using memlab::report::SchemaFields;
+using memlab::report::SchemaMember;
 
 Schema report_schema() {
     Schema root = {
@@ -51,7 +52,7 @@ class FieldTables {
         const Schema& required = object.at("required");
         for (const auto& [name, member] : object.at("properties").items()) {
             const bool always = std::find(required.begin(), required.end(), name) != required.end();
-            const std::string full = path.empty() ? name : path + "." + name;
+            const std::string full = std::string(path).append(path.empty() ? "" : ".").append(name);
             const Object inner = object_in(full, member);
             std::string text = member.at("description");
             bool inline_rows = false;
@@ -123,7 +124,8 @@ class FieldTables {
         const Schema& type = member.at("type");
         const bool nullable = type.is_array();
         text = nullable ? type.at(0) : type;
-        if (const auto note = member.find("$comment"); note != member.end()) {
+        if (const auto note = member.find("$comment");
+            note != member.end() && *note != SchemaMember::newer) {
             text = *note;
         } else if (const auto items = member.find("items"); items != member.end()) {
             text = "list of " + plural(type_text(*items));

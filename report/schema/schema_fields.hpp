@@ -22,6 +22,9 @@ using Schema = nlohmann::ordered_json;
 /// A member as fields() names it, with all that is said of it.
 class SchemaMember {
   public:
+    /// What the schema of a member says that model::Newer is a rule of.
+    static constexpr const char* newer = "older reports lack it";
+
     template <typename... Rules>
     SchemaMember(const char* name, const char* description, const Rules&... rules)
         : name_(name), description_(description) {
@@ -47,6 +50,9 @@ class SchemaMember {
         if (pattern_ != nullptr) {
             out["pattern"] = pattern_;
         }
+        if (is_newer_) {
+            out["$comment"] = newer;
+        }
         return out;
     }
     /// The member beside which alone this one is; null: it does not depend on one.
@@ -71,6 +77,7 @@ class SchemaMember {
         each_ = true;
     }
     void add(const model::Matching& rule) { pattern_ = rule.pattern; }
+    void add(const model::Newer& /*rule*/) { is_newer_ = true; }
     void add(const model::Along& rule) { along_ = rule.member; }
 
     const char* name_;
@@ -81,6 +88,7 @@ class SchemaMember {
     bool each_ = false;
     const char* pattern_ = nullptr;
     const char* along_ = nullptr;
+    bool is_newer_ = false;
 };
 
 /// Fills an object of the schema with the members that it visits. The values do not matter.

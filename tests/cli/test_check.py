@@ -505,6 +505,15 @@ class Validate(CommandTest):
         self.assertIn("differs from", result.stdout)
         self.assertIn("/process/arguments", result.stdout)
 
+    def test_an_older_report_may_lack_what_is_newer_only(self):
+        log = REAL.replace(".json", ".memlog")
+        older = self.changed("older.json", lambda r: r["devices"][0].pop("curves_at_peak"))
+        self.assertIn(f"the same as {log}", self.call("validate", log, older).stdout)
+        other = self.changed("other.json", lambda r: r["devices"][0]["curves_at_peak"].update(active_bytes=1))
+        self.assertIn("/devices/0/curves_at_peak/active_bytes", self.call("validate", log, other, code=2).stdout)
+        other = self.changed("other.json", lambda r: r.pop("largest_live"))
+        self.assertIn("/largest_live", self.call("validate", log, other, code=2).stdout)
+
     def test_every_flipped_byte_of_a_log_is_found_or_harmless(self):
         log = self.log("cache")
         with open(log, "rb") as file:

@@ -193,7 +193,7 @@ MAY_INCLUDE = {
                         "interpose/process"),
     "report/text": ("model",),
     "report": ("trace", "trace/aggregate", "model", "report/text"),
-    "report/reading": ("trace", "trace/aggregate", "model", "report", "report/text"),
+    "report/reading": ("trace", "trace/aggregate", "model", "report", "report/text", "report/schema"),
     "report/schema": ("trace/aggregate", "model"),
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
