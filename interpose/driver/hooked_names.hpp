@@ -41,26 +41,64 @@ inline constexpr std::array nccl_names = std::to_array<std::string_view>(
      "ncclAllGather", "ncclSend", "ncclRecv", "ncclGroupStart", "ncclGroupEnd", "ncclCommFinalize",
      "ncclCommDestroy", "ncclCommAbort"});
 
-// Always inlined, as one caller is compiled without a sanitizer's instrumentation: dlsym is called
-// before the sanitizer is initialized.
+// Always inlined, and without a call: one caller is compiled without a sanitizer's instrumentation,
+// since dlsym is called before the sanitizer is initialized, and what it called would have it.
+
+/// The names as C strings, of which nothing but the pointers is read.
+template <const auto& names>
+inline constexpr auto c_strings = [] {
+    std::array<const char*, names.size()> result{};
+    std::transform(names.begin(), names.end(), result.begin(),
+                   [](std::string_view name) { return name.data(); });
+    return result;
+}();
+
+/// As strcmp.
+[[gnu::always_inline]] inline int compare_names(const char* one, const char* other) {
+    for (; *one == *other && *one != '\0'; ++one, ++other) {
+    }
+    return static_cast<unsigned char>(*one) - static_cast<unsigned char>(*other);
+}
+
+template <const auto& names>
+[[gnu::always_inline]] inline bool is_one_of(const char* name) {
+    constexpr const char* const* all = c_strings<names>.data();
+    constexpr std::size_t count = names.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        if (compare_names(name, all[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /// Exact match only: "cuInit" yes, "curl_easy_init" and "cuda" no. False for names that only
 /// cuGetProcAddress knows.
-[[gnu::always_inline]] inline bool is_hooked_name(std::string_view name) {
-    return std::binary_search(hooked_names.begin(), hooked_names.end(), name);
+[[gnu::always_inline]] inline bool is_hooked_name(const char* name) {
+    constexpr const char* const* all = c_strings<hooked_names>.data();
+    constexpr std::size_t count = hooked_names.size();
+    std::size_t begin = 0;
+    for (std::size_t end = count; begin != end;) {
+        const std::size_t middle = begin + (end - begin) / 2;
+        const int order = compare_names(name, all[middle]);
+        if (order == 0) {
+            return true;
+        }
+        (order < 0 ? end : begin) = order < 0 ? middle : middle + 1;
+    }
+    return false;
 }
 
-[[gnu::always_inline]] inline bool is_subscribing_name(std::string_view name) {
-    return std::find(subscribing_names.begin(), subscribing_names.end(), name) !=
-           subscribing_names.end();
+[[gnu::always_inline]] inline bool is_subscribing_name(const char* name) {
+    return is_one_of<subscribing_names>(name);
 }
 
-[[gnu::always_inline]] inline bool is_nvml_name(std::string_view name) {
-    return std::find(nvml_names.begin(), nvml_names.end(), name) != nvml_names.end();
+[[gnu::always_inline]] inline bool is_nvml_name(const char* name) {
+    return is_one_of<nvml_names>(name);
 }
 
-[[gnu::always_inline]] inline bool is_nccl_name(std::string_view name) {
-    return std::find(nccl_names.begin(), nccl_names.end(), name) != nccl_names.end();
+[[gnu::always_inline]] inline bool is_nccl_name(const char* name) {
+    return is_one_of<nccl_names>(name);
 }
 
 /// Whether memlab exports a function of this name in front of a library's.

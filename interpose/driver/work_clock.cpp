@@ -47,7 +47,7 @@ bool is_known_function(std::string_view base) {
 }
 
 bool is_known_symbol(std::string_view symbol) {
-    return is_hooked_name(symbol) ||
+    return std::binary_search(hooked_names.begin(), hooked_names.end(), symbol) ||
            std::binary_search(known_bases.begin(), known_bases.end(), without_version(symbol));
 }
 
