@@ -1,13 +1,13 @@
 #include "interpose/ledger/cgroup.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
 #include <climits>
+
+#include "interpose/options/small_file.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -88,6 +88,10 @@ std::optional<std::uint64_t> limit_value(std::string_view text) {
     return beyond ? CgroupLimit::unlimited : value;
 }
 
+std::string read_cgroup_file(const std::string& path) {
+    return read_small_file(path, max_cgroup_file_bytes);
+}
+
 /// What a symbolic link says; empty where it cannot be read.
 std::string link_text(const std::string& path) {
     char text[128];
@@ -96,32 +100,6 @@ std::string link_text(const std::string& path) {
 }
 
 }  // namespace
-
-std::string read_small_file(const std::string& path) {
-    std::string text;
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        return text;
-    }
-    char buffer[1024];
-    while (text.size() < max_cgroup_file_bytes) {
-        const ssize_t length = read(fd, buffer, sizeof buffer);
-        if (length < 0 && errno == EINTR) {
-            continue;
-        }
-        if (length <= 0) {
-            break;
-        }
-        try {
-            text.append(buffer, static_cast<std::size_t>(length));
-        } catch (...) {
-            close(fd);
-            throw;
-        }
-    }
-    close(fd);
-    return text;
-}
 
 std::string_view cgroup_path(std::string_view cgroup) {
     while (!cgroup.empty()) {
@@ -169,8 +147,8 @@ CgroupPlace find_cgroup(std::string_view cgroup, std::string_view mounts) {
 }
 
 CgroupPlace own_cgroup(const std::string& proc) {
-    return find_cgroup(read_small_file(proc + "/self/cgroup"),
-                       read_small_file(proc + "/self/mountinfo"));
+    return find_cgroup(read_cgroup_file(proc + "/self/cgroup"),
+                       read_cgroup_file(proc + "/self/mountinfo"));
 }
 
 std::optional<std::uint64_t> dmem_value(std::string_view file, std::string_view pci) {
@@ -205,7 +183,7 @@ std::optional<CgroupLimit> dmem_limit(const CgroupPlace& place, std::string_view
     std::string directory = place.directory;
     for (;;) {  // once for each component of a path, at most
         const auto value = [&](const char* file) {
-            return dmem_value(read_small_file(directory + file), pci);
+            return dmem_value(read_cgroup_file(directory + file), pci);
         };
         const std::optional<std::uint64_t> used = value("/dmem.current");
         const std::optional<std::uint64_t> limit = value("/dmem.max");
@@ -231,7 +209,7 @@ std::optional<CgroupLimit> dmem_limit(const CgroupPlace& place, std::string_view
     }
     if (tightest) {
         tightest->capacity =
-            dmem_value(read_small_file(place.top + "/dmem.capacity"), pci).value_or(0);
+            dmem_value(read_cgroup_file(place.top + "/dmem.capacity"), pci).value_or(0);
     }
     return tightest;
 }
@@ -243,8 +221,8 @@ std::optional<bool> is_in_own_cgroup(std::uint32_t pid, const std::string& proc)
     if (!own_namespace.empty() && !its_namespace.empty() && own_namespace != its_namespace) {
         return false;
     }
-    const std::string own = read_small_file(proc + "/self/cgroup");
-    const std::string its = read_small_file(process + "/cgroup");
+    const std::string own = read_cgroup_file(proc + "/self/cgroup");
+    const std::string its = read_cgroup_file(process + "/cgroup");
     if (own.empty() || its.empty()) {
         return std::nullopt;
     }

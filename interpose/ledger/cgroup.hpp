@@ -59,8 +59,4 @@ std::optional<std::uint64_t> dmem_value(std::string_view file, std::string_view 
 /// std::bad_alloc.
 std::optional<bool> is_in_own_cgroup(std::uint32_t pid, const std::string& proc = "/proc");
 
-/// At most max_cgroup_file_bytes of a file; empty where it cannot be read. May throw
-/// std::bad_alloc.
-std::string read_small_file(const std::string& path);
-
 }  // namespace memlab::interpose

@@ -1,11 +1,9 @@
 #include "interpose/options/pytorch_doors.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
+
+#include "interpose/options/small_file.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -13,23 +11,6 @@ namespace {
 std::string_view folder_of(std::string_view path) {
     const std::size_t slash = path.rfind('/');
     return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
-
-/// The beginning of a file; empty when it cannot be read. Leaves errno as it is.
-std::string read_beginning(const std::string& path) {
-    constexpr std::size_t most = 4096;
-    const int saved = errno;
-    std::string text(most, '\0');
-    std::size_t length = 0;
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (file >= 0) {
-        const ssize_t got = read(file, text.data(), text.size());
-        length = got > 0 ? static_cast<std::size_t>(got) : 0;
-        close(file);
-    }
-    errno = saved;
-    text.resize(length);
-    return text;
 }
 
 /// "2.6" of libtorch_cpu.so.2.6
@@ -89,8 +70,9 @@ std::string parse_pytorch_version(std::string_view text) {
 std::string pytorch_version_of(const std::string& library) {
     const std::string_view folder = folder_of(library);
     if (folder.ends_with("/lib")) {
-        std::string version =
-            parse_pytorch_version(read_beginning(std::string(folder_of(folder)) + "/version.py"));
+        constexpr std::size_t most = 4096;
+        std::string version = parse_pytorch_version(
+            read_small_file(std::string(folder_of(folder)) + "/version.py", most));
         if (!version.empty()) {
             return version;
         }

@@ -1,12 +1,13 @@
 #include "interpose/process/manifest_line.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
+
+#include "interpose/options/small_file.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -16,15 +17,7 @@ constexpr std::size_t max_command = 160;
 
 /// The first 1024 bytes of a file in /proc.
 std::string read_start(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return {};
-    }
-    std::array<char, 1024> buffer;
-    const ssize_t length = read(fd, buffer.data(), buffer.size());
-    close(fd);
-    return length <= 0 ? std::string()
-                       : std::string(buffer.data(), static_cast<std::size_t>(length));
+    return read_small_file(path, 1024);
 }
 
 /// The nth field of /proc/PID/stat, numbered as in proc(5), from the 4th on. Earlier fields may

@@ -1,6 +1,5 @@
 #include "interpose/process/process_description.hpp"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "interpose/driver/loaded_objects.hpp"
+#include "interpose/options/small_file.hpp"
 #include "model/rank_variables.hpp"
 #include "own_version.hpp"
 #include "profiler/clock.hpp"
@@ -17,27 +17,14 @@
 namespace memlab::interpose {
 namespace {
 
-std::string read_file(const char* path) {
-    std::string content;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return content;
-    }
-    char buffer[1024];
-    for (;;) {
-        const ssize_t length = read(fd, buffer, sizeof(buffer));
-        if (length <= 0 || content.size() > (1U << 20)) {
-            break;
-        }
-        content.append(buffer, static_cast<std::size_t>(length));
-    }
-    close(fd);
-    return content;
+std::string read_proc_file(const std::string& path) {
+    constexpr std::size_t most = std::size_t{1} << 20;
+    return read_small_file(path, most);
 }
 
 // The tracer's name, when a debugger is attached: "TracerPid:\t123" in /proc/self/status.
 std::string tracer_name() {
-    const std::string status = read_file("/proc/self/status");
+    const std::string status = read_proc_file("/proc/self/status");
     const std::size_t at = status.find("TracerPid:");
     if (at == std::string::npos) {
         return {};
@@ -48,7 +35,7 @@ std::string tracer_name() {
     if (digits != std::string::npos) {
         std::from_chars(status.data() + digits, status.data() + status.size(), pid);
     }
-    return pid <= 0 ? std::string() : read_file(("/proc/" + std::to_string(pid) + "/comm").c_str());
+    return pid <= 0 ? std::string() : read_proc_file("/proc/" + std::to_string(pid) + "/comm");
 }
 
 bool is_loaded(std::string_view library) {
@@ -67,7 +54,7 @@ trace::ProcessInfo describe_process(bool started_late, bool with_arguments) {
     if (length > 0) {
         process.executable.assign(path, 0, static_cast<std::size_t>(length));
     }
-    const std::string arguments = read_file("/proc/self/cmdline");
+    const std::string arguments = read_proc_file("/proc/self/cmdline");
     for (std::size_t begin = 0; begin < arguments.size();) {
         const std::size_t end = arguments.find('\0', begin);
         process.arguments.push_back(arguments.substr(begin, end - begin));
