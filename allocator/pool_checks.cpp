@@ -77,6 +77,28 @@ Pool::Reach Pool::Impl::reach(Address address, std::uint64_t bytes) {
     return Reach::outside;
 }
 
+std::uint64_t Pool::Impl::reclaimable() {
+    const Lock lock(mutex_);
+    retire_completed();
+    const auto freed = [](const Block& block) {
+        return block.state == BlockState::deferred ||
+               (block.state == BlockState::pending && block.list == 0);
+    };
+    std::uint64_t bytes = store_.releasable();
+    for (const BlockList* list : {&pending_, &deferred_}) {
+        for (Block* block = list->oldest(); block != nullptr; block = block->use.list_next) {
+            bytes += store_.releasable_with(*block, freed);
+        }
+    }
+    for (const Unmapping& unmapping : unmappings_) {
+        bytes += unmapping.in_use ? unmapping.segment_bytes : 0;
+        for (unsigned i = 0; unmapping.in_use && i < unmapping.count; ++i) {
+            bytes += unmapping.places[i].bytes;
+        }
+    }
+    return bytes;
+}
+
 PoolStats Pool::Impl::stats() const {
     const Lock lock(mutex_);
     PoolStats stats;
