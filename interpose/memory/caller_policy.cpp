@@ -1,7 +1,5 @@
 #include "interpose/memory/caller_policy.hpp"
 
-#include <unwind.h>
-
 #include <atomic>
 #include <cstddef>
 #include <new>
@@ -11,7 +9,9 @@
 #include "interpose/options/pytorch_doors.hpp"
 #include "profiler/object_classes.hpp"
 #include "profiler/object_symbols.hpp"
+#include "profiler/stack_capture.hpp"
 #include "profiler/unwind/unloads.hpp"
+#include "profiler/unwind/walk.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -87,30 +87,29 @@ std::uint8_t cached_kind(std::uintptr_t entry) {
     return kind == runtime_kind ? unknown : kind;
 }
 
-struct Search {
+struct Caller {
     std::uint8_t kind = unknown;
     std::uintptr_t slot = 0;  // of the return address into the caller
 };
 
-_Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
-    const std::uintptr_t address = _Unwind_GetIP(context);
-    // _Unwind_GetCFA returns the end of the called frame: the return address is the word below.
-    const std::uintptr_t slot = _Unwind_GetCFA(context) - sizeof(std::uintptr_t);
-    if (address == 0) {
-        return _URC_END_OF_STACK;
+/// The innermost frame outside memlab, the CUDA runtime and the driver, if it is within a few
+/// dozen. May throw std::bad_alloc. Not inlined: the stack takes 1 KiB.
+__attribute__((noinline)) Caller find_caller() {
+    profiler::unwind::ShortStack stack;
+    profiler::unwind::walk_stack(stack, stack.max_depth, profiler::own_code());
+    if (stack.depth == 0) {
+        return {};
     }
-    if (slot < entry_slot) {
-        return _URC_NO_REASON;
-    }
-    try {
-        const std::uint8_t kind = kind_at(address);
-        if (kind == runtime_kind) {
-            return _URC_NO_REASON;
+    // Where each frame's return address was: below the end of the frame that it called. Of the
+    // first one outside memlab that is where memlab was entered.
+    std::uintptr_t slot = word_at(entry_slot) == stack.addresses[0] ? entry_slot : 0;
+    for (std::size_t i = 0; i < stack.depth; slot = stack.ends[i++] - sizeof slot) {
+        const std::uint8_t kind = slot < entry_slot ? runtime_kind : kind_at(stack.addresses[i]);
+        if (kind != runtime_kind) {
+            return {kind, slot};
         }
-        *static_cast<Search*>(argument) = {kind, slot};
-    } catch (const std::bad_alloc&) {  // unknown counts as relying on the wait
     }
-    return _URC_END_OF_STACK;
+    return {};
 }
 
 }  // namespace
@@ -143,17 +142,16 @@ namespace {
         if (const std::uint8_t kind = cached_kind(entry); kind != unknown) {
             return kind;
         }
+        const Caller caller = find_caller();
+        const std::uintptr_t distance = caller.slot - entry_slot;
+        if (caller.kind != unknown && distance >> distance_bits == 0) {
+            distance_slot(entry).store(std::uint64_t{entry} << distance_bits | distance,
+                                       std::memory_order_relaxed);
+        }
+        return caller.kind;
     } catch (const std::bad_alloc&) {
-        return unknown;
+        return unknown;  // counts as relying on the wait
     }
-    Search search;
-    _Unwind_Backtrace(step, &search);
-    const std::uintptr_t distance = search.slot - entry_slot;
-    if (search.kind != unknown && distance >> distance_bits == 0) {
-        distance_slot(entry).store(std::uint64_t{entry} << distance_bits | distance,
-                                   std::memory_order_relaxed);
-    }
-    return search.kind;
 }
 
 }  // namespace

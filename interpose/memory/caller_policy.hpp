@@ -14,9 +14,9 @@
 // or program that refers to cudaIpcGetMemHandle: what it exports another process may open without
 // memlab.
 //
-// The caller is the first stack frame outside memlab, the CUDA runtime and the driver. Unwinding to
-// it costs 1 to 2 us. But the frames between a call site in the runtime and the runtime's caller
-// have a fixed size, so the distance is cached per call site.
+// The caller is the first stack frame outside memlab, the CUDA runtime and the driver. The frames
+// between a call site in the runtime and the runtime's caller have a fixed size, so the stack is
+// walked once per call site, and the distance cached.
 #pragma once
 
 #include <cstdint>
