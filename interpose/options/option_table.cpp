@@ -225,8 +225,7 @@ constexpr OptionDef options[] = {
      switch_option<&Settings::pool>},
     {"MEMLAB_FREE_SYNC", "auto, always, never", "auto",
      "When cudaFree waits for the GPU: auto when it is busy, so that the host sees finished "
-     "results "
-     "as with plain CUDA; always; never (reuse stays ordered behind the work on the GPU).",
+     "results as with plain CUDA; always; never (reuse stays ordered behind the work on the GPU).",
      free_sync_option},
     {"MEMLAB_WORK_CLOCK", "on, off", "on",
      "Count the program's submissions of work to the GPU, so that a free while it is idle "
@@ -263,11 +262,9 @@ constexpr OptionDef options[] = {
      backend_option},
     {"MEMLAB_PACKED_SHARE", "0 to 1", "0.025",
      "With vmm: up to this share of the GPU's memory (or of MEMLAB_LIMIT) blocks lie close "
-     "together "
-     "and share pages of 2 MiB; beyond it each block of more than 1 MiB has its pages to itself, "
-     "as "
-     "in plain CUDA, so that all that is free goes back to the GPU. 1: always close together, for "
-     "programs that would rather reserve less.",
+     "together and share pages of 2 MiB; beyond it each block of more than 1 MiB has its pages to "
+     "itself, as in plain CUDA, so that all that is free goes back to the GPU. 1: always close "
+     "together, for programs that would rather reserve less.",
      packed_share_option},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "500ms",
      "Release cached memory to the driver after it was unused for this long to one and a half "
