@@ -9,7 +9,7 @@
 namespace memlab::allocator::testing {
 
 /// A device with no end of memory, idle unless it is said to be busy.
-class NullBackend final : public DeviceBackend {
+class NullBackend : public DeviceBackend {
   public:
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
         *address = next_;

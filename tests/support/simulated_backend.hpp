@@ -26,7 +26,7 @@
 namespace memlab::allocator {
 
 /// Thread-safety: every function may be called from any thread.
-class SimulatedBackend final : public DeviceBackend {
+class SimulatedBackend : public DeviceBackend {
   public:
     static constexpr Address default_base = 0x7f0000000000;
 

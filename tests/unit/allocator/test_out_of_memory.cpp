@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/null_backend.hpp"
 #include "tests/unit/allocator/fixture.hpp"
 
 namespace memlab::allocator::testing {
@@ -262,7 +263,7 @@ TEST_CASE("a segment that the backend does not take back is forgotten all the sa
 }
 
 TEST_CASE("a segment that cannot be is handed back and not used") {
-    class Odd final : public DeviceBackend {
+    class Odd final : public NullBackend {
       public:
         BackendStatus segment_alloc(std::uint64_t, Address* address) override {
             *address = next;
@@ -272,14 +273,9 @@ TEST_CASE("a segment that cannot be is handed back and not used") {
             freed = address;
             return {};
         }
-        BackendStatus fence_record(Fence* fence) override {
-            *fence = 0;
-            return {};
+        BackendStatus range_reserve(Address*, std::uint64_t) override {
+            return {BackendStatus::Kind::error, not_supported_code};
         }
-        FenceState fence_query(Fence) override { return FenceState::complete; }
-        BackendStatus fence_wait_device(Fence) override { return {}; }
-        BackendStatus fence_wait_host(Fence) override { return {}; }
-        void fence_release(Fence) override {}
 
         Address next = 0;
         Address freed = 1;

@@ -22,43 +22,21 @@ namespace {
 using memlab::support::PlainCuda;
 
 /// A device of which the program may have `limit` bytes.
-class LimitedBackend final : public DeviceBackend {
+class LimitedBackend final : public SimulatedBackend {
   public:
-    LimitedBackend(std::uint64_t total, std::uint64_t limit) : device(total), limit_(limit) {}
+    LimitedBackend(std::uint64_t total, std::uint64_t limit)
+        : SimulatedBackend(total), limit_(limit) {}
 
-    std::uint64_t free_bytes() const { return limit_ - device.used(); }
+    std::uint64_t free_bytes() const { return limit_ - used(); }
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
-        return bytes > free_bytes() ? full : device.segment_alloc(bytes, address);
-    }
-    BackendStatus segment_free(Address address, std::uint64_t bytes) override {
-        return device.segment_free(address, bytes);
-    }
-    BackendStatus range_reserve(Address* base, std::uint64_t bytes) override {
-        return device.range_reserve(base, bytes);
-    }
-    BackendStatus range_release(Address base, std::uint64_t bytes) override {
-        return device.range_release(base, bytes);
+        return bytes > free_bytes() ? full : SimulatedBackend::segment_alloc(bytes, address);
     }
     BackendStatus pages_map(Address address, std::uint64_t bytes, std::uint64_t chunk) override {
-        return bytes > free_bytes() ? full : device.pages_map(address, bytes, chunk);
-    }
-    BackendStatus pages_unmap(Address address, std::uint64_t bytes) override {
-        return device.pages_unmap(address, bytes);
+        return bytes > free_bytes() ? full : SimulatedBackend::pages_map(address, bytes, chunk);
     }
     std::uint64_t total_memory() const override { return limit_; }
     std::uint64_t available_memory() const override { return free_bytes(); }
-    BackendStatus fence_record(Fence* fence) override { return device.fence_record(fence); }
-    FenceState fence_query(Fence fence) override { return device.fence_query(fence); }
-    BackendStatus fence_wait_device(Fence fence) override {
-        return device.fence_wait_device(fence);
-    }
-    BackendStatus fence_wait_host(Fence fence) override { return device.fence_wait_host(fence); }
-    BackendStatus wait_host() override { return device.wait_host(); }
-    bool caller_needs_host_wait() const override { return device.caller_needs_host_wait(); }
-    void fence_release(Fence fence) override { device.fence_release(fence); }
-
-    SimulatedBackend device;
 
   private:
     static constexpr BackendStatus full{BackendStatus::Kind::out_of_memory, out_of_memory_code};
@@ -123,8 +101,8 @@ class SharedDevice {
         options_.trim_after_ns = 1000;
         options_.unmaps_per_hold = 1 + random_.below(8);
         options_.free_sync = random_.one_in(2) ? FreeSync::never : FreeSync::automatic;
-        backend_.device.set_knows_idle(!random_.one_in(3));
-        backend_.device.set_caller_needs_host_wait([this] { return relies_; });
+        backend_.set_knows_idle(!random_.one_in(3));
+        backend_.set_caller_needs_host_wait([this] { return relies_; });
         for (std::size_t i = 0; i < contexts_.size(); ++i) {
             begin_context(i);
         }
@@ -190,11 +168,10 @@ class SharedDevice {
             }
             live_ = std::move(kept);
         } else if (choice < 4) {
-            backend_.device.submit();
+            backend_.submit();
         } else if (choice < 6) {
-            backend_.device.advance_to(
-                backend_.device.completed() +
-                random_.below(1 + backend_.device.submitted() - backend_.device.completed()));
+            backend_.advance_to(backend_.completed() +
+                                random_.below(1 + backend_.submitted() - backend_.completed()));
         } else if (choice < 10) {
             now_ += random_.below(800);
             contexts_[random_.below(contexts_.size())]->pool.tick(now_);
@@ -239,7 +216,7 @@ class SharedDevice {
     void allocate(std::uint64_t bytes, bool direct) {
         const std::uint64_t pages = whole_pages(bytes);
         const std::uint64_t said = free_bytes();
-        const std::uint64_t completed = backend_.device.completed();
+        const std::uint64_t completed = backend_.completed();
         const std::size_t context = random_.below(contexts_.size());
         const std::uint64_t id = ++last_id_;
         const bool served_plain =
@@ -252,8 +229,8 @@ class SharedDevice {
             address = try_allocate(context, direct ? pages : bytes, id, direct);
         }
         // The host waited for frees at most, as cudaFree would have, and for nothing after them.
-        REQUIRE(backend_.device.completed() <= std::max(completed, newest_free_));
-        waited_ += backend_.device.completed() != completed ? 1 : 0;
+        REQUIRE(backend_.completed() <= std::max(completed, newest_free_));
+        waited_ += backend_.completed() != completed ? 1 : 0;
         CAPTURE(bytes, direct, context, said, plain_.free_bytes(), limit_);
         if (address == 0) {
             ++refused_;
@@ -283,7 +260,7 @@ class SharedDevice {
             return;
         }
         relies_ = random_.one_in(4);
-        newest_free_ = backend_.device.submitted();
+        newest_free_ = backend_.submitted();
         const FenceTiming timing =
             random_.one_in(3) ? FenceTiming::now_without_wait : FenceTiming::now;
         REQUIRE(contexts_[gone.context]->pool.free(gone.address, 0, timing).kind ==
@@ -319,7 +296,7 @@ class SharedDevice {
             REQUIRE(context->observer.problems().empty());
             REQUIRE(context->observer.agrees(context->pool.stats()));
         }
-        REQUIRE(backend_.device.problems().empty());
+        REQUIRE(backend_.problems().empty());
     }
 
     Random random_;
