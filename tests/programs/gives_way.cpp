@@ -8,6 +8,7 @@
 //   gives_way graph WAY        a graph whose nodes allocate 60 %, uploaded or launched
 //   gives_way context          a second context; SIMCUDA_CONTEXT_MEMORY says how large it is
 //   gives_way calls            each driver function that takes a little memory on its own
+//   gives_way functions        only prints the names of memlab's list of such functions
 //   gives_way child HOW        a child process, started by fork, vfork or spawn, gets 60 %
 //
 // Ends with code 5 when something has taken 20 seconds.
@@ -213,6 +214,12 @@ int main(int argc, char** argv) {
     const char* what = argc > 2 ? argv[2] : "";
     if (mode == "in-child") {
         return in_child(std::strtoull(what, nullptr, 10));
+    }
+    if (mode == "functions") {
+#define MEMLAB_HOOK(symbol, base, version, per_thread) SAY("%s\n", #symbol);
+#include "interpose/driver/implicit_functions.inc"
+#undef MEMLAB_HOOK
+        return 0;
     }
     must_end_within(20);
     use_device();

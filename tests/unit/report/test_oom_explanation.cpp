@@ -2,9 +2,11 @@
 // figures make it wrong or endless.
 #include "model/oom_explanation.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
+#include "interpose/options/option_table.hpp"
 #include "model/size_text.hpp"
 #include "tests/catch.hpp"
 
@@ -44,8 +46,25 @@ std::string text_of(const OomFigures& figures) {
     return text;
 }
 
+/// Names no option that does not exist.
+bool names_options(const std::string& text) {
+    const std::string prefix = "MEMLAB_";
+    for (std::size_t at = text.find(prefix); at != std::string::npos;
+         at = text.find(prefix, at + 1)) {
+        const std::size_t end = text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", at);
+        const std::string name = text.substr(at, end - at);
+        const auto options = interpose::option_table();
+        if (std::none_of(options.begin(), options.end(),
+                         [&](const interpose::OptionDef& each) { return each.name == name; })) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool says(const OomFigures& figures, const std::string& what) {
     const std::string text = text_of(figures);
+    CHECK(names_options(text));
     INFO(text);
     INFO(what);
     return text.find(what) != std::string::npos;
