@@ -42,7 +42,7 @@ __attribute__((
         if ((owner == 0 || owner == self || !is_alive(owner)) &&
             !slot.in_use.load(std::memory_order_acquire) &&
             slot.thread.compare_exchange_strong(owner, self, std::memory_order_acq_rel)) {
-            slot.debt = 0;
+            slot.spent = 0;
             own_slot = reinterpret_cast<std::uintptr_t>(&slot);
             return &slot;
         }
@@ -57,14 +57,15 @@ std::uint32_t KnownStacks::new_owner() {
     return owners.fetch_add(1, std::memory_order_relaxed) % max_owner + 1;
 }
 
-[[gnu::hot]] MEMLAB_READS_STACK std::uint64_t KnownStacks::hash_words(const Plan& plan) const {
+[[gnu::hot]] MEMLAB_READS_STACK std::uint64_t KnownStacks::hash_words(
+    const Signature& signature) const {
     const std::uintptr_t* const frame = frame_;
     // As StackHasher does.
     std::uint64_t lanes[words_at_once / 2] = {
-        mix(plan.era, mix_factor), mix(reinterpret_cast<std::uintptr_t>(frame), mix_factor),
+        mix(signature.epoch, mix_factor), mix(reinterpret_cast<std::uintptr_t>(frame), mix_factor),
         lane_seeds[0], lane_seeds[1]};
-    const std::uint16_t* offset = plan.offsets();
-    const std::uint16_t* const end = offset + plan.count;
+    const std::uint16_t* offset = signature.offsets();
+    const std::uint16_t* const end = offset + signature.count;
     while (offset != end) {
         for (std::uint64_t& lane : lanes) {
             lane = mix(frame[offset[0]] ^ lane, frame[offset[1]] ^ mix_factor);
@@ -75,11 +76,11 @@ std::uint32_t KnownStacks::new_owner() {
                mix(lanes[2], lanes[3] ^ mix_factor) ^ mix_factor);
 }
 
-[[gnu::hot]] bool KnownStacks::matches(const Plan& plan) const {
+[[gnu::hot]] bool KnownStacks::matches(const Signature& signature) const {
     const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(frame_);
-    return plan.era == era_ && begin >= own_stack.low && begin < own_stack.high &&
-           plan.last < (own_stack.high - begin) / sizeof(std::uintptr_t) &&
-           hash_words(plan) == plan.words_hash;
+    return signature.epoch == epoch_ && begin >= own_stack.low && begin < own_stack.high &&
+           signature.last < (own_stack.high - begin) / sizeof(std::uintptr_t) &&
+           hash_words(signature) == signature.words_hash;
 }
 
 [[gnu::hot]] const KnownStacks::Stack* KnownStacks::find() {
@@ -87,12 +88,12 @@ std::uint32_t KnownStacks::new_owner() {
         return nullptr;
     }
     const Number expected = slot_->expected;
-    if (matches(plan(expected))) [[likely]] {
-        slot_->debt = std::max(slot_->debt - paid_by_found, 0);
+    if (matches(signature(expected))) [[likely]] {
+        slot_->spent = std::max(slot_->spent - refund_of_hit, 0);
         return use(expected);
     }
-    if (!can_afford()) {
-        --slot_->debt;
+    if (!has_budget()) {
+        --slot_->spent;
         return nullptr;
     }
     searched_ = true;
@@ -100,9 +101,9 @@ std::uint32_t KnownStacks::new_owner() {
     if (number != 0) {
         return use(number);
     }
-    slot_->debt += debt_of_new;
-    if (!can_afford()) {
-        slot_->debt = most_debt + pause - 1;
+    slot_->spent += cost_of_miss;
+    if (!has_budget()) {
+        slot_->spent = miss_budget + pause - 1;
     }
     return nullptr;
 }
@@ -119,12 +120,12 @@ std::uint16_t KnownStacks::tag() const {
 
 [[gnu::noinline]] KnownStacks::Number KnownStacks::find_candidate(Number tried) const {
     const Number latest = next();
-    if (latest != tried && matches(plan(latest))) {
+    if (latest != tried && matches(signature(latest))) {
         return latest;
     }
     for (const Candidate& candidate : candidates()) {
         if (candidate.number != 0 && candidate.tag == tag() && candidate.number != tried &&
-            candidate.number != latest && matches(plan(candidate.number))) {
+            candidate.number != latest && matches(signature(candidate.number))) {
             return candidate.number;
         }
     }
@@ -134,7 +135,7 @@ std::uint16_t KnownStacks::tag() const {
 void KnownStacks::add_candidate(Number number) {
     std::array<Candidate, ways>& set = candidates();
     const auto unused = std::find_if(set.begin(), set.end(), [&](const Candidate& candidate) {
-        return candidate.number == 0 || plan(candidate.number).era != era_;
+        return candidate.number == 0 || signature(candidate.number).epoch != epoch_;
     });
     // As in WalkCache: with more stacks than ways, replacing on every miss would evict what the
     // next captures need.
@@ -149,13 +150,13 @@ void KnownStacks::add_candidate(Number number) {
 /// Prefetches into the second-level cache: the program needs the first one meanwhile.
 [[gnu::hot]] const KnownStacks::Stack* KnownStacks::use(Number number) {
     Slot& slot = *slot_;
-    Plan& used = plan(number);
+    Signature& used = signature(number);
     found_ = number;
     predicted() = number;
     next() = number;
     slot.latest = slot.latest << 16 | number;
     slot.expected = predicted();
-    const auto* const expected = reinterpret_cast<const char*>(&plan(slot.expected));
+    const auto* const expected = reinterpret_cast<const char*>(&signature(slot.expected));
     constexpr std::size_t usual_lines = 4;
     for (std::size_t i = 0; i < usual_lines; ++i) {
         __builtin_prefetch(expected + i * line, 1, 2);
@@ -163,45 +164,45 @@ void KnownStacks::add_candidate(Number number) {
     return &used.stack;
 }
 
-/// Instead of the plan that was used last.
+/// Instead of the signature that was used last.
 void KnownStacks::use_instead(Number number) {
     slot_->latest >>= 16;
     use(number);
 }
 
 std::uint32_t KnownStacks::find_merged(std::uint64_t parts) {
-    if (stack().parts == 0 || !can_afford()) {
+    if (stack().parts == 0 || !has_budget()) {
         return 0;
     }
-    for (Number at = plan(found_).other; at != found_; at = plan(at).other) {
-        if (plan(at).stack.parts == parts) {
+    for (Number at = signature(found_).other; at != found_; at = signature(at).other) {
+        if (signature(at).stack.parts == parts) {
             use_instead(at);
             return stack().merged;
         }
     }
-    slot_->debt += debt_of_new;
+    slot_->spent += cost_of_miss;
     return 0;
 }
 
 /// With how many parts the stack is kept.
 std::size_t KnownStacks::count_merged() const {
     std::size_t merged = 1;
-    for (Number at = plan(found_).other; at != found_; at = plan(at).other) {
+    for (Number at = signature(found_).other; at != found_; at = signature(at).other) {
         ++merged;
     }
     return merged;
 }
 
 void KnownStacks::insert_merged(std::uint64_t parts, std::uint32_t id) {
-    const Plan& found = plan(found_);
+    const Signature& found = signature(found_);
     const std::size_t size = lines_of(found.count);
-    // Last what reads other plans: not in debt.
-    if (found.stack.parts != 0 && found.stack.parts != parts && can_afford() &&
-        slot_->used + size <= lines && slot_->copied + size <= most_copied &&
-        count_merged() < most_merged) {
+    // Last what reads other signatures: not without a budget.
+    if (found.stack.parts != 0 && found.stack.parts != parts && has_budget() &&
+        slot_->used + size <= lines && slot_->copied + size <= max_copied_lines &&
+        count_merged() < max_merged) {
         const auto number = static_cast<Number>(slot_->used);
-        std::memcpy(&plan(number), &found, size * line);
-        plan(found_).other = number;
+        std::memcpy(&signature(number), &found, size * line);
+        signature(found_).other = number;
         slot_->used = static_cast<Number>(slot_->used + size);
         slot_->copied = static_cast<std::uint16_t>(slot_->copied + size);
         use_instead(number);
@@ -225,14 +226,14 @@ bool KnownStacks::insert(const StackHash& hash, std::size_t limit, unwind::Bytes
         slot_->copied = 0;
         slot_->latest = 0;
         slot_->expected = 0;
-        slot_->predicted.fill(0);
+        slot_->predictor.fill(0);
     }
-    // Number 0 is a plan of no era, which matches nothing.
+    // Number 0 is a signature of no epoch, which matches nothing.
     const auto number = std::max<Number>(slot_->used, 1);
-    Plan& made = plan(number);
-    made.era = era_;
+    Signature& made = signature(number);
+    made.epoch = epoch_;
     if (!make(made, limit, excluded)) {
-        made.era = 0;
+        made.epoch = 0;
         return false;
     }
     made.stack = {.hash = hash,
@@ -251,7 +252,7 @@ bool KnownStacks::insert(const StackHash& hash, std::size_t limit, unwind::Bytes
 
 /// Follows the stack by plain rules, as its walk did. False where it needs others, or leaves the
 /// thread's own stack.
-MEMLAB_READS_STACK bool KnownStacks::make(Plan& plan, std::size_t limit,
+MEMLAB_READS_STACK bool KnownStacks::make(Signature& signature, std::size_t limit,
                                           unwind::Bytes excluded) const {
     constexpr std::size_t word = sizeof(std::uintptr_t);
     const auto begin = reinterpret_cast<std::uintptr_t>(frame_);
@@ -266,7 +267,7 @@ MEMLAB_READS_STACK bool KnownStacks::make(Plan& plan, std::size_t limit,
         if (count == max_words || offset > UINT16_MAX) {
             return false;
         }
-        plan.offsets()[count++] = static_cast<std::uint16_t>(offset);
+        signature.offsets()[count++] = static_cast<std::uint16_t>(offset);
         last = std::max(last, offset);
         return true;
     };
@@ -311,9 +312,9 @@ MEMLAB_READS_STACK bool KnownStacks::make(Plan& plan, std::size_t limit,
             return false;
         }
     }
-    plan.count = static_cast<std::uint16_t>(count);
-    plan.last = static_cast<std::uint16_t>(last);
-    plan.words_hash = hash_words(plan);
+    signature.count = static_cast<std::uint16_t>(count);
+    signature.last = static_cast<std::uint16_t>(last);
+    signature.words_hash = hash_words(signature);
     return true;
 }
 

@@ -3,22 +3,22 @@
 // A walk depends at each frame on what it read of the one before, and writes down every frame. But
 // where a stack begins, at a frame of a known function, and the words that its walk read there
 // determine the stack: the return addresses, and the saved frame pointers that a rule uses. So for
-// each stack that was walked its plan is kept: where these words are, and their hash. If they have
-// the same hash they are the same but for a collision of 64 bits; then, frame by frame, the rules
-// are the same (within one unload epoch), and each word is the one that the walk would read. The
-// reads do not depend on each other.
+// each stack that was walked its signature is kept: where these words are, and their hash. If they
+// have the same hash they are the same but for a collision of 64 bits; then, frame by frame, the
+// rules are the same (within one unload epoch), and each word is the one that the walk would read.
+// The reads do not depend on each other.
 //
-// Which plan to try: programs allocate in the same order again and again, so the one that came
-// after the latest three last time, which is prefetched when the latest has been found; else the
-// one that came after the latest, else those of stacks that began there. Plans lie in memory in the
-// order in which they were made, which is that order, too: two hundred of them on a page each would
-// cost as many TLB misses a step.
+// Prediction, in order, since programs allocate in the same order again and again: the signature
+// that followed the last three stacks (the predictor), which is prefetched when the third of them
+// has been found; the one that followed the last; all signatures for this start address. They lie
+// in memory in the order in which they were made, which is that order, too: two hundred of them on
+// a page each would cost as many TLB misses a step.
 //
-// Where stacks do not repeat, a search that finds nothing adds to a debt, which what is found as
-// expected pays off. Deep in debt one capture in 32 searches, and keeps its stack.
+// Where stacks do not repeat, each search that finds nothing takes from a miss budget, which hits
+// of the predictor refill. While it is empty one capture in 32 searches, and keeps its stack.
 //
-// A thread owns its plans, so uses them without an atomic exchange, which would wait for all that
-// the program has stored before. More threads than there are slots for do without.
+// A thread owns its signatures, so uses them without an atomic exchange, which would wait for all
+// that the program has stored before. More threads than there are slots for do without.
 #pragma once
 
 #include <array>
@@ -47,14 +47,14 @@ class KnownStacks {
         static constexpr std::uintptr_t without_python = 1;  ///< no Python runs inside of it
     };
 
-    /// The plans of different owners are kept apart; from 1 on.
+    /// The signatures of different owners are kept apart; from 1 on.
     static std::uint32_t new_owner();
 
     /// `frame`: the calling function's __builtin_frame_address(0), with its caller's frame pointer
     /// and the return address; kept by code that has a frame pointer. `epoch`: unload_epoch(), or 0
     /// while an object is being unloaded: then nothing is found or kept.
     KnownStacks(std::uint32_t owner, std::uint64_t epoch, const void* frame)
-        : era_(epoch << owner_bits | owner), frame_(static_cast<const std::uintptr_t*>(frame)) {
+        : epoch_(epoch << owner_bits | owner), frame_(static_cast<const std::uintptr_t*>(frame)) {
         Slot* const slot = own_slot > no_slot ? reinterpret_cast<Slot*>(own_slot) : claim();
         if (slot != nullptr && epoch != 0 && !slot->in_use.load(std::memory_order_relaxed))
             [[likely]] {
@@ -79,7 +79,7 @@ class KnownStacks {
     bool insert(const StackHash& hash, std::size_t limit, unwind::Bytes excluded);
 
     /// The stack that find() or insert() had. The caller may change its ids and its origin.
-    Stack& stack() const { return plan(found_).stack; }
+    Stack& stack() const { return signature(found_).stack; }
 
     /// After find() had a stack that was merged with other parts: the id of the same stack merged
     /// with these; 0 if that is not known.
@@ -94,7 +94,7 @@ class KnownStacks {
     static void reset_after_fork() { own_slot = 0; }
 
   private:
-    /// A plan's number is where it begins, in lines; 0: none.
+    /// A signature's number is where it begins, in lines; 0: none.
     using Number = std::uint16_t;
 
     static constexpr unsigned owner_bits = 24;
@@ -102,8 +102,8 @@ class KnownStacks {
     static constexpr std::size_t words_at_once = 8;
     static constexpr std::size_t line = 64;
     static constexpr std::size_t lines = 8192;
-    static constexpr std::size_t most_merged = 16;         ///< of one stack
-    static constexpr std::size_t most_copied = lines / 2;  ///< the rest is for other stacks
+    static constexpr std::size_t max_merged = 16;               ///< of one stack
+    static constexpr std::size_t max_copied_lines = lines / 2;  ///< the rest is for other stacks
     static constexpr unsigned set_bits = 6;
     static constexpr std::size_t sets = std::size_t{1} << set_bits;
     static constexpr std::size_t ways = 16;
@@ -111,11 +111,11 @@ class KnownStacks {
     static constexpr std::size_t contexts = std::size_t{1} << context_bits;
     static constexpr std::size_t slot_count = 32;
 
-    struct Plan {
-        std::uint64_t era;
+    struct Signature {
+        std::uint64_t epoch;
         std::uint64_t words_hash;
         Stack stack;
-        Number next;          ///< the plan that came next, last time
+        Number next;          ///< the signature that came next, last time
         std::uint16_t last;   ///< the greatest offset
         std::uint16_t count;  ///< of offsets, a multiple of words_at_once
         Number other;         ///< the same stack with other parts, in a ring
@@ -127,7 +127,7 @@ class KnownStacks {
         }
     };
     static constexpr std::size_t lines_of(std::size_t words) {
-        return (sizeof(Plan) + words * sizeof(std::uint16_t) + line - 1) / line;
+        return (sizeof(Signature) + words * sizeof(std::uint16_t) + line - 1) / line;
     }
 
     struct Candidate {
@@ -135,17 +135,17 @@ class KnownStacks {
         std::uint16_t tag;  ///< a hash of `frame`
     };
 
-    /// The plans of one thread. Untouched pages are never committed.
+    /// The signatures of one thread. Untouched pages are never committed.
     struct alignas(line) Slot {
         std::atomic<bool> in_use;  ///< by the thread, which this signal handler interrupted
         std::atomic<std::uint32_t> thread;  ///< its kernel id; 0: of none so far
         std::uint16_t used;                 ///< lines
         std::uint16_t copied;               ///< lines, by insert_merged()
-        std::int32_t debt;                  ///< of searches that found nothing
+        std::int32_t spent;                 ///< of the miss budget
         std::uint32_t insertions;           ///< into full sets
-        std::uint64_t latest;  ///< the plans that were used last, from the lowest 16 bits up
-        Number expected;       ///< what `predicted` says comes after them
-        std::array<Number, contexts> predicted;                    ///< by hash of the latest three
+        std::uint64_t latest;  ///< the signatures that were used last, from the lowest 16 bits up
+        Number expected;       ///< what the predictor says comes after them
+        std::array<Number, contexts> predictor;                    ///< by hash of the latest three
         std::array<std::array<Candidate, ways>, sets> candidates;  ///< by hash of `frame`
         alignas(line) std::array<std::uint8_t, lines * line> memory;
     };
@@ -157,20 +157,21 @@ class KnownStacks {
         tls_model("initial-exec"))) static constinit thread_local std::uintptr_t own_slot;
 
     static Slot* claim();
-    Plan& plan(Number number) const {
-        return *reinterpret_cast<Plan*>(&slot_->memory[number * line]);
+    Signature& signature(Number number) const {
+        return *reinterpret_cast<Signature*>(&slot_->memory[number * line]);
     }
     /// What came after the latest three.
     Number& predicted() const {
-        return slot_->predicted[(slot_->latest << 16) * mix_factor >> (64 - context_bits)];
+        return slot_->predictor[(slot_->latest << 16) * mix_factor >> (64 - context_bits)];
     }
     /// What came after the latest.
-    Number& next() const { return plan(static_cast<Number>(slot_->latest)).next; }
-    /// Whether to search further than for the expected plan, and to keep the stack if it is new.
-    bool can_afford() const { return slot_->debt < most_debt; }
-    bool matches(const Plan& plan) const;
-    std::uint64_t hash_words(const Plan& plan) const;
-    bool make(Plan& plan, std::size_t limit, unwind::Bytes excluded) const;
+    Number& next() const { return signature(static_cast<Number>(slot_->latest)).next; }
+    /// Whether to search further than for the expected signature, and to keep the stack if it is
+    /// new.
+    bool has_budget() const { return slot_->spent < miss_budget; }
+    bool matches(const Signature& signature) const;
+    std::uint64_t hash_words(const Signature& signature) const;
+    bool make(Signature& signature, std::size_t limit, unwind::Bytes excluded) const;
     Number find_candidate(Number tried) const;
     void add_candidate(Number number);
     const Stack* use(Number number);
@@ -179,16 +180,16 @@ class KnownStacks {
     std::array<Candidate, ways>& candidates() const;
     std::uint16_t tag() const;
 
-    static constexpr std::int32_t most_debt = 16384;
-    static constexpr std::int32_t debt_of_new = 16;
-    static constexpr std::int32_t paid_by_found = 4;
-    /// Once there is too much debt so many captures pass without a search.
+    static constexpr std::int32_t miss_budget = 16384;
+    static constexpr std::int32_t cost_of_miss = 16;
+    static constexpr std::int32_t refund_of_hit = 4;
+    /// Once the budget is spent so many captures pass without a search.
     static constexpr std::int32_t pause = 32;
 
     Slot* slot_ = nullptr;
     bool searched_ = false;
     Number found_ = 0;
-    const std::uint64_t era_;
+    const std::uint64_t epoch_;
     const std::uintptr_t* const frame_;
 };
 
