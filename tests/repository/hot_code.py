@@ -3,8 +3,7 @@
 Between two allocations the program's own code evicts memlab's from the caches. Functions that every allocation runs
 are therefore marked [[gnu::hot]], so that the linker puts them beside each other (CONTRIBUTING.md), those of a tensor's
 event in the order of interpose/hot_code.ld. This test fails if a function of its lists has lost the mark, if the linker
-does not sort, if a name in hot_code.ld fits no function any more, or if the compiler leaves out prefetch instructions
-(trace/prefetch.hpp), which no other test would notice. --unordered: of a linker that takes no hot_code.ld.
+does not sort, or if a name in hot_code.ld fits no function any more. --unordered: of a linker that takes no hot_code.ld.
 """
 
 import fnmatch
@@ -72,24 +71,6 @@ MOST_BYTES_ALLOCATED = 32 << 10
 # without its mark may land.
 MOST_BYTES = 128 << 10
 
-ASKING_AHEAD = ["Recorder::prefetch(", "LogFile::prefetch_append("]
-# 30 in a release build of gcc 12: with room for a compiler that merges some.
-FEWEST_REQUESTS = 20
-
-
-def requests_ahead(library: str) -> int:
-    """How many prefetch instructions the functions of ASKING_AHEAD have."""
-    code = subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", library], check=True, stdout=subprocess.PIPE,
-                          text=True).stdout
-    count = 0
-    inside = False
-    for line in code.splitlines():
-        if line.endswith(">:"):
-            inside = any(function in line for function in ASKING_AHEAD)
-        elif inside and "prefetch" in line:
-            count += 1
-    return count
-
 
 def functions_of(library: str, *options: str) -> list[tuple[int, str]]:
     """Where each function begins, and its name."""
@@ -141,14 +122,7 @@ def main() -> int:
     together = [are_together(named, *group) for group in groups]
     if unfit:
         print("in interpose/hot_code.ld, but no function of the library (renamed?):", *unfit, sep="\n  ")
-    if unfit or not all(together):
-        return 1
-    requests = requests_ahead(sys.argv[1])
-    print(f"{requests} lines are asked for ahead of an event")
-    if requests < FEWEST_REQUESTS:
-        print(f"fewer than {FEWEST_REQUESTS}: the compiler has left out calls that only prefetch")
-        return 1
-    return 0
+    return 1 if unfit or not all(together) else 0
 
 
 if __name__ == "__main__":
