@@ -4,7 +4,7 @@
 // several times as long as what the lock protects. Here
 //  - a thread that finds the lock held spins before it sleeps: for `spins` pauses of the processor,
 //    3 to 12 us, about what a sleep and its wake-up would take. Where the holder was preempted, or
-//    waits for the driver, each thread that comes spends that once;
+//    waits for the driver, each contending thread spins that long once;
 //  - unlock() wakes one sleeper, and none while an earlier one is still on its way: meanwhile the
 //    threads that run take the lock in turns, without system calls;
 //  - a process that may use a single processor never spins.

@@ -22,9 +22,9 @@
 //
 // Locking: one mutex per pool (adaptive_mutex.hpp). The observer and the backend are called with it
 // held, except for calls that may take long, during which other threads use the pool: waits for the
-// device, and all that get memory or give it back. One thread at a time grows the pool; what it got
-// becomes the pool's only if the pool would still ask for just that, else it goes back. In one hold
-// at most PoolOptions::unmaps_per_hold places are given back.
+// device, and all that get memory or give it back. One thread at a time grows the pool; the memory
+// that it allocated is added only if the pool would still allocate exactly that, else it is freed.
+// While the mutex is held at most PoolOptions::unmaps_per_hold ranges are unmapped.
 //
 // Depends on no CUDA, files, clocks or stacks.
 #pragma once

@@ -78,7 +78,8 @@ struct PoolOptions {
     /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing.
     std::uint64_t trim_after_ns = 0;
     /// The delay doubles each time that memory is needed again within `regrown_within_ns` of being
-    /// freed so: a program of long steps soon keeps its memory, and others wait ever longer for it.
+    /// freed by it: a program with long steps soon keeps its memory, and other processes wait
+    /// longer for it each time.
     bool trim_backoff = false;
     static constexpr std::uint64_t regrown_within_ns = 10'000'000'000;
 

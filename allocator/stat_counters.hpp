@@ -2,9 +2,9 @@
 // current == allocated - freed.
 //
 // Each allocation and each free changes a dozen statistics. Kept as PoolStats has them they lie in
-// ten cache lines, more than the pool changes otherwise, and all of them move when another thread
-// comes next. Here it are two: what changes together lies together, and what follows from the rest
-// (freed, most of "all") is computed when somebody asks.
+// ten cache lines, more than the pool changes otherwise, and all of them move to the core of the
+// next thread. Here they are two: values that change together are adjacent, and those that follow
+// from others (freed, most of "all") are computed when the statistics are read.
 #pragma once
 
 #include <algorithm>

@@ -105,8 +105,8 @@ const link_map* home_of(const char* name) {
     return object;
 }
 
-/// The first definition behind memlab. What was loaded after the C library came later than the
-/// program's start, and serves nobody's calls.
+/// The first definition behind memlab. Libraries after the C library in the list were loaded after
+/// the program's start; no call is bound to them.
 void* next_definition_of(const char* name) {
     const link_map* const home = home_of(name);
     const link_map* const own = own_object();

@@ -54,7 +54,7 @@ void* loaded_libcuda();
 profiler::ObjectSymbols libcuda_symbols();
 
 /// The loaded object that contains this code or data, or null. No handle for dlsym: glibc has a
-/// list of what to search only for objects that somebody opened, not for those that came along.
+/// search scope only for objects that were opened with dlopen, not for their dependencies.
 void* containing_object(const void* address);
 
 /// The definition of a name that the code of a loaded object, or the libraries it is linked with,

@@ -1,7 +1,7 @@
 // What the references of the objects of a program's start say, before any of its code runs.
 //
 // Functions of the driver that memlab does not know, in objects that are linked with libcuda, are
-// noted: nobody asks for them by name. References of libraries loaded later are not seen.
+// noted: dlsym is never called for them. References of libraries loaded later are not seen.
 //
 // Weak references to the driver's, CUPTI's and NVML's functions that the loader bound to memlab are
 // reset. A program uses such references to find out whether the library is present, or whether it

@@ -55,7 +55,8 @@ NodeLayout AutogradNodes::fitting_layout(const AutogradEdge& edge, std::uint64_t
     return thread == own_thread ? layout : NodeLayout::wrong;
 }
 
-/// How the node lies, if it is the one that took the thread's newest number, else wrong. Votes.
+/// The layout of the node, if it is the one that took the thread's newest number, else wrong.
+/// Counts as one observation of the layout.
 [[gnu::hot]] NodeLayout AutogradNodes::layout_if_newest(const AutogradEdge& edge,
                                                         std::uint64_t next) {
     const NodeLayout proved = layout();

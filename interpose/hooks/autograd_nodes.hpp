@@ -4,7 +4,7 @@
 // The code that PyTorch generates for an operator (VariableType) makes its node first, which takes
 // the thread's next sequence number; then runs the kernel, which allocates; then makes the node the
 // outputs' grad_fn by torch::autograd::impl::set_gradient_edge(). So what the thread allocated in
-// between, while no other node took a number, the operator allocated, and nobody else.
+// between, while no other node took a number, was allocated by the operator.
 //
 // A node is known by its address *and* its number, since addresses are reused; where both are, by
 // threads that begin to count anew, the newest node is the one that is known. The number is read

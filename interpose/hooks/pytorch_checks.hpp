@@ -1,6 +1,6 @@
-// What PyTorch tells and hands over is checked before it is believed: a release may move what a
-// function passes without moving its name. What does not look as expected is not read from then on,
-// and the report says so (Memory::pytorch_not_read).
+// Validates arguments and results of PyTorch's functions before they are used: a release may change
+// what a function passes without changing its name. What does not look as expected is not read from
+// then on, and the report says so (Memory::pytorch_not_read).
 #pragma once
 
 #include <array>

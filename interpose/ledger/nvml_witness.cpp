@@ -220,7 +220,7 @@ bool NvmlWitness::ask_next(Nvml& nvml, std::size_t round) {
     return state == State::running && again;
 }
 
-/// False where there is nobody to ask again.
+/// Records what NVML and the cgroup say of each device. False if a later call could add nothing.
 bool NvmlWitness::ask(Nvml& nvml) {
     const CgroupPlace place = own_cgroup();
     bool any = nvml.processes != nullptr;

@@ -1,5 +1,6 @@
 // Contexts that end, or may: what must be over before a call that may destroy one, and what follows
-// the end of one. Who gets memory of its from the driver waits until its loss is recorded.
+// the end of one. A thread to which the driver gives memory of such a context waits
+// until its loss is recorded.
 #include <algorithm>
 #include <array>
 
@@ -182,8 +183,8 @@ void ContextRegistry::drop(CUcontext handle, const Context* expected) {
                                  allocator::FenceTiming::deferred);
         });
     context->pool().abandon();
-    // Recorded before anybody else's memory at its addresses is: its own is unmapped last, and
-    // whoever gets memory that the driver has freed waits for what follows.
+    // Recorded before new memory at its addresses: its own is unmapped last, and a thread that gets
+    // memory that the driver has freed waits for what follows.
     if (profiler::Recorder* recorder = memory_.recorder()) {
         recorder->context_lost(context->id());
     }

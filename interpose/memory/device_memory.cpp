@@ -206,8 +206,8 @@ void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
 [[gnu::hot]] CUresult free_memory(Memory& memory, Api api, CUdeviceptr address, StreamKey stream,
                                   DriverFree real_free) {
     catch_up(memory);
-    // PyTorch's lock is held here, so that nobody cuts the memory anew before its segment's end is
-    // recorded. Other allocators may hold none: theirs ends first, even if the free should fail.
+    // PyTorch's lock is held here, so that the memory is not divided again before its segment's end
+    // is recorded. Other allocators may hold none: theirs ends first, even if the free should fail.
     const bool cut = memory.suballocators().any();
     const bool ends_first = cut && memory.suballocators().any_others();
     if (ends_first) [[unlikely]] {

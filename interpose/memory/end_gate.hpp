@@ -1,10 +1,10 @@
-// Keeps memlab's own use of a context, on nobody's behalf, apart from the calls that may end it.
+// Keeps memlab's own use of a context, outside of calls of the program, apart from the calls that
+// may end it.
 //
 // Most of these end nothing: wrapper libraries retain and release the primary context around each
-// of their calls. So such a call only counts itself, and whoever needs to know looks: "may be
-// ending" is over as soon as the call has returned. A use that waits for that is waited for in its
-// turn, by the calls that come next: however many threads retain and release without a pause, it
-// gets the context.
+// of their calls. So such a call only increments a counter, which a use reads: "may be ending" is
+// over as soon as the call has returned. Later calls wait for a use that waits for that: however
+// many threads retain and release without a pause, it gets the context.
 //
 // Neither side waits longer than a second, asleep: a call may wait for work of the GPU's, or never
 // return.

@@ -3,9 +3,9 @@
 // A free must be recorded before the driver can hand out the address to another thread, and only if
 // it succeeds. So it has two halves around the real call: begin_free marks the entry; an allocation
 // that receives any of its bytes meanwhile waits in add() until finish_free. The memory of a
-// context that is being destroyed is in the same position; that may take long, so who gets it waits
-// before add(): is_leaving(). Nothing is noted when a call begins that may destroy a context: most
-// destroy none, and few are looked for.
+// context that is being destroyed is in the same state; that may take long, so an allocation that
+// receives it waits before add(): is_leaving(). Nothing is noted when a call begins that may
+// destroy a context: most destroy none, and few are looked for.
 #pragma once
 
 #include <array>

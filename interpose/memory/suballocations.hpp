@@ -13,7 +13,7 @@ namespace memlab::interpose {
 // Thread-safety: all, from any thread. They take locks of memlab's only. Out of host memory they
 // throw std::bad_alloc.
 
-/// Whether these bytes are memory that CUDA knows, on this GPU where it tells. Asks the driver.
+/// Whether these bytes are CUDA memory, and on this GPU if the driver says which. Calls the driver.
 bool is_memory_of(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes);
 
 /// PyTorch's cache handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
@@ -23,7 +23,7 @@ std::uint32_t record_suballocation(Memory& memory, int gpu, std::uint64_t addres
                                    std::uint64_t bytes, std::uint64_t reserved,
                                    const profiler::CallOrigin& origin);
 /// It took them back. A block that a stream still uses may not be handed out again yet; the
-/// allocator does not tell until when.
+/// allocator does not report until when.
 void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
                                 std::uint64_t bytes);
 /// It could not serve `bytes`, even after it gave back what it could.

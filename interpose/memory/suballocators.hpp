@@ -6,8 +6,8 @@
 //
 // Guarantee: an allocator's segments are exactly the memory that it cuts. Memory becomes a segment
 // with its first block there and ends with its own release. PyTorch also reports with each block
-// how much it has reserved: if memlab knows less, the block's memory becomes a segment, whoever
-// allocated it. Where the sums still differ, the report says so.
+// how much it has reserved: if memlab knows less, the block's memory becomes a segment, by
+// whichever call it was allocated. Where the sums still differ, the report says so.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // Chooses where the pool's memory comes from, for MEMLAB_BACKEND=auto, when memlab starts.
 //
 // Mapped memory. Segments from cuMemAlloc where an option of segments is set
-// (MEMLAB_MAX_SPLIT_SIZE_MB, MEMLAB_GC_THRESHOLD), where another preloaded library keeps books of
+// (MEMLAB_MAX_SPLIT_SIZE_MB, MEMLAB_GC_THRESHOLD), where another preloaded library tracks
 // cuMemAlloc only (driver.hpp: mapped_memory_passes_wrapper_by), and where a library is loaded that
 // gives the program's memory to hardware in ways that were not tried with mapped memory: RDMA,
 // libfabric, UCX, GDRCopy, Mooncake, GPUDirect Storage, NVSHMEM. The last two come with every

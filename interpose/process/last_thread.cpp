@@ -59,8 +59,8 @@ bool read_threads(Threads* threads) {
     return true;
 }
 
-/// Sleeps for a tenth of the time that the main thread has ended for: whoever waits for a program
-/// that runs long waits little, in proportion.
+/// Sleeps for a tenth of the time since the main thread ended: the delay at the end of a program
+/// stays small in proportion to its run.
 void wait_before_look(std::uint64_t waited_ms, std::uint64_t* slept_ms) {
     *slept_ms = std::clamp<std::uint64_t>(waited_ms / 10, 10, 500);
     const timespec time{0, static_cast<long>(*slept_ms) * 1'000'000};
@@ -79,8 +79,8 @@ void* watch(void* /*unused*/) {
             return nullptr;
         }
     } while (!threads.main_ended || threads.count > threads::own_threads.load() + 1);
-    // A signal that nobody took ends the process now; else as the C library does after the last
-    // thread.
+    // A pending signal that no thread handled ends the process now; else exit, as the C library
+    // does after the last thread.
     sigset_t none;
     sigemptyset(&none);
     pthread_sigmask(SIG_SETMASK, &none, nullptr);
