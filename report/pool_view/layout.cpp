@@ -12,8 +12,6 @@ namespace memlab::report {
 
 namespace {
 
-using trace::EventType;
-
 BlockLayout layout_of(const trace::Live& live, const trace::Site& site, bool pending) {
     return {live.address, live.size, live.time_ns, site.stack, live.site, pending};
 }
@@ -91,17 +89,6 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
         figures_.on(record);
     }
     void on_freed(const trace::Event& event) override { figures_.on_freed(event); }
-    void take(const trace::Event& event) {
-        figures_.on(event);
-        if (event.type != EventType::alloc) {
-            return;
-        }
-        const trace::Curve& curve =
-            figures_.devices()[event.device]->curve(trace::CurveName::allocated);
-        if (curve.current == curve.peak) {
-            reached_peak(event, curve.peak);
-        }
-    }
     void take(const trace::OomEvent& oom) {
         figures_.on(oom);
         OfDevice& device = of_device(oom.device);
@@ -129,20 +116,22 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
         return to_.devices_[device];
     }
 
-    void reached_peak(const trace::Event& event, std::uint64_t bytes) {
-        OfDevice& device = of_device(event.device);
-        OfDevice::Peak& peak = device.peak;
-        if (peak.seen && peak.bytes == bytes) {
+    void allocated(std::uint32_t /*slot*/, const trace::Live& live,
+                   const trace::Event& by) override {
+        const trace::Curve& curve =
+            figures_.devices()[by.device]->curve(trace::CurveName::allocated);
+        if (curve.current != curve.peak) {
             return;
         }
-        const std::uint32_t slot = figures_.live().find(event.address, trace::address_space(event));
-        if (slot == trace::LiveTable::none) {
+        OfDevice& device = of_device(by.device);
+        OfDevice::Peak& peak = device.peak;
+        if (peak.seen && peak.bytes == curve.peak) {
             return;
         }
         peak.seen = true;
-        peak.bytes = bytes;
-        peak.time_ns = event.time_ns;
-        peak.serial = figures_.live()[slot].serial;
+        peak.bytes = curve.peak;
+        peak.time_ns = by.time_ns;
+        peak.serial = live.serial;
         peak.number = ++peaks_;
         peak.ooms_before = device.others.size();
         peak.ended.clear();
@@ -163,7 +152,8 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
         return slot < noted_.size() && noted_[slot] == peak.number;
     }
 
-    void on_freed(std::uint32_t slot, const trace::Live& live) override {
+    void freed(std::uint32_t slot, const trace::Live& live,
+               const trace::LifeEnd& /*end*/) override {
         if (OfDevice::Peak* const peak = peak_with(live)) {
             if (slot >= noted_.size()) {
                 noted_.resize(std::max<std::size_t>(slot + std::size_t{1}, 2 * noted_.size()));
@@ -172,13 +162,21 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
             peak->ended.push_back(layout_of(live, figures_.sites()[live.site], false));
         }
     }
-    void on_ended(std::uint32_t slot, const trace::Live& live) override {
+    void ended(std::uint32_t slot, const trace::Live& live,
+               const trace::LifeEnd& /*end*/) override {
         OfDevice::Peak* const peak = peak_with(live);
         if (peak != nullptr && !was_noted(slot, *peak)) {
             peak->ended.push_back(layout_of(live, figures_.sites()[live.site], true));
         }
     }
-    void on_segments_change(std::uint32_t device) override {
+    void segment_added(const trace::Event& by) override { keep_segments(by.device); }
+    void segment_removed(std::uint32_t device, const trace::PoolLayout::Range& /*range*/) override {
+        keep_segments(device);
+    }
+    void interrupted() override { finish_peaks(); }
+
+    /// Before they change.
+    void keep_segments(std::uint32_t device) {
         if (device < to_.devices_.size()) {
             OfDevice::Peak& peak = to_.devices_[device].peak;
             if (peak.seen && !peak.finished && !peak.segments) {
@@ -186,7 +184,6 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
             }
         }
     }
-    void on_restore() override { finish_peaks(); }
 
     /// Undoes what has changed since each peak.
     void finish_peaks() {

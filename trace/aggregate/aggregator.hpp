@@ -8,7 +8,8 @@
 // a site has the number of the peak that it last saw. Before its live bytes change, a site that has
 // missed a peak saves them: they have not changed since that peak.
 //
-// Nothing here throws: without host memory the figures stop, and `incomplete` is set.
+// Without host memory the figures stop, and `incomplete` is set. Nothing here throws, unless it has
+// an observer: then that, and what the observer throws, ends the reading.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,24 @@
 
 namespace memlab::trace {
 
-/// Is told of changes that a later look at the aggregator does not show, right before each.
+/// How an allocation ended.
+struct LifeEnd {
+    enum class Cause : std::uint8_t {
+        freed,         ///< by the program
+        context_lost,  ///< with its context
+        /// Its address is used again, or its segment is gone: it had been freed, and no record says
+        /// when.
+        unseen,
+    };
+    Cause cause = Cause::freed;
+    const Event* event = nullptr;  ///< of a free by the program, and of no other
+};
+
+/// Is told of the lifetimes of memory, which the aggregator alone decides on: whatever the records,
+/// an allocation begins once, is freed once and ends once, in this order, or is live at the end;
+/// live allocations of an address space have different addresses; a device's segments do not
+/// overlap, nor do the blocks in them, which end before their segment does. Must not change the
+/// aggregator.
 class LiveObserver {
   public:
     LiveObserver() = default;
@@ -41,13 +59,20 @@ class LiveObserver {
     LiveObserver& operator=(const LiveObserver&) = delete;
     virtual ~LiveObserver() = default;
 
-    /// The program freed the allocation in this slot of the live table.
-    virtual void on_freed(std::uint32_t slot, const Live& live) = 0;
-    /// It leaves the table; it was freed before.
-    virtual void on_ended(std::uint32_t slot, const Live& live) = 0;
-    virtual void on_segments_change(std::uint32_t device) = 0;
-    /// A checkpoint replaces everything.
-    virtual void on_restore() = 0;
+    /// It is in this slot of the live table; all figures are those with it.
+    virtual void allocated(std::uint32_t /*slot*/, const Live& /*live*/, const Event& /*by*/) {}
+
+    // These come right before the change: the figures are those of before.
+    /// The program freed it, or could have.
+    virtual void freed(std::uint32_t /*slot*/, const Live& /*live*/, const LifeEnd& /*end*/) {}
+    /// It is safe to reuse, and leaves the table.
+    virtual void ended(std::uint32_t /*slot*/, const Live& /*live*/, const LifeEnd& /*end*/) {}
+    /// A segment, or an address range that one grows by; `by` has its size.
+    virtual void segment_added(const Event& /*by*/) {}
+    /// One whole, or a part of one.
+    virtual void segment_removed(std::uint32_t /*device*/, const PoolLayout::Range& /*range*/) {}
+    /// A checkpoint replaces everything: what was live is not told of any more, nor what it brings.
+    virtual void interrupted() {}
 };
 
 /// Thread-safety: none; the recorder's lock serializes, also for the accessors. Accessors may be
@@ -92,7 +117,7 @@ class Aggregator final : public RecordSink {
     void on(const Checkpoint& record) override;
     void on(const AggregateState& record) override;
 
-    /// Is told of what ends, for a view of an earlier moment; null: nobody. It must outlive this.
+    /// Is told of each lifetime; null: nobody. It must outlive this.
     void set_observer(LiveObserver* observer) { observer_ = observer; }
 
     /// Passes a checkpoint to `to`: a Checkpoint, all definitions, and AggregateState records. An
@@ -200,9 +225,10 @@ class Aggregator final : public RecordSink {
         std::size_t operator()(const Frame& frame) const;
     };
 
-    /// Runs `work` unless the recording has ended, and turns std::bad_alloc into `incomplete`.
+    /// Runs `work` unless the recording has ended. std::bad_alloc sets `incomplete`, and is passed
+    /// on where somebody observes.
     template <typename Work>
-    void guarded(Work work) noexcept {
+    void guarded(Work work) {
         if (has_end_ || integrity_.incomplete) {
             return;
         }
@@ -210,6 +236,9 @@ class Aggregator final : public RecordSink {
             work();
         } catch (const std::bad_alloc&) {
             integrity_.incomplete = true;
+            if (observer_ != nullptr) {
+                throw;
+            }
         }
     }
     void apply_option(const OptionValue& option);
@@ -236,13 +265,15 @@ class Aggregator final : public RecordSink {
     void label(const Event& event);
     std::vector<SiteLabel> holder_labels(const Composition& holders) const;
 
-    /// `freeing`: the event that freed it; null: it ended for another reason.
-    void apply_free_requested(std::uint32_t at, const Event* freeing);
+    void apply_free_requested(std::uint32_t at, const LifeEnd& end);
     void apply_collected(const Live& live);
-    void apply_free_completed(std::uint32_t at);
+    void apply_free_completed(std::uint32_t at, const LifeEnd& end);
+    /// Frees it, unless it is pending, and ends it. The caller commits.
+    void end_life(std::uint32_t at, const LifeEnd& end);
     void overwrite(std::uint32_t at);
     Latest& latest_allocation(std::uint32_t thread);
     void end_blocks_in(DeviceTotals& device, std::uint64_t address, std::uint64_t size);
+    std::uint64_t remove_segment(DeviceTotals& device, std::uint64_t base);
     void before_live_change(std::uint32_t index, bool is_segment);
     void take_as_segment(const Event& segment);
     std::uint64_t total_allocated() const;

@@ -131,7 +131,7 @@ void Aggregator::reset() {
 void Aggregator::on(const Checkpoint& record) {
     guarded([&] {
         if (observer_ != nullptr) {
-            observer_->on_restore();
+            observer_->interrupted();
         }
         reset();
         restoring_ = std::make_unique<Restoring>();

@@ -100,9 +100,9 @@ class LiveTable {
         return (*slabs_[slot / slab_size])[slot % slab_size];
     }
 
-    /// Adds an allocation, for the caller to fill in. There must be none at this address yet. May
-    /// throw std::bad_alloc, without a change.
-    Live& add(std::uint64_t address, AddressSpace space) {
+    /// Adds an allocation, for the caller to fill in, and returns its slot. There must be none at
+    /// this address yet. May throw std::bad_alloc, without a change.
+    std::uint32_t add(std::uint64_t address, AddressSpace space) {
         index_.reserve_slot();
         if (free_ == none) {
             add_slab();
@@ -113,7 +113,7 @@ class LiveTable {
         live = Live{.address = address, .space = space};
         index_.insert(hash(address, space), slot);
         ++size_;
-        return live;
+        return slot;
     }
 
     void erase(std::uint32_t slot) {
@@ -158,7 +158,7 @@ class LiveTable {
                     archive.fail();
                     return;
                 }
-                self.add(live.address, live.space) = live;
+                self[self.add(live.address, live.space)] = live;
             }
         } else {
             archive.count(self.size_);

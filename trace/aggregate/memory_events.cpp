@@ -213,7 +213,8 @@ void Aggregator::allocate(const Event& event) {
     if (scopes_.any_open() && counts_as_device_memory(event.kind) && !is_segment) {
         owner = scopes_.allocated(event.thread, in_site, size);
     }
-    Live& live = live_.add(event.address, space);
+    const std::uint32_t slot = live_.add(event.address, space);
+    Live& live = live_[slot];
     live.site = in_site;
     live.context = event.context;
     live.thread = event.thread;
@@ -255,6 +256,9 @@ void Aggregator::allocate(const Event& event) {
         }
         commit<Timeline::Change::rise>(device);
     }
+    if (observer_ != nullptr) {
+        observer_->allocated(slot, live, event);
+    }
 }
 
 void Aggregator::free(const Event& event) {
@@ -263,13 +267,14 @@ void Aggregator::free(const Event& event) {
         ++integrity_.unmatched_frees;
         return;
     }
-    Live& live = live_[at];
+    const LifeEnd end{.event = &event};
+    const Live& live = live_[at];
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     const bool counts = counts_as_device_memory(site.kind);
-    apply_free_requested(at, &event);
+    apply_free_requested(at, end);
     if (live.origin == Origin::driver || event.origin == Origin::driver) {
-        apply_free_completed(at);
+        apply_free_completed(at, end);
     }
     if (counts) {
         commit<Timeline::Change::fall>(device);
@@ -282,36 +287,38 @@ void Aggregator::complete(const Event& event) {
         return;  // its free_requested was counted as unmatched
     }
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
-    if (!live_[at].pending) {
-        apply_free_requested(at, &event);
-    }
-    apply_free_completed(at);
+    end_life(at, {.event = &event});
     commit<Timeline::Change::fall>(device);
 }
 
 /// free() and complete() in one. No curve falls twice, so one commit suffices.
 void Aggregator::free_immediately(const Event& event) {
     const std::uint32_t at = live_.find(event.address, address_space(event));
-    if (at == LiveTable::none) {
+    if (at == LiveTable::none || live_[at].pending) {
         ++integrity_.unmatched_frees;
+    }
+    if (at == LiveTable::none) {
         return;
     }
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
-    if (live_[at].pending) {
-        ++integrity_.unmatched_frees;
-    } else {
-        apply_free_requested(at, &event);
-    }
-    apply_free_completed(at);
+    end_life(at, {.event = &event});
     commit<Timeline::Change::fall>(device);
 }
 
+void Aggregator::end_life(std::uint32_t at, const LifeEnd& end) {
+    if (!live_[at].pending) {
+        apply_free_requested(at, end);
+    }
+    apply_free_completed(at, end);
+}
+
 /// The application freed it. Changes the curves; the caller commits.
-void Aggregator::apply_free_requested(std::uint32_t at, const Event* freeing) {
+void Aggregator::apply_free_requested(std::uint32_t at, const LifeEnd& end) {
     Live& live = live_[at];
     if (observer_ != nullptr) {
-        observer_->on_freed(at, live);
+        observer_->freed(at, live, end);
     }
+    const Event* const freeing = end.event;
     Site& site = sites_[live.site];
     site.lifetimes.add(now_ - live.time_ns);
     DeviceTotals& device = *devices_[site.device];
@@ -356,10 +363,10 @@ void Aggregator::apply_free_requested(std::uint32_t at, const Event* freeing) {
 }
 
 /// The memory is safe to reuse. The caller commits.
-void Aggregator::apply_free_completed(std::uint32_t at) {
+void Aggregator::apply_free_completed(std::uint32_t at, const LifeEnd& end) {
     const Live& live = live_[at];
     if (observer_ != nullptr) {
-        observer_->on_ended(at, live);
+        observer_->ended(at, live, end);
     }
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
@@ -382,10 +389,7 @@ void Aggregator::overwrite(std::uint32_t at) {
     }
     ++integrity_.overwritten_allocations;
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
-    if (!live_[at].pending) {
-        apply_free_requested(at, nullptr);
-    }
-    apply_free_completed(at);
+    end_life(at, {.cause = LifeEnd::Cause::unseen});
     commit(device);
 }
 
@@ -398,18 +402,24 @@ void Aggregator::end_blocks_in(DeviceTotals& device, std::uint64_t address, std:
     }
 }
 
+/// With the blocks in it. Returns the bytes that are no longer reserved.
+std::uint64_t Aggregator::remove_segment(DeviceTotals& device, std::uint64_t base) {
+    const std::uint64_t size = device.pool.segment_size(base);
+    end_blocks_in(device, base, size);
+    if (observer_ != nullptr) {
+        observer_->segment_removed(device.info.index, {base, size});
+    }
+    return device.pool.remove_segment(base);
+}
+
 void Aggregator::segment(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
     PoolLayout& pool = device.pool;
     Curve& reserved = device.curve(CurveName::reserved);
-    if (observer_ != nullptr) {
-        observer_->on_segments_change(event.device);
-    }
     if (event.type == EventType::segment_alloc || event.type == EventType::segment_map) {
         end_blocks_in(device, event.address, event.size);
         for (const std::uint64_t base : pool.segments_in(event.address, event.size)) {
-            end_blocks_in(device, base, pool.segment_size(base));
-            reserved.current -= pool.remove_segment(base);
+            reserved.current -= remove_segment(device, base);
             ++integrity_.overwritten_segments;
         }
         Fragmentation& fragmentation = device.fragmentation;
@@ -419,6 +429,9 @@ void Aggregator::segment(const Event& event) {
         const bool may_peak = event.size > fragmentation.peak_reserved ||
                               held > fragmentation.peak_reserved - event.size;
         const std::uint64_t largest_before = may_peak ? pool.largest_gap() : 0;
+        if (observer_ != nullptr && event.size != 0) {
+            observer_->segment_added(event);
+        }
         const std::uint64_t added = pool.add_segment(event.address, event.size, event.context,
                                                      event.type == EventType::segment_map);
         if (pool.stats.reserved_bytes.all.peak > fragmentation.peak_reserved) {
@@ -439,10 +452,16 @@ void Aggregator::segment(const Event& event) {
             ++integrity_.unmatched_segment_frees;
             return;
         }
-        end_blocks_in(device, event.address, size);
-        reserved.current -= pool.remove_segment(event.address);
+        reserved.current -= remove_segment(device, event.address);
     } else {
         end_blocks_in(device, event.address, event.size);
+        if (observer_ != nullptr) {
+            for (const PoolLayout::Range& range : pool.mapped_in(event.address, event.size)) {
+                if (range.size != 0) {
+                    observer_->segment_removed(event.device, range);
+                }
+            }
+        }
         const std::uint64_t unmapped = pool.unmap(event.address, event.size);
         integrity_.unmatched_segment_frees += unmapped == 0 ? 1 : 0;
         reserved.current -= unmapped;

@@ -336,21 +336,14 @@ void Aggregator::on(const ContextLost& record) {
                                                : first.address < second.address;
         });
         for (const std::uint32_t at : lost) {
-            if (!live_[at].pending) {
-                apply_free_requested(at, nullptr);
-            }
-            apply_free_completed(at);
+            end_life(at, {.cause = LifeEnd::Cause::context_lost});
         }
         for (const auto& device : devices_) {
             if (device == nullptr) {
                 continue;
             }
-            if (observer_ != nullptr) {
-                observer_->on_segments_change(device->info.index);
-            }
             for (const std::uint64_t base : device->pool.context_segments(record.context)) {
-                end_blocks_in(*device, base, device->pool.segment_size(base));
-                device->curve(CurveName::reserved).current -= device->pool.remove_segment(base);
+                device->curve(CurveName::reserved).current -= remove_segment(*device, base);
             }
             commit(*device);
         }

@@ -307,23 +307,31 @@ std::uint64_t PoolLayout::remove_segment(std::uint64_t address) {
     return size;
 }
 
-std::uint64_t PoolLayout::unmap(std::uint64_t address, std::uint64_t size) {
+std::vector<PoolLayout::Range> PoolLayout::mapped_in(std::uint64_t address,
+                                                     std::uint64_t size) const {
     const std::uint64_t end = range_end(address, size);
-    std::uint64_t unmapped = 0;
+    std::vector<Range> mapped;
     for (const std::uint64_t base : segments_in(address, size)) {
-        const auto at = segments_.find(base);
-        if (!at->second.mapped) {
-            continue;
+        const Segment& segment = segments_.find(base)->second;
+        if (segment.mapped) {
+            const std::uint64_t from = std::max(base, address);
+            mapped.push_back({from, std::min(segment.end(), end) - from});
         }
+    }
+    return mapped;
+}
+
+std::uint64_t PoolLayout::unmap(std::uint64_t address, std::uint64_t size) {
+    std::uint64_t unmapped = 0;
+    for (const Range& range : mapped_in(address, size)) {
+        const auto at = first_overlapping(segments_, range.address);
         Segment segment = std::move(at->second);
         unaccount(segment);
         erase(at);
-        const std::uint64_t unmap_from = std::max(base, address);
-        const std::uint64_t unmap_to = std::min(segment.end(), end);
         const bool small = segment.small;
-        cut(std::move(segment), unmap_from, unmap_to);
-        stats.reserved_bytes.decrease(small, unmap_to - unmap_from);
-        unmapped += unmap_to - unmap_from;
+        cut(std::move(segment), range.address, range.address + range.size);
+        stats.reserved_bytes.decrease(small, range.size);
+        unmapped += range.size;
     }
     stats.num_device_free += unmapped != 0 ? 1 : 0;
     return unmapped;

@@ -156,12 +156,15 @@ class PoolLayout {
     /// `size` as passed to add_block(), `small` as returned by it.
     void remove_block(std::uint64_t address, std::uint64_t size, bool small);
 
-    /// The size of the segment that begins at `address`; 0 if there is none.
-    std::uint64_t segment_size(std::uint64_t address) const;
     struct Range {
         std::uint64_t address = 0;
         std::uint64_t size = 0;
     };
+    /// The parts of [address, address + size) that are mapped, by address: what unmap() removes.
+    std::vector<Range> mapped_in(std::uint64_t address, std::uint64_t size) const;
+
+    /// The size of the segment that begins at `address`; 0 if there is none.
+    std::uint64_t segment_size(std::uint64_t address) const;
     /// All segments, by address.
     std::vector<Range> segments() const;
     /// Base addresses of the segments of a context.

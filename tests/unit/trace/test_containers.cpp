@@ -129,7 +129,7 @@ TEST_CASE("the live table keeps places while they are used, and uses them again"
     constexpr std::uint64_t count = 3000;
     std::vector<std::uint32_t> places;
     for (std::uint64_t i = 0; i < count; ++i) {
-        Live& live = table.add(i * 512, AddressSpace::pointer);
+        Live& live = table[table.add(i * 512, AddressSpace::pointer)];
         live.site = 1;
         live.context = static_cast<std::uint32_t>(i % 3);
         places.push_back(table.find(i * 512, AddressSpace::pointer));
@@ -146,7 +146,7 @@ TEST_CASE("the live table keeps places while they are used, and uses them again"
                 (i % 2 == 0 ? LiveTable::none : places[i]));
     }
     for (std::uint64_t i = 0; i < count; i += 2) {
-        table.add(i * 512, AddressSpace::pointer).context = 9;
+        table[table.add(i * 512, AddressSpace::pointer)].context = 9;
         REQUIRE(table.find(i * 512, AddressSpace::pointer) < count + 512);
     }
     CHECK(table.find_by_context(9).size() == count / 2);
