@@ -48,53 +48,34 @@ CountAndBytes Histogram::sum() const {
     return sum;
 }
 
-class AllocationCounts::Sink final : public trace::GenericSink<AllocationCounts::Sink> {
+class AllocationCounts::Sink final : public trace::GenericSink<AllocationCounts::Sink>,
+                                     private trace::LiveObserver {
   public:
     Sink(AllocationCounts& counts, trace::Aggregator& figures)
-        : counts_(counts), figures_(figures) {}
+        : counts_(counts), figures_(figures) {
+        figures.set_observer(this);
+    }
+    ~Sink() override { figures_.set_observer(nullptr); }
 
     template <typename Record>
     void take(const Record& record) {
         figures_.on(record);
     }
-    void take(const trace::Event& event) {
-        if (event.type == trace::EventType::free_requested ||
-            event.type == trace::EventType::free_completed) {
-            if (const trace::Live* const live = find(event); live != nullptr) {
-                ended(*live, event.time_ns);
-            }
-            figures_.on(event);
-            return;
-        }
-        figures_.on(event);
-        if (event.type == trace::EventType::alloc) {
-            // Null where the aggregator ran out of host memory.
-            if (const trace::Live* const live = find(event); live != nullptr) {
-                of_site(live->site).sizes.add(live->requested, {1, live->size});
-            }
-        }
-    }
-    void take(const trace::ContextLost& record) {
-        for (const std::uint32_t slot : figures_.live().find_by_context(record.context)) {
-            ended(figures_.live()[slot], record.time_ns);
-        }
-        figures_.on(record);
-    }
+    void on_freed(const trace::Event& event) override { figures_.on_freed(event); }
     void take(const trace::Checkpoint& checkpoint) {
         figures_.on(checkpoint);
         counts_.gap_end_ns_ = checkpoint.time_ns;
     }
 
   private:
-    const trace::Live* find(const trace::Event& event) const {
-        const std::uint32_t slot = figures_.live().find(event.address, trace::address_space(event));
-        return slot == trace::LiveTable::none ? nullptr : &figures_.live()[slot];
+    void allocated(std::uint32_t /*slot*/, const trace::Live& live,
+                   const trace::Event& /*by*/) override {
+        of_site(live.site).sizes.add(live.requested, {1, live.size});
     }
-
-    void ended(const trace::Live& live, std::uint64_t time_ns) {
-        if (!live.pending) {
-            of_site(live.site).lifetimes.add(time_ns - std::min(time_ns, live.time_ns),
-                                             {1, live.size});
+    void freed(std::uint32_t /*slot*/, const trace::Live& live,
+               const trace::LifeEnd& end) override {
+        if (end.cause != trace::LifeEnd::Cause::unseen) {
+            of_site(live.site).lifetimes.add(figures_.duration_ns() - live.time_ns, {1, live.size});
         }
     }
 
