@@ -23,7 +23,8 @@ std::uint64_t bucket_for(std::uint64_t duration_ns) {
 }
 
 /// Keeps the live bytes of each category while a log is read, and the rows made of them.
-class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
+class CategoryCollector final : public trace::GenericSink<CategoryCollector>,
+                                private trace::LiveObserver {
   public:
     CategoryCollector(const model::Report& report, std::uint64_t from_ns, std::uint64_t to_ns,
                       Resolver& resolver)
@@ -41,6 +42,7 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
                 categories_[i] = categorize(report.sites[i], resolver);
             }
         }
+        state_.set_observer(this);
     }
 
     template <typename Record>
@@ -50,31 +52,20 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
     void take(const trace::ContextLost& lost) {
         begin(lost.time_ns);
         state_.on(lost);
-        update_all();
+        update();
+    }
+    void take(const trace::Event& event) {
+        begin(event.time_ns);
+        state_.on(event);
+        update();
     }
     /// The last part of a checkpoint: records before it are missing.
     void take(const trace::AggregateState& part) {
         state_.on(part);
         if (part.last) {
-            update_all();
+            count_all();
+            update();
             begin(state_.duration_ns());
-        }
-    }
-
-    void take(const trace::Event& event) {
-        begin(event.time_ns);
-        const trace::EventType type = event.type;
-        const bool frees =
-            type == trace::EventType::free_requested || type == trace::EventType::free_completed;
-        const std::uint32_t freed = frees ? site_of(event) : trace::HashIndex::none;
-        state_.on(event);
-        count(freed);
-        if (type == trace::EventType::alloc) {
-            count(site_of(event));
-        }
-        update(event.device);
-        if (freed != trace::HashIndex::none) {
-            update(state_.sites()[freed].device);
         }
     }
 
@@ -90,6 +81,7 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
   private:
     struct Followed {
         CategoryBytes now{};
+        bool changed = false;  ///< since the latest update
         CategoryTimeline timeline;
     };
 
@@ -111,9 +103,32 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
         }
     }
 
-    std::uint32_t site_of(const trace::Event& event) const {
-        const std::uint32_t at = state_.live().find(event.address, trace::address_space(event));
-        return at == trace::LiveTable::none ? trace::HashIndex::none : state_.live()[at].site;
+    void allocated(std::uint32_t /*slot*/, const trace::Live& live,
+                   const trace::Event& /*by*/) override {
+        add(live.site, live.size);
+    }
+    void freed(std::uint32_t /*slot*/, const trace::Live& live,
+               const trace::LifeEnd& /*end*/) override {
+        add(live.site, -live.size);
+    }
+
+    /// To what its category holds; a negative number is added as its complement.
+    void add(std::uint32_t index, std::uint64_t bytes) {
+        const trace::Site& site = state_.sites()[index];
+        const auto at = followed_.find(site.device);
+        if (at != followed_.end() && trace::counts_as_device_memory(site.kind)) {
+            at->second.now.at(static_cast<std::size_t>(category_of(index))) += bytes;
+            at->second.changed = true;
+        }
+    }
+    void count_all() {
+        for (auto& [index, followed] : followed_) {
+            followed.now = {};
+            followed.changed = true;
+        }
+        for (std::uint32_t site = 0; site < state_.sites().size(); ++site) {
+            add(site, state_.sites()[site].live_bytes);
+        }
     }
 
     /// The log of a running program has grown since the report.
@@ -121,50 +136,13 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
         return site < categories_.size() ? categories_[site] : Category::other;
     }
 
-    /// Brings the live bytes of a site up to date.
-    void count(std::uint32_t index) {
-        if (index == trace::HashIndex::none) {
-            return;
-        }
-        counted_.resize(std::max(counted_.size(), state_.sites().size()));
-        const trace::Site& site = state_.sites()[index];
-        const auto at = followed_.find(site.device);
-        if (at == followed_.end() || !trace::counts_as_device_memory(site.kind)) {
-            return;
-        }
-        at->second.now.at(static_cast<std::size_t>(category_of(index))) +=
-            site.live_bytes - counted_[index];
-        counted_[index] = site.live_bytes;
-    }
-
-    void update_all() {
+    /// Takes what has changed into the rows.
+    void update() {
         for (auto& [index, followed] : followed_) {
-            update(index);
-        }
-    }
-
-    /// Takes what a device holds now into its rows. An event may have ended memory of other sites,
-    /// too; that shows in the sum, and then all are counted anew.
-    void update(std::uint32_t device) {
-        const auto at = followed_.find(device);
-        if (at == followed_.end() || device >= state_.devices().size() ||
-            state_.devices()[device] == nullptr) {
-            return;
-        }
-        Followed& followed = at->second;
-        if (sum(followed.now) !=
-            state_.devices()[device]->curve(trace::CurveName::allocated).current) {
-            followed.now = {};
-            counted_.assign(state_.sites().size(), 0);
-            for (auto& [index, other] : followed_) {
-                other.now = {};
+            if (followed.changed && entered_ && state_.duration_ns() <= to_ns_) {
+                add(followed.timeline, followed.now, state_.duration_ns());
             }
-            for (std::uint32_t site = 0; site < state_.sites().size(); ++site) {
-                count(site);
-            }
-        }
-        if (entered_ && state_.duration_ns() <= to_ns_) {
-            add(followed.timeline, followed.now, state_.duration_ns());
+            followed.changed = false;
         }
     }
 
@@ -203,7 +181,6 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector> {
     const std::uint64_t to_ns_;
     std::vector<Category> categories_;            ///< by site
     std::map<std::uint32_t, Followed> followed_;  ///< by device
-    std::vector<std::uint64_t> counted_;  ///< by site: its live bytes that are in Followed::now
     bool entered_ = false;
     trace::Aggregator state_;
 };
