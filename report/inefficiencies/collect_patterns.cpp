@@ -43,7 +43,8 @@ bool all_work_recorded(const model::Report& report) {
                        [](const model::Device& device) { return device.work.has_value(); });
 }
 
-class PatternCollector final : public trace::GenericSink<PatternCollector> {
+class PatternCollector final : public trace::GenericSink<PatternCollector>,
+                               private trace::LiveObserver {
   public:
     PatternCollector(const model::Report& report, const model::Steps* steps)
         : report_(report),
@@ -54,6 +55,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         if (steps != nullptr) {
             steps_.emplace(*steps);
         }
+        figures_.set_observer(this);
     }
 
     template <typename Record>
@@ -65,33 +67,13 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         busy_.add(work.start_ns, std::max(work.start_ns, work.end_ns));
     }
     void take(const trace::Event& event) {
-        switch (event.type) {
-            case EventType::alloc:
-                snapshot_before_peak(event);
-                figures_.on(event);
-                patterns_.allocated.add(
-                    number_, event.device,
-                    figures_.devices()[event.device]->curve(CurveName::allocated).current);
-                allocated(event);
-                break;
-            case EventType::segment_alloc:
-            case EventType::segment_map:
-                snapshot_before_peak(event);
-                figures_.on(event);
-                break;
-            case EventType::free_requested:
-            case EventType::free_completed:
-                freed(event);
-                figures_.on(event);
-                break;
-            case EventType::mark:
-            case EventType::scope_end:
-                figures_.on(event);
-                step();
-                break;
-            default:
-                figures_.on(event);
-                break;
+        if (event.type == EventType::alloc || event.type == EventType::segment_alloc ||
+            event.type == EventType::segment_map) {
+            snapshot_before_peak(event);
+        }
+        figures_.on(event);
+        if (event.type == EventType::mark || event.type == EventType::scope_end) {
+            step();
         }
         ++number_;
     }
@@ -114,11 +96,6 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         AvoidableSpan life;
     };
 
-    const trace::Live* find(const trace::Event& event, std::uint32_t* slot) const {
-        *slot = figures_.live().find(event.address, trace::address_space(event));
-        return *slot == trace::LiveTable::none ? nullptr : &figures_.live()[*slot];
-    }
-
     /// Device memory that the program decides on. The segments of a framework's cache are the
     /// cache's to free; what it handed out of them has findings of its own.
     bool is_the_programs(const trace::Live& live) const {
@@ -126,10 +103,10 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
                trace::counts_as_device_memory(figures_.sites()[live.site].kind);
     }
 
-    void allocated(const trace::Event& event) {
-        std::uint32_t slot = 0;
-        const trace::Live* const live = find(event, &slot);
-        if (live == nullptr || live->site >= patterns_.sites.size()) {
+    void allocated(std::uint32_t slot, const trace::Live& live, const trace::Event& by) override {
+        patterns_.allocated.add(number_, by.device,
+                                figures_.devices()[by.device]->curve(CurveName::allocated).current);
+        if (live.site >= patterns_.sites.size()) {
             return;  // the log of a running program has grown since the report
         }
         if (slot >= step_made_.size()) {
@@ -138,46 +115,43 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         }
         step_made_[slot] = static_cast<std::uint32_t>(step_ends_.size());
         made_[slot] = number_;
-        SitePatterns& site = patterns_.sites[live->site];
-        site.max_live = std::max(site.max_live, figures_.sites()[live->site].live_count);
-        site.max_live_bytes =
-            std::max(site.max_live_bytes, figures_.sites()[live->site].live_bytes);
-        site.max_size = std::max(site.max_size, live->size);
+        SitePatterns& site = patterns_.sites[live.site];
+        site.max_live = std::max(site.max_live, figures_.sites()[live.site].live_count);
+        site.max_live_bytes = std::max(site.max_live_bytes, figures_.sites()[live.site].live_bytes);
+        site.max_size = std::max(site.max_size, live.size);
         replaced_.erase(slot);
-        Latest& latest = latest_[live->thread];
-        const bool alike = latest.site == live->site && latest.size == live->size;
-        latest = {number_, live->serial, live->size, live->site, slot, alike ? latest.serial : 0};
-        collect_rounding(event.device);
+        Latest& latest = latest_[live.thread];
+        const bool alike = latest.site == live.site && latest.size == live.size;
+        latest = {number_, live.serial, live.size, live.site, slot, alike ? latest.serial : 0};
+        collect_rounding(by.device);
     }
 
-    void freed(const trace::Event& event) {
-        std::uint32_t slot = 0;
-        const trace::Live* const live = find(event, &slot);
-        if (live == nullptr || !is_the_programs(*live)) {
+    void freed(std::uint32_t slot, const trace::Live& live, const trace::LifeEnd& end) override {
+        if (end.cause != trace::LifeEnd::Cause::freed || !is_the_programs(live)) {
             return;
         }
-        SitePatterns& site = patterns_.sites[live->site];
-        const auto latest = latest_.find(event.thread);
+        SitePatterns& site = patterns_.sites[live.site];
+        const auto latest = latest_.find(end.event->thread);
         if (latest != latest_.end()) {
-            if (latest->second.is_last_event && latest->second.previous_serial == live->serial &&
-                live->serial != 0) {
-                replaced(*live, slot, latest->second);
+            if (latest->second.is_last_event && latest->second.previous_serial == live.serial &&
+                live.serial != 0) {
+                replaced(live, slot, latest->second);
             }
             latest->second.is_last_event = false;
         }
         const std::uint32_t made = step_made_[slot];
         if (made < step_ends_.size()) {
             ++site.outlived_count;
-            site.outlived_bytes += live->size;
+            site.outlived_bytes += live.size;
             site.outlived_steps += step_ends_.size() - made;
-            add_span(step_ends_[made], live->size, live->site, AvoidableSpan::Reason::outlived);
+            add_span(step_ends_[made], live.size, live.site, AvoidableSpan::Reason::outlived);
         }
         if (work_recorded_ && idle_.size() < max_avoidable &&
-            !busy_.any_in(live->time_ns, event.time_ns)) {
+            !busy_.any_in(live.time_ns, figures_.duration_ns())) {
             idle_.push_back(
-                {live->time_ns,
-                 event.time_ns,
-                 {made_[slot], number_, live->size, live->site, AvoidableSpan::Reason::unused}});
+                {live.time_ns,
+                 figures_.duration_ns(),
+                 {made_[slot], number_, live.size, live.site, AvoidableSpan::Reason::unused}});
         }
     }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <limits>
 
 #include "report/reading/read_ahead.hpp"
@@ -88,25 +89,29 @@ class PeakEstimator {
 };
 
 /// Passes the allocations of a log to an estimator.
-class AllocationReader final : public trace::GenericSink<AllocationReader> {
+class AllocationReader final : public trace::GenericSink<AllocationReader>,
+                               private trace::LiveObserver {
   public:
-    explicit AllocationReader(PeakEstimator& estimator) : estimator_(estimator) {}
+    explicit AllocationReader(PeakEstimator& estimator) : estimator_(estimator) {
+        figures_.set_observer(this);
+    }
 
     template <typename Record>
     void take(const Record& record) {
         figures_.on(record);
-    }
-    void take(const trace::Event& event) {
-        figures_.on(event);
-        if (event.type == trace::EventType::alloc) {
-            estimator_.allocated(
-                number_, event.device,
-                figures_.devices()[event.device]->curve(trace::CurveName::allocated).current);
+        if constexpr (std::same_as<Record, trace::Event>) {
+            ++number_;
         }
-        ++number_;
     }
 
   private:
+    void allocated(std::uint32_t /*slot*/, const trace::Live& /*live*/,
+                   const trace::Event& by) override {
+        estimator_.allocated(
+            number_, by.device,
+            figures_.devices()[by.device]->curve(trace::CurveName::allocated).current);
+    }
+
     PeakEstimator& estimator_;
     std::uint64_t number_ = 0;
     trace::Aggregator figures_;
