@@ -7,18 +7,13 @@
 
 namespace memlab::report {
 
-namespace {
-
-std::uint64_t served(const trace::Event& event) {
-    return event.size == 0 && event.origin == trace::Origin::driver ? event.requested : event.size;
-}
-
-}  // namespace
-
-class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink> {
+class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink>,
+                                 private trace::LiveObserver {
   public:
-    Sink(StackMoments& moments, trace::Aggregator& figures)
-        : moments_(moments), figures_(figures) {}
+    Sink(StackMoments& moments, trace::Aggregator& figures) : moments_(moments), figures_(figures) {
+        figures.set_observer(this);
+    }
+    ~Sink() override { figures_.set_observer(nullptr); }
 
     template <typename Record>
     void take(const Record& record) {
@@ -26,9 +21,7 @@ class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink> {
     }
     void take(const trace::Event& event) {
         figures_.on(event);
-        if (event.type == trace::EventType::alloc) {
-            moments_.record(event, figures_);
-        } else if (moments_.every_ != 0 && moments_.ends_.is_end(event, figures_)) {
+        if (moments_.every_ != 0 && moments_.ends_.is_end(event, figures_)) {
             moments_.group_ = ++moments_.steps_ended_ / moments_.every_;
         }
     }
@@ -45,6 +38,11 @@ class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink> {
     }
 
   private:
+    void allocated(std::uint32_t /*slot*/, const trace::Live& live,
+                   const trace::Event& by) override {
+        moments_.record(by, live.size, figures_);
+    }
+
     StackMoments& moments_;
     trace::Aggregator& figures_;
 };
@@ -123,7 +121,8 @@ const std::uint64_t* StackMoments::statistic(const trace::DeviceTotals& device,
     return known[column];
 }
 
-void StackMoments::record(const trace::Event& event, const trace::Aggregator& figures) {
+void StackMoments::record(const trace::Event& event, std::uint64_t size,
+                          const trace::Aggregator& figures) {
     ++allocations_;
     const std::size_t slot = find_slot(event, figures);
     if (slot == none) {
@@ -136,7 +135,7 @@ void StackMoments::record(const trace::Event& event, const trace::Aggregator& fi
         const LineColumn& column = columns_[i];
         std::uint64_t& value = group.values[slot * columns_.size() + i];
         if (column.source == LineColumn::Source::sum) {
-            value += column.sum == LineColumn::Sum::count ? 1 : served(event);
+            value += column.sum == LineColumn::Sum::count ? 1 : size;
             continue;
         }
         const std::uint64_t now = column.source == LineColumn::Source::curve

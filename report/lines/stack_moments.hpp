@@ -69,7 +69,8 @@ class StackMoments {
   private:
     class Sink;
 
-    void record(const trace::Event& event, const trace::Aggregator& figures);
+    /// An allocation that `size` bytes serve.
+    void record(const trace::Event& event, std::uint64_t size, const trace::Aggregator& figures);
     void record(const trace::OomEvent& event, const trace::Aggregator& figures);
     /// Index in the current group's allocations; `none` when not wanted.
     template <typename Event>
