@@ -26,7 +26,6 @@
 #include "report/exports/formats.hpp"
 #include "report/exports/perfetto_slices.hpp"
 #include "report/reading/read_ahead.hpp"
-#include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report::exports {
@@ -42,7 +41,7 @@ constexpr std::array<std::pair<Curve, const char*>, model::curve_count> counter_
      {Curve::reserved, "reserved"},
      {Curve::device_used, "device used"}}};
 
-/// All of a log: slices, and the curves from the aggregator, the same figures as the report.
+/// All of a log: slices, and the curves, the same figures as the report.
 class LogTrace final : public trace::GenericSink<LogTrace> {
   public:
     LogTrace(const Input& input, ProcessTracks& tracks)
@@ -50,19 +49,10 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
 
     template <typename Record>
     void take(const Record& record) {
-        if constexpr (std::is_same_v<Record, trace::Checkpoint>) {
-            in_gap_ = true;
-            slices_.on(record);  // ends what was live before the gap
-        } else if constexpr (requires { record.time_ns; }) {
-            slices_.reach(record.time_ns);
-        }
-        if (!slices_.is_over()) {
-            aggregator_.on(record);
-            count_after(record);
-        }
-        if constexpr (!std::is_same_v<Record, trace::Checkpoint>) {
-            slices_.on(record);
-        }
+        in_gap_ = in_gap_ || std::is_same_v<Record, trace::Checkpoint>;
+        slices_.on(record);
+        count_after(record);
+        slices_.end_freed();
         tracks_.out().flush_counters();
     }
 
@@ -79,13 +69,19 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
         WithCurves(const Input& input, ProcessTracks& tracks, LogTrace& whole)
             : Slices(input, tracks), whole_(whole) {}
 
+        using LifetimeSink::figures;
         using LifetimeSink::now;
         using LifetimeSink::within;
+        using Slices::end_freed;
 
       protected:
         void entered() override {
             whole_.count_all();
             Slices::entered();
+        }
+        void allocated(const Allocation& allocation) override {
+            whole_.count(allocation.event.device);
+            Slices::allocated(allocation);
         }
 
       private:
@@ -108,18 +104,19 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
     }
 
     void count_all() {
-        for (std::size_t device = 0; device < aggregator_.devices().size(); ++device) {
+        for (std::size_t device = 0; device < slices_.figures().devices().size(); ++device) {
             count(device);
         }
     }
 
     /// Writes the values that changed.
     void count(std::size_t index) {
-        if (!slices_.within() || in_gap_ || index >= aggregator_.devices().size() ||
-            !aggregator_.devices()[index] || !input_.wants(index)) {
+        const auto& devices = slices_.figures().devices();
+        if (!slices_.within() || in_gap_ || index >= devices.size() || !devices[index] ||
+            !input_.wants(index)) {
             return;
         }
-        const trace::DeviceTotals& device = *aggregator_.devices()[index];
+        const trace::DeviceTotals& device = *devices[index];
         Shown& shown = shown_[index];
         for (const auto& [curve, name] : counter_names) {
             const auto at = static_cast<std::size_t>(curve);
@@ -134,7 +131,6 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
 
     const Input& input_;
     ProcessTracks& tracks_;
-    trace::Aggregator aggregator_;
     std::map<std::size_t, Shown> shown_;
     bool in_gap_ = false;  ///< between a checkpoint and its state: the curves are not known
     WithCurves slices_;

@@ -33,6 +33,7 @@ class Slices : public LifetimeSink {
     /// Ends the open slices at the end of the stretch.
     void close() {
         for_each_live([this](const Allocation& allocation) { freed(allocation, nullptr); });
+        end_freed();
         for (auto& [owner, open] : open_) {
             while (!open.names.empty()) {
                 end_scope(open);
@@ -59,6 +60,7 @@ class Slices : public LifetimeSink {
         if (!within() || !choice_.takes(event, string(event.api))) {
             return;
         }
+        end_freed();
         Place& place = place_of(event);
         const std::uint64_t track = place.lanes.take(out_);
         slices_.emplace(allocation.number, std::pair(track, &place));
@@ -81,15 +83,23 @@ class Slices : public LifetimeSink {
         out_.end_event();
     }
     void freed(const Allocation& allocation, const trace::Event* /*by*/) override {
-        const auto slice = slices_.find(allocation.number);
-        if (slice != slices_.end()) {
-            const auto [track, place] = slice->second;
-            tracks_.end_slice(track, now());
-            place->lanes.give_back(track);
+        if (const auto slice = slices_.find(allocation.number); slice != slices_.end()) {
+            ending_.push_back(slice->second);
             slices_.erase(slice);
         }
     }
     void completed(const Allocation& /*allocation*/, const trace::Event* /*by*/) override {}
+
+    /// Ends the slices of what was freed. Not at once, so that the counters that fall with it
+    /// travel with it.
+    void end_freed() {
+        for (const auto& [track, place] : ending_) {
+            tracks_.end_slice(track, now());
+            place->lanes.give_back(track);
+        }
+        ending_.clear();
+    }
+    void interrupted() override { end_freed(); }
 
     void noted(const trace::Event& event) override {
         if (event.type == trace::EventType::mark) {
@@ -249,8 +259,9 @@ class Slices : public LifetimeSink {
     FrameTable frames_;
     StackFrames stacks_;
     std::map<std::array<std::uint32_t, 3>, Place> places_;  ///< by device, stack and API
-    /// By number of the allocation.
-    std::unordered_map<std::uint64_t, std::pair<std::uint64_t, Place*>> slices_;
+    using Slice = std::pair<std::uint64_t, Place*>;         ///< its track
+    std::unordered_map<std::uint64_t, Slice> slices_;       ///< by number of the allocation
+    std::vector<Slice> ending_;
     std::unordered_map<std::uint32_t, std::string> threads_;
     std::map<std::string, Lanes> ranges_;  ///< by name
     std::map<Owner, Scopes> open_;

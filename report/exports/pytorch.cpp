@@ -138,12 +138,13 @@ class Trace final : public LifetimeSink {
         entry(mapped ? "segment_map" : "segment_alloc", event.address, event.size, 0, event.stack);
     }
 
-    void segment_removed(std::uint32_t device, std::uint64_t address, std::uint64_t size,
-                         bool mapped) override {
+    void segment_removed(std::uint32_t device, const trace::PoolLayout::Range& range) override {
+        const auto [address, size] = range;
         const auto at = device == device_ ? layout.around(address, size) : layout.segments.end();
-        if (at == layout.segments.end() || at->second.synthetic || at->second.mapped != mapped) {
+        if (at == layout.segments.end() || at->second.synthetic) {
             return;
         }
+        const bool mapped = at->second.mapped;
         if (mapped) {
             layout.unmap(at, address, size);
         } else if (at->first == address && at->second.size == size) {
@@ -169,7 +170,7 @@ class Trace final : public LifetimeSink {
         std::uint64_t address = event.address;
         std::uint64_t stream = 0;
         const auto segment = layout.around(address, size);
-        const bool inside = allocation.in_segment && segment != layout.segments.end() &&
+        const bool inside = allocation.pooled && segment != layout.segments.end() &&
                             !segment->second.synthetic && !layout.overlaps_block(address, size);
         if (!inside) {
             const trace::AddressSpace space = trace::address_space(event);

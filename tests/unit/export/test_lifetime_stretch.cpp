@@ -16,7 +16,7 @@ namespace {
 /// Writes down what it is told: + allocated, - freed, > entered, with the time; ~ is before.
 class Told final : public LifetimeSink {
   public:
-    explicit Told(const Stretch& stretch) : LifetimeSink(stretch) {}
+    explicit Told(const Stretch& stretch) : LifetimeSink(stretch) { on(trace::DeviceInfo{}); }
     using LifetimeSink::for_each_live;
 
     std::vector<std::string> told;
@@ -90,11 +90,20 @@ TEST_CASE("Without a stretch all is told") {
 }
 
 TEST_CASE("Records missing before the stretch end what was live outside of it") {
+    trace::Aggregator until_gap_end;
+    until_gap_end.on(trace::DeviceInfo{});
+    trace::Event lives_on;
+    lives_on.address = 1;
+    lives_on.time_ns = 60;
+    until_gap_end.on(lives_on);
+
     Told told({.from_ns = 50, .until_ns = 90});
     told.allocate(10, 1);
-    told.on(trace::Checkpoint{.time_ns = 60});
+    until_gap_end.checkpoint(told);
     told.allocate(70, 2);
-    CHECK(told.told == Notes{"~+10", "~lost10", ">50", "+70"});
+    told.free(71, 1);  // of what the checkpoint brought
+    told.free(72, 2);
+    CHECK(told.told == Notes{"~+10", "~lost10", ">50", "+70", "-72"});
 }
 
 TEST_CASE("Records missing after the stretch leave it alone") {
