@@ -1,7 +1,6 @@
 #include "tests/model_check/notification.hpp"
 
-#include <condition_variable>
-#include <mutex>
+#include <pthread.h>
 
 namespace memlab::model_check {
 
@@ -16,26 +15,23 @@ void Notification::install(Notification* notification) {
 }  // namespace memlab::model_check
 
 extern "C" {
-void __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
-    std::condition_variable*, std::unique_lock<std::mutex>&);
-void __real__ZNSt18condition_variable10notify_allEv(std::condition_variable*);
+int __real_pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex);
+int __real_pthread_cond_broadcast(pthread_cond_t* condition);
 
-void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
-    std::condition_variable* condition, std::unique_lock<std::mutex>& lock) {
+int __wrap_pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
     auto* const here = memlab::model_check::installed;
     if (here == nullptr || !here->in_call()) {
-        __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(condition, lock);
-        return;
+        return __real_pthread_cond_wait(condition, mutex);
     }
-    lock.unlock();
+    pthread_mutex_unlock(mutex);
     here->wait_for_notification();
-    lock.lock();
+    return pthread_mutex_lock(mutex);
 }
 
-void __wrap__ZNSt18condition_variable10notify_allEv(std::condition_variable* condition) {
+int __wrap_pthread_cond_broadcast(pthread_cond_t* condition) {
     if (memlab::model_check::installed != nullptr) {
         memlab::model_check::installed->notified();
     }
-    __real__ZNSt18condition_variable10notify_allEv(condition);
+    return __real_pthread_cond_broadcast(condition);
 }
 }

@@ -1,5 +1,5 @@
 // Replaces the pool's condition variable in tests that run several calls on one thread. The linker
-// substitutes this file's functions for std::condition_variable's (see CMakeLists.txt); without an
+// substitutes this file's functions for those of pthread_cond_t (see CMakeLists.txt); without an
 // installed Notification they call the originals.
 #pragma once
 
