@@ -173,6 +173,7 @@ class Table : public ColumnList {
     /// Call before head() if a width is Column::fitted.
     void fit(const std::vector<Row>& rows, std::size_t min_first = SIZE_MAX) {
         std::vector<const void*> all;
+        all.reserve(rows.size());
         for (const Row& row : rows) {
             all.push_back(&row);
         }
