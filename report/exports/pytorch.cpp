@@ -170,7 +170,10 @@ class Trace final : public LifetimeSink {
         std::uint64_t address = event.address;
         std::uint64_t stream = 0;
         const auto segment = layout.around(address, size);
-        const bool inside = allocation.pooled && segment != layout.segments.end() &&
+        // Blocks in no segment of the pool's do not end with one.
+        const bool in_pool =
+            allocation.pooled && figures().devices()[device_]->pool.has_block(address);
+        const bool inside = in_pool && segment != layout.segments.end() &&
                             !segment->second.synthetic && !layout.overlaps_block(address, size);
         if (!inside) {
             const trace::AddressSpace space = trace::address_space(event);

@@ -52,6 +52,11 @@ std::vector<std::uint64_t> PoolLayout::blocks_in(std::uint64_t address, std::uin
     return found;
 }
 
+bool PoolLayout::has_block(std::uint64_t address) const {
+    const auto at = first_overlapping(segments_, address);
+    return at != segments_.end() && at->second.blocks.find(address) != at->second.blocks.end();
+}
+
 std::vector<std::uint64_t> PoolLayout::segments_in(std::uint64_t address,
                                                    std::uint64_t size) const {
     std::vector<std::uint64_t> found;

@@ -137,6 +137,8 @@ class PoolLayout {
     /// Addresses of the active blocks that overlap [address, address + size): those that must end
     /// before the range is reused or freed.
     std::vector<std::uint64_t> blocks_in(std::uint64_t address, std::uint64_t size) const;
+    /// Whether an active block with a layout begins there.
+    bool has_block(std::uint64_t address) const;
     /// Base addresses of the segments that overlap the range.
     std::vector<std::uint64_t> segments_in(std::uint64_t address, std::uint64_t size) const;
 
