@@ -4,6 +4,14 @@
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::trace {
+namespace {
+
+/// Of the blocks of a device's pool.
+AddressSpace space_of_blocks(const DeviceTotals& device) {
+    return device.info.is_gpu() ? AddressSpace::pointer : suballocation_space(device.info.index);
+}
+
+}  // namespace
 
 void Aggregator::on(const Event& event) {
     guarded([&] {
@@ -181,9 +189,8 @@ void Aggregator::allocate(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
     const AddressSpace space = address_space(event);
     overwrite(live_.find(event.address, space));
-    // Handles are in no segment, so they cannot be the pool's.
-    const bool pooled =
-        event.origin == Origin::pool && (space == AddressSpace::pointer || is_suballocation(space));
+    // Others are in no segment of the device's: handles, and suballocations on a GPU.
+    const bool pooled = event.origin == Origin::pool && space == space_of_blocks(device);
     const bool is_segment = event.name != 0 && event.origin == Origin::driver;
     const std::uint32_t in_site = site_index(event);
     const std::uint64_t size = event.size == 0 && !pooled ? event.requested : event.size;
@@ -395,10 +402,8 @@ void Aggregator::overwrite(std::uint32_t at) {
 
 /// Ends the pool's blocks in a range that is being reused or freed.
 void Aggregator::end_blocks_in(DeviceTotals& device, std::uint64_t address, std::uint64_t size) {
-    const AddressSpace space =
-        device.info.is_gpu() ? AddressSpace::pointer : suballocation_space(device.info.index);
     for (const std::uint64_t block : device.pool.blocks_in(address, size)) {
-        overwrite(live_.find(block, space));
+        overwrite(live_.find(block, space_of_blocks(device)));
     }
 }
 

@@ -175,6 +175,24 @@ TEST_CASE("A free that completed immediately is told like the two events") {
     }
 }
 
+TEST_CASE("What is no block of a device's pool does not keep its segment") {
+    Aggregator figures;
+    Listener listener(figures);
+    figures.on(DeviceInfo{});
+    Event event{.type = EventType::segment_alloc, .origin = Origin::pool};
+    event.address = 0x1000;
+    event.size = 0x1000;
+    figures.on(event);
+    event.type = EventType::alloc;
+    event.kind = MemoryKind::suballocation;  // of an allocator, which has devices of its own
+    event.size = event.requested = 0x100;
+    figures.on(event);
+    event = {.type = EventType::segment_free, .address = 0x1000};
+    figures.on(event);
+    listener.check();
+    CHECK(figures.live().size() == 1);
+}
+
 TEST_CASE("A checkpoint is told before it replaces everything") {
     Aggregator figures;
     feed(PlausibleRecords::make(3, 200, false), figures);
