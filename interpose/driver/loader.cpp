@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "interpose/driver/hooked_names.hpp"
+#include "interpose/driver/reentrancy.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "profiler/unwind/object_table.hpp"
 
@@ -240,6 +241,15 @@ bool libcuda_is_global() {
            });
 }
 
+const void* loaded_library_of(const char* name) {
+    void* const library =
+        dlopen(is_nvml_name(name) ? "libnvidia-ml.so.1" : "libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    if (library != nullptr) {
+        real_dlclose()(library);
+    }
+    return library;
+}
+
 namespace {
 
 /// What dlsym finds with an object's handle, or null.
@@ -265,20 +275,18 @@ const void* object_not_global(const char* name) {
     if (!is_nvml_name(name) && !is_nccl_name(name)) {
         return libcuda_is_global() ? nullptr : loaded_libcuda();
     }
-    void* const library =
-        dlopen(is_nvml_name(name) ? "libnvidia-ml.so.1" : "libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
-    if (library != nullptr) {
-        real_dlclose()(library);
-    }
+    const void* const library = loaded_library_of(name);
     return library == containing_object(find_without_memlab(name)) ? nullptr : library;
 }
 
 }  // namespace
 
 void* definition_for(const void* object, const char* name) {
-    static const char here = 0;
+    if (object == nullptr) {
+        return nullptr;
+    }
     void* const found = definition_seen_by(static_cast<const link_map*>(object), name);
-    return containing_object(found) == containing_object(&here) ? nullptr : found;
+    return is_own_export(found) ? nullptr : found;
 }
 
 // Follows the loader's search order for objects of the program's start, then later ones. A libcuda,

@@ -58,8 +58,12 @@ profiler::ObjectSymbols libcuda_symbols();
 void* containing_object(const void* address);
 
 /// The definition of a name that the code of a loaded object, or the libraries it is linked with,
-/// have, which need not be globally visible; null if there is none but memlab's.
+/// have, which need not be globally visible; null if there is none except memlab's, or no object.
 void* definition_for(const void* object, const char* name);
+
+/// The NVML or NCCL that the program has loaded, for one of their functions' names; or null. It
+/// need not be globally visible, nor be one that the calling code is linked with.
+const void* loaded_library_of(const char* name);
 
 /// Call when the program obtains a driver function, or a version of one, unknown to memlab. It may
 /// submit work, so the work clock is distrusted from now on. Where its name

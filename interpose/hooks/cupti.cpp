@@ -8,7 +8,6 @@
 //
 // CUPTI's types are not needed (its header conflicts with cuda_abi.hpp): the arguments are
 // forwarded as they are, and only the number of pointers matters.
-#include <dlfcn.h>
 
 #include <array>
 #include <atomic>
@@ -57,16 +56,8 @@ void* find_real(std::size_t name, const void* caller) {
         return known;
     }
     const char* const symbol = mi::subscribing_names[name].data();
-    Dl_info info{};
-    if (dladdr(caller, &info) != 0 && info.dli_fname != nullptr) {
-        if (void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) {
-            void* const found = mi::libc_dlsym()(library, symbol);
-            if (found != nullptr && !mi::is_own_export(found)) {
-                return found;
-            }
-        }
-    }
-    return mi::libc_dlsym()(RTLD_NEXT, symbol);
+    void* const found = mi::definition_for(mi::containing_object(caller), symbol);
+    return found != nullptr ? found : mi::find_without_memlab(symbol);
 }
 
 /// Whether a subscriber with these parameters of cuptiSubscribe_v2 can subscribe beside memlab.

@@ -52,14 +52,12 @@ void* find_in_library_of(const void* caller, std::size_t name) {
             return each->function;
         }
     }
-    void* function = mi::definition_for(library, mi::nccl_names[name].data());
+    const char* const symbol = mi::nccl_names[name].data();
+    void* function = mi::definition_for(library, symbol);
     if (function == nullptr) {
         // A call at the end of a function has the return address of that function's caller, which
         // may know nothing of NCCL.
-        if (void* const nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD)) {
-            function = mi::definition_for(nccl, mi::nccl_names[name].data());
-            mi::real_dlclose()(nccl);
-        }
+        function = mi::definition_for(mi::loaded_library_of(symbol), symbol);
     }
     const auto* const object = static_cast<const link_map*>(mi::containing_object(function));
     const mi::InsideMemlab inside;

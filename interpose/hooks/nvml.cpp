@@ -9,7 +9,6 @@
 // Programs that open NVML get the hooks from dlsym, in the place of libnvidia-ml's own functions:
 // another library's that have these names are left alone. Programs and libraries that are linked
 // with it bind memlab's exports, which look the real function up at the first call.
-#include <dlfcn.h>
 #include <link.h>
 
 #include <algorithm>
@@ -53,8 +52,7 @@ void* find_linked(std::size_t name) {
     const char* const symbol = mi::nvml_names[name].data();
     void* found = mi::find_without_memlab(symbol);
     if (found == nullptr) {  // linked with a plugin, which was opened for its own use
-        void* const library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
-        found = library != nullptr ? mi::libc_dlsym()(library, symbol) : nullptr;
+        found = mi::definition_for(mi::loaded_library_of(symbol), symbol);
     }
     if (const link_map* const object = nvml_object_of(found)) {
         mi::keep_loaded(*object);
