@@ -348,7 +348,7 @@ struct Device {
         visit.line();
         visit.named_numbers(
             {"memory_stats",
-             "every key of `torch.cuda.memory_stats()`, with the same meaning but for one: "
+             "every key of `torch.cuda.memory_stats()`, with the same meaning except one: "
              "`requested_bytes` falls with the free, where PyTorch's falls when the block can be "
              "used again"},
             self.memory_stats,

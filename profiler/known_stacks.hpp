@@ -4,7 +4,7 @@
 // where a stack begins, at a frame of a known function, and the words that its walk read there
 // determine the stack: the return addresses, and the saved frame pointers that a rule uses. So for
 // each stack that was walked its signature is kept: where these words are, and their hash. If they
-// have the same hash they are the same but for a collision of 64 bits; then, frame by frame, the
+// have the same hash they are the same except for a collision of 64 bits; then, frame by frame, the
 // rules are the same (within one unload epoch), and each word is the one that the walk would read.
 // The reads do not depend on each other.
 //
