@@ -69,6 +69,9 @@ void ReportBuilder::each(EntryTaker<Scope>& to) const {
 }
 
 std::string step_name(const trace::Aggregator& from, trace::StepKind kind, std::uint32_t path) {
+    if (kind == trace::StepKind::found) {
+        return "loop";
+    }
     return valid_utf8(kind == trace::StepKind::mark ? from.scopes().family_text(path)
                                                     : from.scopes().path_text(path));
 }

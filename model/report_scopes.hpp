@@ -9,6 +9,7 @@
 
 #include "model/report_device.hpp"
 #include "model/report_shape.hpp"
+#include "trace/aggregate/step_anchor.hpp"
 
 namespace memlab::model {
 
@@ -169,6 +170,8 @@ struct Steps {
     };
     std::string kind = {};
     std::string name = {};
+    std::string evidence = {};
+    std::optional<trace::StepAnchor> anchor = {};  ///< of found steps; in no file
     std::uint64_t steps = 0;
     std::uint64_t warm_up_steps = 0;
     std::string verdict = {};
@@ -183,10 +186,14 @@ struct Steps {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.text({"kind", "what ends a step: a mark, the end of a scope or of a range",
-                    one_of("mark", "scope", "range")},
+        visit.text({"kind",
+                    "what ends a step: a mark, the end of a scope or of a range; `found`: the "
+                    "program marks none, `memlab-report` found it in the order of its calls",
+                    one_of("mark", "scope", "range", "found")},
                    self.kind);
         visit.text({"name", "its name; numbers in it are `#`"}, self.name);
+        visit.text_if_any({"evidence", "by what steps that are not marked were found"},
+                          self.evidence);
         visit.number({"steps", "how many there were"}, self.steps);
         visit.number({"warm_up_steps",
                       "how many of these are warm-up: the first quarter, which only `blocks` has"},

@@ -1,6 +1,7 @@
 #include "report/steps.hpp"
 
 #include "model/report_builder.hpp"
+#include "report/text/units.hpp"
 #include "trace/folded_name.hpp"
 
 namespace memlab::report {
@@ -22,6 +23,12 @@ std::optional<std::size_t> choose_steps(const model::Report& report, const std::
         }
     }
     return chosen;
+}
+
+std::string describe_steps(const model::Steps& steps) {
+    const std::string count = format_plural(steps.steps, "step");
+    return steps.evidence.empty() ? count + " by " + steps.kind + " \"" + steps.name + "\""
+                                  : count + ", found and not marked: " + steps.evidence;
 }
 
 std::uint64_t StepCounter::ended(const trace::Aggregator& figures) {
@@ -55,11 +62,21 @@ StepEnds StepEnds::path(const std::string& path) {
     return ends;
 }
 
+StepEnds StepEnds::at(const trace::StepAnchor& anchor) {
+    StepEnds ends;
+    ends.which_ = Which::anchor;
+    ends.anchor_ = anchor;
+    return ends;
+}
+
 bool StepEnds::matches(std::string_view text) const {
     return which_ == Which::path ? text == name_ : is_path_named(text, name_);
 }
 
 bool StepEnds::is_end(const trace::Event& event, const trace::Aggregator& figures) {
+    if (which_ == Which::anchor) {
+        return anchor_.ends(event);
+    }
     const bool is_mark = event.type == EventType::mark;
     if (which_ == Which::none || (!is_mark && event.type != EventType::scope_end)) {
         return false;

@@ -23,6 +23,10 @@ bool is_path_named(std::string_view path, std::string_view name);
 /// steps; of all if it is empty. None: there are none.
 std::optional<std::size_t> choose_steps(const model::Report& report, const std::string& name);
 
+/// "12 steps by scope "step"", "400 steps that are not marked (Adam.step returns at train.py:51)":
+/// not passed through printable().
+std::string describe_steps(const model::Steps& steps);
+
 /// Counts the ended steps of one kind while a log is read. Thread-safety: none.
 class StepCounter {
   public:
@@ -48,6 +52,8 @@ class StepEnds {
     static StepEnds named(const std::string& name);
     /// Only the scopes with exactly this path.
     static StepEnds path(const std::string& path);
+    /// The steps that the program does not mark.
+    static StepEnds at(const trace::StepAnchor& anchor);
 
     /// Whether the event, which `figures` has taken, ended a step.
     bool is_end(const trace::Event& event, const trace::Aggregator& figures);
@@ -55,13 +61,14 @@ class StepEnds {
     void forget_numbers() { known_marks_ = known_paths_ = {}; }
 
   private:
-    enum class Which : std::uint8_t { none, all_marks, named, path };
+    enum class Which : std::uint8_t { none, all_marks, named, path, anchor };
     enum class Known : std::uint8_t { no, is_end, other };
 
     bool matches(std::string_view text) const;
 
     Which which_ = Which::none;
     std::string name_;
+    trace::StepAnchor anchor_;
     std::vector<Known> known_marks_;  ///< by string id
     std::vector<Known> known_paths_;
 };

@@ -381,9 +381,11 @@ class Measurer {
             }
         }
         if (out_.values.empty()) {
-            out_.absent = too_few ? "there were too few steps for a verdict; run more of them"
-                                  : "there are no steps to tell growth by; mark them (memlab_mark, "
-                                    "memlab_scope or NVTX: docs/scopes.md)";
+            out_.absent = too_few
+                              ? "there were too few steps for a verdict; run more of them"
+                              : "there are no steps to tell growth by: none are marked, and none "
+                                "are found in an event log; mark them (memlab_mark, "
+                                "memlab_scope or NVTX: docs/scopes.md)";
         }
     }
 

@@ -6,6 +6,7 @@
 #include "report/html/page_data.hpp"
 #include "report/inefficiencies/render.hpp"
 #include "report/reading/find_event_log.hpp"
+#include "report/reading/found_steps.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/category.hpp"
 #include "report/text/names.hpp"
@@ -84,6 +85,7 @@ PageRecording read_recording(const std::string& file, model::Report given,
     recording.file = file;
     const std::string log = find_event_log(file, given);
     recording.from_log = !log.empty();
+    add_found_steps(given, log);
     if (!options.sources) {
         leave_out_arguments(given.process);
     }

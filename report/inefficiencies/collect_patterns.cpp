@@ -54,6 +54,10 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
         patterns_.growth.resize(report.devices.size());
         if (steps != nullptr) {
             steps_.emplace(*steps);
+            if (steps->anchor) {
+                figures_.end_steps_at(*steps->anchor);
+                steps_are_found_ = true;
+            }
         }
         figures_.set_observer(this);
     }
@@ -72,7 +76,8 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
             snapshot_before_peak(event);
         }
         figures_.on(event);
-        if (event.type == EventType::mark || event.type == EventType::scope_end) {
+        if (event.type == EventType::mark || event.type == EventType::scope_end ||
+            steps_are_found_) {
             step();
         }
         ++number_;
@@ -291,6 +296,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
 
     const model::Report& report_;
     std::optional<StepCounter> steps_;
+    bool steps_are_found_ = false;
     const bool work_recorded_;
     trace::Aggregator figures_;
     CollectedPatterns patterns_;

@@ -15,8 +15,8 @@ std::vector<std::string> make_notes(const model::Report& report, const Collected
     std::vector<std::string> notes;
     if (!has_steps) {
         notes.push_back(
-            "The program marks no steps, so memory that outlives a step or grows with steps is not "
-            "found: docs/scopes.md shows how to mark them.");
+            "The program marks no steps and none were found, so memory that outlives a step or "
+            "grows with steps is not found: docs/scopes.md shows how to mark them.");
     }
     if (report.process.ended == "running" || report.process.ended == "cut off") {
         notes.push_back(
@@ -51,7 +51,8 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
     const model::Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
     const CollectedPatterns patterns = collect_patterns(report, log, chosen);
     if (chosen != nullptr) {
-        result.steps = chosen->kind + " \"" + chosen->name + "\"";
+        result.steps = chosen->anchor ? "found: " + chosen->evidence
+                                      : chosen->kind + " \"" + chosen->name + "\"";
     }
     result.notes = make_notes(report, patterns, chosen != nullptr);
     if (!patterns.stretch.empty()) {

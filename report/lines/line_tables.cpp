@@ -313,7 +313,8 @@ StepEnds step_ends(const model::Report& report, const LineQuery& query) {
     if (!steps || std::any_of(report.marks.begin(), report.marks.end(), is_mark)) {
         return StepEnds::all_marks();
     }
-    return StepEnds::path(report.steps[*steps].name);
+    const model::Steps& chosen = report.steps[*steps];
+    return chosen.anchor ? StepEnds::at(*chosen.anchor) : StepEnds::path(chosen.name);
 }
 
 std::string in_this(const LineQuery& query) {

@@ -22,7 +22,8 @@
 //   frameworks [name, key, switched_off, peak_bytes, text, command (null if there is none)]: caches
 //     on top of memlab's pool, and those that were switched off,
 //   marks [type, name, time_ns, devices], mark_count, scopes [path, kind, ...], labels [name, ...],
-//   steps [kind, name, steps, verdict, growing [bytes_per_step, place]], warnings [text].
+//   steps [kind, name, evidence (null: marked), steps, verdict, growing [bytes_per_step, place]],
+//   warnings [text].
 // A place in a list: bytes, count, share (of the list's bytes), kind, api, sites, place, stacks.
 // labels (of an OOM's places, if there are any): name, count, bytes.
 // place: function, file, line, module, address, through, problem (null if unknown).
@@ -328,6 +329,7 @@ json steps_json(const StepsSummary& summary) {
     }
     return {{"kind", steps.kind},
             {"name", steps.name},
+            {"evidence", text_or_null(steps.evidence)},
             {"steps", steps.steps},
             {"verdict", steps.verdict},
             {"bytes_per_step", steps.trend.bytes_per_step},

@@ -8,6 +8,7 @@
 
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
+#include "report/steps.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/summary/summary_page.hpp"
@@ -304,8 +305,7 @@ void SummaryPage::steps() {
 
 void SummaryPage::verdict(const StepsSummary& summary) {
     const model::Steps& steps = *summary.steps;
-    const std::string what = format_plural(steps.steps, "step") + " by " + clean(steps.kind) +
-                             " \"" + clean(steps.name) + "\": ";
+    const std::string what = clean(describe_steps(steps)) + ": ";
     const std::string lowest = format_bytes(steps.trend.min_bytes);
     const std::string highest = format_bytes(steps.trend.max_bytes);
     const std::string between = lowest == highest

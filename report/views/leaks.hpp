@@ -64,8 +64,8 @@ std::string render_leaks_text(const model::Report& report, const Leaks& leaks,
 /// {file, ended, ended_text, filter (null: none), devices [index, name, leaked (<stats>),
 /// places [place, kind, api, <stats>, stack, sites], others {places, <stats>}, suppressed
 /// (<stats>), suppressions [name, reason, built_in, count, bytes, places [as above]]], steps
-/// [kind, name, steps, verdict, bytes_per_step, growing [place, kind, bytes_per_step, sites],
-/// suppressed (places)]}. stack is that of the place's first site.
+/// [kind, name, evidence (null: marked), steps, verdict, bytes_per_step, growing [place, kind,
+/// bytes_per_step, sites], suppressed (places)]}. stack is that of the place's first site.
 std::string render_leaks_json(const std::string& file, const model::Report& report,
                               Resolver& resolver, const Leaks& leaks, const LeakOptions& options);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/steps.hpp"
 #include "report/summary/framework_findings.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
@@ -120,7 +121,9 @@ class LeaksText {
 
     void growth(const Leaks& leaks) {
         if (leaks.steps.empty()) {
-            page_.line("There are no steps in this recording, so growth cannot be determined.");
+            page_.line(
+                "No steps are marked and none are found in the order of the allocations, so growth "
+                "cannot be determined.");
             page_.line("docs/scopes.md says how a program marks them: NVTX ranges, or memlab.h.");
             return;
         }
@@ -132,9 +135,7 @@ class LeaksText {
     void steps(const GrowingSteps& growing) {
         const model::Steps& steps = *growing.steps;
         const bool grows = steps.verdict == "growing";
-        page_.heading(format_plural(steps.steps, "step") + " by " + page_.clean(steps.kind) +
-                          " \"" + page_.clean(steps.name) + "\"",
-                      page_.clean(steps.verdict));
+        page_.heading(page_.clean(describe_steps(steps)), page_.clean(steps.verdict));
         if (!grows) {
             page_.line("  between " + format_bytes(steps.trend.min_bytes) + " and " +
                        format_bytes(steps.trend.max_bytes) + " after each");
@@ -219,6 +220,7 @@ ordered_json steps_json(const GrowingSteps& growing) {
     const model::Steps& steps = *growing.steps;
     return {{"kind", steps.kind},
             {"name", steps.name},
+            {"evidence", text_or_null(steps.evidence)},
             {"steps", steps.steps},
             {"verdict", steps.verdict},
             {"bytes_per_step", steps.trend.bytes_per_step},

@@ -15,6 +15,8 @@
 #include "report/check/check.hpp"
 #include "report/check/render.hpp"
 #include "report/levels.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/found_steps.hpp"
 #include "report/runs/collection.hpp"
 #include "tools/report/output_file.hpp"
 #include "tools/report/report_options.hpp"
@@ -196,11 +198,18 @@ class Check {
             return code;
         }
         report::RunCollection run = report::collect_run(arguments_.files);
+        const bool judges_growth =
+            std::any_of(limits_.begin(), limits_.end(),
+                        [](const Limit& limit) { return limit.metric == Metric::growth; });
         for (report::RunMember& member : run.members) {
             if (arguments_.level == report::Level::driver) {
                 report::choose_level(member.report, report::Level::driver);
             } else {
                 report::choose_ooms(member.report, arguments_.level);
+            }
+            if (judges_growth) {
+                report::add_found_steps(member.report,
+                                        report::find_event_log(member.file, member.report));
             }
         }
         report::Symbolizer symbolizer;

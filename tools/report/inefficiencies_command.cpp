@@ -121,6 +121,7 @@ int inefficiencies_command(int argc, char** argv) {
     query.step = arguments.step;
     query.suppressions = &suppressions.list;
     const ViewOptions view = make_view_options(arguments);
+    arguments.find_steps = true;
     return show_reports(arguments, "memlab-inefficiencies", [&](const OpenReport& open) {
         query.taken = arguments.filter.sites(open.report, open.resolver);
         std::string problem;

@@ -90,6 +90,7 @@ int leaks_command(int argc, char** argv) {
     report::LeakOptions options{make_view_options(arguments)};
     options.show_suppressed = arguments.show_suppressed;
     options.growth = arguments.growth;
+    arguments.find_steps = arguments.growth || arguments.json;
     return show_reports(arguments, "memlab-leaks", [&](const OpenReport& open) {
         const report::Leaks leaks = report::find_leaks(
             open.report, open.resolver, arguments.filter.sites(open.report, open.resolver),

@@ -145,6 +145,7 @@ int lines_command(int argc, char** argv) {
         text.recorded_wall_ns = open.report.process.start_wall_ns;
         return render_lines(tables, text);
     };
+    arguments.options.find_steps = arguments.every != 0;
     return show_reports(arguments.options, "memlab-lines", show, moments.sink_factory());
 }
 

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "report/device_label.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/found_steps.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/summary_filter.hpp"
@@ -59,7 +61,7 @@ class Reports {
         if (!is_folder(path)) {
             ReadResult read = read_report(path, make_sink_);
             if (read.report) {
-                choose_level(*read.report, options_.level);
+                prepare(path, *read.report);
                 show(path, *read.report, read.warning, options_.files.size() > 1);
             } else {
                 fail(path, read.error);
@@ -68,13 +70,20 @@ class Reports {
         }
         RunCollection run = collect_run({path});
         for (RunMember& member : run.members) {
-            choose_level(member.report, options_.level);
+            prepare(member.file, member.report);
             show(member.file, member.report, member.warning,
                  options_.files.size() > 1 || run.members.size() > 1);
         }
         for (const auto& [file, error] : run.errors) {
             fail(file, error);
         }
+    }
+
+    void prepare(const std::string& file, model::Report& report) const {
+        if (options_.find_steps) {
+            add_found_steps(report, find_event_log(file, report));
+        }
+        choose_level(report, options_.level);
     }
 
     void show(const std::string& file, const model::Report& report, const std::string& warning,

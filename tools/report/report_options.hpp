@@ -32,6 +32,7 @@ struct ReportOptions {
     std::string sort;
     std::optional<std::uint64_t> device;
     report::Level level = report::Level::all;
+    bool find_steps = false;  ///< where the program marks none, in the event log
     report::Filter filter;
     report::FrameSkips skips;
     StyleOptions style;

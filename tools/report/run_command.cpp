@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/found_steps.hpp"
 #include "report/runs/render.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "tools/report/commands.hpp"
@@ -24,8 +26,9 @@ using namespace memlab::report;
 void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions& options) {
     const RunMember& member = view.collection.members.at(view.largest);
     Resolver& resolver = resolvers(view.largest);
-    const Summary summary =
-        summarize(member.file, resolvers.report(view.largest), member.warning, resolver);
+    model::Report report = resolvers.report(view.largest);
+    add_found_steps(report, find_event_log(member.file, report));
+    const Summary summary = summarize(member.file, report, member.warning, resolver);
     if (view.collection.members.size() > 1) {
         std::cout << "\n"
                   << options.style.dim()

@@ -81,6 +81,7 @@ int summary_command(int argc, char** argv) {
         return show_run(meant_by(arguments.files.front()),
                         {text, arguments.json, !arguments.no_symbols, arguments.skips});
     }
+    arguments.find_steps = true;
     return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
         report::Summary summary = make_summary(open, arguments);
         select_device(summary, arguments.device);

@@ -25,6 +25,7 @@
 #include "trace/aggregate/labels.hpp"
 #include "trace/aggregate/live_table.hpp"
 #include "trace/aggregate/scopes.hpp"
+#include "trace/aggregate/step_anchor.hpp"
 #include "trace/aggregate/steps.hpp"
 #include "trace/aggregate/timeline.hpp"
 #include "trace/aggregate/totals.hpp"
@@ -119,6 +120,10 @@ class Aggregator final : public RecordSink {
 
     /// Is told of each lifetime; null: nobody. It must outlive this.
     void set_observer(LiveObserver* observer) { observer_ = observer; }
+
+    /// For readers of a log whose program marks no steps: one ends, of kind `found`, where the
+    /// anchor says so. A checkpoint ends that: it has no such steps.
+    void end_steps_at(const StepAnchor& anchor) { step_anchor_ = anchor; }
 
     /// Passes a checkpoint to `to`: a Checkpoint, all definitions, and AggregateState records. An
     /// aggregator that gets them, and the later records, is equal to this one. May throw
@@ -265,6 +270,11 @@ class Aggregator final : public RecordSink {
     void label(const Event& event);
     std::vector<SiteLabel> holder_labels(const Composition& holders) const;
 
+    void end_found_step(const Event& event) {
+        if (step_anchor_ && step_anchor_->ends(event)) {
+            steps_.end(StepKind::found, 0, total_allocated(), true);
+        }
+    }
     void apply_free_requested(std::uint32_t at, const LifeEnd& end);
     void apply_collected(const Live& live);
     void apply_free_completed(std::uint32_t at, const LifeEnd& end);
@@ -312,6 +322,7 @@ class Aggregator final : public RecordSink {
     std::uint64_t mark_count_ = 0;
     ScopeStats scopes_;
     StepStats steps_;
+    std::optional<StepAnchor> step_anchor_;
     ScopeStats::Ended ended_scope_;
     LabelStats labels_;
     std::vector<MissedTotals> missed_;

@@ -115,6 +115,7 @@ void Aggregator::reset() {
     mark_count_ = 0;
     scopes_ = ScopeStats();
     steps_ = StepStats();
+    step_anchor_.reset();
     labels_ = LabelStats();
     missed_.clear();
     missed_index_.clear();

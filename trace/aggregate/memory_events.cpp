@@ -54,6 +54,7 @@ void Aggregator::on(const Event& event) {
             case EventType::reclaim:
                 break;  // causes; their effects are events of their own
         }
+        end_found_step(event);
     });
 }
 
@@ -62,6 +63,7 @@ void Aggregator::on_freed(const Event& free_requested) {
         advance(free_requested.time_ns);
         event_count_ += 2;
         free_immediately(free_requested);
+        end_found_step(free_requested);
     });
 }
 

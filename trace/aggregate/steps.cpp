@@ -101,6 +101,8 @@ const char* name_of(StepKind kind) {
             return "scope";
         case StepKind::range:
             return "range";
+        case StepKind::found:
+            return "found";
     }
     return "mark";
 }
@@ -159,7 +161,7 @@ bool StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool
         kinds_.back().kind = kind;
         kinds_.back().path = path;
         kinds_.back().values.add(candidate->second);
-        kinds_.back().by_site = followed_ < max_followed;
+        kinds_.back().by_site = kind == StepKind::found || followed_ < max_followed;
         followed_ += kinds_.back().by_site ? 1 : 0;
         not_followed = !kinds_.back().by_site;
         at = index_.emplace(key, static_cast<std::uint32_t>(kinds_.size() - 1)).first;

@@ -25,8 +25,13 @@ enum class Verdict : std::uint8_t { too_few_steps, steady, growing, sawtooth };
 const char* name_of(Verdict verdict);
 
 /// What ends a step.
-enum class StepKind : std::uint8_t { mark, scope, range };
-/// "mark", "scope", "range"
+enum class StepKind : std::uint8_t {
+    mark,
+    scope,
+    range,
+    found,  ///< by a reader, which set Aggregator::end_steps_at(); no recording has it
+};
+/// "mark", "scope", "range", "found"
 const char* name_of(StepKind kind);
 
 /// The series of a value at the end of each step, in at most `size` blocks of equally many steps.
@@ -290,7 +295,7 @@ class StepStats {
     /// Whether a scope around it is a kind of step, and has steps enough for a verdict.
     template <typename Parent>
     bool is_inner(const Kind& kind, Parent parent) const {
-        if (kind.kind == StepKind::mark) {
+        if (kind.kind == StepKind::mark || kind.kind == StepKind::found) {
             return false;
         }
         for (std::optional<std::uint32_t> up = parent(kind.path); up; up = parent(*up)) {

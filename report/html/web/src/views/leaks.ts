@@ -38,6 +38,7 @@ interface LeaksReport {
   steps: {
     kind: string;
     name: string;
+    evidence: string | null;
     steps: number;
     verdict: string;
     bytes_per_step: number;
@@ -65,7 +66,9 @@ export class LeaksView extends DocumentView<LeaksReport> {
           h(
             "h2",
             {},
-            `${plural(step.steps, "step")} by ${step.kind} “${step.name}”: `,
+            step.evidence
+              ? `${plural(step.steps, "step")}, found and not marked (${step.evidence}): `
+              : `${plural(step.steps, "step")} by ${step.kind} “${step.name}”: `,
             h("span", { class: `verdict ${step.verdict}` }, step.verdict),
           ),
           step.growing.length === 0

@@ -1,0 +1,33 @@
+// The steps of a program that marks none: which of its calls returns once in each step.
+//
+// A loop is seen in the order of calls: the same call sites return, each as often in every
+// iteration. Call sites that were reached equally often are tried as the one that ends an
+// iteration; the outermost loop whose iterations consist of the same calls, and free most of what
+// they allocate, is the loop of the steps. With PyTorch it is the outermost one in which an
+// optimizer's step() returns: an epoch is none. docs/scopes.md has the exact rules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "model/report.hpp"
+#include "trace/aggregate/step_anchor.hpp"
+
+namespace memlab::report {
+
+struct FoundSteps {
+    trace::StepAnchor anchor;
+    std::uint64_t seen = 0;  ///< iterations in the part of the recording that was looked at
+    /// "Adam.step returns at train.py:51", "17 call sites return in each".
+    std::string evidence = {};
+};
+
+/// Looks at the beginning of a log. None: no loop that is beyond doubt. May throw std::bad_alloc.
+std::optional<FoundSteps> find_steps(const std::string& log);
+
+/// Adds the steps that its event log shows to a report that has no marked steps enough for a
+/// verdict. `log` empty: there is none. May throw std::bad_alloc.
+void add_found_steps(model::Report& report, const std::string& log);
+
+}  // namespace memlab::report

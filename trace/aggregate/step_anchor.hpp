@@ -1,0 +1,49 @@
+// The end of a step that the program does not mark.
+#pragma once
+
+#include <cstdint>
+
+#include "trace/event.hpp"
+
+namespace memlab::trace {
+
+/// A step ends when a thread comes to a call site, from another one. Thread-safety: none.
+class StepAnchor {
+  public:
+    enum class Level : std::uint8_t { driver, framework };
+
+    StepAnchor() = default;
+    /// `type`: alloc or free_requested; `stack`: StackDef::id; `level` as in is_call().
+    StepAnchor(EventType type, std::uint32_t stack, std::uint32_t thread, Level level)
+        : type_(type), level_(level), stack_(stack), thread_(thread) {}
+
+    /// Whether a step ended with the event. Must be asked of all events, in order.
+    bool ends(const Event& event) {
+        if (event.thread != thread_ || !is_call(event, level_)) {
+            return false;
+        }
+        const bool was_there = is_there_;
+        is_there_ = event.type == type_ && event.stack == stack_;
+        return is_there_ && !was_there;
+    }
+
+    /// The events in which a loop is seen: allocations, and what the program itself frees, whose
+    /// call sites are rarely recorded; where a framework has a cache, those of its tensors alone.
+    static bool is_call(const Event& event, Level level) {
+        return (event.kind == MemoryKind::suballocation) == (level == Level::framework) &&
+               (event.type == EventType::alloc
+                    ? event.stack != 0
+                    : event.type == EventType::free_requested && event.name == 0);
+    }
+
+    bool operator==(const StepAnchor&) const = default;
+
+  private:
+    EventType type_ = EventType::alloc;
+    Level level_ = Level::driver;
+    std::uint32_t stack_ = 0;
+    std::uint32_t thread_ = 0;
+    bool is_there_ = false;
+};
+
+}  // namespace memlab::trace
