@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "trace/ledger_entry.hpp"
@@ -16,11 +17,16 @@ namespace memlab::interpose {
 /// Times in ns. Thread-safe, lock-free.
 class MeasuringBudget {
   public:
-    /// 0.2 % of the run's time; events and streams, which are many and small, get a quarter of it.
+    /// 1 % of the first ten seconds, in which programs load most and make their streams; 0.2 % of
+    /// what follows.
+    static constexpr std::uint64_t early_ns = 10'000'000'000;
+    static constexpr std::uint64_t run_per_measuring_early = 100;
     static constexpr std::uint64_t run_per_measuring = 500;
-    static constexpr std::uint64_t run_per_measuring_small = 2000;
-    /// A shorter run counts as one of this length: most is loaded then.
+    /// A shorter run counts as one of this length.
     static constexpr std::uint64_t least_run_ns = 2'000'000'000;
+    /// The kind of most calls may spend a quarter of that, so that the rare ones, which take more
+    /// each, find something left.
+    static constexpr std::uint64_t parts = 4;
 
     explicit MeasuringBudget(std::uint64_t start_ns) : start_ns_(start_ns) {}
 
@@ -29,13 +35,14 @@ class MeasuringBudget {
     /// where it decides.
     template <class ProcessorTime>
     bool allows(trace::LedgerKind kind, std::uint64_t now_ns, const ProcessorTime& processor_ns) {
-        const bool small = is_small(kind);
-        const std::uint64_t needed_ns = spent_ns_.load(std::memory_order_relaxed) *
-                                        (small ? run_per_measuring_small : run_per_measuring);
+        const auto index = static_cast<std::size_t>(kind);
+        const std::uint64_t calls = calls_[index].fetch_add(1, std::memory_order_relaxed) + 1;
+        const std::uint64_t needed_ns =
+            run_needed(spent_ns_.load(std::memory_order_relaxed), is_most_frequent(index, calls));
         if (needed_ns <= least_run_ns) {
             return true;
         }
-        std::atomic<std::uint64_t>& not_before_ns = not_before_ns_[small ? 1 : 0];
+        std::atomic<std::uint64_t>& not_before_ns = not_before_ns_[index];
         if (now_ns < not_before_ns.load(std::memory_order_relaxed)) {
             return false;
         }
@@ -54,14 +61,30 @@ class MeasuringBudget {
     void spend(std::uint64_t ns) { spent_ns_.fetch_add(ns, std::memory_order_relaxed); }
 
   private:
-    static bool is_small(trace::LedgerKind kind) {
-        return kind == trace::LedgerKind::event || kind == trace::LedgerKind::stream ||
-               kind == trace::LedgerKind::other;
+    static constexpr std::size_t kinds = static_cast<std::size_t>(trace::ledger_kind_count);
+
+    /// How long a run may have spent this, or of which this is a part.
+    static std::uint64_t run_needed(std::uint64_t spent_ns, bool a_part) {
+        constexpr std::uint64_t early_budget_ns = early_ns / run_per_measuring_early;
+        const std::uint64_t whole_ns = spent_ns * (a_part ? parts : 1);
+        return whole_ns <= early_budget_ns
+                   ? whole_ns * run_per_measuring_early
+                   : early_ns + (whole_ns - early_budget_ns) * run_per_measuring;
+    }
+
+    bool is_most_frequent(std::size_t kind, std::uint64_t calls) const {
+        for (std::size_t other = 0; other < kinds; ++other) {
+            if (other != kind && calls_[other].load(std::memory_order_relaxed) > calls) {
+                return false;
+            }
+        }
+        return true;
     }
 
     const std::uint64_t start_ns_;
     std::atomic<std::uint64_t> spent_ns_{0};
-    std::array<std::atomic<std::uint64_t>, 2> not_before_ns_{};
+    std::array<std::atomic<std::uint64_t>, kinds> calls_{};
+    std::array<std::atomic<std::uint64_t>, kinds> not_before_ns_{};
 };
 
 }  // namespace memlab::interpose

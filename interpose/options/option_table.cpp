@@ -344,7 +344,8 @@ constexpr OptionDef options[] = {
      cupti_option},
     {"MEMLAB_LEDGER", "auto, on, off", "auto",
      "Measure what contexts, code, graphs and streams take of the GPU, by asking the driver before "
-     "and after the calls that make them. auto: for 0.2 % of the run's time; what is beyond is "
+     "and after the calls that make them. auto: for 1 % of the first ten seconds and 0.2 % of the "
+     "run's time after; what is beyond is "
      "counted. on: always. off: never.",
      ledger_option},
     {"MEMLAB_REPORT_ON", "signals: SIGUSR1,SIGTERM", "",

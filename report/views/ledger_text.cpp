@@ -68,8 +68,8 @@ class LedgerText {
         if (device.ledger->not_measured != 0) {
             page_.line("");
             page_.paragraph("  ", format_plural(device.ledger->not_measured, "call") +
-                                      " not measured: beyond 0.2 % of the run's time. "
-                                      "MEMLAB_LEDGER=on measures all.");
+                                      " not measured (time budget used up). MEMLAB_LEDGER=on "
+                                      "measures all.");
         }
         page_.warnings(ledger_advice(report_, device, *ledger));
         return true;

@@ -1,6 +1,8 @@
 // What the ledger may spend on measuring.
 #include "interpose/ledger/measuring_budget.hpp"
 
+#include <optional>
+
 #include "tests/catch.hpp"
 
 using memlab::interpose::MeasuringBudget;
@@ -14,12 +16,16 @@ constexpr std::uint64_t step = second / 100'000;
 constexpr std::uint64_t cost = 5 * step;
 
 // What a program spends in `run_ns` of the clock, `busy_share` percent of which are its processor
-// time, if it could measure in each step.
-std::uint64_t spent_in(std::uint64_t run_ns, unsigned busy_share, LedgerKind kind) {
+// time, if it could measure in each step. `beside`: a kind of which there are more calls.
+std::uint64_t spent_in(std::uint64_t run_ns, unsigned busy_share, LedgerKind kind,
+                       std::optional<LedgerKind> beside = {}) {
     MeasuringBudget budget(start);
     std::uint64_t spent = 0;
     for (std::uint64_t now = start; now < start + run_ns; now += step) {
         const auto processor = [&] { return (now - start) * busy_share / 100; };
+        for (int i = 0; beside && i < 2; ++i) {
+            (void)budget.allows(*beside, now, processor);
+        }
         if (budget.allows(kind, now, processor)) {
             budget.spend(cost);
             spent += cost;
@@ -30,25 +36,55 @@ std::uint64_t spent_in(std::uint64_t run_ns, unsigned busy_share, LedgerKind kin
 
 }  // namespace
 
-TEST_CASE("measuring takes 0.2 % of the run, a quarter of it for events") {
+TEST_CASE("measuring takes 1 % of the first ten seconds and 0.2 % of what follows") {
     const std::uint64_t run = 20 * second;
-    CHECK(spent_in(run, 100, LedgerKind::module) >= run / 500 - 2 * cost);
-    CHECK(spent_in(run, 100, LedgerKind::module) <= run / 500 + cost);
-    CHECK(spent_in(run, 100, LedgerKind::event) >= run / 2000 - 2 * cost);
-    CHECK(spent_in(run, 100, LedgerKind::event) <= run / 2000 + cost);
-    // Threads that compute side by side do not add up.
-    CHECK(spent_in(run, 800, LedgerKind::module) <= run / 500 + cost);
+    const std::uint64_t allowed = 10 * second / 100 + 10 * second / 500;
+    for (const LedgerKind other : {LedgerKind::module, LedgerKind::event}) {
+        // Beside a kind of more calls, which measures nothing here.
+        CHECK(spent_in(run, 100, other, LedgerKind::stream) >= allowed - 2 * cost);
+        CHECK(spent_in(run, 100, other, LedgerKind::stream) <= allowed + cost);
+        // Threads that compute side by side do not add up.
+        CHECK(spent_in(run, 800, other, LedgerKind::stream) <= allowed + cost);
+    }
+    CHECK(spent_in(10 * second, 100, LedgerKind::module, LedgerKind::stream) >=
+          10 * second / 100 - 2 * cost);
+}
+
+TEST_CASE("the kind of most calls takes a quarter of that") {
+    // 25 ms are a quarter of what ten seconds may spend, and 5 ms of ten later ones.
+    const std::uint64_t allowed = (10 * second / 100 + 10 * second / 500) / 4;
+    CHECK(spent_in(20 * second, 100, LedgerKind::event) >= allowed - 2 * cost);
+    CHECK(spent_in(20 * second, 100, LedgerKind::event) <= allowed + cost);
+}
+
+TEST_CASE("a rare kind is measured when a frequent one has spent its part") {
+    MeasuringBudget budget(start);
+    const auto processor = [] { return std::uint64_t{0}; };
+    const std::uint64_t now = start + second;
+    int streams = 0;
+    for (int i = 0; i < 10'000; ++i) {
+        if (budget.allows(LedgerKind::stream, now, processor)) {
+            budget.spend(cost);
+            ++streams;
+        }
+    }
+    CHECK(streams < 10'000);
+    CHECK_FALSE(budget.allows(LedgerKind::stream, now, processor));
+    for (int i = 0; i < 100; ++i) {
+        CHECK(budget.allows(LedgerKind::module, now, processor));
+        budget.spend(cost);
+    }
 }
 
 TEST_CASE("a short run may spend what one of two seconds may") {
-    CHECK(spent_in(second / 10, 100, LedgerKind::module) == second / 250 + cost);
-    CHECK(spent_in(second / 10, 0, LedgerKind::stream) == second / 1000 + cost);
+    CHECK(spent_in(second / 10, 100, LedgerKind::module, LedgerKind::event) == second / 50 + cost);
+    CHECK(spent_in(second / 10, 0, LedgerKind::stream) == second / 200 + cost);
 }
 
 TEST_CASE("a program that waits saves nothing up for when it computes") {
     const std::uint64_t run = 40 * second;
-    CHECK(spent_in(run, 10, LedgerKind::module) <= run / 10 / 500 + cost);
-    CHECK(spent_in(run, 10, LedgerKind::module) >= run / 10 / 500 - 2 * cost);
+    CHECK(spent_in(run, 10, LedgerKind::module, LedgerKind::event) <= run / 10 / 100 + cost);
+    CHECK(spent_in(run, 10, LedgerKind::module, LedgerKind::event) >= run / 10 / 100 - 2 * cost);
 
     MeasuringBudget budget(start);
     std::uint64_t processor_ns = 3 * second;
@@ -72,7 +108,7 @@ TEST_CASE("the processor time is asked for only where it decides") {
         return second;
     };
     CHECK(budget.allows(LedgerKind::event, start + 4 * second, processor));
-    budget.spend(3 * second / 2000);  // a run of 3 s may
+    budget.spend(3 * second / 400);  // a run of 3 s may
     CHECK(asked == 0);
     CHECK_FALSE(budget.allows(LedgerKind::event, start + 2 * second, processor));
     CHECK(asked == 0);
