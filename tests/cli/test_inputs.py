@@ -12,6 +12,7 @@ from test_summary import REPORT, SOURCE, ToolTest
 
 LOG = os.path.join(SOURCE, "tests", "data", "h100", "sample_checkpointing_plain.memlog")
 JSON = LOG.replace(".memlog", ".json")
+RUN = os.path.join(SOURCE, "tests", "data", "h200", "run_of_four_ranks")
 
 
 class Inputs(ToolTest):
@@ -96,6 +97,44 @@ class Inputs(ToolTest):
         self.assertIn("==> memlab.a.1.json <==", self.sites(*files))
         for command in ("sites", "leaks", "tree", "oom"):
             self.report(command, "--no-symbols", *files)
+
+    def test_without_a_file_it_is_the_newest_recording_of_the_folder(self):
+        def call(*arguments):
+            result = subprocess.run([REPORT, *arguments], cwd=self.folder.name, env=self.environment, text=True,
+                                    capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return result.stdout, result.stderr
+
+        def place(source, name, age):
+            shutil.copy(source, self.path(name))
+            os.utime(self.path(name), (1e9 - age, 1e9 - age))
+
+        for arguments in ([], ["sites"], ["validate"], ["html", "-o", "page.html"], ["export", "--to", "folded"],
+                          ["lines", "train.py"], ["whatif"], ["symbolize", "-o", "named.json"]):
+            self.refused("no recording (memlab.*.json, *.memlog) in this folder", *arguments)
+        self.refused("no event log (*.memlog) in this folder", "replay")
+
+        place(JSON, "memlab.a.1.json", age=30)
+        place(LOG, "memlab.a.1.memlog", age=20)
+        place(JSON, "other.json", age=5)  # not by its name
+        os.makedirs(self.path("memlab.folder.json"))
+        for arguments in (["--no-symbols"], ["sites", "--no-symbols"], ["timeline", "--no-symbols"],
+                          ["export", "--to", "folded", "--no-symbols"], ["validate"], ["oom"], ["whatif", "--no-symbols"]):
+            printed, said = call(*arguments)
+            self.assertEqual(said, "memlab-report: memlab.a.1.json, the newest recording here\n", arguments)
+            self.assertEqual(printed, call(*arguments, "memlab.a.1.json")[0])
+        self.assertIn("memlab.a.1.memlog, the newest", call("replay")[1])
+        place(LOG, "run.memlog.gz", age=10)  # its process is still running, or was killed
+        self.assertIn("run.memlog.gz, the newest", call("validate")[1])
+        self.assertIn("memlab.a.1.json", call("sites", "--no-symbols", "memlab.a.1.json", "--json")[0])
+        self.refused("FILE is required", "check", "--leaks", "0")  # a gate does not guess
+
+        shutil.copytree(RUN, self.path("run"))
+        here = [subprocess.run([REPORT, "--no-symbols", *named], cwd=self.path("run"), env=self.environment, text=True,
+                               capture_output=True, timeout=60, check=True) for named in ([], ["."])]
+        self.assertEqual([each.stderr for each in here], ["memlab-report: this folder's run\n", ""])
+        self.assertEqual(here[0].stdout, here[1].stdout)
+        self.assertIn("5 processes with CUDA", here[0].stdout)
 
     def test_lines_are_cut_for_terminals_not_in_pipes(self):
         whole = self.sites(LOG, COLUMNS="")

@@ -223,7 +223,7 @@ class Report(ToolTest):
 
     def test_wrong_usage(self):
         for arguments, expected in (
-                ([], "FILE is required"),
+                ([], "no recording (memlab.*.json, *.memlog) in this folder; name one"),
                 (["--bogus", "x"], "--bogus"),
                 (["--color", "maybe", "x"], "takes auto, always or never, not maybe"),
                 (["--top", "0", "x"], "takes a number from 1 on"),

@@ -227,7 +227,7 @@ class Sites(ViewTest):
                       self.report("sites", "--filter", "no such name", self.log("leak")))
 
     def test_wrong_usage(self):
-        self.refused("FILE is required", "sites")
+        self.refused("FILE is required", "check", "--leaks", "0")
         self.refused("takes peak, bytes, count, live or temporaries, not size", "sites", "--sort",
                      "size", "x.json")
         self.refused("takes func=, file=, module=, scope= or kind=, not function=", "sites",

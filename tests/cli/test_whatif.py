@@ -163,8 +163,6 @@ class WhatIfTest(unittest.TestCase):
         self.assertIn("is not an option", self.refused("whatif", REAL, "--option", "MEMLAB_NONE=1"))
         self.assertIn("--limit takes", self.refused("whatif", REAL, "--limit", "much"))
         self.assertIn("whatif --help", self.refused("whatif", REAL, "--no-such-flag"))
-        self.assertIn("FILE is required", self.refused("whatif"))
-        self.assertIn("replay --help", self.refused("replay"))
 
     def test_help_names_everything(self):
         text = self.call("whatif", "--help").stdout

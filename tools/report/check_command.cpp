@@ -54,7 +54,7 @@ std::string pass_or_fail(const std::string& text) {
 }
 
 void define(CLI::App& app, CheckArguments& arguments) {
-    add_files(app, arguments);
+    add_required_files(app, arguments);
     add_device(app, arguments);
     add_skip(app, arguments.skips);
     add_rendering(app, arguments);

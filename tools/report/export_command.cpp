@@ -63,9 +63,9 @@ void define(CLI::App& app, ExportArguments& arguments) {
     app.add_option("FILE", arguments.files,
                    "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run; "
                    "for folded also BEFORE AFTER, for perfetto and openmetrics any number of "
-                   "processes")
-        ->required()
+                   "processes; default: the newest recording of this folder")
         ->type_name("");
+    default_to_newest(app, arguments.files);
     app.add_option("--to", arguments.format, "The format: one of those below")
         ->required()
         ->type_name("FORMAT")

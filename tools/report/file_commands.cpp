@@ -19,6 +19,7 @@
 #include "report/text/units.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/output_file.hpp"
+#include "tools/report/report_options.hpp"
 #include "tools/report/subcommand.hpp"
 
 namespace memlab::tools {
@@ -140,12 +141,13 @@ struct Conversion {
     bool force = false;
 };
 
-void define(CLI::App& app, Conversion& arguments, const std::string& what) {
-    app.add_option("FILE", arguments.input, what)->required()->type_name("");
+void define(CLI::App& app, Conversion& arguments, const std::string& what, Wanted wanted) {
+    app.add_option("FILE", arguments.input, what)->type_name("");
     app.add_option("-o,--output", arguments.output, "The report to write")
         ->required()
         ->type_name("FILE");
     app.add_flag("--force", arguments.force, "Replace a file that is there already");
+    default_to_newest(app, arguments.input, wanted);
 }
 
 /// Writes the report; the exit code.
@@ -249,10 +251,12 @@ int validate_command(int argc, char** argv) {
         "every index, and that all sums agree. Of a report and its own log, also that both say the "
         "same. A line for each file; a line for each problem.",
         "memlab-report validate");
-    app.add_option("FILE", paths,
-                   "Reports (memlab.*.json), event logs (*.memlog), or the folder of a run")
-        ->required()
+    app.add_option(
+           "FILE", paths,
+           "Reports (memlab.*.json), event logs (*.memlog), or the folder of a run; default: "
+           "the newest recording of this folder")
         ->type_name("");
+    default_to_newest(app, paths);
     app.footer(
         "Examples:\n"
         "  memlab-report validate memlab.train.4711.json memlab.train.4711.memlog\n"
@@ -271,7 +275,8 @@ int recover_command(int argc, char** argv) {
         "Makes a report of an event log whose process was killed, or whose end is missing or "
         "damaged: all that comes before is in it. Says what is lost.",
         "memlab-report recover");
-    define(app, arguments, "An event log (*.memlog)");
+    define(app, arguments, "An event log (*.memlog); default: the newest one of this folder",
+           Wanted::log);
     app.footer(
         "Example:\n"
         "  memlab-report recover memlab.train.4711.memlog -o memlab.train.4711.json\n"
@@ -287,7 +292,10 @@ int symbolize_command(int argc, char** argv) {
         "Puts the names of functions, files and lines into a report, so that it can be read on a "
         "machine that does not have the binaries. Names of other builds are never used.",
         "memlab-report symbolize");
-    define(app, arguments, "A report (memlab.*.json) or an event log (*.memlog)");
+    define(app, arguments,
+           "A report (memlab.*.json) or an event log (*.memlog); default: the newest recording of "
+           "this folder",
+           Wanted::any);
     add_debuginfod(app);
     app.footer(
         "Example:\n"

@@ -42,9 +42,10 @@ struct HtmlArguments : ReportOptions {
 
 void define(CLI::App& app, HtmlArguments& arguments) {
     app.add_option("RECORDING", arguments.recording,
-                   "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run")
-        ->required()
+                   "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run; "
+                   "default: the newest recording of this folder")
         ->type_name("");
+    default_to_newest(app, arguments.recording);
     app.add_option("AFTER", arguments.after, "A report or an event log to compare it with")
         ->type_name("");
     app.add_option("-o,--output", arguments.output,

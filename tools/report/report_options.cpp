@@ -146,6 +146,25 @@ std::uintmax_t bytes_of(const std::string& path) {
     return error ? 0 : size;
 }
 
+constexpr const char* what_files_are =
+    "Reports (memlab.*.json) or event logs (*.memlog), as they are or compressed (.gz, .zst), - "
+    "for "
+    "standard input, or the folder of a run";
+
+/// The newest recording of the current folder, with a line that says so.
+std::string newest_here(Wanted wanted) {
+    const std::string name = newest_recording(".", wanted);
+    if (name.empty()) {
+        throw CLI::ValidationError(
+            wanted == Wanted::log ? "no event log (*.memlog) in this folder; name one"
+                                  : "no recording (memlab.*.json, *.memlog) in this folder; name "
+                                    "one, or the folder of a run");
+    }
+    print_diagnostic(name == "." ? "this folder's run"
+                                 : printable(name, false) + ", the newest recording here");
+    return name;
+}
+
 }  // namespace
 
 std::string meant_by(const std::string& path) {
@@ -161,21 +180,40 @@ std::string check_positive(const std::string& text) {
     return zero ? "takes a number from 1 on, not " + text : check_whole_number(text);
 }
 
+void default_to_newest(CLI::App& app, std::vector<std::string>& files, Wanted wanted) {
+    app.callback([&files, wanted] {
+        if (files.empty()) {
+            files.push_back(newest_here(wanted));
+        }
+    });
+}
+
+void default_to_newest(CLI::App& app, std::string& file, Wanted wanted) {
+    app.callback([&file, wanted] {
+        if (file.empty()) {
+            file = newest_here(wanted);
+        }
+    });
+}
+
 void add_files(CLI::App& app, ReportOptions& options) {
     app.add_option("FILE", options.files,
-                   "Reports (memlab.*.json) or event logs (*.memlog), as they are or compressed "
-                   "(.gz, .zst), - for standard input, or the folder of a run")
-        ->required()
+                   what_files_are + std::string("; default: the newest recording of this folder"))
         ->type_name("");
+    default_to_newest(app, options.files);
+}
+
+void add_required_files(CLI::App& app, ReportOptions& options) {
+    app.add_option("FILE", options.files, what_files_are)->required()->type_name("");
 }
 
 void add_one_file(CLI::App& app, ReportOptions& options) {
     app.add_option("FILE", options.files,
                    "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run of "
-                   "one process")
-        ->required()
+                   "one process; default: the newest recording of this folder")
         ->expected(1)
         ->type_name("");
+    default_to_newest(app, options.files);
 }
 
 void add_json(CLI::App& app, ReportOptions& options, const std::string& what) {

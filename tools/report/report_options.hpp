@@ -14,6 +14,7 @@
 #include "model/report.hpp"
 #include "report/levels.hpp"
 #include "report/reading/reader.hpp"
+#include "report/runs/newest_recording.hpp"
 #include "report/summary/filter.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"
@@ -38,7 +39,17 @@ struct ReportOptions {
     StyleOptions style;
 };
 
+/// If no recording is named, the newest one of the current folder is taken, and a line on stderr
+/// says so. Takes the app's callback; `files` must outlive parse().
+void default_to_newest(CLI::App& app, std::vector<std::string>& files,
+                       report::Wanted wanted = report::Wanted::any);
+void default_to_newest(CLI::App& app, std::string& file,
+                       report::Wanted wanted = report::Wanted::any);
+
+/// By default the newest recording.
 void add_files(CLI::App& app, ReportOptions& options);
+/// Files that must be named: a gate does not guess.
+void add_required_files(CLI::App& app, ReportOptions& options);
 void add_one_file(CLI::App& app, ReportOptions& options);
 /// `what`: the output ("the summary").
 void add_json(CLI::App& app, ReportOptions& options, const std::string& what);

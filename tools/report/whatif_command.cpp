@@ -149,9 +149,9 @@ struct WhatifArguments {
 void define(CLI::App& app, WhatifArguments& arguments) {
     app.add_option("FILE", arguments.log,
                    "An event log (*.memlog), the report beside it, or the folder of a run of one "
-                   "process")
-        ->required()
+                   "process; default: the newest recording of this folder")
         ->type_name("");
+    default_to_newest(app, arguments.log);
     add_repeated(app, "--policy", arguments.policies,
                  "Try this, see below, instead of the usual ones; may be repeated")
         ->type_name("NAME");
@@ -385,7 +385,9 @@ int replay_command(int argc, char** argv) {
         "Repeats the recorded calls on a new pool, from the log alone, and compares every block "
         "and segment: the strongest check that pool and log are right.",
         "memlab-report replay");
-    app.add_option("LOG", logs, "Event logs (*.memlog)")->required()->type_name("");
+    app.add_option("LOG", logs, "Event logs (*.memlog); default: the newest one of this folder")
+        ->type_name("");
+    default_to_newest(app, logs, report::Wanted::log);
     app.footer("Exit code: 0 equal, 1 a replay differs, 2 bad input or usage.");
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report replay")) {
         return *code;
