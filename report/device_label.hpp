@@ -20,6 +20,21 @@ inline std::string device_label(const model::Device& device) {
            std::to_string(device.gpu());
 }
 
+/// "PyTorch's cache"; of an allocator of the program's own its name.
+inline std::string cache_name(const model::Device& device) {
+    return device.allocator + (device.is_pytorchs() ? "'s cache" : "");
+}
+
+/// What the program gets from such a cache.
+inline std::string block_name(const model::Report& report, std::uint64_t index) {
+    for (const model::Device& device : report.devices) {
+        if (device.index == index && device.is_pytorchs()) {
+            return "tensor";
+        }
+    }
+    return "block";
+}
+
 /// device_label() of the device of this index.
 inline std::string label_of(const model::Report& report, std::uint64_t index) {
     for (const model::Device& device : report.devices) {

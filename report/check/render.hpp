@@ -60,7 +60,7 @@ std::string sentence(const View& view, const Row& row);
 /// "64.00 MiB  train.cu:12  forward"; not escaped yet.
 std::string responsible_text(const View& view, const Row& row, const Responsible& responsible);
 
-/// "1 of 5 limits is exceeded", "5 limits are kept".
+/// "1 of 5 limits exceeded", "5 limits are kept".
 std::string conclusion(const Outcome& outcome);
 
 /// A line of source: where an exceeded limit is reported.

@@ -90,8 +90,7 @@ std::string conclusion(const Outcome& outcome) {
     const std::size_t kept = outcome.count(Verdict::kept);
     const std::size_t judged = exceeded + kept + outcome.count(Verdict::unknown);
     if (exceeded != 0) {
-        return std::to_string(exceeded) + " of " + report::format_plural(judged, "limit") +
-               (exceeded == 1 ? " is exceeded" : " are exceeded");
+        return std::to_string(exceeded) + " of " + std::to_string(judged) + " limits exceeded";
     }
     if (!outcome.problems.empty()) {
         return "not everything could be checked";

@@ -221,7 +221,7 @@ class PatternDetector {
                        " were freed right after the next one of the same size had been made: both "
                        "were held at once.";
         finding.change =
-            std::string("If the new one is not computed from the old one, free that ") + "first" +
+            std::string("If the new one is not computed from the old one, free the old one first") +
             (row.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
             "; else write the new values into it, if the computation allows it.";
         add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::replaced);

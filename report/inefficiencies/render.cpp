@@ -15,7 +15,8 @@ namespace {
 
 /// "late deallocation"
 std::string words(Pattern pattern) {
-    std::string text = name_of(pattern);
+    std::string text =
+        pattern == Pattern::over_long_life ? "held longer than needed" : name_of(pattern);
     std::replace(text.begin(), text.end(), '_', ' ');
     return text;
 }

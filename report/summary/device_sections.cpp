@@ -77,7 +77,7 @@ void SummaryPage::curve_table(const model::Device& device) {
     struct Row {
         model::Curve curve;
         const char* name;
-        const char* meaning;
+        std::string meaning;
         const model::CurveSummary* figures = nullptr;
     };
     const bool gpu = device.is_gpu();
@@ -85,7 +85,7 @@ void SummaryPage::curve_table(const model::Device& device) {
         {model::Curve::allocated, "allocated",
          gpu ? "what the program holds" : "what it handed out"},
         {model::Curve::reserved, "reserved",
-         gpu ? "taken from the driver" : "the memory that it cuts"},
+         gpu ? "taken from the driver" : "held by " + clean(cache_name(device))},
         {model::Curve::requested, "requested", "before rounding"},
         {model::Curve::active, "active", "allocated + frees pending"},
         {model::Curve::device_used, "device used", "the whole GPU, sampled"},
@@ -292,7 +292,7 @@ void SummaryPage::categories(const DeviceSummary& summary) {
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return (a != other) != (b != other) ? b == other : shares[a].bytes > shares[b].bytes;
     });
-    heading("What for, at the allocated peak");
+    heading("By category, at the allocated peak");
     const Table<Share> table = this->shares("bytes", "category", summary.at_peak.bytes);
     table.head();
     for (const std::size_t i : order) {

@@ -242,7 +242,7 @@ std::string unfinished_text(const model::Report& report) {
 
 std::string end_text(const model::Process& process) {
     if (process.recording) {
-        return "still runs, after " + format_duration(process.duration_ns);
+        return "still running after " + format_duration(process.duration_ns);
     }
     // If the end is unknown, the duration is the time of the last event.
     const bool known = process.ended != "cut off" || process.recorded_ns != 0;

@@ -251,12 +251,12 @@ class TimelineText {
         };
         Table<Row> table(page_);
         table.left("", 16, &Row::name)
-            .bytes("at first", [](const Row& row) { return row.figures.at_begin; })
+            .bytes("at start", [](const Row& row) { return row.figures.at_begin; })
             .bytes("at peak", &Row::at_peak)
             .bold()
             .bytes("highest", [](const Row& row) { return row.figures.highest; })
             .duration("at", [](const Row& row) { return row.figures.highest_ns; })
-            .bytes("at last", [](const Row& row) { return row.figures.at_end; });
+            .bytes("at end", [](const Row& row) { return row.figures.at_end; });
         table.head();
         CategoryTimeline::Figures all{.at_begin = 0,
                                       .highest = sum(timeline.at_highest),
@@ -322,12 +322,12 @@ class TimelineText {
         };
         Table<Row> table(page_);
         table.left("", 12, &Row::name)
-            .bytes("at first", [&](const Row& row) { return curve(row)->at_begin; })
+            .bytes("at start", [&](const Row& row) { return curve(row)->at_begin; })
             .bytes("lowest", [&](const Row& row) { return curve(row)->lowest; })
             .bytes("highest", [&](const Row& row) { return curve(row)->highest; })
             .bold()
             .duration("at", [&](const Row& row) { return curve(row)->highest_ns; })
-            .bytes("at last", [&](const Row& row) { return curve(row)->at_end; });
+            .bytes("at end", [&](const Row& row) { return curve(row)->at_end; });
         page_.line("");
         table.head();
         for (const Row& row : rows) {

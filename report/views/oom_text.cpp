@@ -42,7 +42,7 @@ class OomText {
     }
 
   private:
-    /// A failure, and those of which a reader would see the same but for number and time.
+    /// A failure, and those that read the same except for number and time.
     struct Failures {
         std::size_t number = 0;  ///< the first one's, from 1
         std::uint64_t time_ns = 0;
@@ -63,7 +63,10 @@ class OomText {
                 page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
                     page_.clean(thread_text(*summary_.report, oom.thread)),
                 page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) + " (" +
-                    page_.clean(oom.kind) + ") failed with " + model::error_text(oom.error) + ".",
+                    page_.clean(oom.kind == "suballocation"
+                                    ? block_name(*summary_.report, oom.device)
+                                    : oom.kind) +
+                    ") failed with " + model::error_text(oom.error) + ".",
                 explanation(summary)};
             const auto same = std::find_if(all.begin(), all.end(), [&](const Failures& each) {
                 return each.where == failure.where && each.call == failure.call &&

@@ -71,8 +71,8 @@ class Writer {
         const Recorded& recorded = program.recorded;
         if (recorded.pooled != 0) {
             text("As recorded: " + model::pool_name(info.allocator) + " reserved " +
-                 format_bytes(recorded.reserved_peak) + " at most, got memory " +
-                 report::format_plural(recorded.segment_allocs, "time") + " and gave it back " +
+                 format_bytes(recorded.reserved_peak) + " at most, grew " +
+                 report::format_plural(recorded.segment_allocs, "time") + ", shrank " +
                  report::format_plural(recorded.segment_frees, "time") + ".");
         }
         page_.line("");

@@ -20,7 +20,7 @@ def require(condition, *what):
 
 
 def text_of(data):
-    """Well-formed UTF-8 without control characters but for the line break."""
+    """Well-formed UTF-8 without control characters except the line break."""
     text = data.decode("utf-8")
     require(not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text), "control characters")
     return text
@@ -235,7 +235,7 @@ def openmetrics(data):
 # ---- RMM's log: what its replay benchmark and scripts take ---------------------------------------
 
 def csv(data):
-    """[(thread, time, action, pointer, size, stream)], all of it text but for the size"""
+    """[(thread, time, action, pointer, size, stream)], all of it text except the size"""
     text = text_of(data)
     require(text.startswith("Thread,Time,Action,Pointer,Size,Stream\n"), "the names of the columns")
     rows = list(csv_reader.reader(io.StringIO(text)))[1:]

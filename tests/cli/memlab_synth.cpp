@@ -1,6 +1,6 @@
 // Writes small event logs whose every figure is known, so that the tools can be tested as a user
 // meets them, without a GPU and without the preload library. Deterministic: the same scenario gives
-// the same bytes, but for the stacks, which name this very program.
+// the same bytes, except the stacks, which name this very program.
 //
 //   memlab-synth SCENARIO PATH       write one log
 //   memlab-synth --events N --sites S --seed K -o FILE

@@ -80,7 +80,7 @@ class Check(CommandTest):
         self.assertEqual(exceeded.stderr, "")
         self.assertRegex(exceeded.stdout, r"leaks +0 B +8\.81 MiB  EXCEEDED by 8\.81 MiB")
         self.assertRegex(exceeded.stdout, r"(?m)^ +4\.00 MiB  tests/cli/memlab_synth\.cpp:\d+  ")
-        self.assertIn("1 of 1 limit is exceeded\n", exceeded.stdout)
+        self.assertIn("1 of 1 limits exceeded\n", exceeded.stdout)
         self.refused("check", "--growth", "0", self.path("cache.memlog"), says="growth: there are no steps")
 
     def test_exactly_at_the_limit(self):

@@ -35,7 +35,7 @@ class Recipes(recipes.Recipes):
         self.app("checkpointed")
 
     def app(self, how):
-        """./app: a training step that keeps its activations (plain), or makes them anew."""
+        """./app: a training step that keeps its activations (plain), or makes them again."""
         self.write("app", f'#!/bin/sh\nexec "{SAMPLE}" {how}\n', executable=True)
         shutil.rmtree(self.path("memlab"), ignore_errors=True)
 

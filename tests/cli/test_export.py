@@ -274,7 +274,7 @@ class Stretches(ExportTest):
                         if not values:  # there was nothing
                             self.assertTrue(all(value == 0 for _, value in until_end[-1:]))
                         else:
-                            # The value at the begin, then each change.
+                            # The value at the start, then each change.
                             first = round(values[0][0] * 1000)
                             self.assertTrue(begin <= first <= end)
                             changes = [value for value in until_end if round(value[0] * 1000) >= begin]
@@ -312,7 +312,7 @@ class Stretches(ExportTest):
         self.assertGreater(rows_seen, 500)
 
     def split(self, log, rows, begin, end):
-        """What is live at the begin, by address, and the rows of the stretch."""
+        """What is live at the start, by address, and the rows of the stretch."""
         start = self.figures(log)["process"]["start_wall_ns"]
 
         def time_of(row):

@@ -65,7 +65,7 @@ GPU 0: NVIDIA H100 80GB HBM3
              1        2        3         4
              0 s                500.00 ms            1.000 s
 
-                  at first      lowest     highest          at     at last
+                  at start      lowest     highest          at      at end
   allocated            0 B         0 B    3.81 MiB   100.00 ms         0 B
   reserved             0 B         0 B   20.00 MiB   100.00 ms         0 B
   requested            0 B         0 B    3.81 MiB   100.00 ms         0 B

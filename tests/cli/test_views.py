@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """memlab-report's views of a report: their text, as a reader sees it, and their JSON.
 
-The texts are compared with tests/cli/golden/NAME.txt; MEMLAB_UPDATE_GOLDEN=1 writes them anew, to be
+The texts are compared with tests/cli/golden/NAME.txt; MEMLAB_UPDATE_GOLDEN=1 rewrites them, to be
 read before they are committed. All come from recordings made on GPUs (tests/data). Names are not
 looked up there: the machine of a test may or may not have the libraries that ran.
 Run by ctest with the folder of the programs in MEMLAB_BIN and the source folder in MEMLAB_SOURCE.
@@ -153,10 +153,10 @@ class Sites(ViewTest):
             self.assertEqual(sum(row[figure] for row in rows.values()), device["total"][figure], figure)
         self.assertIn("[activations]", self.report("sites", "--no-symbols", path))
         summary = self.report("--no-symbols", path)
-        self.assertRegex(summary, r"(?s)What for, at the allocated peak.*activations")
+        self.assertRegex(summary, r"(?s)By category, at the allocated peak.*activations")
         categories = self.document("--no-symbols", path)["reports"][0]["devices"][0]["categories"]
         self.assertEqual(categories["activations"]["bytes"], rows["activations"]["at_peak_bytes"])
-        self.assertNotIn("What for", self.report("--no-symbols", recorded("h100/jax_platform_allocator.json")))
+        self.assertNotIn("By category", self.report("--no-symbols", recorded("h100/jax_platform_allocator.json")))
         self.refused("--by: takes place or category, not size", "sites", "--by", "size", path)
         by = ("sites", "--by", "category", "--no-symbols")
         self.assertIn("Only memory of PyTorch's has", self.report(*by, recorded("h100/jax_platform_allocator.json")))

@@ -48,7 +48,7 @@ int pool_command(int argc, char** argv) {
     ReportOptions options;
     bool all_figures = false;
     CLI::App app(
-        "Shows how memlab's pool lay in memory at the peak, when memory ran out and at the end, "
+        "Shows the layout of memlab's pool at the peak, when memory ran out and at the end, "
         "which blocks keep segments from being given back, and the pool's statistics.",
         "memlab-report pool");
     define(app, options, all_figures);

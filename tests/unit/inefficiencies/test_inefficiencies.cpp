@@ -394,9 +394,9 @@ TEST_CASE("as text and as JSON") {
      /opt/app/model.py:5  keep
      10 of 11 were freed right after the next one of the same size had been
      made: both were held at once.
-     > If the new one is not computed from the old one, free that first (del x,
-       then x = ...); else write the new values into it, if the computation
-       allows it.
+     > If the new one is not computed from the old one, free the old one first
+       (del x, then x = ...); else write the new values into it, if the
+       computation allows it.
 
 A few buffers that are kept would serve all allocations of these places:
          calls   share  buffers     of each  where

@@ -79,7 +79,7 @@ export class LedgerView extends DocumentView<LedgerReport> {
         ? h(
             "p",
             { class: "note" },
-            `${plural(device.not_measured, "call")} came when the time for measuring was spent.`,
+            `${plural(device.not_measured, "call")} not measured: time budget used up.`,
           )
         : null,
       ...device.advice.map((advice) => h("p", { class: "advice" }, advice)),

@@ -35,7 +35,7 @@ export class MapView implements View {
       this.redraw();
     },
   );
-  private readonly filter = textField("Filter", "pales what does not match", (text) =>
+  private readonly filter = textField("Filter", "dims the rest", (text) =>
     this.around.store.set({ filter: text }),
   );
   private readonly scale = checkbox("Widths to scale", (on) => {

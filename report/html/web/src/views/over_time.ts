@@ -93,7 +93,7 @@ export class OverTimeView implements View {
     const total = this.total();
     replace(
       this.heading,
-      `At ${duration(model.timeOf(scene.shown))}: ${bytes(total)}. Press an area for its group alone.`,
+      `At ${duration(model.timeOf(scene.shown))}: ${bytes(total)}. Click an area to isolate it.`,
     );
     replaceControls(
       this.legend,
