@@ -1,5 +1,5 @@
 // The version of memlab, of the source that cmake/MemlabVersion.cmake writes at build time: what
-// includes this is not compiled anew with each commit.
+// includes this is not compiled again with each commit.
 #pragma once
 
 namespace memlab {

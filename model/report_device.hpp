@@ -200,7 +200,7 @@ struct Timeline {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.number({"start_ns", "the begin of bucket 0"}, self.start_ns);
+        visit.number({"start_ns", "the start of bucket 0"}, self.start_ns);
         visit.number({"bucket_ns", "the length of a bucket"}, self.bucket_ns);
         visit.rows({"columns", "the names of a row's values"},
                    {"rows",

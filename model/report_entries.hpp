@@ -180,7 +180,7 @@ struct Frame {
                       "module is unknown"},
                      self.address);
         visit.index_if_any({"python",
-                            "this is a frame of Python, in the place of the interpreter's C "
+                            "this is a frame of Python, in place of the interpreter's C "
                             "function that ran it; `module` and `address` are 0"},
                            self.python, Table::python_frames);
         visit.list_if_any({"source",

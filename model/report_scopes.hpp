@@ -94,7 +94,7 @@ struct Scope {
                       "the highest that `allocated` of the process was while an entry was open"},
                      self.peak_bytes);
         visit.number(
-            {"peak_growth_bytes", "the most that it rose above its value at the begin of an entry"},
+            {"peak_growth_bytes", "the most that it rose above its value at the start of an entry"},
             self.peak_growth_bytes);
         visit.group(
             {"escaped", "allocated inside and still live when the entry ended"},

@@ -45,7 +45,7 @@ struct StackTable::Key {
     }
 };
 
-/// One stack. Immutable but for the epoch, which only increases. The stack itself is in the
+/// One stack. Immutable except for the epoch, which only increases. The stack itself is in the
 /// recording.
 struct StackTable::Entry {
     StackHash hash;

@@ -100,7 +100,7 @@ struct GroupLimit {
     bool operator==(const GroupLimit&) const = default;
 };
 
-/// Whether what follows in a record is there: always, but for a checkpoint's state of before.
+/// Whether what follows in a record is there: always, except a checkpoint's state of before.
 template <typename Visitor>
 bool has_since(Visitor& visit, std::uint32_t state_version) {
     if constexpr (requires { visit.has(state_version); }) {

@@ -62,8 +62,8 @@ class LogBlocks {
                 std::size_t spare = closing_reserve);
     /// Whether a record of that size fits into the region or the beginning.
     bool has_room(std::size_t size) const;
-    /// Continues in the next region. A record that was encoded before must be encoded anew: nothing
-    /// before it is in its block.
+    /// Continues in the next region. A record that was encoded before must be encoded again:
+    /// nothing before it is in its block.
     [[gnu::noinline]] bool next_region();
 
     /// Seals the open block, if any, and resets the codec's state; also after a record that was

@@ -72,7 +72,7 @@ class LogFile {
 
     /// Where appends go: `offset` is the end of the data, `end` the limit of it and of what `spare`
     /// reserves. Up to `prepared` the file is allocated and zero behind the data. All of them in
-    /// whole pages, but for `offset`.
+    /// whole pages, except `offset`.
     struct Extent {
         std::uint64_t offset = 0;
         std::uint64_t prepared = 0;

@@ -19,7 +19,7 @@ namespace memlab::trace {
 }
 
 /// Prefetches `size` bytes from `begin` for writing. Issues one prefetch more than may be needed,
-/// but for a single byte: the exact number of cache lines would take branches, which are
+/// except a single byte: the exact number of cache lines would take branches, which are
 /// mispredicted here.
 template <std::size_t size>
 [[gnu::always_inline]] inline void prefetch_to_write(const void* begin) {

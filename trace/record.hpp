@@ -422,7 +422,7 @@ struct End {
     bool operator==(const End&) const = default;
 };
 
-/// The begin of a checkpoint in the log: what follows up to the last AggregateState, definitions
+/// The start of a checkpoint in the log: what follows up to the last AggregateState, definitions
 /// from number 1 on and the state, is all that was recorded before. The log's writer makes it, and
 /// its reader delivers it where records before it are missing.
 struct Checkpoint {

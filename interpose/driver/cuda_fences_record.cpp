@@ -403,7 +403,7 @@ void CudaFences::show_output() {
     }
 }
 
-// An event of its own: those of records may be recorded anew meanwhile, and would be waited for.
+// An event of its own: those of records may be recorded again meanwhile, and would be waited for.
 CUevent CudaFences::never_recorded_event() {
     const threads::LockGuard lock(mutex_);
     if (never_recorded_ == nullptr) {

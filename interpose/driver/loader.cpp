@@ -324,7 +324,7 @@ extern "C" {
 /// Whether the name that dlsym is asked for is memlab's.
 __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
     memlab::interpose::next_dlsym();
-    // What dlopen has just loaded is seldom entered otherwise.
+    // What dlopen has just loaded is rarely entered otherwise.
     memlab::profiler::unwind::update_object_table();
     if (name == nullptr) {
         return 0;

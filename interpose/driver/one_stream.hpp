@@ -29,7 +29,7 @@
 // the per-thread stream is one per thread, and the handle of a destroyed stream may be reused while
 // its work still runs. Whatever cannot be attributed counts as multiple streams: copies between
 // contexts, launches for several devices, kernels whose end only their own event signals
-// (programmatic events). So do a second context, the begin of a stream capture (no ordering call
+// (programmatic events). So do a second context, the start of a stream capture (no ordering call
 // may fall into it) and work that memlab cannot see (work_clock.hpp).
 //
 // A kernel that may begin before its predecessor has ended (programmatic stream serialization) is

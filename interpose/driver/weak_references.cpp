@@ -193,7 +193,7 @@ bool is_unknown_reference(const DynamicTables& tables, const ElfW(Sym) & symbol)
            name[2] <= 'Z' && !is_interposed_name(name) && !is_known_symbol(name);
 }
 
-// Names are noted when the loader's lock is free: there are seldom any.
+// Names are noted when the loader's lock is free: there are rarely any.
 constexpr std::size_t max_unknown = 16;
 struct UnknownReferences {
     const char* names[max_unknown] = {};

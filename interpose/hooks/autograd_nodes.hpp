@@ -7,7 +7,7 @@
 // between, while no other node took a number, was allocated by the operator.
 //
 // A node is known by its address *and* its number, since addresses are reused; where both are, by
-// threads that begin to count anew, the newest node is the one that is known. The number is read
+// threads that begin to count again, the newest node is the one that is known. The number is read
 // from the node, as its header has it: function.h of PyTorch 1.13 to 2.11, where nodes are held by
 // shared pointers, or node.h of 2.14, where they count their references themselves. Nothing is
 // believed until one of the two has proved right: the weak pointer leads back to the node, or the

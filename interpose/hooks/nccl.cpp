@@ -2,7 +2,7 @@
 // NCCL what memory the communicator has (ledger/nccl_witness.hpp). The calls themselves are the
 // program's, with its arguments and NCCL's answers.
 //
-// Programs that open NCCL get the hooks from dlsym, in the place of libnccl's own functions.
+// Programs that open NCCL get the hooks from dlsym, in place of libnccl's own functions.
 // Programs and libraries that are linked with it bind memlab's exports, which look the real
 // function up as the loader would have: what is globally visible first, then what the caller's own
 // library sees, which may be an NCCL inside of it.

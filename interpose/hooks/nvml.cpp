@@ -6,7 +6,7 @@
 // a GPU on which this process has pooled memory. Which one that is its UUID tells: instances of
 // MIG, whose UUIDs are others in CUDA, are left alone.
 //
-// Programs that open NVML get the hooks from dlsym, in the place of libnvidia-ml's own functions:
+// Programs that open NVML get the hooks from dlsym, in place of libnvidia-ml's own functions:
 // another library's that have these names are left alone. Programs and libraries that are linked
 // with it bind memlab's exports, which look the real function up at the first call.
 #include <link.h>

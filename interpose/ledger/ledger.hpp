@@ -63,7 +63,7 @@ class Ledger {
     /// last sample shows.
     void sample_if_due() noexcept;
 
-    /// Memory::group_limit(). Known without a recorder, too, but for what NVML says.
+    /// Memory::group_limit(). Known without a recorder, too, except what NVML says.
     Memory::GroupLimit group_limit(CUdevice device);
 
     /// Records how many calls were not measured. At the end of the process.

@@ -43,7 +43,7 @@ void ContextRegistry::after_destroy(CUcontext handle, Context* ended, bool destr
     if (destroyed) {
         broken_context_possible.store(true, std::memory_order_relaxed);
     }
-    // Another thread may have got the handle anew and found out that this context is no more.
+    // Another thread may have got the handle again and found out that this context is no more.
     const bool replaced = ended != nullptr && find(handle) != ended;
     if (destroyed && !replaced) {
         drop(handle, ended);

@@ -227,7 +227,7 @@ void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
 }
 
 /// Whether plain CUDA would allocate here, while a stream captures. Then the pool serves it, as
-/// ever: a graph's copies can be moved between memory of one kind only, mapped or cuMemAlloc's.
+/// always: a graph's copies can be moved between memory of one kind only, mapped or cuMemAlloc's.
 [[gnu::cold]] bool may_allocate_in_capture(Memory& memory) {
     if (!memory.captures().capturing_strictly()) {
         return true;

@@ -23,7 +23,7 @@ class GraphMemory {
     /// `made` (a clone or an executable graph) keeps alive what `from` keeps alive.
     void share(const void* from, const void* made);
 
-    /// A graph is captured anew: from now on an allocation in a capture may be one that a graph
+    /// A graph is captured again: from now on an allocation in a capture may be one that a graph
     /// already has.
     void recaptures() { recaptures_.store(true, std::memory_order_relaxed); }
     bool may_be_recaptured() const { return recaptures_.load(std::memory_order_relaxed); }

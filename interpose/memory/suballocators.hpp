@@ -4,9 +4,9 @@
 // levels are recorded: each allocator has figures of its own, beside those of the GPU
 // (trace::DeviceInfo).
 //
-// Guarantee: an allocator's segments are exactly the memory that it cuts. Memory becomes a segment
-// with its first block there and ends with its own release. PyTorch also reports with each block
-// how much it has reserved: if memlab knows less, the block's memory becomes a segment, by
+// Guarantee: an allocator's segments are exactly the memory it splits into blocks. Memory becomes a
+// segment with its first block there and ends with its own release. PyTorch also reports with each
+// block how much it has reserved: if memlab knows less, the block's memory becomes a segment, by
 // whichever call it was allocated. Where the sums still differ, the report says so.
 #pragma once
 

@@ -22,8 +22,8 @@ enum class PythonFrames : std::uint8_t { off, automatic, verify };
 /// always; never.
 enum class CuptiUse : std::uint8_t { automatic, on, off };
 
-/// Whether the memory that calls take beside all allocations is measured: within a budget of the
-/// run's time; always; never.
+/// Whether the memory that CUDA itself uses, beyond allocations, is measured: within a budget of
+/// the run's time; always; never.
 enum class LedgerUse : std::uint8_t { automatic, on, off };
 
 /// What fresh memory is filled with, if at all. Zeros are what plain CUDA's memory happens to hold,

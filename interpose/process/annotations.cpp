@@ -296,7 +296,7 @@ bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* n
     if (session == nullptr || session->recorder() == nullptr) {
         return false;
     }
-    // Of a block of the program's allocator the begin is not known here.
+    // Of a block of the program's allocator the start is not known here.
     const bool cut = session->suballocators().any() && session->suballocators().cuts(address);
     const std::optional<PooledBlock> pooled = cut ? std::nullopt : find_pooled(*session, address);
     const std::uint64_t base = cut             ? address

@@ -2,7 +2,7 @@
 //
 // memlab allocates under its own locks, which the program's CUDA calls take as well. A malloc of
 // the program's (a heap profiler's, a wrapper's) may call CUDA while it holds a lock: were it
-// called under ours, the two locks would be taken in both orders, and both threads wait for ever.
+// called under ours, the two locks would be taken in both orders, and both threads wait forever.
 //
 // Size classes over mapped chunks. Each class has a lock-free stack of free blocks (Treiber's; the
 // tag beside its top, swapped with it by cmpxchg16b, excludes ABA) and a chunk of which new blocks

@@ -11,7 +11,7 @@
 //    and the first line;
 //  - else (3.11; versions exhausted; subinterpreters, which count versions on their own) a hash of
 //    all that the id depends on, made by FrameInterner. An equal hash implies the same id, so a
-//    stale entry is rejected or right, but for a collision of 63 bits.
+//    stale entry is rejected or right, except for a collision of 63 bits.
 #pragma once
 
 #include <array>

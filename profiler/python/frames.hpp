@@ -77,7 +77,7 @@ struct FramesHash {
 inline constexpr std::uint64_t hashed_frames = std::uint64_t{1} << 63;
 
 /// Only for interpreters whose code objects have versions (3.12 on): an equal hash implies the same
-/// frames, but for a collision of 63 bits. Takes no lock, allocates nothing.
+/// frames, except for a collision of 63 bits. Takes no lock, allocates nothing.
 FramesHash hash_frames(const Interpreter& interpreter);
 
 }  // namespace memlab::profiler::python

@@ -1,7 +1,7 @@
 // The machine code of the interpreter's evaluation loop.
 //
 // For CPython 3.9, whose activations of the loop leave no record on the C stack: a native frame is
-// one if its return address is in the loop. The compiler puts what runs seldom into a second,
+// one if its return address is in the loop. The compiler puts what runs rarely into a second,
 // distant part, which has no symbol in a stripped binary, but unwind tables of its own, and the
 // first part's branches lead there.
 #pragma once

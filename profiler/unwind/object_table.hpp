@@ -19,8 +19,8 @@
 
 namespace memlab::profiler::unwind {
 
-/// As _dl_find_object: 0 and *result filled in, or -1. Async-signal-safe but for the update, which
-/// a handler that interrupted one skips.
+/// As _dl_find_object: 0 and *result filled in, or -1. Async-signal-safe except for the update,
+/// which a handler that interrupted one skips.
 int find_in_object_table(std::uintptr_t address, dl_find_object* result) noexcept;
 
 namespace object_table_state {

@@ -1,7 +1,7 @@
 // Tells exporters of single events what the aggregator decides on: when memory begins and ends. An
 // allocation is freed once and completed once, in this order, or lives to the end.
 //
-// A stretch of the recording begins with entered(); what comes after it is not looked at, but GPU
+// A stretch of the recording begins with entered(); what comes after it is ignored, except GPU
 // work that is recorded later.
 #pragma once
 

@@ -136,7 +136,7 @@ class LogTrace final : public trace::GenericSink<LogTrace> {
     WithCurves slices_;
 };
 
-/// The curve of a report within a stretch: its value at the begin, then each change.
+/// The curve of a report within a stretch: its value at the start, then each change.
 class ReportCurve {
   public:
     ReportCurve(const Stretch& stretch, ProcessTracks& tracks, std::string device, const char* name)

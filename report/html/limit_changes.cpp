@@ -60,7 +60,7 @@ History::Rest& rest_for(History& history, const model::Site& site,
 
 void limit_changes(History& history, const model::Report& report, const SiteCategories& categories,
                    std::size_t changes) {
-    // The sites are in order of their peaks. A small one that changes seldom stays, too.
+    // The sites are in order of their peaks. A small one that changes rarely stays, too.
     std::vector<std::size_t> kept;
     std::vector<std::size_t> summed;
     for (std::size_t i = 0; i < history.sites.size(); ++i) {

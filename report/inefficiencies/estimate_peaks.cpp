@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
-/// The begin or end of an avoidable span, at event `number`.
+/// The start or end of an avoidable span, at event `number`.
 struct SpanBoundary {
     std::uint64_t number = 0;
     std::uint64_t bytes = 0;

@@ -88,7 +88,7 @@ class PageMaker {
         page_.groups.push_back(std::move(group));
     }
 
-    /// What the driver handed out by size, but for its own pools.
+    /// What the driver handed out by size, except its own pools.
     void allocations() {
         LedgerGroup group{"allocations", "memory allocated", 0, {}};
         const auto add = [&](std::uint64_t bytes, const char* what, std::string note = {}) {

@@ -14,7 +14,7 @@ namespace memlab::report {
 
 /// "  > Step::forward  train.cpp:42": the call into CUDA first; ">" marks the frame that is the
 /// stack's place in tables. Printable. Template arguments are left out where a function's name is
-/// long with them, but for PlaceTextOptions::templates.
+/// long with them, except PlaceTextOptions::templates.
 std::vector<std::string> stack_lines(const model::Report& report, Resolver& resolver,
                                      std::size_t stack, const PlaceTextOptions& options);
 

@@ -1,5 +1,5 @@
 // The memory of a GPU at the allocated peak in levels, from the driver's used memory down to the
-// requested bytes. Exact but for device_used, which is a sample of the whole GPU: the remainder
+// requested bytes. Exact except for device_used, which is a sample of the whole GPU: the remainder
 // above `reserved` includes contexts and modules, but also other processes. In reports of older
 // versions the curves are known per timeline bucket only (each value is the maximum within it).
 #pragma once

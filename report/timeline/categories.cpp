@@ -85,7 +85,7 @@ class CategoryCollector final : public trace::GenericSink<CategoryCollector>,
         CategoryTimeline timeline;
     };
 
-    /// Before the first record of the time range its values at the begin are those so far.
+    /// Before the first record of the time range: its values at the start are those so far.
     void begin(std::uint64_t time_ns) {
         if (entered_ || std::max(time_ns, state_.duration_ns()) < from_ns_) {
             return;

@@ -42,7 +42,7 @@ struct CategoryTimeline {
     };
     std::uint64_t device = 0;  ///< Device::index
     std::uint64_t bucket_ns = 0;
-    std::vector<CategoryRow> rows;  ///< in order of time; the first has the values at the begin
+    std::vector<CategoryRow> rows;  ///< in order of time; the first has the values at the start
     std::array<Figures, category_count> figures{};
     std::uint64_t highest_ns = 0;  ///< when the allocated curve was highest, first
     CategoryBytes at_highest{};

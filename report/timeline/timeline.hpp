@@ -41,7 +41,7 @@ struct DeviceTimeline {
         std::uint64_t at_begin = 0;
         std::uint64_t lowest = 0;
         std::uint64_t highest = 0;
-        std::uint64_t highest_ns = 0;  ///< the first time; of a report, the begin of the bucket
+        std::uint64_t highest_ns = 0;  ///< the first time; of a report, the start of the bucket
         std::uint64_t at_end = 0;
     };
     const model::Device* device = nullptr;

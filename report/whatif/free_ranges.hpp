@@ -40,7 +40,7 @@ class FreeRanges {
         return merged;
     }
 
-    /// Takes `size` bytes from the begin of the smallest sufficient range (of equal ones, the
+    /// Takes `size` bytes from the start of the smallest sufficient range (of equal ones, the
     /// lowest); false when there is none.
     bool take_best(std::uint64_t size, std::uint64_t* address) {
         const auto found = by_size_.lower_bound({size, 0});

@@ -9,7 +9,7 @@ over the steps of the least time that any process needed for that very step (all
 ratio, and the reserved and allocated peaks. The ratio of two processes is the median of those of their rounds, the
 same steps one right after the other, on the same two cores; what is printed is the mean of all pairs, with a
 bootstrap 95 % interval.
-Timed runs of PyTorch do not record, but for the variants "recording ..." (with Python in their stacks, with native
+Timed runs of PyTorch do not record, except the variants "recording ..." (with Python in their stacks, with native
 ones only, with none); the peaks of memlab's pool come from one more run that does. Those of JAX record.
 What recording costs: --variants "memlab vmm,recording,recording native,recording no stacks"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python"; memory that the driver's pools or the

@@ -1,7 +1,7 @@
 """bench_trim.py LIBMEMLAB [--seconds S] [--step SECONDS,...]
 
 What giving cached memory back (MEMLAB_TRIM_AFTER, 500 ms by default) costs a program of long steps. In each step
-PyTorch, with memlab's pool in the place of its cache, takes 64 tensors of 32 MiB, fills and frees them, and does
+PyTorch, with memlab's pool in place of its cache, takes 64 tensors of 32 MiB, fills and frees them, and does
 nothing for the rest of the step. With steps longer than the delay the memory goes back in each of them. Beside each
 other: the default, and MEMLAB_TRIM_AFTER=0, which gives nothing back.
 

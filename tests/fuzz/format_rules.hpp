@@ -9,7 +9,7 @@
 
 namespace memlab::fuzz {
 
-/// UTF-8 without control characters but for the line break.
+/// UTF-8 without control characters except the line break.
 bool is_clean_text(std::string_view text);
 
 bool is_json(const std::string& text);

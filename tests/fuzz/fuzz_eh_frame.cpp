@@ -1,5 +1,5 @@
 // libFuzzer: any bytes as an object's .eh_frame_hdr and .eh_frame, then as an expression. Nothing
-// is read outside of them, nothing loops for ever, and what comes out is about the address asked
+// is read outside of them, nothing loops forever, and what comes out is about the address asked
 // for.
 #include <cstddef>
 #include <cstdint>

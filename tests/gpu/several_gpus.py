@@ -221,7 +221,7 @@ class SeveralGpus:
             if not self.can_run(name, "torch"):
                 continue
             work, start = self.folder(name), time.monotonic()
-            # Nothing but a signal ends ranks that wait for one another for ever: NCCL's own watchdog does so after
+            # Nothing but a signal ends ranks that wait for one another forever: NCCL's own watchdog does so after
             # minutes.
             ends_after = STUCK_SECONDS if way == "stuck" else None
             plain = self.train(work, [way], None, {}, ends_after)

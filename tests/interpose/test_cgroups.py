@@ -54,7 +54,7 @@ class Cgroups(EndToEnd):
         return ["unshare", "-rm", "sh", "-c", script]
 
     def under(self, command: list[str], settings: dict[str, str] | None = None) -> Outcome:
-        """Under memlab, but for unshare and the shell."""
+        """Under memlab, except unshare and the shell."""
         environment = self.layout.environment(memlab=True, settings=settings, output=self.output)
         inner = ["env", f"LD_PRELOAD={environment.pop('LD_PRELOAD')}", *command]
         return run(self.inside(inner), environment, self.cwd, 60)

@@ -100,7 +100,7 @@ class Frees(EndToEnd):
                 self.assertIn("left a call of memlab by a jump", str(missed))
 
     def test_captures_begin_beside_threads_that_free(self) -> None:
-        """No capture waits for ever, nor for much longer than without memlab, counted in the others'
+        """No capture waits forever, nor for much longer than without memlab, counted in the others'
         frees meanwhile: the simulated driver's own lock is not fair, so that is a lot."""
         command = self.program("capture_storm", "8", "100")
         native = self.natively(command)
@@ -114,7 +114,7 @@ class Frees(EndToEnd):
                 self.assertLess(meanwhile, 2 * bound + 150_000)
 
     def test_an_endless_kernel_while_the_trim_thread_gives_memory_back(self) -> None:
-        """Also where it waits for the kernel for ever, as cuMemFree does: nobody waits for the thread."""
+        """Also where it waits for the kernel forever, as cuMemFree does: nobody waits for the thread."""
         native = self.natively(self.program("endless", "0"))
         self.assertEqual(native.code, 0, native.describe())
         # The first stream is the program's, the others are for frees in order.

@@ -41,7 +41,7 @@ class NewerCuda(EndToEnd):
                     self.assertEqual((under.stderr, self.missed(found)), (b"", []))
 
     def test_a_recaptured_allocation_is_one(self) -> None:
-        """The first recapture finds it alive; the program frees it after each launch, so the second has it anew."""
+        """The first recapture finds it alive; the program frees it after each launch, so the second has it again."""
         self.use_driver("13.5")
         _, found = self.compare("recapture")
         graph = [site for site in found.report["sites"] if site["kind"] == "graph"]

@@ -478,7 +478,7 @@ class PythonFrames(EndToEnd):
                     self.assertIn("layout is not that of the interpreter's version",
                                   self.stepped_back(interpreter, "code", name))
                 minor = int(version.split(".")[1])
-                if minor >= 12:  # before, it is made anew each time
+                if minor >= 12:  # before, it is made again each time
                     self.assertIn("Python 3.99", self.stepped_back(interpreter, "version"))
                 if minor >= 13:
                     self.assertIn("does not say where it has its structures",

@@ -72,7 +72,7 @@ enum class Mutation : std::uint8_t {
     older_fence_ordered,       ///< an older free's fence takes the place of a newer one's
     streams_confused,          ///< two streams are taken for one
     destroyed_stays_known,     ///< a new stream with a destroyed one's handle is taken for it
-    one_stream_unseen,         ///< a stream's submissions are not looked at
+    one_stream_unseen,         ///< a stream's submissions are ignored
     one_stream_is_idle,        ///< a free need not wait for the one stream
     // Of memory on its way:
     unmapping_forgotten,  ///< pages that are unmapped stay mapped

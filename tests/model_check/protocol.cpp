@@ -236,7 +236,7 @@ std::vector<Operation> Protocol::possible() const {
         if (device_.gone(stream) || device_.streams() == Streams::ordering) {
             continue;  // no such stream, or all submissions wait
         }
-        // Streams without unfinished work are all alike, but for the one that is known.
+        // Streams without unfinished work are all alike, except the one that is known.
         if (device_.is_known(stream)) {
             const auto next = idle_stream();
             if (next < setting_.streams) {

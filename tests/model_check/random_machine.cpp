@@ -367,11 +367,11 @@ bool RandomMachine::act(Site& site) {
     if (choice < 30) {
         return !site.live.empty() && free(site, random_.below(site.live.size()));
     }
-    seldom(site);
+    rarely(site);
     return true;
 }
 
-void RandomMachine::seldom(Site& site) {
+void RandomMachine::rarely(Site& site) {
     constexpr BackendStatus error{BackendStatus::Kind::error, CookieDevice::failure_code};
     constexpr BackendStatus out_of_memory{BackendStatus::Kind::out_of_memory,
                                           allocator::out_of_memory_code};

@@ -89,7 +89,7 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
     void step();
     bool some_call_goes_on();
     bool act(Site& site);
-    void seldom(Site& site);
+    void rarely(Site& site);
     void start(Site& site, std::function<void(Call&)> body);
     void go_on(std::size_t waiting);
     bool can_go_on(const Call& call) const;

@@ -189,7 +189,7 @@ def test_root(root, build, packages, program):
     wheel = next(packages.glob("*.whl")).name
     pip = root.run("/tmp/environment/bin/pip", "--version").stdout.split()[1]
     if tuple(map(int, pip.split(".")[:2])) < PIP_OF_WHEEL:
-        return f"but for the wheel, which its pip {pip} does not know"
+        return f"except the wheel, which its pip {pip} does not know"
     root.run("/tmp/environment/bin/pip", "install", "--no-index", f"/packages/{wheel}")
     library = root.run("/tmp/environment/bin/python", "-m", "memlab", "preload-path").stdout.strip()
     record_all(root, ["/tmp/environment/bin/memlab-run"], ["/tmp/environment/bin/memlab-report"], library, "wheel")

@@ -35,7 +35,7 @@ inline void belongs_to_another(CUdeviceptr block) {
 struct Worker {
     CUcontext context = nullptr;
     CUstream stream = nullptr;
-    CUdeviceptr waiting[2] = {};  ///< copied to and fro, so that what follows comes late
+    CUdeviceptr waiting[2] = {};  ///< copied back and forth, so that what follows comes late
 
     explicit Worker(CUcontext of) : context(of) {
         constexpr std::size_t bytes = std::size_t{64} << 20;

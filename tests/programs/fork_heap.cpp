@@ -1,5 +1,5 @@
 // A child of fork that uses CUDA while the heap cannot be used: whatever thread of the parent held
-// its lock at the fork holds it in the child for ever. This program's own malloc says so with
+// its lock at the fork holds it in the child forever. This program's own malloc says so with
 // code 8.
 //
 // Recorded: the parent's report, 1 allocation and 1 free, and that one process tried.

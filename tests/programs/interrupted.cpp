@@ -7,7 +7,7 @@
 //   interrupted heap TIMES        exit(), while the thread is in malloc or free
 //   interrupted waiting TIMES     exit(), while the thread waits in a system call
 //   interrupted other TIMES       exit() by the main thread, while a handler keeps another thread
-//                                 for ever where it was
+//                                 forever where it was
 //   interrupted thread TIMES      the same, of a thread that its handler ends: pthread_exit()
 //
 // Runs itself TIMES times. The handler runs when its thread is in memlab's own code (heap: in

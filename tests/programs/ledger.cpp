@@ -117,7 +117,7 @@ int captures() {
     return 0;
 }
 
-/// NVML's locks are the parent's: one that another thread held at the fork is taken for ever.
+/// NVML's locks are the parent's: one that another thread held at the fork is taken forever.
 int forks() {
     int hung = 0;
     for (int i = 0; i < 50; ++i) {

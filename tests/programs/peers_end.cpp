@@ -99,7 +99,7 @@ void captures() {
     release(allocate(most));
 }
 
-/// Memory of the kinds whose addresses the driver hands out anew.
+/// Memory of the kinds whose addresses the driver hands out again.
 std::vector<CUdeviceptr> allocate_some() {
     std::vector<CUdeviceptr> some;
     for (int i = 0; i < 10; ++i) {

@@ -6,7 +6,7 @@
 //
 // Recorded: 4 device allocations, 3 frees, 1 live of 60,000 bytes, with sites in the library that
 // is not loaded any more. With "deepbind" the library's calls go past every preloaded library:
-// nothing of them can be seen, the program must run as ever.
+// nothing of them can be seen, the program must run as always.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -70,7 +70,7 @@ struct Device {
     cudaStream_t stream;
     cudaEvent_t done;
     bool slow;
-    void* waiting[2];  // copied to and fro, so that what follows on the stream comes late
+    void* waiting[2];  // copied back and forth, so that what follows on the stream comes late
 };
 
 std::uint64_t owners = 0;

@@ -379,7 +379,7 @@ def check_folder_tables(tree):
 
 
 def check_cycles(tree):
-    """No modules include each other, sources taken into account, but for those that are named."""
+    """No modules include each other, sources taken into account, except those that are named."""
     edges = {}
     for name, _, included in product_includes(tree):
         module, other = (each.rsplit(".", 1)[0] for each in (name, included))

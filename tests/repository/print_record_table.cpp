@@ -103,7 +103,7 @@ int main() {
                 static_cast<unsigned>(memlab::trace::format::event_tag));
     std::printf(
         "| 0x%x | freed | as an event of type free_requested: two events, that one and its "
-        "free_completed, which is of the same time and says the same but for API, stack and "
+        "free_completed, which is of the same time and says the same except API, stack and "
         "correlation: those are 0. The free_completed does not count as the last of its type |\n",
         static_cast<unsigned>(memlab::trace::format::freed_tag));
     std::printf(

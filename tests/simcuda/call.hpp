@@ -77,7 +77,7 @@ void unlocked(Function&& function) {
     retake_driver_lock();
 }
 
-// A kernel faulted: from now on calls answer this error, in every context of the process, but for
+// A kernel faulted: from now on calls answer this error, in every context of the process, except
 // those that only look at the host's state.
 void break_device(CUresult error);
 

@@ -32,7 +32,7 @@ struct Capture {
     Stream* origin = nullptr;
     Graph* graph = nullptr;
     bool owns_graph = true;  // not when captured into a graph of the program
-    bool again = false;      // the graph's nodes are captured anew, in their order
+    bool again = false;      // the graph's nodes are captured again, in their order
     size_t next = 0;         // the one that comes next
     bool invalidated = false;
     std::vector<Stream*> members;  // origin included

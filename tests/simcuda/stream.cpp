@@ -544,7 +544,7 @@ CUresult sim_cuEventSynchronize(CUevent hEvent) {
     if (CUresult refused = refuse_unsafe_call()) {
         return refused;
     }
-    // Copies: another thread may record the event anew or destroy it meanwhile.
+    // Copies: another thread may record the event again or destroy it meanwhile.
     const std::vector<OpPtr> ops = event->ops;
     const Clock clock = event->clock;
     Context& context = *event->context;

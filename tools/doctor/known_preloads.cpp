@@ -12,7 +12,7 @@ constexpr const char* host_malloc =
 // As published with each; none was run beside memlab.
 constexpr std::array known_preloads = std::to_array<KnownPreload>({
     {"libcuinterpose", "the CUDA interposer of NVIDIA's Dynamo Snapshot",
-     "Around a checkpoint it makes shared, mapped and multicast memory anew, and for that follows "
+     "Around a checkpoint it makes shared, mapped and multicast memory again, and for that follows "
      "the driver's calls for mapped memory, memlab's own too if it is behind memlab. Not tried "
      "together: MEMLAB_BACKEND=classic keeps memlab's pool out of mapped memory."},
     {"libnccl-checkpoint-shim", "NCCL's checkpoint shim",

@@ -186,7 +186,7 @@ class PoolLayout {
 
     MemoryStats stats;
 
-    /// Segments and their blocks in order; the figures of gaps are counted anew.
+    /// Segments and their blocks in order; the figures of gaps are counted again.
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.stats);

@@ -1,5 +1,5 @@
 // Checks a restored state of the scopes: with one that passes, no later operation reads out of
-// bounds or loops for ever.
+// bounds or loops forever.
 #include <algorithm>
 
 #include "trace/aggregate/scopes.hpp"

@@ -150,7 +150,7 @@ def beside_the_collector():
 
 
 def around_a_collection():
-    """By what the program runs at the begin and the end of each collection."""
+    """By what the program runs at the start and the end of each collection."""
     buffers = of(80 * KIB)
     gc.callbacks.append(lambda phase, info: buffers and buffers.pop())
     gc.collect()

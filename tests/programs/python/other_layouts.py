@@ -59,7 +59,7 @@ def change_version():
     get = ctypes.pythonapi.Py_GetVersion
     get.restype = ctypes.c_void_p
     ctypes.memmove(get(), b"3.99", 4)
-    assert ctypes.string_at(get()).startswith(b"3.99")  # it is not made anew
+    assert ctypes.string_at(get()).startswith(b"3.99")  # it is not made again
 
 
 def change_word(number):

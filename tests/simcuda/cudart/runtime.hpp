@@ -47,7 +47,7 @@ class Announced {
     const char* const name_;
 };
 
-// The primary context must be retained anew before it is used again.
+// The primary context must be retained again before it is used again.
 void forget_primary(int device);
 
 // Keeps an error for cudaGetLastError.

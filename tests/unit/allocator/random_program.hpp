@@ -127,7 +127,7 @@ class Program {
             case 13:
                 return look();
             case 14:
-                return seldom();
+                return rarely();
             default:
                 if (random_.one_in(2)) {
                     now_ns_ += random_.below(1000);
@@ -237,7 +237,7 @@ class Program {
         return {};
     }
 
-    std::string seldom() {
+    std::string rarely() {
         constexpr BackendStatus error{BackendStatus::Kind::error, injected_code};
         constexpr BackendStatus not_now{BackendStatus::Kind::not_now, injected_code};
         constexpr BackendStatus out_of_memory{BackendStatus::Kind::out_of_memory, 2};

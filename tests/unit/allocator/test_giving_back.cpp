@@ -43,7 +43,7 @@ TEST_CASE("a segment goes back when it was unused from one tick to another") {
     CHECK(fixture.problem_at_end() == sound);
 }
 
-TEST_CASE("use in between starts the wait anew") {
+TEST_CASE("use in between starts the wait again") {
     Fixture fixture(gib, trimming(100));
     const BlockInfo a = fixture.get(30 * mib);
     fixture.give(a.address);

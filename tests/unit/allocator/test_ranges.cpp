@@ -166,7 +166,7 @@ TEST_CASE("the fewest new pages decide where to grow, and a hole before the end"
     fixture.give(blocks[3].address);
     CHECK(fixture.pool.release_cached(false) == 10 * mib);
     fixture.observer.take_events();
-    SECTION("holes of 6 and 4 MiB, all alike but for their place: the lowest") {
+    SECTION("holes of 6 and 4 MiB, all alike except their place: the lowest") {
         CHECK(fixture.get(4 * mib).address == blocks[1].address);
     }
     SECTION("only one is large enough") {

@@ -135,7 +135,7 @@ TEST_CASE("of buffers just below and above pages, what is freed can be had in on
     }
 }
 
-TEST_CASE("small buffers in the place of a large one pin only their own pages") {
+TEST_CASE("small buffers in place of a large one pin only their own pages") {
     for (const std::uint64_t bytes : {3 * mib / 2, 64 * kib, 2 * mib, 9 * mib}) {
         CAPTURE(bytes);
         Pair pair(device);

@@ -108,7 +108,7 @@ TEST_CASE("what others allocate is not a node's") {
     CHECK(nodes->find(&again) == 0);
 }
 
-TEST_CASE("a thread that counts anew makes nodes of the same numbers at the same addresses") {
+TEST_CASE("a thread that counts again makes nodes of the same numbers at the same addresses") {
     const auto nodes = proved();
     const auto attach = [&](SharedNode& node, std::uint32_t stack) {
         node = {{&kind_a}, &node, &node, {0, 0, 0, 1}};
@@ -204,7 +204,7 @@ TEST_CASE("nodes that count their references are known by their own layout") {
         nodes.attached({&node, nullptr}, next, [] { return std::uint32_t{0}; });
         return node;
     };
-    std::thread([&] {  // which counts its thread's nodes anew
+    std::thread([&] {  // which counts its thread's nodes again
         for (std::uint32_t i = 1; i <= 8; ++i) {
             // One with nothing that counts; and one with a Python object.
             operate(i, i == 2 ? 0 : one_holder + (i == 3 ? std::uint64_t{1} << 63 : 0));

@@ -169,7 +169,7 @@ TEST_CASE("after an unload addresses are looked up again, and unchanged code kee
     CHECK(collected.modules[0].path.find("libBrokenLocale") != std::string::npos);
 }
 
-TEST_CASE("while a library is being unloaded every stack is looked up anew") {
+TEST_CASE("while a library is being unloaded every stack is looked up again") {
     Collected collected;
     StackTable table(collected);
     const UnloadedLibrary kept;

@@ -15,7 +15,7 @@ using namespace memlab::test;
 
 namespace {
 
-/// A thread of 3.12 or later, laid out anew again and again: frames elsewhere in memory each time,
+/// A thread of 3.12 or later, laid out again and again: frames elsewhere in memory each time,
 /// activations at a few places on this thread's stack.
 class Thread {
   public:

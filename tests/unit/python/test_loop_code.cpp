@@ -8,7 +8,7 @@
 using memlab::profiler::python::find_loop_code;
 using memlab::profiler::python::LoopCode;
 
-// As compilers write it: what is seldom run has no symbol of its own to be found by, but unwind
+// As compilers write it: what is rarely run has no symbol of its own to be found by, but unwind
 // tables. memlab_test_loop(kind) gives the address behind the call that it makes for 0 to 9: that
 // for 0 is in the first part, the others are in the second.
 asm(R"(

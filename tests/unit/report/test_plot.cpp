@@ -187,8 +187,8 @@ TEST_CASE("spans are bars in the rows of their lanes") {
           "          [train---------------------------------]\n"
           "              [step----------][step-----------]\n");
     // Outside the time axis, of no length, and many in one column.
-    CHECK(rows({{0, 100'000, "for ever", 0}}) ==
-          "          [for ever------------------------------]\n");
+    CHECK(rows({{0, 100'000, "forever", 0}}) ==
+          "          [forever-------------------------------]\n");
     CHECK(rows({{500, 500, "now", 0}}) == "now                           |\n");
     std::vector<PlotSpan> many;
     for (std::uint64_t at = 0; at < 1000; at += 2) {

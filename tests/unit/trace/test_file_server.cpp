@@ -70,7 +70,7 @@ TEST_CASE("a file server that does not answer holds up nobody who records") {
     Silence silence;
     feed(wild.next(), *created.writer);
     asked.wait(false);
-    // Were a record to wait for the server now, it would wait for ever.
+    // Were a record to wait for the server now, it would wait forever.
     std::uint64_t appended = 1;
     for (; created.writer->events_dropped() < 100; ++appended) {
         feed(wild.next(), *created.writer);

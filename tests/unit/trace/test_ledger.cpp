@@ -151,7 +151,7 @@ TEST_CASE("a context's end is that of its rows") {
     CHECK(gpu.row(1) == 0);
     CHECK(gpu.row(2) == 0);
     CHECK(gpu.rest() == 0);
-    gpu.call(LedgerKind::context, 500, 900, 2, 9);  // made anew: the same row
+    gpu.call(LedgerKind::context, 500, 900, 2, 9);  // made again: the same row
     CHECK(gpu.row(1) == 400);
     CHECK(gpu.ledger().rows().size() == 3);
     gpu.sample(920, true);

@@ -56,7 +56,7 @@ export class App {
     this.update(true);
     document.addEventListener("keydown", (event) => this.key(event));
     onSystemTheme(() => this.setTheme(this.theme));
-    // Paper is white, and as wide as paper: canvases are drawn anew for it.
+    // Paper is white, and as wide as paper: canvases are drawn again for it.
     window.addEventListener("beforeprint", () => {
       applyTheme("light");
       document.documentElement.classList.add("printing");

@@ -34,7 +34,7 @@ export function replace(element: Element, ...children: Child[]): void {
   append(element, children);
 }
 
-// As replace, for controls that are made anew while one of them is used: the focus stays at the same place.
+// As replace, for controls that are made again while one of them is used: the focus stays at the same place.
 export function replaceControls(element: Element, ...children: Child[]): void {
   const controls = () => [...element.querySelectorAll<HTMLElement>("button, select, input, summary")];
   const focused = controls().indexOf(document.activeElement as HTMLElement);

@@ -1,4 +1,4 @@
-// The scopes of a recording below its curves, in a lane for each thread and depth. A press selects one.
+// The scopes of a recording below its curves, in a lane for each thread and depth. A click selects one.
 import { duration } from "../model/format";
 import type { RecordingModel } from "../model/recording";
 import { type Lane, lanesOf } from "../model/scopes";

@@ -1,4 +1,4 @@
-// Curves over the run with scopes and marks below and on them. A press selects a moment, a drag a range.
+// Curves over the run with scopes and marks below and on them. A click selects a moment, a drag a range.
 import uPlot from "uplot";
 import type { Curve, Mark } from "../data";
 import { greatest, sample } from "../model/curves";
@@ -271,7 +271,7 @@ export class Timeline {
     );
   }
 
-  // A press close to a mark means the mark.
+  // A click close to a mark means the mark.
   private selectNear(time: number): void {
     const slack = ((this.input!.to - this.input!.from) / this.chartBox.clientWidth) * 6;
     let best: Mark | null = null;

@@ -117,7 +117,7 @@ test("a drag selects a range, and everything follows", async () => {
   // The same view from its address.
   const again = await open(browser(), page.url());
   expect(await heading(again.page)).toBe(await heading(page));
-  // A press is a moment, Escape the peak again.
+  // A click is a moment, Escape the peak again.
   await page.mouse.click(box.x + box.width * 0.2, box.y + 60);
   await expect.poll(() => heading(page)).toContain("From the start to the moment");
   await page.keyboard.press("Escape");
