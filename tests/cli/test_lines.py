@@ -91,7 +91,6 @@ class Lines(ToolTest):
                 (["memlab_synth.cpp", log, "--step", "x"], "say how many with --every N"),
                 (["memlab_synth.cpp", log, "--device", "3"], "GPU 3 was not used"),
                 (["memlab_synth.cpp", self.path("none")], "no such file"),
-                (["memlab_synth.cpp"], "FILE"),
         ):
             result = self.call(REPORT, "lines", *arguments)
             self.assertEqual(result.returncode, 2, arguments)
