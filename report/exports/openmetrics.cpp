@@ -13,6 +13,7 @@
 #include "report/device_label.hpp"
 #include "report/exports/formats.hpp"
 #include "report/exports/output.hpp"
+#include "report/runs/process_matching.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/text/names.hpp"
 
@@ -40,7 +41,7 @@ class Metrics {
             model::ByteSink& sink)
         : device_(device), out_(sink) {
         for (const Report* report : reports) {
-            members_.push_back({report, labels_of(*report, reports.size() > 1)});
+            members_.push_back({report, labels_of(*report)});
         }
     }
 
@@ -59,18 +60,20 @@ class Metrics {
         Labels labels;  ///< of each of its values
     };
 
-    /// Where there are several processes, these are told apart by process id and host.
-    static Labels labels_of(const Report& report, bool one_of_many) {
-        Labels labels = {{"executable", report::base_name(report.process.executable)}};
+    /// What no two processes share: exports of several that end up in one folder stay apart.
+    static Labels labels_of(const Report& report) {
+        const std::string executable = report::base_name(report.process.executable);
+        Labels labels = {{"executable", executable},
+                         {"pid", std::to_string(report.process.pid)},
+                         {"host", report.process.host}};
+        if (const std::string script = report::program_name(report.process); script != executable) {
+            labels.emplace_back("script", script);
+        }
         for (const char* rank : model::rank_variables) {
             if (const auto at = report.process.ranks.find(rank); at != report.process.ranks.end()) {
                 labels.emplace_back("rank", at->second);
                 break;
             }
-        }
-        if (one_of_many) {
-            labels.emplace_back("pid", std::to_string(report.process.pid));
-            labels.emplace_back("host", report.process.host);
         }
         return labels;
     }
@@ -150,13 +153,7 @@ class Metrics {
     void run() {
         family("memlab_run_info", "", "The process that was recorded; always 1.");
         for_processes([this](const Report& report) {
-            Labels own = {{"ended", report.process.ended},
-                          {"memlab_version", report.memlab_version}};
-            if (members_.size() == 1) {
-                own.emplace_back("pid", std::to_string(report.process.pid));
-                own.emplace_back("host", report.process.host);
-            }
-            value(own, 1);
+            value({{"ended", report.process.ended}, {"memlab_version", report.memlab_version}}, 1);
         });
         family("memlab_start_time_seconds", "seconds", "When the process started, in Unix time.");
         for_processes(

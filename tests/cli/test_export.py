@@ -529,6 +529,16 @@ class Metrics(ExportTest):
             self.assertEqual(found, {process["duration_ns"] / 1e9}, path)
         self.assertEqual(sum(name == "memlab_run_info" for name, _ in metrics), 3)
 
+    def test_no_two_recordings_are_one_series(self):
+        """Two exports in one folder of the textfile collector."""
+        one, two = (formats.openmetrics(self.export("openmetrics", path)) for path in
+                    [path for path in REPORTS if path.endswith(".json")][:2])
+        self.assertEqual(set(one) & set(two), set())
+        for _, labels in one:
+            self.assertLessEqual({"executable", "pid", "host"}, set(dict(labels)))
+        python = formats.openmetrics(self.export("openmetrics", os.path.join(SOURCE, "tests/data/h200/pytorch_scopes.json")))
+        self.assertTrue(all(("script", "nvtx_scopes.py") in labels for _, labels in python))
+
     def test_the_rank_is_a_label(self):
         metrics = formats.openmetrics(self.export("openmetrics", self.log("leak")))
         self.assertTrue(all(("rank", "3") in labels for _, labels in metrics))

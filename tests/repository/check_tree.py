@@ -198,7 +198,7 @@ MAY_INCLUDE = {
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
     "report/views": ANALYSIS,
-    "report/exports": (*ANALYSIS, "report/views"),
+    "report/exports": (*ANALYSIS, "report/views", "report/runs"),
     "report/lines": ANALYSIS,
     "report/histogram": ANALYSIS,
     "report/whatif": ("allocator", *ANALYSIS),
