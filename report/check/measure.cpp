@@ -385,7 +385,7 @@ class Measurer {
                               ? "there were too few steps for a verdict; run more of them"
                               : "there are no steps to tell growth by: none are marked, and none "
                                 "are found in an event log; mark them (memlab_mark, "
-                                "memlab_scope or NVTX: docs/scopes.md)";
+                                "memlab_scope_begin or NVTX: docs/scopes.md)";
         }
     }
 

@@ -378,13 +378,12 @@ LineTables line_tables(const model::Report& report, Resolver& resolver, const st
                 "these; at_peak and live are of the whole run.");
         }
         if (query.every != 0 && moments.steps_ended() == 0) {
-            *problem =
-                query.step.empty()
-                    ? "has no steps for --every; mark them with memlab_mark, memlab_scope or NVTX "
-                      "(docs/scopes.md)"
-                    : "has no marks or scopes named " + query.step +
-                          "; the summary lists those "
-                          "that there are";
+            *problem = query.step.empty() ? "has no steps for --every; mark them with memlab_mark, "
+                                            "memlab_scope_begin or NVTX "
+                                            "(docs/scopes.md)"
+                                          : "has no marks or scopes named " + query.step +
+                                                "; the summary lists those "
+                                                "that there are";
             return result;
         }
         steps = moments.steps_ended() + 1;

@@ -268,7 +268,7 @@ class Moments(TimelineTest):
 
     def test_other_moments_need_the_log(self):
         path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
-        self.refused("--at", "100ms", path, says="give the event log .* unless MEMLAB_KEEP_LOG=0")
+        self.refused("--at", "100ms", path, says="give the event log .* unless MEMLAB_KEEP_LOG=off")
         self.refused("--at", "1h", path, says="--at takes a time")
         self.refused("--at", "5s", path, says="--at 5s is after the end of the recording, 950.10 ms")
         self.refused("--filter", "x", path, says="add --at MOMENT")

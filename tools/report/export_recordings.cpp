@@ -41,7 +41,7 @@ std::shared_ptr<const report::exports::Recording> make_recording(LoadedReport lo
 /// Where the log is that a report alone cannot replace.
 std::string give_the_log(const char* lacks) {
     return std::string(": ") + lacks +
-           "; give the event log (*.memlog), which is kept beside it unless MEMLAB_KEEP_LOG=0";
+           "; give the event log (*.memlog), which is kept beside it unless MEMLAB_KEEP_LOG=off";
 }
 
 /// Sets `device` to the only one of the report, or of the GPU that it is: to what an allocator of

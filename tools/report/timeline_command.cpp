@@ -111,7 +111,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
     if (!arguments.by.empty() && log.empty()) {
         return fail(loaded.file +
                     ": a report does not know categories over time; give the event log (*.memlog), "
-                    "which is kept beside it unless MEMLAB_KEEP_LOG=0");
+                    "which is kept beside it unless MEMLAB_KEEP_LOG=off");
     }
     report::TimelineView view = report::read_timeline(report, log, stretch.from_ns, stretch.to_ns,
                                                       arguments.device, &collected);
@@ -141,7 +141,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
                 return fail(loaded.file +
                             ": a report knows what was live at the peak and at the end; for other "
                             "moments give the event log (*.memlog), which is kept beside it unless "
-                            "MEMLAB_KEEP_LOG=0");
+                            "MEMLAB_KEEP_LOG=off");
             }
             then = report::report_at(log, *stretch.at_ns, report);
             if (!then) {
