@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import shutil
 import subprocess
 import sys
@@ -178,7 +179,7 @@ class Deploy(recipes.Recipes):
         code, printed = self.shell(shlex.join(container["command"]), **variables)
         self.assertEqual(code, 0, printed)
         self.assert_kept(printed)
-        self.assert_recorded()
+        self.assert_recorded(folder=f"reports/{socket.gethostname()}")
 
     def patch_function(self):
         names = {}
@@ -217,6 +218,11 @@ class Deploy(recipes.Recipes):
                         self.assertLessEqual({"memlab", "memlab-reports"}, set(names))
                     self.assertLessEqual(set(names), {one["name"] for one in patched["spec"]["volumes"]})
                     self.assertEqual(patched["spec"]["initContainers"][-1]["name"], "memlab")
+                    # Reports outlive the pod, in a folder for each.
+                    claim, = (one for one in patched["spec"]["volumes"] if one["name"] == "memlab-reports")
+                    self.assertIn("persistentVolumeClaim", claim)
+                    self.assertIn({"name": "MEMLAB_OUTPUT", "value": "/reports/%h/"},
+                                  patched["spec"]["containers"][0]["env"])
                     for key in whole:  # what there was is there still, and first
                         self.assertEqual(patched["spec"][key][:1], whole[key])
                     self.assertEqual(patch(patched), [])
