@@ -16,25 +16,6 @@ std::string dumped(const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The layout of the JSON writer: one line per member, and per entry of its lists and tables.
-std::string format_report(const json& root) {
-    std::string text = "{";
-    bool first = true;
-    for (const auto& [name, value] : root.items()) {
-        text.append(first ? "\n" : ",\n").append(dumped(name)).append(":");
-        first = false;
-        if (!value.is_array() || value.empty() || !value.front().is_object()) {
-            text.append(dumped(value));
-            continue;
-        }
-        for (std::size_t i = 0; i < value.size(); ++i) {
-            text.append(i == 0 ? "[\n" : ",\n").append(dumped(value[i]));
-        }
-        text.append("]");
-    }
-    return text.append("}\n");
-}
-
 json source_json(const ResolvedAddress& resolved) {
     json sources = json::array();
     for (const model::SourceFrame& each : resolved.frames) {
@@ -83,6 +64,24 @@ EmbedResult embed(std::string_view text, Symbolizer& symbolizer) {
 }
 
 }  // namespace
+
+std::string format_report(const json& root) {
+    std::string text = "{";
+    bool first = true;
+    for (const auto& [name, value] : root.items()) {
+        text.append(first ? "\n" : ",\n").append(dumped(name)).append(":");
+        first = false;
+        if (!value.is_array() || value.empty() || !value.front().is_object()) {
+            text.append(dumped(value));
+            continue;
+        }
+        for (std::size_t i = 0; i < value.size(); ++i) {
+            text.append(i == 0 ? "[\n" : ",\n").append(dumped(value[i]));
+        }
+        text.append("]");
+    }
+    return text.append("}\n");
+}
 
 EmbedResult embed_symbols(std::string_view json, Symbolizer& symbolizer) {
     try {

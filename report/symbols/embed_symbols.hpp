@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,10 @@ struct EmbedResult {
     std::size_t named = 0;             ///< of these, frames with names now
     std::vector<std::string> changed;  ///< modules whose file is not the binary that ran
 };
+
+/// The text of a report in the layout of the JSON writer: a line for each member, and for each
+/// entry of its lists and tables.
+std::string format_report(const nlohmann::ordered_json& root);
 
 /// `json`: the text of a report. Never throws.
 EmbedResult embed_symbols(std::string_view json, Symbolizer& symbolizer);

@@ -1,0 +1,28 @@
+// Event logs and JSON documents of memlab without what tells where they were made (anonymizer.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "report/anonymize/anonymizer.hpp"
+
+namespace memlab::report {
+
+struct AnonymizedLog {
+    std::string error;    ///< "what; what to do"; then there is no file
+    std::string warning;  ///< of a log that is damaged: what, and where
+    /// The log lacks records, which a copy of what is left would not say: its report has to do.
+    bool is_partial = false;
+    std::uint64_t records = 0;
+};
+
+/// Writes the log to `output`, which must not exist: all its records, in order, at their times.
+/// Throws std::bad_alloc.
+AnonymizedLog anonymize_log(const std::string& log, const std::string& output,
+                            Anonymizer& anonymizer);
+
+/// `text`: a report, or the file of memlab-run; `error`: "what; what to do". Throws std::bad_alloc.
+std::string anonymize_json(std::string_view text, Anonymizer& anonymizer, std::string& error);
+
+}  // namespace memlab::report

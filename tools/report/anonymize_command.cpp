@@ -1,0 +1,227 @@
+#include "tools/report/commands.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/anonymize/recordings.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/reader.hpp"
+#include "report/runs/collection.hpp"
+#include "report/symbols/embed_symbols.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/text/terminal.hpp"
+#include "report/text/units.hpp"
+#include "tools/report/debuginfod_option.hpp"
+#include "tools/report/output_file.hpp"
+#include "tools/report/report_options.hpp"
+#include "tools/report/subcommand.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::report;
+
+struct AnonymizeArguments {
+    std::string input;
+    std::string output;
+    bool force = false;
+    bool no_symbols = false;
+};
+
+void define(CLI::App& app, AnonymizeArguments& arguments) {
+    app.add_option("FILE", arguments.input,
+                   "A report (memlab.*.json), an event log (*.memlog), or the folder of a run; "
+                   "default: the newest recording of this folder")
+        ->type_name("");
+    app.add_option("-o,--output", arguments.output,
+                   "The copy: a report (.json; its event log goes beside it), an event log "
+                   "(.memlog), or for a run a folder that is not there yet")
+        ->required()
+        ->type_name("FILE");
+    app.add_flag("--force", arguments.force, "Replace files that are there already");
+    add_symbols(app, arguments.no_symbols);
+    default_to_newest(app, arguments.input);
+    app.footer(
+        "Taken out: the host's name, the user's, folders (each becomes a number, as in "
+        "/1/train.py), "
+        "arguments of programs except the script, commands of parent processes. Figures, lines "
+        "and "
+        "names of functions, files, libraries, kernels, marks and labels stay. Functions are named "
+        "first, since the binaries cannot be found by the copy.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report anonymize memlab.train.4711.json -o shared.json\n"
+        "  memlab-report anonymize run/ -o shared/\n"
+        "  memlab-report html --no-source -o page.html shared.json\n"
+        "\n"
+        "Exit code: 0 good, 2 FILE cannot be read or written, or the usage is wrong.");
+}
+
+class Anonymize {
+  public:
+    explicit Anonymize(const AnonymizeArguments& arguments) : arguments_(arguments) {}
+
+    int run() {
+        if (!is_folder(arguments_.input)) {
+            return one(arguments_.input, arguments_.output);
+        }
+        std::error_code error;
+        const bool made = std::filesystem::create_directories(arguments_.output, error);
+        if (error || (!made && !arguments_.force)) {
+            return fail(arguments_.output + (error ? ": " + error.message()
+                                                   : ": is there already; name another folder, or "
+                                                     "add --force"));
+        }
+        return folder();
+    }
+
+  private:
+    int folder() {
+        std::set<std::string> there;
+        std::error_code error;
+        for (std::filesystem::directory_iterator each(arguments_.input, error), end;
+             !error && each != end; each.increment(error)) {
+            there.insert(each->path().filename());
+        }
+        // A manifest knows the host's name.
+        std::vector<std::string> names(there.begin(), there.end());
+        std::stable_partition(names.begin(), names.end(), [](const std::string& name) {
+            return name.starts_with("memlab-run.");
+        });
+        const std::string from = arguments_.input + "/";
+        std::size_t copied = 0;
+        for (const std::string& name : names) {
+            const std::string path = from + name;
+            const bool is_log = name.ends_with(".memlog");
+            const bool has_report =
+                is_log && there.contains(name.substr(0, name.size() - 7) + ".json");
+            if (has_report || (!is_log && !name.ends_with(".json"))) {
+                continue;
+            }
+            if (is_run_manifest(path)) {
+                if (const int code = manifest(path, name); code != 0) {
+                    return code;
+                }
+            } else if (const int code =
+                           one(path, arguments_.output + "/" + anonymizer_.file_name(name));
+                       code != 0) {
+                return code;
+            }
+            ++copied;
+        }
+        return copied != 0
+                   ? flush_output(0)
+                   : fail(arguments_.input + ": holds no report and no event log of memlab");
+    }
+
+    int manifest(const std::string& path, const std::string& name) {
+        std::ifstream file(path);
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        std::string error;
+        const std::string json = anonymize_json(text, anonymizer_, error);
+        if (json.empty()) {
+            return fail(path + ": " + error);
+        }
+        return put(arguments_.output + "/" + anonymizer_.file_name(name), json);
+    }
+
+    int one(const std::string& input, const std::string& output) {
+        const DeriveResult read = read_with_model(input);
+        if (!read.error.empty() || !read.model.report) {
+            return fail(input + ": " + (read.error.empty() ? read.model.error : read.error));
+        }
+        const std::string log = read.from_log ? input : find_event_log(input, *read.model.report);
+        const bool log_alone = output.ends_with(".memlog");
+        if (log_alone && log.empty()) {
+            return fail(input + ": has no event log beside it; name a report: -o FILE.json");
+        }
+        if (!log.empty()) {
+            std::string log_output = output;
+            if (!log_alone) {
+                const bool json = output.ends_with(".json");
+                log_output = output.substr(0, output.size() - (json ? 5 : 0)) + ".memlog";
+            }
+            if (const int code = copy_log(log, log_output, log_alone); code != 0 || log_alone) {
+                return code;
+            }
+        }
+        std::string json = read.json;
+        if (!arguments_.no_symbols) {
+            Symbolizer symbolizer;
+            if (EmbedResult named = embed_symbols(json, symbolizer); named.error.empty()) {
+                json = std::move(named.json);
+            }
+        }
+        std::string error;
+        json = anonymize_json(json, anonymizer_, error);
+        return json.empty() ? fail(input + ": " + error) : put(output, json);
+    }
+
+    int copy_log(const std::string& log, const std::string& output, bool alone) {
+        if (arguments_.force) {
+            unlink(output.c_str());
+        }
+        const AnonymizedLog copy = anonymize_log(log, output, anonymizer_);
+        if (!copy.error.empty()) {
+            return fail(copy.error);
+        }
+        if (copy.is_partial) {
+            const std::string what =
+                log + ": lacks records (MEMLAB_LOG_LIMIT, a full disk), so it is not copied";
+            return alone ? fail(what + "; its report can be: -o FILE.json")
+                         : say(what + "; the report has all figures");
+        }
+        return say(output + ": " + format_plural(copy.records, "record") +
+                   (copy.warning.empty() ? "" : "; " + copy.warning));
+    }
+
+    int put(const std::string& output, const std::string& json) {
+        const std::string problem =
+            write_output(output, json, arguments_.force ? IfExists::replace : IfExists::refuse);
+        return problem.empty() ? say(output + ": the report") : fail(problem);
+    }
+
+    static int say(const std::string& text) {
+        std::cout << printable(text, false) << "\n";
+        return flush_output(0);
+    }
+
+    const AnonymizeArguments& arguments_;
+    Anonymizer anonymizer_;
+};
+
+}  // namespace
+
+int anonymize_command(int argc, char** argv) {
+    AnonymizeArguments arguments;
+    CLI::App app(
+        "Copies a recording without what tells where and by whom it was made, to give it away: "
+        "host, "
+        "user, folders and arguments.",
+        "memlab-report anonymize");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report anonymize")) {
+        return *code;
+    }
+    try {
+        return Anonymize(arguments).run();
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.input +
+                    ": needs more memory than there is; do it on a larger machine");
+    }
+}
+
+}  // namespace memlab::tools
