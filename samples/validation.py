@@ -4,8 +4,8 @@ A small network in PyTorch, trained for three steps and then validated on sixtee
 "grad", the default, each loss keeps its graph, and with it what backward would need of every batch: the peak is in the
 validation, where nobody expects it, and grows with each batch. "no_grad" keeps nothing.
 
-What to look for, with `memlab-run -- python3 samples/validation.py`: at the allocated peak most is "activations" in "What
-for", and the line with `model(batch)` in validate() holds it; the scope "validation" adds more at its peak than
+What to look for, with `memlab-run -- python3 samples/validation.py`: at the allocated peak most is "activations" in "By
+category", and the line with `model(batch)` in validate() holds it; the scope "validation" adds more at its peak than
 "training". `memlab-report lines validation.py:validate REPORT` shows it in the source, `memlab-report diff` of both runs
 what no_grad() saves.
 """
