@@ -4,7 +4,7 @@
 // iteration. Call sites that were reached equally often are tried as the one that ends an
 // iteration; the outermost loop whose iterations consist of the same calls, and free most of what
 // they allocate, is the loop of the steps. With PyTorch it is the outermost one in which an
-// optimizer's step() returns: an epoch is none. docs/scopes.md has the exact rules.
+// optimizer's step() returns: an epoch is none. docs/steps.md has the exact rules.
 #pragma once
 
 #include <cstdint>
