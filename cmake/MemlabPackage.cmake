@@ -24,10 +24,7 @@ foreach(tool memlab-run memlab-report)
 endforeach()
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/include/memlab" DESTINATION include
         FILES_MATCHING PATTERN "*.h")
-install(FILES "${MEMLAB_REPORT_SCHEMA}" report/schema/memlab-run-v1.schema.json
-              report/schema/memlab-run-summary-v1.schema.json report/schema/memlab-merge-v1.schema.json
-              report/schema/memlab-run-diff-v1.schema.json
-        DESTINATION share/memlab)
+install(DIRECTORY "${MEMLAB_SCHEMAS}/" DESTINATION share/memlab FILES_MATCHING PATTERN "memlab-*.schema.json")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/memlab)
 if(MEMLAB_HTML_LICENSES)
     install(FILES "${MEMLAB_HTML_LICENSES}" DESTINATION share/doc/memlab/licenses

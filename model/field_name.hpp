@@ -32,7 +32,7 @@ class FieldName {
 struct AtMost {
     std::uint64_t bound;
 };
-/// A list has no fewer entries.
+/// A list has no fewer entries, a number is no smaller.
 struct AtLeast {
     std::uint64_t bound;
 };

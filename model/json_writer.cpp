@@ -3,184 +3,29 @@
 #include <optional>
 #include <utility>
 
+#include "model/json_members.hpp"
+
 namespace memlab::model {
 namespace {
 
 /// Writes what the fields() of a report visit; the entries of its tables come from a builder.
-class ReportWriter {
+class ReportWriter : public JsonMembers<ReportWriter> {
   public:
-    ReportWriter(JsonOutput& json, const ReportBuilder& builder) : json_(json), builder_(builder) {}
+    ReportWriter(JsonOutput& json, const ReportBuilder& builder)
+        : JsonMembers(json), builder_(builder) {}
 
-    template <typename Object>
-    void write(const Object& value) {
-        json_.begin_object();
-        Object::fields(value, *this);
-        json_.end_object();
-    }
+    using JsonMembers::named_numbers;
 
-    void line() { json_.new_line(); }
-    template <typename Value>
-    void constant(FieldName name, Value value) {
-        json_.member(name, value);
-    }
     void position(FieldName name) { json_.member(name, position_); }
-    void number(FieldName name, std::uint64_t value) { json_.member(name, value); }
-    void signed_number(FieldName name, std::int64_t value) { json_.member(name, value); }
-    void natural(FieldName name, std::int64_t value) { json_.member(name, value); }
-    void extra(FieldName name, std::uint64_t value) { json_.member(name, value); }
     void index(FieldName name, std::size_t value, Table) { json_.member(name, value); }
-    void text(FieldName name, const std::string& value) { json_.member(name, value); }
-    void flag(FieldName name, bool value) { json_.member(name, value); }
-    template <typename Line>
-    void source_line(FieldName name, Line value) {
-        json_.member(name, value);
-    }
-    void real(FieldName name, double value) {
-        json_.key(name);
-        json_.number(value);
-    }
-    void ratio(FieldName name, const std::optional<double>& value) { or_null(name, value); }
-    void number_or_null(FieldName name, const std::optional<std::uint64_t>& value) {
-        or_null(name, value);
-    }
     void earlier_index(FieldName name, const std::optional<std::size_t>& value) {
         or_null(name, value);
     }
-    void text_or_null(FieldName name, const std::optional<std::string>& value) {
-        json_.key(name);
-        if (value) {
-            json_.string(*value);
-        } else {
-            json_.null();
-        }
-    }
-
-    void number_if_any(FieldName name, std::uint64_t value) {
-        if (value != 0) {
-            number(name, value);
-        }
-    }
     void index_if_any(FieldName name, std::size_t value, Table) { number_if_any(name, value); }
-    void natural_if_any(FieldName name, const std::optional<std::int64_t>& value) {
-        if (value) {
-            natural(name, *value);
-        }
-    }
-    void text_if_any(FieldName name, const std::string& value) {
-        if (!value.empty()) {
-            text(name, value);
-        }
-    }
-
-    void numbers(FieldName name, const std::vector<std::uint64_t>& values) {
-        json_.key(name);
-        json_.begin_array();
-        for (const std::uint64_t value : values) {
-            json_.number(value);
-        }
-        json_.end_array();
-    }
     void indexes(FieldName name, const std::vector<std::size_t>& values, Table) {
         numbers(name, values);
     }
-    void texts(FieldName name, const std::vector<std::string>& values) {
-        json_.key(name);
-        json_.begin_array();
-        for (const std::string& value : values) {
-            json_.string(value);
-        }
-        json_.end_array();
-    }
-    void texts_if_known(FieldName name, const std::vector<std::string>& values) {
-        texts(name, values);
-    }
 
-    template <typename Object>
-    void object(FieldName name, const Object& value) {
-        json_.key(name);
-        write(value);
-    }
-    template <typename Object>
-    void object_if_known(FieldName name, const Object& value) {
-        object(name, value);
-    }
-    template <typename Object>
-    void object_or_null(FieldName name, const std::optional<Object>& value) {
-        json_.key(name);
-        if (value) {
-            write(*value);
-        } else {
-            json_.null();
-        }
-    }
-    template <typename Object>
-    void object_if_any(FieldName name, const std::optional<Object>& value) {
-        if (value) {
-            object(name, *value);
-        }
-    }
-    template <typename Object>
-    void object_if_any(FieldName name, const Object& value) {
-        if (value != Object()) {
-            object(name, value);
-        }
-    }
-    template <typename Fields>
-    void group(FieldName name, Fields fields) {
-        json_.key(name);
-        json_.begin_object();
-        fields(*this);
-        json_.end_object();
-    }
-    template <typename Fields>
-    void for_others(Fields fields) {
-        fields(*this);
-    }
-
-    template <typename Item>
-    void list(FieldName name, const std::vector<Item>& items) {
-        list(name, items, [](const Item& item, ReportWriter& to) { Item::fields(item, to); });
-    }
-    template <typename Item, typename Fields>
-    void list(FieldName name, const std::vector<Item>& items, Fields fields) {
-        json_.key(name);
-        json_.begin_array();
-        for (const Item& item : items) {
-            json_.begin_object();
-            fields(item, *this);
-            json_.end_object();
-        }
-        json_.end_array();
-    }
-    template <typename Item>
-    void list_if_any(FieldName name, const std::vector<Item>& items) {
-        if (!items.empty()) {
-            list(name, items);
-        }
-    }
-
-    template <typename Object>
-    void named(FieldName name, const Named<Object>& members) {
-        json_.key(name);
-        json_.begin_object();
-        for (const auto& [key, value] : members) {
-            json_.key(key);
-            write(value);
-        }
-        json_.end_object();
-    }
-    template <typename Object>
-    void named_if_any(FieldName name, const std::optional<Named<Object>>& members) {
-        if (members) {
-            named(name, *members);
-        }
-    }
-    void named_texts(FieldName name, const Named<std::string>& members) {
-        plain_members(name, members);
-    }
-    void named_numbers(FieldName name, const Named<std::uint64_t>& members) {
-        plain_members(name, members);
-    }
     /// The one that may be negative stands where the order of the names has it.
     void named_numbers(FieldName name, const Named<std::uint64_t>& members, FieldName signed_name,
                        const std::optional<std::int64_t>& signed_value) {
@@ -264,26 +109,6 @@ class ReportWriter {
         std::size_t count_ = 0;
     };
 
-    template <typename Value>
-    void or_null(FieldName name, const std::optional<Value>& value) {
-        json_.key(name);
-        if (value) {
-            json_.number(*value);
-        } else {
-            json_.null();
-        }
-    }
-    template <typename Value>
-    void plain_members(FieldName name, const Named<Value>& members) {
-        json_.key(name);
-        json_.begin_object();
-        for (const auto& [key, value] : members) {
-            json_.member(key, value);
-        }
-        json_.end_object();
-    }
-
-    JsonOutput& json_;
     const ReportBuilder& builder_;
     std::size_t position_ = 0;
 };

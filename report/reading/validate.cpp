@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "report/schema/schema_fields.hpp"
+#include "report/reading/schema_fields.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 

@@ -30,7 +30,6 @@ namespace memlab::report {
 namespace {
 
 constexpr const char* report_format = "memlab-report";
-constexpr const char* run_format = "memlab-run";
 
 std::string read_head(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -232,8 +231,8 @@ class Collector {
             const std::string path = prefix + name;
             if (name.ends_with(".json")) {
                 const std::string format = document_format(read_head(path));
-                found += format == report_format || format == run_format ? 1 : 0;
-                if (format == run_format) {
+                found += format == report_format || format == RunFacts::format ? 1 : 0;
+                if (format == RunFacts::format) {
                     add_facts(path);
                 } else if (format == report_format) {
                     add_report(path, names.contains(stem + ".memlog") ? prefix + stem + ".memlog"
@@ -257,7 +256,7 @@ class Collector {
 
     void add_named_file(const std::string& path) {
         const std::string format = document_format(read_head(path));
-        if (format == run_format) {
+        if (format == RunFacts::format) {
             add_facts(path);
         } else {
             add_report(path, "");
@@ -332,7 +331,7 @@ class Collector {
     void apply_facts() {
         std::set<std::size_t> described;
         for (const RunFacts& run : out_.runs) {
-            for (const RunFacts::Member& fact : run.members) {
+            for (const RunFacts::Recorded& fact : run.processes) {
                 const auto found =
                     std::find_if(out_.members.begin(), out_.members.end(), [&](const auto& member) {
                         const model::Process& process = member.report.process;
@@ -350,7 +349,7 @@ class Collector {
                 found->from_log = found->from_log || fact.recovered;
                 found->report.from_log = found->from_log;
                 // A report was written later: the process has ended.
-                found->running = fact.running && found->file.ends_with(".memlog");
+                found->running = fact.running() && found->file.ends_with(".memlog");
                 described.insert(static_cast<std::size_t>(found - out_.members.begin()));
             }
         }
@@ -425,7 +424,7 @@ model::Report read_whole(const RunMember& member) {
 }
 
 bool is_run_manifest(const std::string& path) {
-    return path.ends_with(".json") && document_format(read_head(path)) == run_format;
+    return path.ends_with(".json") && document_format(read_head(path)) == RunFacts::format;
 }
 
 bool is_folder(const std::string& path) {

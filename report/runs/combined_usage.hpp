@@ -23,6 +23,16 @@ struct CombinedPeak {
     bool from_logs = false;        ///< computed from the event logs; both bounds are equal
 
     bool exact() const { return at_least == at_most; }
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"sum_of_peaks_bytes", "of the processes' own peaks"}, self.sum);
+        visit.number({"at_once_at_least_bytes", "the simultaneous peak is no lower"},
+                     self.at_least);
+        visit.number({"at_once_at_most_bytes", "and no higher"}, self.at_most);
+        visit.flag({"from_logs", "the event logs say it: both are the same"}, self.from_logs);
+        visit.number({"at_wall_ns", "when it was highest, since the Unix epoch"}, self.at_wall_ns);
+    }
 };
 
 struct GpuUsage {
@@ -34,6 +44,17 @@ struct GpuUsage {
     std::vector<std::uint64_t> devices;  ///< its Device::index in each of `members`
     CombinedPeak allocated;
     CombinedPeak reserved;
+
+    /// What all documents say of it.
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text({"uuid", "as the driver has it; empty where it is unknown"}, self.uuid);
+        visit.text({"name", "as the driver has it"}, self.name);
+        visit.number({"total_bytes", "the device's memory"}, self.total_bytes);
+        visit.texts({"hosts", "names of the machines; those of containers may differ"}, self.hosts);
+        visit.object({"allocated", "allocated memory of all its processes"}, self.allocated);
+        visit.object({"reserved", "reserved memory of all its processes"}, self.reserved);
+    }
 };
 
 /// The GPUs of the run in the order of their first use, identified by UUID (or by host and index if

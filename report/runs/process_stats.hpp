@@ -16,6 +16,14 @@ struct ProcessStats {
     std::uint64_t reserved_peak = 0;
     std::uint64_t at_end = 0;  ///< still allocated
     std::uint64_t allocations = 0;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"allocated_peak_bytes", "each GPU at its own peak"}, self.allocated_peak);
+        visit.number({"reserved_peak_bytes", "each GPU at its own peak"}, self.reserved_peak);
+        visit.number({"allocated_at_end_bytes", "still allocated at the end"}, self.at_end);
+        visit.number({"allocations", "how many, of device memory"}, self.allocations);
+    }
 };
 
 /// `only`: of this GPU only, by its index in the process.

@@ -15,8 +15,6 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::size_t max_places = 256;
-
 RankRow make_row(const model::Report& report) {
     RankRow row;
     double active = 0;
@@ -150,7 +148,7 @@ std::vector<Candidate> find_differing_stacks(const RunCollection& run,
         return of_a != of_b ? of_a > of_b : stacks.numbers().key(a) < stacks.numbers().key(b);
     });
     // The same code in two builds gives two candidates here, which are merged later.
-    differing.resize(std::min(differing.size(), 4 * max_places));
+    differing.resize(std::min(differing.size(), 4 * RankComparison::max_places));
     std::vector<Candidate> candidates;
     for (const std::uint32_t number : differing) {
         Candidate candidate{
@@ -195,7 +193,7 @@ std::vector<PlaceSpread> find_differing_places(
     std::erase_if(places, [](const PlaceSpread& spread) { return spread.difference() == 0; });
     std::stable_sort(places.begin(), places.end(),
                      [](const auto& a, const auto& b) { return a.difference() > b.difference(); });
-    places.resize(std::min(places.size(), max_places));
+    places.resize(std::min(places.size(), RankComparison::max_places));
     return places;
 }
 

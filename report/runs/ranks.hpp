@@ -35,6 +35,15 @@ struct Imbalance {
     double mean = 0;
     std::optional<double> ratio;  ///< none if all are 0
     std::uint64_t rank = 0;       ///< the first rank with the largest
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"largest_bytes", "of the ranks"}, self.largest);
+        visit.real({"mean_bytes", "of the ranks"}, self.mean);
+        visit.real_or_null({"ratio", "largest / mean; null where all are 0", model::AtLeast{1}},
+                           self.ratio);
+        visit.number({"rank", "the first with the largest"}, self.rank);
+    }
 };
 
 /// The peaks of one place (a call stack with its names, and the kind of memory) on each rank.
@@ -46,15 +55,33 @@ struct PlaceSpread {
     std::size_t max_rank = 0;          ///< index into RankComparison::ranks, of the largest peak
     std::size_t min_rank = 0;
 
-    std::uint64_t difference() const { return peaks[max_rank] - peaks[min_rank]; }
+    /// Between the ranks with the largest and the smallest.
+    std::uint64_t difference() const {
+        return peaks.empty() ? 0 : peaks[max_rank] - peaks[min_rank];
+    }
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"difference_bytes", "between the largest and the smallest of `peak_bytes`"},
+                     self.difference());
+        visit.text({"kind", "the kind of memory"}, self.kind);
+        Place::name_fields(self.place, visit);
+        visit.numbers({"peak_bytes",
+                       "by rank, in the order of `ranks`: the sum of the peaks of the call sites "
+                       "with that stack"},
+                      self.peaks);
+        visit.list({"stack", "the call into CUDA first"}, self.frames,
+                   [](const StackFrame& frame, auto& to) { StackFrame::name_fields(frame, to); });
+    }
 };
 
 struct RankComparison {
+    static constexpr std::size_t max_places = 256;
     std::vector<RankRow> ranks;               ///< by rank
     std::optional<std::uint64_t> world_size;  ///< as set by the launcher
     Imbalance allocated;
     Imbalance reserved;
-    std::vector<PlaceSpread> places;  ///< those that differ, largest difference first; 256 at most
+    std::vector<PlaceSpread> places;  ///< those that differ, largest difference first
     std::vector<std::string> notes;   ///< whole sentences
 };
 

@@ -104,8 +104,8 @@ class RunText {
             std::string note =
                 format_wall_time(run.start_wall_ns) + page_.separator() + page_.clean(run.host) +
                 page_.separator() + "the command " +
-                (run.signal.empty() ? "ended with " + std::to_string(run.exit_code.value_or(0))
-                                    : "was killed by " + page_.clean(run.signal));
+                (run.signal ? "was killed by " + page_.clean(*run.signal)
+                            : "ended with " + std::to_string(run.exit_code.value_or(0)));
             for (const auto& [name, value] : run.replaced) {
                 note += page_.separator() + page_.clean(name) + "=" + page_.clean(value);
             }

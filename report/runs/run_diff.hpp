@@ -56,8 +56,7 @@ std::string processes_text(std::size_t count);
 std::string render_run_diff_text(const RunView& before, const RunView& after, const RunDiff& diff,
                                  const DiffOptions& options);
 
-/// {"format": "memlab-run-diff", "version": 1, ...}; docs/report-format.md lists the members. Ends
-/// with a newline.
+/// {"format": "memlab-run-diff", "version": 1, ...}: RunDiffDocument. Ends with a newline.
 std::string render_run_diff_json(const RunView& before, const RunView& after, const RunDiff& diff,
                                  const DiffOptions& options);
 

@@ -1,10 +1,12 @@
-// Text and JSON output of a comparison of two runs; docs/report-format.md lists the JSON's members.
+// Text and JSON output of a comparison of two runs; run_documents.hpp has the JSON's members.
 // All strings of a recording pass printable() before they are added to the text.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "report/runs/run_diff.hpp"
+#include "report/runs/run_documents.hpp"
+#include "report/summary/json_object.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
@@ -146,27 +148,18 @@ class RunDiffText {
     DiffTables tables_;
 };
 
-ordered_json side_json(const RunView& view) {
-    return {{"source", view.source},
-            {"processes", view.collection.members.size()},
-            {"errors", errors_json(view.collection.errors)}};
+RunDiffDocument::Side describe(const RunView& view) {
+    return {view.source, view.collection.members.size(), view.collection.errors};
 }
 
-/// Null if the run has no such process.
-ordered_json member_json(const RunView& view, std::size_t member, const ProcessStats& figures) {
+/// None if the run has no such process.
+std::optional<RunDiffDocument::Member> describe(const RunView& view, std::size_t member,
+                                                const ProcessStats& stats) {
     if (member == no_member) {
-        return nullptr;
+        return std::nullopt;
     }
-    const model::Process& process = member_process(view, member);
-    return {{"file", view.collection.members[member].file},
-            {"host", process.host},
-            {"pid", process.pid},
-            {"executable", process.executable},
-            {"arguments", process.arguments},
-            {"allocated_peak_bytes", figures.allocated_peak},
-            {"reserved_peak_bytes", figures.reserved_peak},
-            {"allocated_at_end_bytes", figures.at_end},
-            {"allocations", figures.allocations}};
+    return RunDiffDocument::Member{view.collection.members[member].file,
+                                   member_process(view, member), stats};
 }
 
 }  // namespace
@@ -178,38 +171,24 @@ std::string render_run_diff_text(const RunView& before, const RunView& after, co
 
 std::string render_run_diff_json(const RunView& before, const RunView& after, const RunDiff& diff,
                                  const DiffOptions& options) {
-    ordered_json processes = ordered_json::array();
+    RunDiffDocument out{.before = describe(before),
+                        .after = describe(after),
+                        .sort = order_name(options),
+                        .filter = options.filter,
+                        .device = options.device,
+                        .by_rank = diff.by_rank,
+                        .totals = diff.totals,
+                        .processes = {},
+                        .sites = FirstSites(diff.sites, options),
+                        .scopes = diff.scopes,
+                        .notes = diff.notes};
     for (const ProcessDiff& process : diff.processes) {
         const ProcessPair& pair = process.pair;
-        processes.push_back({{"rank", pair.rank ? ordered_json(*pair.rank) : ordered_json(nullptr)},
-                             {"stands_for_rank", pair.stands_for_rank},
-                             {"before", member_json(before, pair.before, process.before)},
-                             {"after", member_json(after, pair.after, process.after)},
-                             {"change", change_json(process.change)["change"]}});
+        out.processes.push_back(
+            {pair.rank, pair.stands_for_rank, describe(before, pair.before, process.before),
+             describe(after, pair.after, process.after), process.change.difference()});
     }
-    ordered_json totals = totals_json(diff.totals);
-    if (!diff.peaks_at_once) {
-        totals["gpu_allocated_peak_bytes"] = nullptr;
-        totals["gpu_reserved_peak_bytes"] = nullptr;
-    }
-    ordered_json call_sites = ordered_json::object();
-    add_sites_json(diff.sites, options, call_sites);
-    const ordered_json out = {
-        {"format", "memlab-run-diff"},
-        {"version", 1},
-        {"before", side_json(before)},
-        {"after", side_json(after)},
-        {"sort", order_name(options)},
-        {"filter", text_or_null(options.filter)},
-        {"device", options.device ? ordered_json(*options.device) : ordered_json(nullptr)},
-        {"paired_by", diff.by_rank ? "rank" : "program"},
-        {"totals", std::move(totals)},
-        {"processes", std::move(processes)},
-        {"call_sites", std::move(call_sites)},
-        {"scopes", scopes_json(diff.scopes)},
-        {"unchanged_scopes", diff.scopes.unchanged_scopes},
-        {"notes", diff.notes}};
-    return json_text(out) + "\n";
+    return json_text(JsonObject::of(out)) + "\n";
 }
 
 }  // namespace memlab::report

@@ -107,9 +107,11 @@ class Builder {
 
     const RunFacts::Ancestor* known_ancestor(const std::string& host, std::uint64_t pid) const {
         for (const RunFacts& run : run_.runs) {
-            const auto found = run.ancestors.find(pid);
+            const auto found =
+                std::find_if(run.ancestors.begin(), run.ancestors.end(),
+                             [pid](const auto& ancestor) { return ancestor.pid == pid; });
             if (run.host == host && found != run.ancestors.end()) {
-                return &found->second;
+                return &*found;
             }
         }
         return nullptr;

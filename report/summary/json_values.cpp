@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "report/summary/json_object.hpp"
+
 namespace memlab::report {
 
 ordered_json text_or_null(const std::string& text) {
@@ -12,26 +14,13 @@ ordered_json place_json(const Place& place) {
     if (!place.recorded) {
         return nullptr;
     }
-    return {{"function", text_or_null(place.function)},
-            {"file", text_or_null(place.file)},
-            {"line", place.line > 0 ? ordered_json(place.line) : ordered_json(nullptr)},
-            {"module", text_or_null(place.module)},
-            {"address", place.address != 0 ? ordered_json(place.address) : ordered_json(nullptr)},
-            {"through", text_or_null(place.through)},
-            {"problem", text_or_null(place.problem)}};
+    return JsonObject::of(place);
 }
 
 ordered_json stack_json(const std::vector<StackFrame>& frames) {
     ordered_json list = ordered_json::array();
     for (const StackFrame& frame : frames) {
-        list.push_back({{"function", text_or_null(frame.function)},
-                        {"file", text_or_null(frame.file)},
-                        {"line", frame.line > 0 ? ordered_json(frame.line) : ordered_json(nullptr)},
-                        {"module", text_or_null(frame.module)},
-                        {"address", frame.address},
-                        {"inlined", frame.inlined},
-                        {"python", frame.python},
-                        {"problem", text_or_null(frame.problem)}});
+        list.push_back(JsonObject::of(frame));
     }
     return list;
 }

@@ -28,6 +28,26 @@ struct Place {
     std::string problem;    ///< why function or line is unknown
     bool recorded = false;  ///< false: there is no stack
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        name_fields(self, visit);
+        visit.number_or_null({"address", "in the binary, where function and file are unknown"},
+                             if_known(self.address));
+        visit.text_or_null({"through",
+                            "the library between it and CUDA, or the operator whose backward "
+                            "allocates; null where it called itself"},
+                           self.through);
+        visit.text_or_null({"problem", "why function or line is unknown"}, self.problem);
+    }
+    template <typename Self, typename Visitor>
+    static void name_fields(Self& self, Visitor& visit) {
+        visit.text_or_null({"function", "short name; null where it is unknown"}, self.function);
+        visit.text_or_null({"file", "of the source; null where it is unknown"}, self.file);
+        visit.number_or_null({"line", "in that file; null where it is unknown"},
+                             if_known(self.line));
+        visit.text_or_null({"module", "path of the binary; null where it is unknown"}, self.module);
+    }
+
     /// Places that read the same are one place.
     // NOLINTNEXTLINE(modernize-use-nullptr): the 0 it complains of is the compiler's own.
     auto operator<=>(const Place&) const = default;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "model/python_source.hpp"
@@ -24,6 +25,12 @@ enum class FrameRank : std::uint8_t {
     cuda,                ///< CUDA or memlab
 };
 
+/// A number of which 0 and less stand for unknown.
+template <typename Number>
+std::optional<std::uint64_t> if_known(Number number) {
+    return number > 0 ? std::optional(static_cast<std::uint64_t>(number)) : std::nullopt;
+}
+
 /// Inlined functions are separate frames.
 struct StackFrame {
     std::string function;  ///< demangled declaration; empty when unknown
@@ -37,6 +44,25 @@ struct StackFrame {
     bool python = false;                       ///< a Python function, without module and address
     FrameRank rank = FrameRank::unclassified;  ///< set by classify()
     bool skipped = false;                      ///< by --skip; set by classify()
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        name_fields(self, visit);
+        visit.flag({"inlined", "into the frame after it"}, self.inlined);
+        visit.flag({"python", "a Python function"}, self.python);
+        visit.text_or_null({"problem", "why function and line are unknown"}, self.problem);
+    }
+    template <typename Self, typename Visitor>
+    static void name_fields(Self& self, Visitor& visit) {
+        visit.text_or_null({"function", "with its parameters; null where it is unknown"},
+                           self.function);
+        visit.text_or_null({"file", "of the source; null where it is unknown"}, self.file);
+        visit.number_or_null({"line", "in that file; null where it is unknown"},
+                             if_known(self.line));
+        visit.text_or_null({"module", "path of the binary; null of a Python function"},
+                           self.module);
+        visit.number({"address", "the return address in the binary"}, self.address);
+    }
 
     /// No call: in a stack of PyTorch's backward the Python frames of the forward follow, whose
     /// operator the frames before serve.

@@ -263,6 +263,18 @@ std::string with_sign(const Change& change, const std::string& size) {
 
 }  // namespace
 
+FirstSites::FirstSites(const SiteChanges& all, const DiffOptions& options)
+    : order(options.order), changes{{}, all.unchanged, all.before, all.after} {
+    const std::size_t shown = std::min(all.sites.size(), options.top);
+    const auto rest = all.sites.begin() + static_cast<std::ptrdiff_t>(shown);
+    changes.sites.assign(all.sites.begin(), rest);
+    others = all.sites.size() - shown;
+    std::for_each(rest, all.sites.end(), [this](const SiteDiff& site) {
+        others_before.add(site.before);
+        others_after.add(site.after);
+    });
+}
+
 std::string format_change(const Change& change) {
     return with_sign(change, format_bytes(change.size()));
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@
 
 namespace memlab::report {
 
+struct DiffOptions : ViewOptions {
+    bool by_place = false;  ///< one row per place instead of per call stack
+};
+
 /// A figure before and after.
 struct Change {
     std::uint64_t before = 0;
@@ -25,6 +30,28 @@ struct Change {
 
     /// The absolute difference.
     std::uint64_t size() const { return before > after ? before - after : after - before; }
+    /// The signed difference; none if it does not fit into 64 bits.
+    std::optional<std::int64_t> difference() const {
+        if (size() > static_cast<std::uint64_t>(INT64_MAX)) {
+            return std::nullopt;
+        }
+        const auto change = static_cast<std::int64_t>(size());
+        return after >= before ? change : -change;
+    }
+    /// What became more, relative to what there was; none if there was nothing.
+    std::optional<double> share() const {
+        return before == 0
+                   ? std::nullopt
+                   : std::optional((static_cast<double>(after) - static_cast<double>(before)) /
+                                   static_cast<double>(before));
+    }
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"before", "the figure of BEFORE"}, self.before);
+        visit.number({"after", "the figure of AFTER"}, self.after);
+        visit.signed_or_null({"change", "the difference; null beyond 64 bits"}, self.difference());
+    }
     bool operator==(const Change&) const = default;
 };
 
@@ -52,6 +79,58 @@ struct SiteChanges {
     SiteStats after;
 };
 
+/// The first rows of them, and what the others sum up to.
+struct FirstSites {
+    Order order = Order::peak;
+    SiteChanges changes;     ///< its `sites` are those rows
+    std::size_t others = 0;  ///< how many
+    SiteStats others_before;
+    SiteStats others_after;
+
+    /// As many rows as the options say.
+    FirstSites(const SiteChanges& all, const DiffOptions& options);
+    FirstSites() = default;
+
+    /// The change of the figure that the order sorts by.
+    Change change(const SiteStats& before, const SiteStats& after) const {
+        return {sort_value(before, order), sort_value(after, order)};
+    }
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.list({"sites", "those that changed, the largest change first; `--top` of them"},
+                   self.changes.sites, [&self](const SiteDiff& site, auto& to) {
+                       const Change change = self.change(site.before, site.after);
+                       to.object_or_null(
+                           {"place",
+                            "the frame that stands for the call stack; null "
+                            "where none was recorded"},
+                           site.place.recorded ? std::optional(site.place) : std::nullopt);
+                       to.list({"calls", "the calls that lead there, innermost first"}, site.calls);
+                       to.text({"kind", "the kind of memory"}, site.kind);
+                       to.text({"api", "the function that allocated"}, site.api);
+                       to.object({"before", "of BEFORE"}, site.before);
+                       to.object({"after", "of AFTER"}, site.after);
+                       to.signed_or_null({"change",
+                                          "of the figure that `sort` names; null beyond "
+                                          "64 bits"},
+                                         change.difference());
+                       to.real_or_null({"share",
+                                        "the change, relative to BEFORE; null where it "
+                                        "has none"},
+                                       change.share());
+                   });
+        visit.group({"others", "the rest of those that changed"}, [&self](auto& to) {
+            const Change change = self.change(self.others_before, self.others_after);
+            to.number({"sites", "how many"}, self.others);
+            Change::fields(change, to);
+        });
+        visit.number({"unchanged", "how many did not change"}, self.changes.unchanged);
+        visit.object({"before", "of all that match the filter, of BEFORE"}, self.changes.before);
+        visit.object({"after", "the same of AFTER"}, self.changes.after);
+    }
+};
+
 /// A row of a table of totals.
 struct DiffTotal {
     const char* name;     ///< "allocated"
@@ -75,11 +154,30 @@ struct ScopeDiff {
     Change peak_growth_bytes;
     Change allocated_bytes;
     Change escaped_bytes;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text({"path", "its name, below those around it"}, self.path);
+        visit.text({"kind", "of scope, as in the report"}, self.kind);
+        visit.object({"entries", "how often it was entered"}, self.entries);
+        visit.object({"peak_growth_bytes", "what one entry adds at its peak"},
+                     self.peak_growth_bytes);
+        visit.object({"allocated_bytes", "in all of them"}, self.allocated_bytes);
+        visit.object({"escaped_bytes", "of that, what was still live when it ended"},
+                     self.escaped_bytes);
+    }
 };
 
 struct ScopeChanges {
     std::vector<ScopeDiff> scopes;  ///< changed scopes, largest change of peak growth first
     std::size_t unchanged_scopes = 0;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.list({"scopes", "those that changed, the largest growth of a peak first"},
+                   self.scopes);
+        visit.number({"unchanged_scopes", "how many did not change"}, self.unchanged_scopes);
+    }
 };
 
 struct Diff : ScopeChanges {
@@ -93,10 +191,6 @@ struct DiffSide {
     const model::Report& report;
     Resolver& resolver;
     std::vector<bool> taken;
-};
-
-struct DiffOptions : ViewOptions {
-    bool by_place = false;  ///< one row per place instead of per call stack
 };
 
 Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptions& options);

@@ -1,10 +1,8 @@
 #include "report/views/diff_tables.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/table.hpp"
 #include "report/text/units.hpp"
@@ -72,32 +70,24 @@ void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
         page_.line("  nothing changed");
         return;
     }
+    const FirstSites rows(changes, options_);
     const Table<ChangeRow> table = changes_of("where", is_wide(page_));
     table.head();
-    std::vector<std::string> rows;
-    for (std::size_t i = 0; i < changes.sites.size() && i < options_.top; ++i) {
-        rows.push_back(describe(changes.sites[i], {}, table.last_width()));
+    std::vector<std::string> places;
+    for (const SiteDiff& site : rows.changes.sites) {
+        places.push_back(describe(site, {}, table.last_width()));
     }
-    const auto telling = CallTexts(options_).telling_calls(changes, rows);
-    SiteStats before;  // of the others
-    SiteStats after;
-    for (std::size_t i = 0; i < changes.sites.size(); ++i) {
-        const SiteDiff& site = changes.sites[i];
-        if (i < options_.top) {
-            table.row(
-                make_row(order_change(site.before, site.after, options_.order)),
-                telling[i].empty() ? rows[i] : describe(site, telling[i], table.last_width()));
-        } else {
-            before.add(site.before);
-            after.add(site.after);
-        }
+    const auto telling = CallTexts(options_).telling_calls(changes, places);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        const SiteDiff& site = rows.changes.sites[i];
+        table.row(make_row(rows.change(site.before, site.after)),
+                  telling[i].empty() ? places[i] : describe(site, telling[i], table.last_width()));
     }
-    if (changes.sites.size() > options_.top) {
-        table.row(
-            make_row(order_change(before, after, options_.order)),
-            page_.dim("[" + format_plural(changes.sites.size() - options_.top, "other") + "]"));
+    if (rows.others != 0) {
+        table.row(make_row(rows.change(rows.others_before, rows.others_after)),
+                  page_.dim("[" + format_plural(rows.others, "other") + "]"));
     }
-    table.row(make_row(order_change(changes.before, changes.after, options_.order)),
+    table.row(make_row(rows.change(changes.before, changes.after)),
               page_.dim(changes.unchanged == 0
                             ? "[total]"
                             : "[total; " + format_count(changes.unchanged) + " unchanged]"));
@@ -187,77 +177,6 @@ void DiffTables::scopes(const ScopeChanges& diff, const std::string& note) {
 
 const std::string& order_name(const DiffOptions& options) {
     return order_names().at(static_cast<std::size_t>(options.order));
-}
-
-Change order_change(const SiteStats& before, const SiteStats& after, Order order) {
-    return {sort_value(before, order), sort_value(after, order)};
-}
-
-ordered_json change_json(const Change& change) {
-    ordered_json signed_change = nullptr;
-    if (change.size() <= static_cast<std::uint64_t>(INT64_MAX)) {
-        const auto size = static_cast<std::int64_t>(change.size());
-        signed_change = change.after >= change.before ? size : -size;
-    }
-    return {{"before", change.before}, {"after", change.after}, {"change", signed_change}};
-}
-
-ordered_json totals_json(const std::vector<DiffTotal>& totals) {
-    ordered_json out = ordered_json::object();
-    for (const DiffTotal& total : totals) {
-        out[total.member] = change_json(total.change);
-    }
-    return out;
-}
-
-void add_sites_json(const SiteChanges& changes, const DiffOptions& options, ordered_json& out) {
-    ordered_json sites = ordered_json::array();
-    SiteStats before;  // of the others
-    SiteStats after;
-    for (const SiteDiff& site : changes.sites) {
-        const Change change = order_change(site.before, site.after, options.order);
-        if (sites.size() >= options.top) {
-            before.add(site.before);
-            after.add(site.after);
-            continue;
-        }
-        ordered_json calls = ordered_json::array();
-        for (const Place& call : site.calls) {
-            calls.push_back(place_json(call));
-        }
-        sites.push_back(
-            {{"place", place_json(site.place)},
-             {"calls", std::move(calls)},
-             {"kind", site.kind},
-             {"api", site.api},
-             {"before", site_stats_json(site.before)},
-             {"after", site_stats_json(site.after)},
-             {"change", change_json(change)["change"]},
-             {"share", change.before == 0 ? ordered_json(nullptr)
-                                          : ordered_json((static_cast<double>(change.after) -
-                                                          static_cast<double>(change.before)) /
-                                                         static_cast<double>(change.before))}});
-    }
-    ordered_json others = {{"sites", changes.sites.size() - sites.size()}};
-    others.update(change_json(order_change(before, after, options.order)));
-    out["sites"] = std::move(sites);
-    out["others"] = std::move(others);
-    out["unchanged"] = changes.unchanged;
-    out["before"] = site_stats_json(changes.before);
-    out["after"] = site_stats_json(changes.after);
-}
-
-ordered_json scopes_json(const ScopeChanges& changes) {
-    ordered_json out = ordered_json::array();
-    for (const ScopeDiff& scope : changes.scopes) {
-        out.push_back({{"path", scope.path},
-                       {"kind", scope.kind},
-                       {"entries", change_json(scope.entries)},
-                       {"peak_growth_bytes", change_json(scope.peak_growth_bytes)},
-                       {"allocated_bytes", change_json(scope.allocated_bytes)},
-                       {"escaped_bytes", change_json(scope.escaped_bytes)}});
-    }
-    return out;
 }
 
 }  // namespace memlab::report

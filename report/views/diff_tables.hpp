@@ -1,9 +1,8 @@
-// Tables of a comparison of two recordings or two runs, as text and JSON. As in bloaty: signed,
+// Tables of a comparison of two recordings or two runs, as text. As in bloaty: signed,
 // largest change first, omitted rows summed up, the total last.
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -56,21 +55,5 @@ class DiffTables {
 
 /// The order's name on the command line: "peak".
 const std::string& order_name(const DiffOptions& options);
-
-/// The change of the figure that `order` sorts by.
-Change order_change(const SiteStats& before, const SiteStats& after, Order order);
-
-/// {before, after, change}; change is null if it does not fit into 64 bits.
-nlohmann::ordered_json change_json(const Change& change);
-
-/// {<member>: {before, after, change}}.
-nlohmann::ordered_json totals_json(const std::vector<DiffTotal>& totals);
-
-/// Adds sites, others, unchanged, before and after to `out`, as render_diff_json() has them.
-void add_sites_json(const SiteChanges& changes, const DiffOptions& options,
-                    nlohmann::ordered_json& out);
-
-/// [{path, kind, entries, peak_growth_bytes, allocated_bytes, escaped_bytes}].
-nlohmann::ordered_json scopes_json(const ScopeChanges& changes);
 
 }  // namespace memlab::report

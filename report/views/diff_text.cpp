@@ -1,6 +1,7 @@
 // Text and JSON output of a comparison of two recordings.
 #include <nlohmann/json.hpp>
 
+#include "report/summary/json_object.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
@@ -58,8 +59,11 @@ ordered_json side_json(const DiffSide& side) {
 
 ordered_json device_json(const DeviceDiff& device, const DiffOptions& options) {
     ordered_json out = {
-        {"index", device.index}, {"name", device.name}, {"totals", totals_json(device.totals)}};
-    add_sites_json(device, options, out);
+        {"index", device.index}, {"name", device.name}, {"totals", ordered_json::object()}};
+    for (const DiffTotal& total : device.totals) {
+        out["totals"][total.member] = JsonObject::of(total.change);
+    }
+    out.update(JsonObject::of(FirstSites(device, options)));
     return out;
 }
 
@@ -72,19 +76,15 @@ std::string render_diff_text(const DiffSide& before, const DiffSide& after, cons
 
 std::string render_diff_json(const DiffSide& before, const DiffSide& after, const Diff& diff,
                              const DiffOptions& options) {
-    ordered_json out = {{"format", "memlab-diff"},
-                        {"version", 1},
-                        {"before", side_json(before)},
-                        {"after", side_json(after)},
-                        {"sort", order_name(options)},
-                        {"filter", text_or_null(options.filter)},
-                        {"devices", ordered_json::array()},
-                        {"scopes", scopes_json(diff)},
-                        {"unchanged_scopes", diff.unchanged_scopes},
-                        {"notes", diff.notes}};
+    ordered_json out = {{"format", "memlab-diff"},         {"version", 1},
+                        {"before", side_json(before)},     {"after", side_json(after)},
+                        {"sort", order_name(options)},     {"filter", text_or_null(options.filter)},
+                        {"devices", ordered_json::array()}};
     for (const DeviceDiff& device : diff.devices) {
         out["devices"].push_back(device_json(device, options));
     }
+    out.update(JsonObject::of<ScopeChanges>(diff));
+    out["notes"] = diff.notes;
     return json_text(out) + "\n";
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/bounded_sum.hpp"
+#include "report/summary/json_object.hpp"
 
 namespace memlab::report {
 
@@ -47,30 +48,8 @@ Order parse_order(const std::string& name) {
     return static_cast<Order>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
-std::uint64_t sort_value(const SiteStats& stats, Order order) {
-    switch (order) {
-        case Order::peak:
-            return stats.peak_bytes;
-        case Order::bytes:
-            return stats.bytes;
-        case Order::count:
-            return stats.count;
-        case Order::live:
-            return stats.live_bytes;
-        case Order::temporaries:
-            return stats.temporaries;
-    }
-    return 0;
-}
-
 nlohmann::ordered_json site_stats_json(const SiteStats& stats) {
-    return {{"at_peak_bytes", stats.peak_bytes},
-            {"at_peak_count", stats.peak_count},
-            {"bytes", stats.bytes},
-            {"count", stats.count},
-            {"live_bytes", stats.live_bytes},
-            {"live_count", stats.live_count},
-            {"temporaries", stats.temporaries}};
+    return JsonObject::of(stats);
 }
 
 double fraction(std::uint64_t part, std::uint64_t whole) {

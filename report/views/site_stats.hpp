@@ -22,6 +22,18 @@ struct SiteStats {
     std::uint64_t temporaries = 0;  ///< freed before their thread allocated anything else
 
     void add(const SiteStats& other);
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"at_peak_bytes", "live at the device's allocated peak"}, self.peak_bytes);
+        visit.number({"at_peak_count", "how many"}, self.peak_count);
+        visit.number({"bytes", "allocated over the whole run"}, self.bytes);
+        visit.number({"count", "how many"}, self.count);
+        visit.number({"live_bytes", "live at the end"}, self.live_bytes);
+        visit.number({"live_count", "how many"}, self.live_count);
+        visit.number({"temporaries", "freed before their thread allocated anything else"},
+                     self.temporaries);
+    }
     bool operator==(const SiteStats&) const = default;
 };
 
@@ -40,7 +52,21 @@ const std::vector<std::string>& order_names();
 Order parse_order(const std::string& name);
 
 /// The figure that `order` sorts by.
-std::uint64_t sort_value(const SiteStats& stats, Order order);
+inline std::uint64_t sort_value(const SiteStats& stats, Order order) {
+    switch (order) {
+        case Order::peak:
+            return stats.peak_bytes;
+        case Order::bytes:
+            return stats.bytes;
+        case Order::count:
+            return stats.count;
+        case Order::live:
+            return stats.live_bytes;
+        case Order::temporaries:
+            return stats.temporaries;
+    }
+    return 0;
+}
 
 /// {at_peak_bytes, at_peak_count, bytes, count, live_bytes, live_count, temporaries}.
 nlohmann::ordered_json site_stats_json(const SiteStats& stats);

@@ -12,7 +12,7 @@ import unittest
 
 import harness
 from harness import Outcome, jsonschema, run
-from support import ROOT, Build, EndToEnd
+from support import Build, EndToEnd
 
 MIB = 1 << 20
 
@@ -78,7 +78,7 @@ class Runs(EndToEnd):
 
     def valid(self, document: dict, schema: str) -> dict:
         if jsonschema is not None:
-            text = (ROOT / "report" / "schema" / f"memlab-{schema}-v1.schema.json").read_text(encoding="utf-8")
+            text = self.layout.schema(schema).read_text(encoding="utf-8")
             errors = jsonschema.Draft7Validator(json.loads(text)).iter_errors(document)
             self.assertEqual([f"{error.json_path}: {error.message}" for error in errors], [])
         return document

@@ -68,10 +68,9 @@ class Layout:
     def tool(self, name: str) -> Path:
         return self.root / "bin" / name
 
-    @property
-    def schema(self) -> Path:
-        """The JSON Schema of a report, which the build prints."""
-        return self.root / "generated" / "share" / "memlab-report-v1.schema.json"
+    def schema(self, document: str) -> Path:
+        """The JSON Schema of a document ("report"), which the build prints."""
+        return self.root / "generated" / "share" / f"memlab-{document}-v1.schema.json"
 
     def environment(self, *, memlab: bool, output: Path | None = None,
                     preload: tuple[str, ...] = (), settings: dict[str, str] | None = None,
@@ -214,7 +213,7 @@ def report_against_schema(layout: Layout, found: Found) -> list[str]:
     GPU machine: the tests on the simulated driver have it)."""
     if jsonschema is None:
         return []
-    errors = report_validator(layout.schema).iter_errors(found.report)
+    errors = report_validator(layout.schema("report")).iter_errors(found.report)
     return [f"{found.stem}: {error.json_path}: {error.message}"[:300] for error in errors][:5]
 
 

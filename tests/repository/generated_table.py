@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
-"""A table of a page in docs/ is the one that a program of the build prints.
+"""The tables of a page in docs/ are those that a program of the build prints.
 
     generated_table.py --check PRINTER PAGE    compares; ends with 1 when they differ
-    generated_table.py --update PRINTER PAGE   writes the table into the page
+    generated_table.py --update PRINTER PAGE   writes the tables into the page
 
 PRINTER and PAGE are the build's bin/print_option_table and docs/options.md, bin/print_record_table and
-docs/event-log.md, bin/print_command_table and docs/memlab-report.md, or "bin/print_report_schema --fields" and
-docs/report-format.md.
+docs/event-log.md, bin/print_command_table and docs/memlab-report.md, or "bin/print_schema --fields" and
+docs/report-format.md. A table stands between two lines of the page, of which the first may say what the program is
+given besides: "<!-- table:begin merge -->".
 """
 
 import argparse
 import difflib
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
 
-BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->"
+TABLE = re.compile(r"(<!-- table:begin(.*?) -->\n)(.*?)(<!-- table:end -->)", re.DOTALL)
 
 
 def main():
@@ -28,23 +30,24 @@ def main():
     parser.add_argument("page", type=pathlib.Path)
     options = parser.parse_args()
 
-    table = subprocess.run(shlex.split(options.printer), capture_output=True, text=True, check=True).stdout.strip() + "\n"
-    if not table.startswith("|"):
-        sys.exit(f"{options.printer} printed no table:\n{table}")
-    text = options.page.read_text()
-    try:
-        before, rest = text.split(BEGIN)
-        written, after = rest.split(END)
-    except ValueError:
-        sys.exit(f"{options.page}: needs the two lines {BEGIN.strip()} and {END}, once each")
+    def printed(match):
+        command = shlex.split(options.printer + match[2])
+        table = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() + "\n"
+        if not table.startswith("|"):
+            sys.exit(f"{command} printed no table:\n{table}")
+        return match[1] + table + match[4]
 
-    if written == table:
+    text = options.page.read_text()
+    wanted, count = TABLE.subn(printed, text)
+    if count == 0 or count != text.count("<!-- table:begin"):
+        sys.exit(f"{options.page}: needs a line <!-- table:begin --> and one <!-- table:end --> for each table")
+    if wanted == text:
         return 0
     if options.update:
-        options.page.write_text(before + BEGIN + table + END + after)
+        options.page.write_text(wanted)
         return 0
     sys.stdout.writelines(difflib.unified_diff(
-        written.splitlines(True), table.splitlines(True), str(options.page), "what is printed"))
+        text.splitlines(True), wanted.splitlines(True), str(options.page), "what is printed"))
     print(f"\nrun: python3 tests/repository/generated_table.py --update {shlex.quote(options.printer)} {options.page}")
     return 1
 

@@ -217,9 +217,10 @@ std::string library_of(const RunArguments& arguments) {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-/// The environment variables that the options set; of duplicates the last one counts. Copies what
-/// describes the run to `run`.
-Environment make_environment(const RunArguments& arguments, RunDescription& run) {
+/// The environment variables that the options set; of duplicates the last one counts. Sets the
+/// run's folder (run_folder()), and what describes the run in `run`.
+Environment make_environment(const RunArguments& arguments, memlab::model::RunFile& run,
+                             std::string& folder) {
     Environment environment;
     const char* inherited = std::getenv("MEMLAB_OUTPUT");
     std::string output =
@@ -235,8 +236,8 @@ Environment make_environment(const RunArguments& arguments, RunDescription& run)
         for (const std::string& remark : replacement.remarks) {
             memlab::tools::print_diagnostic(memlab::report::printable(remark, false));
         }
-        run.replaced = replacement.variables;
         for (auto& variable : replacement.variables) {
+            run.replaced.add(variable.first, variable.second);
             environment.push_back(std::move(variable));
         }
     }
@@ -260,7 +261,7 @@ Environment make_environment(const RunArguments& arguments, RunDescription& run)
         output = arguments.output;
     }
     output = absolute_pattern(output);
-    run.folder = run_folder(output);
+    folder = run_folder(output);
     environment.emplace_back("MEMLAB_OUTPUT", output);
     const std::string library = library_of(arguments);
     environment.emplace_back("LD_PRELOAD", preload_with(library, std::getenv("LD_PRELOAD")));
@@ -359,10 +360,11 @@ std::uint64_t wall_ns() {
 }
 
 int examine(const RunArguments& arguments) {
-    RunDescription description;
+    memlab::model::RunFile description;
+    std::string folder;
     DoctorRequest request;
     request.library = library_of(arguments);
-    request.variables = make_environment(arguments, description);
+    request.variables = make_environment(arguments, description, folder);
     request.command = arguments.command;
     const Diagnosis diagnosis = diagnose(request);
     std::cout << (arguments.json ? render_json(diagnosis) : render_page(diagnosis));
@@ -384,11 +386,12 @@ int explain_start_error(const std::string& command, int error) {
 
 /// Runs the command; returns only if it could not be started.
 int run(const RunArguments& arguments) {
-    RunDescription description;
+    memlab::model::RunFile description;
+    std::string folder;
     description.memlab_version = memlab::own_version;
-    description.working_directory = working_directory();
+    description.directory = working_directory();
     description.command = arguments.command;
-    Environment environment = make_environment(arguments, description);
+    Environment environment = make_environment(arguments, description, folder);
     const memlab::interpose::Settings settings = effective_settings(environment);
     if (!settings.arguments) {
         description.command.resize(1);
@@ -413,16 +416,16 @@ int run(const RunArguments& arguments) {
     options.switched_off = settings.disabled  ? "MEMLAB_DISABLE=on"
                            : !settings.record ? "MEMLAB_RECORD=off"
                                               : "";
-    options.working_directory = description.working_directory;
-    options.folder = description.folder;
+    options.working_directory = description.directory;
+    options.folder = folder;
     options.start_wall_ns = description.start_wall_ns;
     options.end_wall_ns = description.end_wall_ns;
     const std::vector<RunFiles> files = manifest.take();
     if (manifest.error().empty()) {
         const std::vector<RunProcess> processes = report_run(files, result, options);
-        if (!description.folder.empty() && !processes.empty()) {
-            const std::string error =
-                write_run_file(description, render_run_file(description, result, processes));
+        if (!folder.empty() && !processes.empty()) {
+            const std::string error = write_run_file(
+                folder, render_run_file(std::move(description), folder, result, processes));
             if (!error.empty()) {
                 memlab::tools::print_diagnostic(memlab::report::printable(error, false));
             }

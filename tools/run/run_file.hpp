@@ -1,14 +1,14 @@
 // The run's description, memlab-run.<host>.<pid>.json: beside the reports of a run with its own
 // folder (memlab-run -o FOLDER/). It has what only memlab-run knows: the command and its exit
-// status, the processes, their ancestors, and which still run. Format: docs/report-format.md.
+// status, the processes, their ancestors, and which still run. Format: model/run_file.hpp.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "model/report.hpp"
+#include "model/run_file.hpp"
 #include "tools/run/launch.hpp"
 #include "tools/run/live_process.hpp"
 #include "tools/run/run_manifest.hpp"
@@ -24,22 +24,12 @@ struct RunProcess {
     model::Process process;        ///< empty if neither report nor log could be read
 };
 
-struct RunDescription {
-    std::string memlab_version;
-    std::string folder;  ///< absolute, ends with '/'; empty: the run has none
-    std::string working_directory;
-    std::vector<std::string> command;
-    std::vector<std::pair<std::string, std::string>> replaced;  ///< what --replace set
-    std::uint64_t start_wall_ns = 0;
-    std::uint64_t end_wall_ns = 0;
-};
-
-/// The file's JSON text.
-std::string render_run_file(const RunDescription& run, const LaunchResult& result,
-                            const std::vector<RunProcess>& processes);
+/// The file's JSON text: `run` with the command's end and the processes added. `folder`: the run's.
+std::string render_run_file(model::RunFile run, const std::string& folder,
+                            const LaunchResult& result, const std::vector<RunProcess>& processes);
 
 /// Writes it to the run's folder, under an unused name. Returns the error, or an empty text.
-std::string write_run_file(const RunDescription& run, const std::string& text);
+std::string write_run_file(const std::string& folder, const std::string& text);
 
 /// The run's own folder by `pattern` (MEMLAB_OUTPUT, absolute): ends with '/' and is the same for
 /// every process on this host. Empty: none.

@@ -15,8 +15,7 @@ RunMember cut_off(RunMember member) {
     return member;
 }
 
-RunFacts facts_with(std::uint64_t pid,
-                    const std::map<std::uint64_t, RunFacts::Ancestor>& ancestors) {
+RunFacts facts_with(std::uint64_t pid, const std::vector<RunFacts::Ancestor>& ancestors) {
     RunFacts facts;
     facts.host = "node1";
     facts.pid = pid;
@@ -110,7 +109,7 @@ TEST_CASE("processes without CUDA stand where memlab-run saw them") {
     RunCollection run;
     run.members = {synthetic_member(20, 12, 100), synthetic_member(21, 13, 200),
                    synthetic_member(30, 20, 300)};
-    run.runs.push_back(facts_with(9, {{12, {11, "sh a"}}, {13, {11, "sh b"}}, {11, {9, "bash"}}}));
+    run.runs.push_back(facts_with(9, {{12, 11, "sh a"}, {13, 11, "sh b"}, {11, 9, "bash"}}));
     const ProcessTree tree = build_tree(run);
     REQUIRE(tree.nodes.size() == 6);
     REQUIRE(tree.roots.size() == 1);
@@ -140,7 +139,7 @@ TEST_CASE("contradictions end") {
     RunCollection run;
     run.members = {synthetic_member(10, 11, 100), synthetic_member(11, 10, 100),
                    synthetic_member(12, 12, 100)};
-    run.runs.push_back(facts_with(9, {{50, {51, "a"}}, {51, {50, "b"}}}));
+    run.runs.push_back(facts_with(9, {{50, 51, "a"}, {51, 50, "b"}}));
     run.members.push_back(synthetic_member(13, 50, 200));
     const ProcessTree tree = build_tree(run);
     std::size_t seen = 0;

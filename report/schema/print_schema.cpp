@@ -1,14 +1,16 @@
-// Prints the JSON Schema of a report; with --fields what it says of each member as the Markdown of
-// docs/report-format.md. The build writes the schema beside the programs, and a test compares the
-// page.
+// Prints the JSON Schema of a document; with --fields what it says of each member as the Markdown
+// of docs/report-format.md. The build writes the schemas beside the programs, and a test compares
+// the page.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "report/schema/schema_fields.hpp"
+#include "report/reading/schema_fields.hpp"
+#include "report/runs/run_documents.hpp"
 
 namespace {
 
@@ -16,26 +18,48 @@ using memlab::report::Schema;
 using memlab::report::SchemaFields;
 using memlab::report::SchemaMember;
 
-Schema report_schema() {
+struct Document {
+    const char* name;
+    const char* what;  ///< it describes
+    Schema (*fields)();
+};
+
+constexpr std::array<Document, 5> documents = {{
+    {"report", "A recorded process", SchemaFields::of<memlab::model::Report>},
+    {"run", "What memlab-run says of a run that has a folder of its own",
+     SchemaFields::of<memlab::model::RunFile>},
+    {"run-summary", "memlab-report --json FOLDER", SchemaFields::of<memlab::report::RunSummary>},
+    {"merge", "memlab-report merge --json", SchemaFields::of<memlab::report::Merge>},
+    {"run-diff", "memlab-report diff --json of two runs of several processes",
+     SchemaFields::of<memlab::report::RunDiffDocument>},
+}};
+
+Schema schema_of(const Document& document) {
+    const Schema fields = document.fields();
+    const Schema& version = fields.at("properties").at("version").at("const");
     Schema root = {
         {"$schema", "http://json-schema.org/draft-07/schema#"},
-        {"title", "memlab report, version " + std::to_string(memlab::model::schema_version)},
+        {"title", std::string("memlab-") + document.name + ", version " + version.dump()},
         {"description",
-         "See docs/report-format.md. Sizes are bytes, times nanoseconds since the process "
-         "started."}};
-    root.update(SchemaFields::of<memlab::model::Report>());
+         std::string(document.what) +
+             ". See docs/report-format.md. Sizes are bytes, times nanoseconds: since "
+             "the process started, where nothing else is said."}};
+    root.update(fields);
     return root;
 }
 
 /// Prints a table for each object, followed by those of the objects in it.
 class FieldTables {
   public:
+    /// `heading`: what the titles of inner objects begin with.
+    explicit FieldTables(const char* heading) : heading_(heading) {}
+
     void print(const std::string& path, const Schema& object) {
         std::puts("| member | type | |\n|---|---|---|");
         std::vector<Object> inner;
         print_rows(path, "", object, inner);
         for (const Object& each : inner) {
-            std::printf("\n### `%s`\n", each.path.c_str());
+            std::printf("\n%s `%s`\n", heading_, each.path.c_str());
             print(each.path, *each.schema);
         }
     }
@@ -117,7 +141,8 @@ class FieldTables {
         std::string text;
         if (const auto words = member.find("enum"); words != member.end()) {
             for (const auto& word : *words) {
-                text += (text.empty() ? "`" : ", `") + word.get<std::string>() + "`";
+                const std::string each = word.get<std::string>();
+                text += (text.empty() ? "`" : ", `") + (each.empty() ? "\"\"" : each) + "`";
             }
             return text;
         }
@@ -135,21 +160,27 @@ class FieldTables {
         return text + (nullable ? " or null" : "");
     }
 
+    const char* const heading_;
     std::map<std::string, std::string> printed_ = {};  ///< the members of an object: where
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    const Schema schema = report_schema();
-    if (argc == 2 && argv[1] == std::string_view("--fields")) {
-        FieldTables().print("", schema);
-        return 0;
-    }
-    if (argc != 1) {
-        std::fputs("usage: print_report_schema [--fields]\n", stderr);
+    const std::string_view name = argc > 1 ? argv[argc - 1] : "";
+    const auto* const found =
+        std::find_if(documents.begin(), documents.end(),
+                     [name](const Document& document) { return document.name == name; });
+    if (found == documents.end() || argc > 3 ||
+        (argc == 3 && argv[1] != std::string_view("--fields"))) {
+        std::fputs("usage: print_schema [--fields] DOCUMENT\n", stderr);
         return 2;
     }
-    std::puts(schema.dump(2).c_str());
+    const Schema schema = schema_of(*found);
+    if (argc == 3) {
+        FieldTables(found == documents.begin() ? "###" : "####").print("", schema);
+    } else {
+        std::puts(schema.dump(2).c_str());
+    }
     return 0;
 }

@@ -1,6 +1,6 @@
-// The JSON Schema (draft-07) of a report, made of the fields() of its structs: a visitor that puts
-// a type, a description and the rules of each member into an object of the schema. A member without
-// a description does not compile.
+// The JSON Schema (draft-07) of a document, made of the fields() of its structs: a visitor that
+// puts a type, a description and the rules of each member into an object of the schema. A member
+// without a description does not compile.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class SchemaMember {
             out[is_list(type) ? "maxItems" : "maximum"] = *most_;
         }
         if (least_) {
-            out["minItems"] = *least_;
+            out[is_list(type) ? "minItems" : "minimum"] = *least_;
         }
         if (!names_.empty() && type.contains("additionalProperties")) {
             out[each_ ? "required" : "propertyNames"] = each_ ? names_ : Schema{{"enum", names_}};
@@ -128,7 +128,13 @@ class SchemaFields {
     void signed_number(Member member, std::int64_t /*value*/) {
         add(member, {{"type", "integer"}});
     }
+    void signed_or_null(Member member, const std::optional<std::int64_t>& /*value*/) {
+        add(member, or_null({{"type", "integer"}}));
+    }
     void real(Member member, double /*value*/) { add(member, {{"type", "number"}}); }
+    void real_or_null(Member member, const std::optional<double>& /*value*/) {
+        add(member, or_null({{"type", "number"}}));
+    }
     void ratio(Member member, const std::optional<double>& /*value*/) {
         add(member, or_null({{"type", "number"}, {"minimum", 0}, {"maximum", 1}}));
     }

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""The documents of several processes against their JSON Schemas. Run by ctest, as test_summary.py is."""
+
+import json
+import os
+import unittest
+
+from test_summary import BIN, SOURCE, ToolTest
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+RUN = os.path.join(SOURCE, "tests", "data", "h200", "run_of_four_ranks")
+OTHERS = os.path.join(SOURCE, "tests", "data", "h100")
+
+
+def closed(schema):
+    """The same schema, but of documents that have no member beside those that it names."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = {name: closed(each) for name, each in schema.items()}
+    return {**out, "additionalProperties": False} if isinstance(out.get("properties"), dict) else out
+
+
+@unittest.skipIf(jsonschema is None, "needs jsonschema")
+class Schemas(ToolTest):
+    def judge(self, document, name):
+        """Valid as it is, and no longer where it lacks a member or has one too many."""
+        path = os.path.join(BIN, "..", "generated", "share", f"memlab-{name}-v1.schema.json")
+        with open(path, encoding="utf-8") as file:
+            schema = json.load(file)
+        validator = jsonschema.Draft7Validator(closed(schema))
+        self.assertEqual([f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)], [])
+        for member in schema["required"]:
+            self.assertFalse(validator.is_valid({key: value for key, value in document.items() if key != member}))
+            self.assertFalse(validator.is_valid({**document, member: [{"no": "such value"}]}), member)
+        extended = {**document, "unknown": 1}
+        self.assertFalse(validator.is_valid(extended))
+        self.assertTrue(jsonschema.Draft7Validator(schema).is_valid(extended))
+
+    def read(self, *arguments):
+        return json.loads(self.report(*arguments, "--json", "--no-symbols"))
+
+    def test_what_memlab_run_wrote(self):
+        with open(os.path.join(RUN, "memlab-run.vm.903.json"), encoding="utf-8") as file:
+            self.judge(json.load(file), "run")
+
+    def test_the_summary_of_a_folder(self):
+        for folder in (RUN, OTHERS):
+            self.judge(self.read("summary", folder), "run-summary")
+
+    def test_a_comparison_of_ranks(self):
+        document = self.read("merge", RUN)
+        self.assertEqual(len(document["ranks"]), 4)
+        self.assertTrue(document["places"])
+        self.judge(document, "merge")
+
+    def test_a_comparison_of_runs(self):
+        for arguments in ((RUN, RUN), (OTHERS, RUN), (RUN, OTHERS, "--top", "2", "--sort", "live"),
+                          (OTHERS, RUN, "--device", "0", "--filter", "func=x")):
+            self.judge(self.read("diff", *arguments), "run-diff")
+
+
+if __name__ == "__main__":
+    unittest.main()
