@@ -286,6 +286,23 @@ TEST_CASE("the table of scopes, the depth and the open ranges are bounded") {
     CHECK(deep.figures.unbalanced().ends_without_begin == 0);
 }
 
+TEST_CASE("what each open scope saw is found in one pass") {
+    // A walk for each of them would take minutes.
+    constexpr std::uint32_t threads = 200'000;
+    ScopeStats figures;
+    std::uint64_t level = 0;
+    for (std::uint32_t thread = 1; thread <= threads; ++thread) {
+        figures.begin({.thread = thread}, 1, "step", thread, level, thread);
+        figures.allocated(thread, 0, 10);
+        level += 10;
+    }
+    const std::vector<ScopeTotals> totals = figures.totals(threads + 1);
+    REQUIRE(totals.size() == 1);
+    CHECK(totals[0].open == threads);
+    CHECK(totals[0].peak_bytes == level);
+    CHECK(totals[0].peak_growth_bytes == level);  // of the first
+}
+
 TEST_CASE("the outermost scopes that repeat are steps") {
     OneThread thread;
     const auto ended = [&thread] {
