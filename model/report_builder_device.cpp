@@ -71,6 +71,22 @@ void set_timeline(const trace::Timeline& from, Timeline& to) {
     }
 }
 
+KindCurve kind_curve(const trace::KindCurve& from) {
+    KindCurve to;
+    const trace::Curve& curve = from.curve();
+    to.curve = {curve.peak, curve.peak_time_ns, curve.current};
+    const trace::TimelineOf<1>& timeline = from.timeline();
+    to.bucket_ns = timeline.bucket_ns();
+    for (std::size_t i = 0; i < timeline.buckets().size(); ++i) {
+        const auto& bucket = timeline.buckets()[i];
+        if (bucket.used) {
+            to.rows.push_back({timeline.start_ns() + i * to.bucket_ns, bucket.min[0], bucket.max[0],
+                               bucket.last[0]});
+        }
+    }
+    return to;
+}
+
 void add_work(const trace::DeviceTotals& from, std::optional<Named<WorkTotals>>& to) {
     to.emplace();
     for (int kind = 0; kind < trace::work_kind_count; ++kind) {
@@ -131,6 +147,18 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
                          at_peak(trace::CurveName::requested)};
     }
     out.live = holders(from_.composition_now(from.info.index, Holders::max_sites));
+    for (const auto& [kind, curve] : from.kind_curves) {
+        if (!curve) {
+            continue;
+        }
+        if (!out.kind_curves) {
+            out.kind_curves.emplace();
+        }
+        KindCurve& of_kind = out.kind_curves->add(trace::name_of(kind), kind_curve(*curve));
+        const std::size_t most = Holders::max_sites;
+        of_kind.at_peak = holders(from_.kind_at_peak(from.info.index, kind, most));
+        of_kind.live = holders(from_.kind_now(from.info.index, kind, most));
+    }
     out.ledger = ledger(from.ledger);
     if (std::none_of(from.work.begin(), from.work.end(),
                      [](const trace::WorkTotals& totals) { return totals.count != 0; })) {

@@ -212,6 +212,45 @@ struct Timeline {
     bool operator==(const Timeline&) const = default;
 };
 
+/// The curve of a kind of memory that is in no curve of its device (is_in_curves()).
+struct KindCurve {
+    /// A bucket with at least one event; the next row may begin many buckets later.
+    struct Row {
+        std::uint64_t begin_ns = 0;
+        std::uint64_t min = 0;
+        std::uint64_t max = 0;
+        std::uint64_t last = 0;
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.number({"begin_ns", "the begin of the bucket"}, self.begin_ns);
+            visit.number({"min_bytes", "the lowest value in it"}, self.min);
+            visit.number({"max_bytes", "the highest value in it"}, self.max);
+            visit.number({"last_bytes", "the value at its end"}, self.last);
+        }
+        bool operator==(const Row&) const = default;
+    };
+    CurveSummary curve = {};
+    std::uint64_t bucket_ns = 0;
+    std::vector<Row> rows = {};  ///< in order of time
+    Holders at_peak = {};
+    Holders live = {};
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        CurveSummary::fields(self.curve, visit);
+        visit.number({"bucket_ns", "the length of a bucket of `rows`"}, self.bucket_ns);
+        visit.list({"rows", "a bucket each in which something happened",
+                    AtMost{trace::Timeline::max_buckets}},
+                   self.rows);
+        visit.line();
+        visit.object({"at_peak", "who held it at `peak_time_ns`"}, self.at_peak);
+        visit.line();
+        visit.object({"live", "who held it at the end"}, self.live);
+    }
+    bool operator==(const KindCurve&) const = default;
+};
+
 /// What the GPU did of one kind.
 struct WorkTotals {
     std::uint64_t count = 0;
@@ -295,6 +334,8 @@ struct Device {
     std::optional<CurvesAtPeak> curves_at_peak = {};
     std::optional<KernelsAtPeak> kernels_at_peak = {};
     std::optional<Ledger> ledger = {};  ///< of a GPU, where it was kept
+    /// By kind; none: nothing of the kinds that the curves do not include, or an older report.
+    std::optional<Named<KindCurve>> kind_curves = {};
 
     const CurveSummary& curve(Curve which) const {
         static constexpr CurveSummary none;
@@ -368,7 +409,7 @@ struct Device {
         visit.line();
         visit.object({"live",
                       "the same at the end: what was never freed. Both are of device memory only; "
-                      "`sites` has the other kinds"},
+                      "`kind_curves` has the other kinds"},
                      self.live);
         visit.line();
         visit.named_if_any({"work",
@@ -392,6 +433,16 @@ struct Device {
                              "what took memory beside the allocations, where `MEMLAB_LEDGER` was "
                              "not off and a call was measured"},
                             self.ledger);
+        visit.line();
+        visit.named_if_any(
+            {"kind_curves",
+             "the kinds of memory that `curves` do not include, each with a curve of its own, "
+             "where "
+             "the program had any: `managed` memory migrates, `pinned` memory is the host's, "
+             "allocated while this GPU's context was current, and of `ipc_import` another process "
+             "is the owner",
+             NameOf<trace::MemoryKind>{}, Newer{}},
+            self.kind_curves);
     }
     bool operator==(const Device&) const = default;
 };

@@ -87,7 +87,9 @@ struct Scope {
         visit.number({"other_threads_count", "of these, by threads that have no scopes"},
                      self.other_threads_count);
         visit.number({"other_threads_bytes", "their sum"}, self.other_threads_bytes);
-        visit.number({"freed_count", "given back inside, wherever it was allocated"},
+        visit.number({"freed_count",
+                      "given back inside by the program, wherever it was allocated; memory that "
+                      "ended with its context was not"},
                      self.freed_count);
         visit.number({"freed_bytes", "their sum"}, self.freed_bytes);
         visit.number({"peak_bytes",

@@ -216,6 +216,37 @@ class Validator {
         if (device.ledger) {
             ledger(*device.ledger, where + ".ledger");
         }
+        if (device.kind_curves) {
+            for (const auto& [kind, curve] : *device.kind_curves) {
+                const auto totals = device.kinds.find(kind);
+                kind_curve(curve,
+                           totals == device.kinds.end() ? model::KindTotals() : totals->second,
+                           std::string(where).append(".kind_curves.").append(kind));
+            }
+        }
+    }
+
+    void kind_curve(const model::KindCurve& of_kind, const model::KindTotals& totals,
+                    const std::string& where) {
+        equal(of_kind.curve.peak_bytes, totals.peak_bytes, where + ".peak_bytes",
+              "the kind's peak is");
+        equal(of_kind.curve.at_end_bytes, totals.live_bytes, where + ".at_end_bytes",
+              "of the kind there are");
+        within(of_kind.curve.peak_time_ns, where + ".peak_time_ns");
+        equal(of_kind.at_peak.bytes, of_kind.curve.peak_bytes, where + ".at_peak.bytes",
+              "the peak is");
+        equal(of_kind.live.bytes, of_kind.curve.at_end_bytes, where + ".live.bytes", "it ends at");
+        holders(of_kind.at_peak, where + ".at_peak");
+        holders(of_kind.live, where + ".live");
+        at_most(of_kind.rows.size(), max_rows, where + "'s number of rows", "there may be");
+        std::uint64_t highest = 0;
+        std::uint64_t last = 0;
+        for (const model::KindCurve::Row& row : of_kind.rows) {
+            highest = std::max(highest, row.max);
+            last = row.last;
+        }
+        equal(highest, of_kind.curve.peak_bytes, where + ".rows' max_bytes", "the peak is");
+        equal(last, of_kind.curve.at_end_bytes, where + ".rows' last_bytes", "it ends at");
     }
 
     void ledger(const model::Ledger& ledger, const std::string& where) {

@@ -208,6 +208,9 @@ class Aggregator final : public RecordSink {
     Composition composition_at_peak(std::uint32_t device, std::size_t limit) const;
     /// The same now: bytes equals the allocated curve's current value.
     Composition composition_now(std::uint32_t device, std::size_t limit) const;
+    /// The memory of a kind that has a curve of its own there, at that curve's peak and now.
+    Composition kind_at_peak(std::uint32_t device, MemoryKind kind, std::size_t limit) const;
+    Composition kind_now(std::uint32_t device, MemoryKind kind, std::size_t limit) const;
 
   private:
     /// The latest allocation of a thread, while it is live: for heaptrack's temporaries (freed
@@ -290,8 +293,11 @@ class Aggregator final : public RecordSink {
     std::uint64_t reserved_beside(const DeviceTotals& allocator) const;
     template <Timeline::Change change = Timeline::Change::any>
     void commit(DeviceTotals& device);
-    template <typename Held>
-    Composition compose(std::uint32_t device, std::size_t limit, Held held) const;
+    Holder held_now(std::uint32_t site) const {
+        return {site, sites_[site].live_count, sites_[site].live_bytes};
+    }
+    template <typename Taken, typename Held>
+    Composition compose(std::uint32_t device, std::size_t limit, Taken taken, Held held) const;
 
     ProcessInfo process_;
     bool has_process_ = false;

@@ -234,6 +234,11 @@ bool Aggregator::is_valid() const {
             !device->ledger.valid(strings_.size(), stacks_.size())) {
             return false;
         }
+        for (const auto& [kind, curve] : device->kind_curves) {
+            if (counts_as_device_memory(kind) || (curve && !curve->valid(now_, sites_.size()))) {
+                return false;
+            }
+        }
         for (const auto& [name, kernel] : device->peak_moment.kernels) {
             if (!is_string(name) || kernel.name != name) {
                 return false;

@@ -93,12 +93,13 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
     return largest;
 }
 
-template <typename Held>
-Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Held held) const {
+template <typename Taken, typename Held>
+Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Taken taken,
+                                Held held) const {
     Composition result;
     for (std::uint32_t index = 0; index < sites_.size(); ++index) {
         const Site& site = sites_[index];
-        if (site.device != device || !counts_as_device_memory(site.kind)) {
+        if (site.device != device || !taken(site.kind)) {
             continue;
         }
         const Holder holder = held(index);
@@ -122,13 +123,31 @@ Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Held he
 }
 
 Composition Aggregator::composition_at_peak(std::uint32_t device, std::size_t limit) const {
-    return compose(device, limit, [this](std::uint32_t index) { return held_at_peak(index); });
+    return compose(device, limit, counts_as_device_memory,
+                   [this](std::uint32_t index) { return held_at_peak(index); });
 }
 
 Composition Aggregator::composition_now(std::uint32_t device, std::size_t limit) const {
-    return compose(device, limit, [this](std::uint32_t index) {
-        return Holder{index, sites_[index].live_count, sites_[index].live_bytes};
-    });
+    return compose(device, limit, counts_as_device_memory,
+                   [this](std::uint32_t index) { return held_now(index); });
+}
+
+Composition Aggregator::kind_at_peak(std::uint32_t device, MemoryKind kind,
+                                     std::size_t limit) const {
+    const KindCurve& curve = *devices_[device]->kind_curves.at(kind);
+    return compose(
+        device, limit, [kind](MemoryKind each) { return each == kind; },
+        [&](std::uint32_t index) {
+            const KindCurve::Held held =
+                curve.at_peak(index, {sites_[index].live_count, sites_[index].live_bytes});
+            return Holder{index, held.count, held.bytes};
+        });
+}
+
+Composition Aggregator::kind_now(std::uint32_t device, MemoryKind kind, std::size_t limit) const {
+    return compose(
+        device, limit, [kind](MemoryKind each) { return each == kind; },
+        [this](std::uint32_t index) { return held_now(index); });
 }
 
 }  // namespace memlab::trace

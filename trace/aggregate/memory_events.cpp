@@ -264,6 +264,8 @@ void Aggregator::allocate(const Event& event) {
             device.curve(CurveName::reserved).current += size;
         }
         commit<Timeline::Change::rise>(device);
+    } else if (KindCurve* const curve = device.kind_curve(event.kind)) {
+        curve->rise(in_site, {site.live_count - 1, site.live_bytes - size}, size, now_);
     }
     if (observer_ != nullptr) {
         observer_->allocated(slot, live, event);
@@ -359,6 +361,8 @@ void Aggregator::apply_free_requested(std::uint32_t at, const LifeEnd& end) {
         device.segment_bytes -= live.is_segment ? live.size : 0;
         device.curve(CurveName::requested).current -= live.requested;
         device.curve(CurveName::allocated).current -= live.size;
+    } else if (KindCurve* const curve = device.kind_curve(site.kind)) {
+        curve->fall(live.site, {site.live_count + 1, site.live_bytes + live.size}, live.size, now_);
     }
     if (live.origin == Origin::pool) {
         MemoryStats& stats = device.pool.stats;

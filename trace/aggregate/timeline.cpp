@@ -2,7 +2,8 @@
 
 namespace memlab::trace {
 
-void Timeline::record_in_new_bucket(std::uint64_t time_ns, const Values& values) {
+template <std::size_t curves>
+void TimelineOf<curves>::record_in_new_bucket(std::uint64_t time_ns, const Values& values) {
     if (buckets_.empty()) {
         start_ns_ = time_ns;
         buckets_.push_back({.min = values, .max = values, .last = values, .used = true});
@@ -23,7 +24,8 @@ void Timeline::record_in_new_bucket(std::uint64_t time_ns, const Values& values)
     buckets_.back().last = values;
 }
 
-void Timeline::double_width() {
+template <std::size_t curves>
+void TimelineOf<curves>::double_width() {
     bucket_ns_ *= 2;
     const std::size_t merged = (buckets_.size() + 1) / 2;
     for (std::size_t i = 0; i < merged; ++i) {
@@ -42,5 +44,8 @@ void Timeline::double_width() {
     }
     buckets_.resize(merged);
 }
+
+template class TimelineOf<curve_count>;
+template class TimelineOf<1>;
 
 }  // namespace memlab::trace

@@ -14,14 +14,27 @@ namespace memlab::trace {
 
 inline constexpr std::size_t curve_count = 5;
 
-class Timeline {
+/// A curve of bytes over time: the current value, its maximum and the time when that was reached.
+struct Curve {
+    std::uint64_t current = 0;
+    std::uint64_t peak = 0;
+    std::uint64_t peak_time_ns = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.current, self.peak, self.peak_time_ns);
+    }
+};
+
+template <std::size_t curves>
+class TimelineOf {
   public:
     static constexpr std::size_t max_buckets = 1024;
     static constexpr std::uint64_t first_bucket_ns = 1024;
     /// Marks a value that is not known yet.
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};
 
-    using Values = std::array<std::uint64_t, curve_count>;
+    using Values = std::array<std::uint64_t, curves>;
 
     struct Bucket {
         Values min;
@@ -54,7 +67,7 @@ class Timeline {
             bucket.last = values;
         } else {
 #pragma GCC unroll 8
-            for (std::size_t curve = 0; curve < curve_count - 1; ++curve) {
+            for (std::size_t curve = 0; curve < curves - 1; ++curve) {
                 const std::uint64_t value = values[curve];
                 if constexpr (change == Change::rise) {
                     bucket.max[curve] = std::max(bucket.max[curve], value);
@@ -97,7 +110,7 @@ class Timeline {
 
   private:
     static void extend(Bucket& bucket, const Values& values) {
-        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+        for (std::size_t curve = 0; curve < curves; ++curve) {
             // `unknown` is the largest number: the minimum prefers known values, and so does the
             // maximum of values + 1, where it wraps to 0.
             bucket.min[curve] = std::min(bucket.min[curve], values[curve]);
@@ -113,5 +126,11 @@ class Timeline {
     std::uint64_t latest_start_ns_ = 0;
     std::uint64_t latest_width_ns_ = 0;  ///< bucket_ns_, or 0 before the start
 };
+
+/// Of a device's curves.
+using Timeline = TimelineOf<curve_count>;
+
+extern template class TimelineOf<curve_count>;
+extern template class TimelineOf<1>;
 
 }  // namespace memlab::trace

@@ -4,10 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "trace/aggregate/kind_curve.hpp"
 #include "trace/aggregate/labels.hpp"
 #include "trace/aggregate/ledger.hpp"
 #include "trace/aggregate/lifetimes.hpp"
@@ -24,18 +28,6 @@ const char* name_of(CurveName curve);
 
 /// How the recording ended.
 enum class Ended : std::uint8_t { exit, quick_exit, cut_off };
-
-/// A curve of bytes over time: the current value, its maximum and the time when that was reached.
-struct Curve {
-    std::uint64_t current = 0;
-    std::uint64_t peak = 0;
-    std::uint64_t peak_time_ns = 0;
-
-    template <typename Self, typename Archive>
-    static void state(Self& self, Archive& archive) {
-        archive(self.current, self.peak, self.peak_time_ns);
-    }
-};
 
 /// All allocations of one kind on one device.
 struct KindTotals {
@@ -209,6 +201,9 @@ struct DeviceTotals {
     /// The part of `allocated` that is segments of allocators seen from inside.
     std::uint64_t segment_bytes = 0;
     Ledger ledger;  ///< of a GPU
+    /// Of the kinds that `curves` do not include, once one occurred; none: not known, since the
+    /// recording continues from a checkpoint that had no such curves.
+    std::map<MemoryKind, std::optional<KindCurve>> kind_curves;
 
     const Curve& curve(CurveName name) const { return curves[static_cast<std::size_t>(name)]; }
     Curve& curve(CurveName name) { return curves[static_cast<std::size_t>(name)]; }
@@ -237,6 +232,21 @@ struct DeviceTotals {
         if (archive.version() >= 3) {
             archive(self.at_peak, self.at_peak_known);
         }
+        if (archive.version() >= 5) {
+            archive(self.kind_curves);
+        } else if constexpr (Archive::reading) {
+            for (std::size_t i = 0; i < self.kinds.size(); ++i) {
+                const auto kind = static_cast<MemoryKind>(i);
+                if (self.kinds[i].count != 0 && !counts_as_device_memory(kind)) {
+                    self.kind_curves[kind].reset();
+                }
+            }
+        }
+    }
+    /// Null: not known.
+    KindCurve* kind_curve(MemoryKind kind) {
+        const auto [at, is_new] = kind_curves.try_emplace(kind, std::in_place);
+        return at->second ? &*at->second : nullptr;
     }
 };
 

@@ -81,6 +81,9 @@ TEST_CASE("each figure that is changed shows") {
         [](json& r) { add_one(r["devices"][0]["kinds"].front()["count"]); },
         [](json& r) { add_one(r["devices"][0]["kinds"].front()["live_bytes"]); },
         [](json& r) { r["devices"][0]["timeline"]["rows"] = json::array(); },
+        [](json& r) { add_one(r["devices"][0]["kind_curves"].front()["peak_bytes"]); },
+        [](json& r) { add_one(r["devices"][0]["kind_curves"].front()["live"]["other"]["bytes"]); },
+        [](json& r) { r["devices"][0]["kind_curves"].front()["rows"] = json::array(); },
         [](json& r) { r["stacks"][0]["frames"] = {0}; },
         [](json& r) { r["modules"][0]["path"] = "/bin/x"; },
         [](json& r) {

@@ -48,6 +48,13 @@ class AggregatorModel {
         std::uint64_t time = 0;
         Timeline::Values values{};
     };
+    struct Kind {
+        std::uint64_t peak = 0;
+        std::uint64_t peak_time = 0;
+        std::uint64_t now = 0;
+        std::uint64_t lowest_since_peak = 0;
+        std::map<SiteKey, std::pair<std::uint64_t, std::uint64_t>> at_peak;  ///< count, bytes
+    };
     struct Device {
         std::map<std::uint64_t, Segment> segments;
         std::vector<Moment> history;
@@ -55,6 +62,7 @@ class AggregatorModel {
         Timeline::Values peak{};
         Timeline::Values peak_time{};
         MemoryStats stats;
+        std::map<MemoryKind, Kind> kinds;  ///< those that are in no curve of the device's
     };
 
     void on(const AnyRecord& record) {
@@ -239,6 +247,30 @@ class AggregatorModel {
         if (counts_as_device_memory(event.kind)) {
             scopes.allocated(serials, event.thread, number, event.size, allocated_everywhere());
             look(event.device);
+        } else {
+            look_at_kind(event);
+        }
+    }
+
+    /// After memory of a kind that has a curve of its own came or went.
+    void look_at_kind(const Event& event) {
+        Kind& kind = devices[event.device].kinds[event.kind];
+        kind.now = 0;
+        for (const Allocation& each : live) {
+            const bool counts = each.event.device == event.device && each.event.kind == event.kind;
+            kind.now += counts && !each.given_back ? each.event.size : 0;
+        }
+        kind.lowest_since_peak = std::min(kind.lowest_since_peak, kind.now);
+        if (kind.now > kind.peak) {
+            kind.peak = kind.lowest_since_peak = kind.now;
+            kind.peak_time = now;
+            kind.at_peak.clear();
+            for (const auto& [key, site] : sites) {
+                if (std::get<2>(key) == event.kind && std::get<3>(key) == event.device &&
+                    site.live.first != 0) {
+                    kind.at_peak[key] = site.live;
+                }
+            }
         }
     }
 
@@ -275,6 +307,9 @@ class AggregatorModel {
         site.lifetimes.push_back(now - event.time_ns);
         --site.live.first;
         site.live.second -= event.size;
+        if (!counts_as_device_memory(event.kind)) {
+            look_at_kind(event);
+        }
         if (freeing && latest[event.thread] == allocation.serial) {
             ++site.temporaries;
         }

@@ -39,6 +39,43 @@ Timeline::Bucket bucket_from(const std::vector<AggregatorModel::Moment>& history
     return bucket;
 }
 
+/// The kinds of memory that have a curve of their own.
+void check_kinds(const Aggregator& got, const DeviceTotals& device,
+                 const AggregatorModel::Device& expected) {
+    REQUIRE(device.kind_curves.size() == expected.kinds.size());
+    for (const auto& [kind, of_kind] : expected.kinds) {
+        CAPTURE(name_of(kind));
+        const KindCurve& curve = *device.kind_curves.at(kind);
+        CHECK(curve.curve().peak == of_kind.peak);
+        CHECK(curve.curve().peak_time_ns == of_kind.peak_time);
+        CHECK(curve.curve().current == of_kind.now);
+        std::uint64_t highest = 0;
+        std::uint64_t lowest_since = of_kind.peak;
+        const auto& timeline = curve.timeline();
+        for (std::size_t i = 0; i < timeline.buckets().size(); ++i) {
+            const auto& bucket = timeline.buckets()[i];
+            highest = bucket.used ? std::max(highest, bucket.max[0]) : highest;
+            // Whole buckets behind the peak.
+            if (bucket.used && timeline.start_ns() + i * timeline.bucket_ns() > of_kind.peak_time) {
+                lowest_since = std::min(lowest_since, bucket.min[0]);
+            }
+        }
+        CHECK(highest == of_kind.peak);
+        CHECK(lowest_since >= of_kind.lowest_since_peak);
+        CHECK(timeline.buckets().back().last[0] == of_kind.now);
+        const std::uint32_t index = device.info.index;
+        const Composition at_peak = got.kind_at_peak(index, kind, 1000);
+        CHECK(at_peak.bytes == of_kind.peak);
+        CHECK(got.kind_now(index, kind, 1000).bytes == of_kind.now);
+        std::map<AggregatorModel::SiteKey, std::pair<std::uint64_t, std::uint64_t>> holders;
+        for (const Holder& holder : at_peak.sites) {
+            const Site& site = got.sites()[holder.site];
+            holders[{site.stack, site.api, site.kind, site.device}] = {holder.count, holder.bytes};
+        }
+        CHECK(holders == of_kind.at_peak);
+    }
+}
+
 void check_equal(const Aggregator& got, const AggregatorModel& model) {
     CHECK(got.duration_ns() == model.now);
     CHECK(got.integrity().unmatched_frees == model.unmatched_frees);
@@ -101,6 +138,7 @@ void check_equal(const Aggregator& got, const AggregatorModel& model) {
             }
         }
         CHECK(highest == expected.peak);
+        check_kinds(got, *device, expected);
         const Composition at_peak = got.composition_at_peak(index, 5);
         CHECK(at_peak.bytes == device->curve(CurveName::allocated).peak);
         CHECK(got.composition_now(index, 5).bytes == device->curve(CurveName::allocated).current);
@@ -294,7 +332,7 @@ TEST_CASE("the three fragmentation figures") {
     CHECK(figures.peak_reserved == 24 * mib);
 }
 
-TEST_CASE("driver allocations are their own segments; host memory is in no curve") {
+TEST_CASE("driver allocations are their own segments; host memory has a curve of its own") {
     Aggregator aggregator;
     define_device(aggregator);
     for (int kind = 0; kind < memory_kind_count; ++kind) {
@@ -313,6 +351,10 @@ TEST_CASE("driver allocations are their own segments; host memory is in no curve
     }
     for (std::size_t curve = 0; curve < 4; ++curve) {
         CHECK(aggregator.devices()[0]->curves[curve].current == expected);
+    }
+    CHECK(aggregator.devices()[0]->kind_curves.size() == 3);
+    for (const auto& [kind, curve] : aggregator.devices()[0]->kind_curves) {
+        CHECK(curve->curve().current == std::uint64_t{1} << static_cast<unsigned>(kind));
     }
     CHECK(aggregator.devices()[0]->pool.stats == MemoryStats{});
 }
