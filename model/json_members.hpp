@@ -68,6 +68,16 @@ class JsonMembers {
             natural(name, *value);
         }
     }
+    void number_if_known(FieldName name, const std::optional<std::uint64_t>& value) {
+        if (value) {
+            number(name, *value);
+        }
+    }
+    void flag_if_any(FieldName name, bool value) {
+        if (value) {
+            flag(name, value);
+        }
+    }
     void text_if_any(FieldName name, const std::string& value) {
         if (!value.empty()) {
             text(name, value);

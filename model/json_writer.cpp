@@ -148,16 +148,18 @@ void ReportWriter::rows(FieldName columns, FieldName rows, const Timeline& timel
 
 }  // namespace
 
-bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment) {
+bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment,
+                const std::string& damage) {
     JsonOutput json(sink);
-    const ReportBuilder builder(from, moment);
+    const ReportBuilder builder(from, moment, damage);
     ReportWriter(json, builder).write(*builder.without_tables());
     return json.finish();
 }
 
-std::string report_to_string(const trace::Aggregator& aggregator, Moment moment) {
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment,
+                             const std::string& damage) {
     StringSink sink;
-    write_json(sink, aggregator, moment);
+    write_json(sink, aggregator, moment, damage);
     return std::move(sink.text);
 }
 

@@ -15,9 +15,12 @@ namespace memlab::model {
 
 /// Writes the report; false if the sink failed. May throw std::bad_alloc.
 /// Thread-safety: the aggregator must not change meanwhile.
-bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment);
+/// `damage`: LogInfo::damage.
+bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment,
+                const std::string& damage = {});
 
 /// Returns the same text. May throw std::bad_alloc.
-std::string report_to_string(const trace::Aggregator& aggregator, Moment moment = Moment::end);
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment = Moment::end,
+                             const std::string& damage = {});
 
 }  // namespace memlab::model

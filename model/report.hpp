@@ -150,6 +150,7 @@ struct Report {
     std::vector<Scope> scopes = {};
     UnbalancedScopes unbalanced_scopes = {};
     std::vector<Steps> steps = {};
+    std::optional<std::uint64_t> step_kinds_left_out = {};
     std::vector<Label> labels = {};
     std::vector<LiveAllocation> largest_live = {};
     std::vector<Missed> missed = {};
@@ -227,6 +228,12 @@ struct Report {
                             "is allocated at the end of a step, all devices together",
                             AtMost{max_steps}},
                            self.steps, Layout::lines);
+        visit.number_if_known({"step_kinds_left_out",
+                               "how many kinds of step were not followed, or not to their end: 64 "
+                               "are, those with fewer than 8 steps give way to later ones. Absent "
+                               "where there cannot have been as many",
+                               Newer{}},
+                              self.step_kinds_left_out);
         visit.line();
         visit.table_if_any({"labels", "the program's names for memory", AtMost{max_labels}},
                            self.labels, Layout::lines);

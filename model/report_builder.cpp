@@ -29,6 +29,18 @@ const char* name_of(trace::Ended ended) {
     return "cut off";
 }
 
+const char* name_of(trace::Figures figures) {
+    switch (figures) {
+        case trace::Figures::unknown:
+            return "";
+        case trace::Figures::complete:
+            return "complete";
+        case trace::Figures::at_least:
+            return "at least";
+    }
+    return "";
+}
+
 Process process(const trace::Aggregator& from, Moment moment) {
     const trace::ProcessInfo& info = from.process();
     Process out;
@@ -111,11 +123,21 @@ std::unique_ptr<Report> ReportBuilder::without_tables() const {
     coverage.bypassed_count = from_.bypassed_count();
     coverage.bypassed_bytes = from_.bypassed_bytes();
     const trace::Integrity& integrity = from_.integrity();
-    out->integrity = {integrity.unmatched_frees, integrity.unmatched_segment_frees,
-                      integrity.overwritten_allocations, integrity.overwritten_segments,
-                      integrity.incomplete};
+    out->integrity = {integrity.unmatched_frees,
+                      integrity.unmatched_segment_frees,
+                      integrity.overwritten_allocations,
+                      integrity.overwritten_segments,
+                      integrity.incomplete,
+                      integrity.earlier_times,
+                      integrity.overflowed};
     out->log = {from_.event_count(), from_.end().events_dropped,
-                valid_utf8(from_.end().log_stopped_because)};
+                valid_utf8(from_.end().log_stopped_because), from_.log_stopped_ns(), damage_};
+    const trace::StepStats& steps = from_.step_stats();
+    if (steps.kinds_left_out() != 0 ||
+        from_.scopes().path_count() + from_.scopes().family_count() >= Report::max_steps ||
+        from_.mark_count() > Report::max_marks) {
+        out->step_kinds_left_out = steps.kinds_left_out();
+    }
     return out;
 }
 
@@ -208,7 +230,8 @@ void ReportBuilder::each(EntryTaker<Module>& to) const {
 
 void ReportBuilder::each(EntryTaker<Missed>& to) const {
     for (const trace::MissedTotals& missed : from_.missed()) {
-        to.take({text(missed.reason), missed.count, missed.bytes, missed.first_time_ns});
+        to.take({text(missed.reason), missed.count, missed.bytes, missed.first_time_ns,
+                 name_of(missed.figures)});
     }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/report.hpp"
@@ -42,7 +43,9 @@ class EntryTaker {
 /// May throw std::bad_alloc. The aggregator must not change meanwhile.
 class ReportBuilder {
   public:
-    ReportBuilder(const trace::Aggregator& from, Moment moment) : from_(from), moment_(moment) {}
+    /// `damage`: LogInfo::damage.
+    ReportBuilder(const trace::Aggregator& from, Moment moment, std::string damage = {})
+        : from_(from), moment_(moment), damage_(std::move(damage)) {}
 
     /// All but the tables, which are empty in it.
     std::unique_ptr<Report> without_tables() const;
@@ -75,6 +78,7 @@ class ReportBuilder {
 
     const trace::Aggregator& from_;
     const Moment moment_;
+    const std::string damage_;
 };
 
 // The same parts of several entries.

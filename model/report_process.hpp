@@ -115,6 +115,7 @@ struct Missed {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     std::uint64_t first_time_ns = 0;
+    std::string figures = {};  ///< empty: of a memlab that did not say
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -122,6 +123,12 @@ struct Missed {
         visit.number({"count", "how many"}, self.count);
         visit.number({"bytes", "their sum"}, self.bytes);
         visit.number({"first_time_ns", "when first"}, self.first_time_ns);
+        visit.text_if_any({"figures",
+                           "what that leaves of the report's figures: `complete`: all memory is in "
+                           "them; `at least`: memory may be missing, they are lower bounds. Absent "
+                           "where the recording does not say",
+                           one_of("complete", "at least")},
+                          self.figures);
     }
     bool operator==(const Missed&) const = default;
 };
@@ -193,6 +200,8 @@ struct Integrity {
     std::uint64_t overwritten_allocations = 0;
     std::uint64_t overwritten_segments = 0;
     bool incomplete = false;
+    std::uint64_t earlier_times = 0;
+    bool overflowed = false;
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -210,6 +219,16 @@ struct Integrity {
         visit.flag(
             {"incomplete", "the host had no memory left for the figures; they stop at that moment"},
             self.incomplete);
+        visit.number_if_any({"earlier_times",
+                             "events whose time is before that of the event in front of them: the "
+                             "order of the file counts",
+                             Newer{}},
+                            self.earlier_times);
+        visit.flag_if_any({"overflowed",
+                           "the bytes of all allocations do not fit into 64 bits, which only a "
+                           "wrong file can have; those beyond are left out",
+                           Newer{}},
+                          self.overflowed);
     }
     bool operator==(const Integrity&) const = default;
 };
@@ -218,6 +237,16 @@ struct LogInfo {
     std::uint64_t events = 0;
     std::uint64_t dropped = 0;
     std::string stopped_because = {};
+    std::optional<std::uint64_t> stopped_time_ns = {};
+    std::string damage = {};
+    /// Single events that a log with a ring lacks. Their times are known where more than its sums
+    /// was read. Only in a report that was made of such a log.
+    struct Gap {
+        std::optional<std::uint64_t> from_ns = {};
+        std::optional<std::uint64_t> to_ns = {};
+        bool operator==(const Gap&) const = default;
+    };
+    std::optional<Gap> gap = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -225,6 +254,16 @@ struct LogInfo {
         visit.number({"dropped", "how many the event log lost"}, self.dropped);
         visit.text({"stopped_because", "a sentence; empty when it never stopped"},
                    self.stopped_because);
+        visit.number_if_known({"stopped_time_ns",
+                               "when it stopped: what happened later is not in it. Absent where it "
+                               "did not stop, or the report was not made of the log",
+                               Newer{}},
+                              self.stopped_time_ns);
+        visit.text_if_any({"damage",
+                           "a sentence on what is wrong with the event log that the report was "
+                           "made of",
+                           Newer{}},
+                          self.damage);
     }
     bool operator==(const LogInfo&) const = default;
 };

@@ -42,7 +42,7 @@ template <class Record>
                                         "error in memlab): what uses them is shown without them"
                                       : "records were lost: what they are about was not "
                                         "defined before them (an error in memlab)",
-                             0, 1);
+                             0, 1, repaired ? trace::Figures::complete : trace::Figures::at_least);
     }
     if constexpr (requires { record.time_ns; }) {
         record.time_ns = now();  // the report came before it
@@ -84,8 +84,9 @@ std::uint32_t Recorder::string_id_locked(const std::string& text) {
 }
 
 void Recorder::report_missed_locked(std::string_view reason, std::uint64_t bytes,
-                                    std::uint64_t count) {
+                                    std::uint64_t count, trace::Figures figures) {
     trace::Missed missed;
+    missed.figures = figures;
     missed.reason = string_id_locked(std::string(reason));
     missed.bytes = bytes;
     missed.count = count;
@@ -212,7 +213,15 @@ void Recorder::report_missed(std::string_view reason, std::uint64_t bytes,
                              std::uint64_t count) noexcept {
     guarded([&] {
         const threads::LockGuard lock(mutex_);
-        report_missed_locked(reason, bytes, count);
+        report_missed_locked(reason, bytes, count, trace::Figures::at_least);
+    });
+}
+
+void Recorder::report_limitation(std::string_view reason, std::uint64_t bytes,
+                                 std::uint64_t count) noexcept {
+    guarded([&] {
+        const threads::LockGuard lock(mutex_);
+        report_missed_locked(reason, bytes, count, trace::Figures::complete);
     });
 }
 

@@ -104,9 +104,13 @@ class Recorder final : private StackDefinitions {
     /// flush less often.
     void after_waiting(std::uint64_t waited_ns) noexcept;
 
-    /// Records something that memlab could not see or serve; `reason` is a sentence for the report.
+    /// Records that memlab could not see something: figures are lower bounds. `reason` is a
+    /// sentence for the report.
     void report_missed(std::string_view reason, std::uint64_t bytes,
                        std::uint64_t count = 1) noexcept;
+    /// The same of what was served or shown in another way than wished: the figures are complete.
+    void report_limitation(std::string_view reason, std::uint64_t bytes = 0,
+                           std::uint64_t count = 1) noexcept;
 
     /// Calls `visit` with the present aggregate, under the recorder's lock: it must be quick and
     /// must not call the recorder.
@@ -178,7 +182,7 @@ class Recorder final : private StackDefinitions {
     void define(const trace::ModuleDef& module) override { record_plain(module); }
     void define(const trace::PythonFrameDef& frame) override { record_plain(frame); }
     void define(const trace::StackDef& stack) override { record_plain(stack); }
-    void report_missed(std::string_view reason) override { report_missed(reason, 0, 1); }
+    void report_limitation(std::string_view reason) override { report_limitation(reason, 0, 1); }
 
     /// `body()`, or `fallback` without host memory: no exception may reach the program.
     template <class Value, class Body>
@@ -234,8 +238,8 @@ class Recorder final : private StackDefinitions {
     template <class Record>
     void emit(const Record& record) MEMLAB_REQUIRES(mutex_);
     std::uint32_t string_id_locked(const std::string& text) MEMLAB_REQUIRES(mutex_);
-    void report_missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count)
-        MEMLAB_REQUIRES(mutex_);
+    void report_missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count,
+                              trace::Figures figures) MEMLAB_REQUIRES(mutex_);
     void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program)
         MEMLAB_REQUIRES(mutex_);
 

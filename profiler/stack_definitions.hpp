@@ -24,7 +24,7 @@ class StackDefinitions {
     virtual void define(const trace::StackDef& stack) = 0;
 
     /// Reports that frames will be missing; `reason` is a sentence for the report.
-    virtual void report_missed(std::string_view reason) = 0;
+    virtual void report_limitation(std::string_view reason) = 0;
 };
 
 }  // namespace memlab::profiler

@@ -142,7 +142,7 @@ StackTable::~StackTable() = default;
 // The id of a stack that is not kept whole: that of its innermost 8 frames or 1, or of no frames.
 std::uint32_t StackTable::intern_folded(const Key& key) {
     if (!folding_.exchange(true, std::memory_order_relaxed)) {
-        definitions_.report_missed(
+        definitions_.report_limitation(
             "the program used more than " + std::to_string(max_stacks_) +
             " different call stacks (MEMLAB_MAX_STACKS): "
             "further ones are counted by their innermost frames, 8 or fewer");

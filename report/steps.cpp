@@ -33,6 +33,10 @@ std::string describe_steps(const model::Steps& steps) {
 
 std::uint64_t StepCounter::ended(const trace::Aggregator& figures) {
     const trace::StepStats& steps = figures.step_stats();
+    if (left_out_ != steps.kinds_left_out()) {
+        left_out_ = steps.kinds_left_out();
+        examined_ = 0;  // a later kind may have taken the place of an earlier one
+    }
     for (; !key_ && examined_ < steps.kind_count(); ++examined_) {
         const auto [kind, path] = steps.kind(examined_);
         if (trace::name_of(kind) == kind_ && model::step_name(figures, kind, path) == name_) {

@@ -38,7 +38,8 @@ class StepCounter {
   private:
     std::string kind_;
     std::string name_;
-    std::size_t examined_ = 0;  ///< kinds of step that are others
+    std::size_t examined_ = 0;    ///< kinds of step that are others
+    std::uint64_t left_out_ = 0;  ///< StepStats::kinds_left_out() at the latest look
     std::optional<std::pair<trace::StepKind, std::uint32_t>> key_;
 };
 

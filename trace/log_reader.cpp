@@ -68,6 +68,7 @@ class Reader {
         result_.has_ring = true;
         const RingContents ring = scan_ring(input_, ring_);
         const bool gap = ring.count != 0 && ring.first != 0;
+        result_.lacks_events = gap;
         if (part_ == LogPart::sums && !ring.checkpoints.empty()) {
             for (std::size_t i = ring.checkpoints.size(); i-- > 0;) {
                 if (is_intact(ring.checkpoints[i])) {

@@ -40,6 +40,7 @@ struct LogReadResult {
     std::uint64_t records = 0;  ///< delivered
     std::uint64_t offset = 0;   ///< file offset where decoding ended
     bool has_ring = false;      ///< data behind `offset` may be older
+    bool lacks_events = false;  ///< of a ring: the oldest of them were overwritten
     std::optional<Gap> gap;     ///< if records are missing, unless only the sums were read
     std::string message;        ///< unless complete: what is wrong, and where (file and offset)
 

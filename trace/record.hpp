@@ -67,12 +67,20 @@ struct OomEvent {
     bool operator==(const OomEvent&) const = default;
 };
 
+/// What is left of the figures where memlab could not see or serve something.
+enum class Figures : std::uint8_t {
+    unknown,   ///< recorded by a memlab that did not say
+    complete,  ///< all memory is in them; it was served in another way than wished
+    at_least,  ///< memory may be missing from them: they are lower bounds
+};
+
 /// Something that memlab could not record or serve, and why. Records of the same reason accumulate.
 struct Missed {
     std::uint64_t time_ns = 0;
     std::uint32_t reason = 0;  ///< StringDef::id, a full sentence for the report
     std::uint64_t count = 1;
     std::uint64_t bytes = 0;
+    Figures figures = Figures::unknown;
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -80,6 +88,7 @@ struct Missed {
         visit.reference("reason", Definition::string, self.reason);
         visit.number("count", self.count);
         visit.number("bytes", self.bytes);
+        visit.choice("figures", self.figures, Figures::at_least);
     }
     bool operator==(const Missed&) const = default;
 };

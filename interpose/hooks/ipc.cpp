@@ -129,7 +129,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
             }
             if (mi::is_shareable(session, *pooled)) {
                 if (memlab::profiler::Recorder* recorder = session.recorder()) {
-                    recorder->report_missed(
+                    recorder->report_limitation(
                         "pooled memory was shared with other processes by handles of memlab's own, "
                         "which a process without memlab cannot open: MEMLAB_POOL=off for such a "
                         "program",

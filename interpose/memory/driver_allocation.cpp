@@ -66,7 +66,7 @@ std::optional<Source> find_source(Memory& memory, const DriverAllocation& alloca
         const std::vector<Context*> there = memory.contexts().all(source.device);
         if (there.empty()) {
             if (profiler::Recorder* recorder = memory.recorder()) {
-                recorder->report_missed(
+                recorder->report_limitation(
                     "MEMLAB_LIMIT was not applied to a device on which this process has no "
                     "context: its use of memory is unknown",
                     allocation.requested);
@@ -165,7 +165,7 @@ CUresult probe_driver_in_capture() {
         result = context->backend().fill(address, allocation.requested);
     }
     if (result != CUDA_SUCCESS && memory.recorder() != nullptr) {
-        memory.recorder()->report_missed(
+        memory.recorder()->report_limitation(
             "MEMLAB_FILL: an allocation of the driver's was not filled", allocation.requested);
     }
 }

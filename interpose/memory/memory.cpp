@@ -56,31 +56,43 @@ void Memory::pytorch_not_read(PytorchFeature feature, const char* library,
     try {
         if (recorder_) {
             const std::string version = pytorch_version_of(loaded_object_path(library));
-            recorder_->report_missed(interpose::pytorch_not_read(version, feature, why), 0);
+            recorder_->report_limitation(interpose::pytorch_not_read(version, feature, why), 0);
         }
     } catch (const std::bad_alloc&) {  // out of memory: drop the message
     }
 }
 
-void Memory::disable_pooling(const char* why) noexcept {
+namespace {
+
+void note_unpooled(profiler::Recorder& recorder, const std::string& why, trace::Figures figures) {
+    if (figures == trace::Figures::complete) {
+        recorder.report_limitation(why);
+    } else {
+        recorder.report_missed(why, 0);
+    }
+}
+
+}  // namespace
+
+void Memory::disable_pooling(const char* why, trace::Figures figures) noexcept {
     if (!pooling_.exchange(false, std::memory_order_relaxed)) {
         return;
     }
     try {
         warn(std::string(why) + "; new memory now comes from the driver");
         if (recorder_) {
-            recorder_->report_missed(std::string(why) + "; memory allocated since was not pooled",
-                                     0);
+            note_unpooled(*recorder_, std::string(why) + "; memory allocated since was not pooled",
+                   figures);
         }
     } catch (const std::bad_alloc&) {  // out of memory: drop the message
     }
 }
 
-void Memory::disable_pooling_quietly(const char* why) {
+void Memory::disable_pooling_quietly(const char* why, trace::Figures figures) {
     if (pooling_.exchange(false, std::memory_order_relaxed)) {
         debug(why);
         if (recorder_) {
-            recorder_->report_missed(why, 0);
+            note_unpooled(*recorder_, why, figures);
         }
     }
 }
@@ -108,7 +120,7 @@ void Memory::report_exporting_code() noexcept {
     }
     try {
         if (recorder_) {
-            recorder_->report_missed(
+            recorder_->report_limitation(
                 "memory of programs and libraries that refer to cudaIpcGetMemHandle was not "
                 "pooled, so that its handles are exact (MEMLAB_IPC=off pools it)",
                 0);

@@ -70,11 +70,13 @@ class Memory {
     }
 
     /// Turns pooling off for new memory and warns once; pooled memory is still served.
-    void disable_pooling(const char* why) noexcept;
+    void disable_pooling(const char* why,
+                         trace::Figures figures = trace::Figures::complete) noexcept;
 
     /// Turns pooling off for new memory because the program needs plain allocations from now on;
     /// noted in the report only.
-    void disable_pooling_quietly(const char* why);
+    void disable_pooling_quietly(const char* why,
+                                 trace::Figures figures = trace::Figures::complete);
 
     /// An allocation is not pooled because its caller may export it; the report says so once.
     void report_exporting_code() noexcept;

@@ -350,7 +350,7 @@ void report_other_nvtx_tool(Session& session) {
         stat(tool, &theirs) == 0 && stat(self.path.c_str(), &ours) == 0 &&
         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
     if (!same) {
-        session.recorder()->report_missed(
+        session.recorder()->report_limitation(
             "NVTX ranges and marks go to " + std::string(tool) +
                 " (NVTX_INJECTION64_PATH) and are not in this report; memlab.h's are",
             0);

@@ -124,7 +124,7 @@ bool CuptiSubscription::start(Memory& memory) noexcept {
         debug("subscribed to CUPTI: " + library_);
         return true;
     } catch (const std::bad_alloc&) {
-        recorder->report_missed("the host was out of memory: CUPTI was not used", 0);
+        recorder->report_limitation("the host was out of memory: CUPTI was not used", 0);
         return false;
     }
 }
@@ -172,8 +172,8 @@ void CuptiSubscription::yield_subscription() noexcept {
             "what came after that was not recorded.";
         conclude_audit();
     } catch (const std::bad_alloc&) {
-        memory_->recorder()->report_missed("the host was out of memory: the audit was not finished",
-                                           0);
+        memory_->recorder()->report_limitation(
+            "the host was out of memory: the audit was not finished", 0);
     }
 }
 
@@ -194,8 +194,8 @@ void CuptiSubscription::finish() noexcept {
     try {
         conclude_audit();
     } catch (const std::bad_alloc&) {
-        memory_->recorder()->report_missed("the host was out of memory: the audit was not finished",
-                                           0);
+        memory_->recorder()->report_limitation(
+            "the host was out of memory: the audit was not finished", 0);
     }
 }
 

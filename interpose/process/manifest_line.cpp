@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "interpose/options/small_file.hpp"
+#include "model/manifest_field.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -74,8 +75,9 @@ std::string pid_namespace() {
 
 std::string manifest_line(const std::string& log, const std::string& report, bool with_arguments) {
     const std::string own_stat = read_start("/proc/self/stat");
-    std::string line = std::to_string(getpid()) + "\t" + log + "\t" + report + "\t" +
-                       pid_namespace() + "\t" + stat_field(own_stat, 22);
+    std::string line = std::to_string(getpid()) + "\t" + model::escaped_field(log) + "\t" +
+                       model::escaped_field(report) + "\t" + pid_namespace() + "\t" +
+                       stat_field(own_stat, 22);
     std::string pid = std::to_string(getppid());
     for (int i = 0; i < max_ancestors && pid != "0"; ++i) {
         const std::string folder = "/proc/" + pid;

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "interpose/process/manifest_line.hpp"
 #include "trace/own_descriptor.hpp"
@@ -123,18 +125,56 @@ bool claim(const std::string& report, std::uint64_t limit, unsigned mode, Claime
     return false;
 }
 
+/// Empty if it was removed.
 std::string working_directory() {
     std::string path(PATH_MAX, '\0');
-    return getcwd(path.data(), path.size()) != nullptr ? path.c_str() : "/";
+    const bool there = getcwd(path.data(), path.size()) != nullptr && path.front() == '/';
+    return there ? path.c_str() : "";
+}
+
+/// By how much the longest name of the path exceeds what a file system takes, with room for the
+/// number and the ending that claim() adds.
+std::size_t excess_of(const std::string& path) {
+    constexpr std::size_t added = std::string_view(".10000.memlog").size();
+    std::size_t longest = 0;
+    std::size_t begin = 0;
+    while (begin < path.size()) {
+        const std::size_t end = std::min(path.find('/', begin), path.size());
+        longest = std::max(longest, end - begin + (end == path.size() ? added : 0));
+        begin = end + 1;
+    }
+    return longest > NAME_MAX ? longest - NAME_MAX : 0;
+}
+
+/// Cuts the end, but no character of UTF-8 in two.
+void cut(std::string& text, std::size_t bytes) {
+    std::size_t length = text.size() - std::min(bytes, text.size());
+    while (length != 0 && length != text.size() &&
+           (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) {
+        --length;
+    }
+    text.resize(length);
+}
+
+std::string expand_whole(const std::string& pattern, const PatternValues& values) {
+    const std::string path = expand(pattern, values);
+    return path.empty() || path.back() == '/' ? path + expand(default_name, values) : path;
 }
 
 }  // namespace
 
 std::string expand_pattern(const std::string& pattern, const PatternValues& values,
                            const std::string& directory) {
-    std::string path = expand(pattern, values);
-    if (path.empty() || path.back() == '/') {
-        path += expand(default_name, values);
+    std::string path = expand_whole(pattern, values);
+    PatternValues shorter = values;
+    for (std::size_t excess = excess_of(path); excess != 0 && !shorter.executable.empty();
+         excess = excess_of(path)) {
+        cut(shorter.executable, excess);
+        const std::string next = expand_whole(pattern, shorter);
+        if (next == path) {  // it is not the program's name that is too long
+            break;
+        }
+        path = next;
     }
     return path.front() == '/' ? path : directory + "/" + path;
 }
@@ -142,8 +182,11 @@ std::string expand_pattern(const std::string& pattern, const PatternValues& valu
 ClaimedFiles claim_files(const Settings& settings, const PatternValues& values) {
     ClaimedFiles files;
     std::string problem;
-    const std::string preferred = expand_pattern(settings.output, values, working_directory());
-    if (claim(preferred, settings.log_limit, files.mode, &files, &problem)) {
+    const std::string folder = working_directory();
+    const std::string preferred = expand_pattern(settings.output, values, folder);
+    if (folder.empty() && expand_pattern(settings.output, values, "/-").starts_with("/-/")) {
+        problem = "the working directory was removed";
+    } else if (claim(preferred, settings.log_limit, files.mode, &files, &problem)) {
         return files;
     }
     std::string second_problem;

@@ -64,8 +64,9 @@ void Session::write_final_report(const trace::Aggregator& aggregate,
     warn(written.error +
          (elsewhere.ok() ? "; it is " + path + " instead" : "; " + elsewhere.error) +
          "; the event log " + files_.log +
-         (log_problem.empty() ? " holds everything" : " holds what came before it stopped") +
-         ": memlab-report reads it");
+         (access(files_.log.c_str(), F_OK) != 0 ? std::string(" was removed")
+          : log_problem.empty()                 ? " holds everything: memlab-report reads it"
+                                : " holds what came before it stopped: memlab-report reads it"));
     if (!elsewhere.ok()) {
         warn_with_peaks(aggregate);
     }

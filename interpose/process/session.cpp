@@ -130,11 +130,11 @@ void disable_pooling_in(Session& session, const ReasonNotToPool& why) noexcept {
         return;
     }
     if (!why.quiet) {
-        session.disable_pooling(why.text);
+        session.disable_pooling(why.text, trace::Figures::at_least);
         return;
     }
     try {
-        session.disable_pooling_quietly(why.text);
+        session.disable_pooling_quietly(why.text, trace::Figures::at_least);
     } catch (const std::bad_alloc&) {  // no room for the message
     }
 }
@@ -329,7 +329,7 @@ void Session::choose_pooling() {
     if (!reason.empty()) {
         pooling_.store(false, std::memory_order_relaxed);
         if (recorder_) {
-            recorder_->report_missed(reason, 0);
+            recorder_->report_limitation(reason);
         }
     }
 }
@@ -411,7 +411,7 @@ void Session::finish(trace::EndKind kind) {
         return;
     }
     if (const std::uint32_t children = refused_children()) {
-        session->recorder_->report_missed(
+        session->recorder_->report_limitation(
             "processes forked from this one after CUDA had started tried to use it, which the "
             "driver refuses: start them with exec (Python: multiprocessing's 'spawn' start "
             "method), or fork before the first CUDA call",

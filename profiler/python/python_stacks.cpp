@@ -59,7 +59,7 @@ void PythonStacks::find_collector(const Interpreter& interpreter) {
     }
     if (end == 0 || !collector_.find(layout.minor, reinterpret_cast<const void*>(state),
                                      reinterpret_cast<const void*>(end), interpreter.list_type)) {
-        definitions_.report_missed(
+        definitions_.report_limitation(
             "Python's garbage collector is not where memlab expects it in this build: what it "
             "frees is not told from what the program frees itself");
     }
@@ -246,7 +246,7 @@ bool PythonStacks::merge(const unwind::StackView& native, const Frames& frames,
 void PythonStacks::turn_off(std::string_view why) {
     collector_.forget();
     if (state_.exchange(State::off, std::memory_order_relaxed) != State::off) {
-        definitions_.report_missed(why);
+        definitions_.report_limitation(why);
     }
 }
 

@@ -43,8 +43,7 @@ BaselineKey baseline_key(const Process& process, const std::optional<std::uint64
 }
 
 MeasuredProcess measured(const Process& process, std::vector<std::string> excluded_kinds = {}) {
-    return {std::move(excluded_kinds), process.summary, *process.resolver, process.damage,
-            *process.suppressions};
+    return {std::move(excluded_kinds), process.summary, *process.resolver, *process.suppressions};
 }
 
 /// The kinds of memory that have their own limit of `metric`.
@@ -57,6 +56,35 @@ std::vector<std::string> limited_kinds(const std::vector<Limit>& limits, Metric 
         }
     }
     return kinds;
+}
+
+/// Whether the lack makes that figure uncertain.
+bool concerns(report::Lack::Kind kind, Metric metric, const Subject& subject) {
+    using Kind = report::Lack::Kind;
+    switch (kind) {
+        case Kind::gap:    // sums and peaks are exact
+        case Kind::audit:  // measured with what it concerns
+            return false;
+        case Kind::bypassed:
+            return metric != Metric::bypass;
+        case Kind::scopes:
+            return metric == Metric::growth || subject.kind == Subject::Kind::scope;
+        case Kind::steps:
+            return metric == Metric::growth;
+        default:
+            return true;
+    }
+}
+
+/// "Of 4 ranks 1 is not here: 2; copy the files of all ranks, or add --allow ranks ...".
+std::string problem_of(const report::Lack& lack) {
+    const report::LackInfo& about = info(lack.kind);
+    std::string text = lack.text;
+    if (text.ends_with('.')) {
+        text.pop_back();
+    }
+    return text + "; " + std::string(about.advice) + ", or add --allow " + std::string(about.name) +
+           " to judge by what there is";
 }
 
 class Checker {
@@ -100,8 +128,9 @@ class Checker {
                 ++applied;
                 Row row{p, limit.metric, limit.subject, limit, std::move(value), {}, {}, {}};
                 judge(row);
-                if (row.verdict == Verdict::kept && is_unfinished(p)) {
-                    row.verdict = Verdict::unknown;  // report_unfinished() says why
+                if (row.verdict == Verdict::kept &&
+                    (is_unfinished(p) || is_lacking(p, limit.metric, limit.subject))) {
+                    row.verdict = Verdict::unknown;  // report_lacks() says why
                 } else if (row.verdict == Verdict::kept && !found.unproven.empty()) {
                     row.verdict = Verdict::unknown;
                     problem(prefix(p) + what + found.unproven);
@@ -114,9 +143,12 @@ class Checker {
         }
     }
 
-    /// An incomplete recording proves no limit: a problem. With allow_unfinished it is checked
-    /// as far as it goes: a note.
-    void report_unfinished() {
+    /// What a recording lacks proves no limit: a problem, where it concerns one. Where that is
+    /// allowed, the recording is judged by what it has: a note.
+    void report_lacks(const std::vector<Limit>& limits) {
+        for (const report::Lack& lack : options_.lacks) {
+            report_lack("", lack);
+        }
         for (std::size_t p = 0; p < processes_.size(); ++p) {
             const Process& process = processes_[p];
             if (is_unfinished(p)) {
@@ -126,6 +158,15 @@ class Checker {
             } else if (!process.unfinished.empty()) {
                 add_unique(out_.notes,
                            process.name + " " + process.unfinished + ": judged by what there is.");
+            }
+            for (const report::Lack& lack : process.lacks) {
+                const bool concerned =
+                    std::any_of(limits.begin(), limits.end(), [&](const Limit& limit) {
+                        return concerns(lack.kind, limit.metric, limit.subject);
+                    });
+                if (concerned && unfinished_kinds().count(lack.kind) == 0) {
+                    report_lack(process.name + ": ", lack);
+                }
             }
         }
     }
@@ -160,8 +201,33 @@ class Checker {
     }
 
   private:
+    bool is_allowed(const report::Lack& lack) const {
+        return options_.allowed_lacks.count(lack.kind) != 0;
+    }
+
     bool is_unfinished(std::size_t p) const {
-        return !processes_[p].unfinished.empty() && !options_.allow_unfinished;
+        const std::vector<report::Lack>& lacks = processes_[p].lacks;
+        return !processes_[p].unfinished.empty() &&
+               std::any_of(lacks.begin(), lacks.end(), [this](const report::Lack& lack) {
+                   return unfinished_kinds().count(lack.kind) != 0 && !is_allowed(lack);
+               });
+    }
+
+    /// Whether the process, or the run as a whole, lacks what the figure needs.
+    bool is_lacking(std::size_t p, Metric metric, const Subject& subject) const {
+        const auto lacking = [&](const report::Lack& lack) {
+            return concerns(lack.kind, metric, subject) && !is_allowed(lack);
+        };
+        const std::vector<report::Lack>& own = processes_[p].lacks;
+        return std::any_of(own.begin(), own.end(), lacking);
+    }
+
+    void report_lack(const std::string& subject, const report::Lack& lack) {
+        if (is_allowed(lack)) {
+            add_unique(out_.notes, subject + lack.text + " Judged by what there is.");
+        } else {
+            problem(subject + problem_of(lack));
+        }
     }
 
     /// "train.py: ", or "" where there is only one process.
@@ -238,14 +304,6 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
                                        const ProcessOptions& options) {
     std::vector<Process> processes;
     std::map<std::string, std::size_t> name_counts;
-    const auto replaced_by_exec = [&run](const report::RunMember& member) {
-        return std::any_of(run.members.begin(), run.members.end(), [&](const auto& later) {
-            return member.start_ticks != 0 && later.start_ticks == member.start_ticks &&
-                   later.report.process.pid == member.report.process.pid &&
-                   later.report.process.host == member.report.process.host &&
-                   later.report.process.start_wall_ns > member.report.process.start_wall_ns;
-        });
-    };
     for (const report::RunMember& member : run.members) {
         const model::Process& process = member.report.process;
         Process& out = processes.emplace_back();
@@ -255,13 +313,15 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
             out.name += " #" + std::to_string(earlier + 1);
         }
         out.pid = process.pid;
-        out.damage = member.warning;
+        out.lacks = report::replaced_by_exec(run, member)
+                        ? report::find_lacks_of_replaced(member.report)
+                        : report::find_lacks(member.report);
         out.resolver =
             std::make_unique<report::Resolver>(member.report, options.symbolizer, options.skips);
-        out.summary = report::summarize(member.file, member.report, member.warning, *out.resolver);
-        // An image that exec replaced is complete: its memory was released with it.
-        if (out.damage.empty() &&
-            (!replaced_by_exec(member) || report::recording_stopped(member.report))) {
+        out.summary = report::summarize(member.file, member.report, *out.resolver);
+        if (std::any_of(out.lacks.begin(), out.lacks.end(), [](const report::Lack& lack) {
+                return unfinished_kinds().count(lack.kind) != 0;
+            })) {
             out.unfinished = report::unfinished_text(member.report);
         }
         out.suppressions = &options.suppressions;
@@ -314,13 +374,43 @@ int Outcome::exit_code() const {
 Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& limits,
               const Options& options) {
     Checker checker(processes, options);
-    checker.report_unfinished();
+    checker.report_lacks(limits);
     for (const Limit& limit : limits) {
         checker.apply(limit, limited_kinds(limits, limit.metric));
     }
     checker.show(Metric::peak_allocated);
     checker.show(Metric::peak_reserved);
     return checker.finish();
+}
+
+const std::set<report::Lack::Kind>& unfinished_kinds() {
+    using Kind = report::Lack::Kind;
+    static const std::set<Kind> kinds = {Kind::running, Kind::cut_off, Kind::stopped};
+    return kinds;
+}
+
+std::string baseline_problem(const std::vector<Process>& processes,
+                             const std::vector<report::Lack>& lacks,
+                             const std::set<report::Lack::Kind>& allowed) {
+    const auto find = [&allowed](const std::vector<report::Lack>& list) {
+        return std::find_if(list.begin(), list.end(), [&](const report::Lack& lack) {
+            return lack.kind != report::Lack::Kind::gap && allowed.count(lack.kind) == 0;
+        });
+    };
+    if (const auto found = find(lacks); found != lacks.end()) {
+        return "as a baseline: " + problem_of(*found);
+    }
+    for (const Process& process : processes) {
+        const auto found = find(process.lacks);
+        if (found == process.lacks.end()) {
+            continue;
+        }
+        return unfinished_kinds().count(found->kind) != 0
+                   ? process.file + ": as a baseline " + process.unfinished +
+                         "; take one of a whole run, or add --allow-unfinished"
+                   : process.file + ": as a baseline: " + problem_of(*found);
+    }
+    return {};
 }
 
 std::vector<BaselineFigure> baseline_figures(const std::vector<Process>& processes,

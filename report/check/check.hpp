@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "report/check/baseline.hpp"
 #include "report/check/limit.hpp"
 #include "report/check/measure.hpp"
+#include "report/lacks.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
@@ -23,10 +25,10 @@ namespace memlab::report::check {
 
 /// A process of the run, ready to be measured.
 struct Process {
-    std::string file;  ///< it was read from
-    std::string name;  ///< "rank 0", "train.py": the same in every run, unique within one
-    std::string damage;
-    std::string unfinished;  ///< why the recording is incomplete; or empty
+    std::string file;        ///< it was read from
+    std::string name;        ///< "rank 0", "train.py": the same in every run, unique within one
+    std::string unfinished;  ///< why the recording has no end ("was cut off after 3 s"); or empty
+    std::vector<report::Lack> lacks;
     std::uint64_t pid = 0;
     report::Summary summary;
     std::unique_ptr<report::Resolver> resolver;
@@ -84,9 +86,18 @@ struct Options {
     const Baseline* baseline = nullptr;  ///< null: none was given
     std::string baseline_name;           ///< for messages
     bool missing_baseline_passes = false;
-    bool update = false;            ///< relative limits are recorded, not checked
-    bool allow_unfinished = false;  ///< Process::unfinished is a note, not a problem
+    bool update = false;                         ///< relative limits are recorded, not checked
+    std::vector<report::Lack> lacks;             ///< of the run, beside those of its processes
+    std::set<report::Lack::Kind> allowed_lacks;  ///< a note, not a problem
 };
+
+/// The kinds of lacks of a recording that does not go to the end of its process.
+const std::set<report::Lack::Kind>& unfinished_kinds();
+
+/// Why a run is no baseline ("FILE: as a baseline ..."); empty: it is one.
+std::string baseline_problem(const std::vector<Process>& processes,
+                             const std::vector<report::Lack>& lacks,
+                             const std::set<report::Lack::Kind>& allowed);
 
 /// Throws std::bad_alloc only.
 Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& limits,

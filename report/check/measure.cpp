@@ -61,15 +61,6 @@ class Measurer {
                         break;
                 }
         }
-        if (report_.integrity.incomplete) {
-            out_.unproven = "figures stop where the host ran out of memory; record again";
-        } else if (!process_.damage.empty()) {
-            out_.unproven = "the recording is damaged; record again";
-        } else if (report_.process.started_late) {
-            out_.unproven =
-                "memory from before memlab was loaded is missing; load it with the program "
-                "(memlab-run)";
-        }
         return std::move(out_);
     }
 

@@ -37,7 +37,6 @@ struct MeasuredProcess {
     std::vector<std::string> excluded_kinds{};
     const report::Summary& summary;
     report::Resolver& resolver;
-    const std::string& damage;  ///< the reader's warning about the recording; or empty
     const std::vector<report::Suppression>& suppressions;  ///< memory that is no leak
 };
 

@@ -14,8 +14,9 @@ namespace memlab::report::check {
 struct View {
     const std::vector<Process>& processes;
     const Outcome& outcome;
-    std::string working_directory;  ///< files below it are shown relative to it
-    std::string version;            ///< of memlab-report
+    std::string working_directory;      ///< files below it are shown relative to it
+    std::string version;                ///< of memlab-report
+    std::vector<report::Lack> lacks{};  ///< of the run, beside those of its processes
 };
 
 /// Ends with a newline. Without problems and notes: those belong on stderr.

@@ -121,9 +121,11 @@ std::string render_json(const View& view) {
                              {"file", process.file},
                              {"pid", process.pid},
                              {"ended", process.summary.ended},
+                             {"lacks", report::lacks_json(process.lacks)},
                              {"rows", std::move(rows)}});
     }
     root["processes"] = std::move(processes);
+    root["lacks"] = report::lacks_json(view.lacks);
     root["problems"] = view.outcome.problems;
     root["notes"] = view.outcome.notes;
     return report::json_text(root) + "\n";

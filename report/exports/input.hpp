@@ -5,9 +5,11 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/report.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/summary/filter.hpp"
 #include "report/symbols/resolver.hpp"
 #include "trace/record.hpp"
@@ -26,8 +28,8 @@ enum class Weight : std::uint8_t {
 /// of the log's definitions.
 struct Recording {
     model::Report report;
-    std::string log;      ///< the event log's path; empty: report only
-    std::string warning;  ///< damage of the log: what and where
+    std::string log;          ///< the event log's path; empty: report only
+    std::vector<Lack> lacks;  ///< find_lacks(), and of the run that it is alone in
 };
 
 /// A stretch of a recording; both ends are in it.

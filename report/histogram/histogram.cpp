@@ -5,6 +5,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/reading/read_ahead.hpp"
 
 namespace memlab::report {
@@ -106,6 +107,7 @@ Histograms histograms(const model::Report& report, const std::string& log, Alloc
     }
     Histograms out;
     out.gap_end_ns = counts.gap_end_ns();
+    out.stopped = recording_stopped(report);
     for (const model::Device& each : report.devices) {
         if (!each.used() || (device && !is_on(each.index, *device))) {
             continue;

@@ -101,6 +101,7 @@ struct DeviceHistograms {
 struct Histograms {
     std::vector<DeviceHistograms> devices;    ///< the used ones
     std::optional<std::uint64_t> gap_end_ns;  ///< as of AllocationCounts
+    bool stopped = false;                     ///< the recording did, before the program's end
 };
 
 /// Of `report`, whose event log is `log`; `counts` are used if they are of this log, else it is

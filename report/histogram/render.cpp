@@ -22,6 +22,7 @@ class HistogramText {
         : options_(options), page_(options.style) {}
 
     std::string write(const Histograms& found) {
+        held_ = found.stopped ? "[held at the stop]" : "[held at the end]";
         for (const DeviceHistograms& device : found.devices) {
             one(device);
         }
@@ -55,8 +56,7 @@ class HistogramText {
         }
         if (options_.lifetimes) {
             table("By lifetime, until the program freed it", device, device.lifetimes,
-                  format_duration,
-                  {{"[held at the end]", device.held}, {"[end not seen]", device.end_unknown}});
+                  format_duration, {{held_, device.held}, {"[end not seen]", device.end_unknown}});
         }
     }
 
@@ -123,6 +123,7 @@ class HistogramText {
     }
 
     const HistogramTextOptions& options_;
+    const char* held_ = "";
     Page page_;
 };
 

@@ -76,6 +76,7 @@ struct History {
         const model::Device* device = nullptr;
         std::uint64_t bucket_ns = 1;
         std::vector<Bucket> buckets;  ///< from 0 to the end of the run
+        bool exact = true;            ///< false: some are those of the report
     };
 
     /// A range of a segment that is in use, or was freed and is not yet safe to reuse.
@@ -122,6 +123,10 @@ History read_history(const model::Report& report, const std::string& log,
 /// What a report alone knows: holders at the peak of each GPU and at the end, coarser curves.
 History history_of_report(const model::Report& report, const SiteCategories& categories,
                           const HistoryLimits& limits = {});
+
+/// Where the log lacks single events, exclusive of both times: the least and the most that the
+/// report knows of it.
+void fill_curves(History& history, std::uint64_t from_ns, std::uint64_t to_ns);
 
 /// Moves the smallest followed sites to the rest, until there are at most `changes` in all; those
 /// of the rest are not counted.

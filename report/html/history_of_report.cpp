@@ -50,6 +50,47 @@ void add_curves(History& history, const model::Device& device, std::uint64_t end
 
 }  // namespace
 
+void fill_curves(History& history, std::uint64_t from_ns, std::uint64_t to_ns) {
+    for (History::Curves& curves : history.curves) {
+        const model::Timeline& timeline = curves.device->timeline;
+        std::vector<bool> filled(curves.buckets.size());
+        for (const model::TimelineRow& row : timeline.rows) {
+            std::uint64_t end_ns = 0;
+            if (__builtin_add_overflow(row.begin_ns, timeline.bucket_ns, &end_ns)) {
+                end_ns = std::numeric_limits<std::uint64_t>::max();
+            }
+            const std::uint64_t first_ns = std::max(row.begin_ns, from_ns + 1);
+            const std::uint64_t last_ns = std::min(end_ns, to_ns);
+            if (first_ns >= last_ns) {
+                continue;
+            }
+            curves.exact = false;
+            const std::size_t last =
+                std::min<std::size_t>(static_cast<std::size_t>((last_ns - 1) / curves.bucket_ns),
+                                      curves.buckets.size() - 1);
+            for (auto at = static_cast<std::size_t>(first_ns / curves.bucket_ns); at <= last;
+                 ++at) {
+                History::Bucket& bucket = curves.buckets[at];
+                // What stands in one that lies wholly in the gap is the value before it.
+                const bool replaced = !filled[at] && at * curves.bucket_ns > from_ns &&
+                                      (at + 1) * curves.bucket_ns <= to_ns;
+                filled[at] = true;
+                for (std::size_t i = 0; i < model::curve_count; ++i) {
+                    if (const auto& values = row.curves[i]) {
+                        if (replaced) {
+                            bucket.min[i] = values->min;
+                            bucket.max[i] = values->max;
+                        }
+                        bucket.min[i] = std::min(bucket.min[i], values->min);
+                        bucket.max[i] = std::max(bucket.max[i] + 1, values->max + 1) - 1;
+                        bucket.last[i] = values->last;
+                    }
+                }
+            }
+        }
+    }
+}
+
 History history_of_report(const model::Report& report, const SiteCategories& categories,
                           const HistoryLimits& limits) {
     History history;

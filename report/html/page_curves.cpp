@@ -65,7 +65,7 @@ void write_values(const char* name, const std::vector<History::Bucket>& buckets,
 }
 
 void write_curve(const model::Device& device, std::size_t curve,
-                 const std::vector<Resolution>& levels, PageOutput& json) {
+                 const std::vector<Resolution>& levels, bool exact, PageOutput& json) {
     const bool sampled = model::may_be_unknown(curve);
     json.new_line();
     json.begin_object();
@@ -77,7 +77,7 @@ void write_curve(const model::Device& device, std::size_t curve,
     json.member("unit", "bytes");
     json.member("default_on", curve == static_cast<std::size_t>(model::Curve::allocated) ||
                                   curve == static_cast<std::size_t>(model::Curve::reserved));
-    json.member("exact", !sampled);
+    json.member("exact", !sampled && exact);
     json.key("levels");
     json.begin_array();
     for (const Resolution& level : levels) {
@@ -101,7 +101,7 @@ void write_page_curves(const History& history, PageOutput& json) {
         const std::vector<Resolution> levels = levels_of(curves);
         for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
             if (curves.buckets.back().last[curve] != model::TimelineRow::unknown) {
-                write_curve(*curves.device, curve, levels, json);
+                write_curve(*curves.device, curve, levels, curves.exact, json);
             }
         }
     }

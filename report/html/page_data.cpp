@@ -159,6 +159,7 @@ class PageWriter {
         for (std::string& note : history_notes(recording)) {
             notes.push_back(std::move(note));
         }
+        json_.texts("lacks", sentences(recording.lacks));
         json_.texts("notes", notes);
         write_page_curves(recording.history, json_);
         json_.numbers("moments", recording.history.moments, page_number);

@@ -14,6 +14,7 @@
 #include "model/json_output.hpp"
 #include "model/report.hpp"
 #include "report/html/history.hpp"
+#include "report/lacks.hpp"
 #include "report/runs/render.hpp"
 #include "report/symbols/frame_skips.hpp"
 #include "report/symbols/resolver.hpp"
@@ -36,6 +37,7 @@ struct PageRecording {
     std::unique_ptr<const model::Report> report;
     std::unique_ptr<Resolver> resolver;
     bool from_log = false;
+    std::vector<Lack> lacks;
     std::vector<std::string> notes;  ///< whole sentences: the summary's warnings
     SiteCategories categories;       ///< by Report::sites
     History history;
@@ -44,10 +46,9 @@ struct PageRecording {
 };
 
 /// Reads the event log of a recording, if there is one, for its history and for what the views need
-/// of it. `warning`: ReadResult::warning. `symbolizer`: null: no names are looked up. May throw
+/// of it. `symbolizer`: null: no names are looked up. May throw
 /// std::bad_alloc.
-PageRecording read_recording(const std::string& file, model::Report report,
-                             const std::string& warning, Symbolizer* symbolizer,
+PageRecording read_recording(const std::string& file, model::Report report, Symbolizer* symbolizer,
                              const PageOptions& options);
 
 /// A process of a run.

@@ -168,8 +168,8 @@ PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* sym
     for (const std::size_t i : order) {
         const RunMember& member = all[members[i]];
         page.ranks[i].recording = page.recordings.size();
-        page.recordings.push_back(read_recording(member.file, parts.whole(members[i]),
-                                                 member.warning, symbolizer, options));
+        page.recordings.push_back(
+            read_recording(member.file, parts.whole(members[i]), symbolizer, options));
     }
     return page;
 }

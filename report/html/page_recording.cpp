@@ -7,6 +7,7 @@
 #include "report/inefficiencies/render.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
+#include "report/summary/json_values.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/category.hpp"
 #include "report/text/names.hpp"
@@ -78,8 +79,7 @@ void leave_out_arguments(model::Process& process) {
     process.arguments.assign(1, name);
 }
 
-PageRecording read_recording(const std::string& file, model::Report given,
-                             const std::string& warning, Symbolizer* symbolizer,
+PageRecording read_recording(const std::string& file, model::Report given, Symbolizer* symbolizer,
                              const PageOptions& options) {
     PageRecording recording;
     recording.file = file;
@@ -115,13 +115,14 @@ PageRecording read_recording(const std::string& file, model::Report given,
     recording.history = log.empty()
                             ? history_of_report(report, recording.categories, options.limits)
                             : read_history(report, log, recording.categories, options.limits);
+    recording.lacks = find_lacks(report);
     const auto add = [&recording](const char* name, std::string json) {
         if (!json.empty()) {
-            recording.documents.emplace_back(name, std::move(json));
+            recording.documents.emplace_back(name, with_lacks(std::move(json), recording.lacks));
         }
     };
     add("inefficiencies", log.empty() ? std::string() : inefficiencies.get());
-    const Summary summary = summarize(file, report, warning, resolver);
+    const Summary summary = summarize(file, report, resolver);
     recording.notes = summary.warnings;
     add("summary", render_json(summary, resolver, documents_top));
     LeakOptions leak_options{view};

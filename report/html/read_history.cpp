@@ -5,12 +5,14 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "report/html/memory_map.hpp"
 #include "report/html/moment_grid.hpp"
+#include "report/lacks.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
@@ -201,7 +203,7 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
                      const HistoryLimits& limits)
         : report_(report),
           limits_(limits),
-          end_ns_(report.process.duration_ns),
+          end_ns_(known_until(report).value_or(report.process.duration_ns)),
           grid_(end_ns_, limits.moments, limits.maps),
           slots_(report, categories, limits.sites, history_) {
         const std::vector<const model::Device*> devices = used_devices(report);
@@ -216,8 +218,14 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
         }
     }
 
+    /// When the log stopped; none: it did not.
+    std::optional<std::uint64_t> stopped_ns() const { return state_.log_stopped_ns(); }
+
     template <typename Record>
     void take(const Record& record) {
+        if constexpr (std::same_as<Record, trace::Checkpoint>) {
+            pass_gap(record.time_ns);
+        }
         if constexpr (requires { record.time_ns; }) {
             if (!begin(record.time_ns)) {
                 return;
@@ -314,6 +322,14 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
             advance(now);
         }
         return true;
+    }
+
+    /// What was held is not known until `to_ns`: no moments.
+    void pass_gap(std::uint64_t to_ns) {
+        advance(state_.duration_ns() + 1);
+        while (grid_.next_ns() < to_ns) {
+            grid_.advance();
+        }
     }
 
     /// Closes the moments before `now`.
@@ -463,6 +479,12 @@ History read_history(const model::Report& report, const std::string& log,
     const trace::LogReadResult read = read_log_ahead(log, collector);
     History history = collector.finish();
     history.stretch = describe_stretch(read, trace::LogPart::everything);
+    if (read.gap) {
+        fill_curves(history, read.gap->from_ns, read.gap->to_ns);
+    }
+    if (const auto stopped = collector.stopped_ns(); stopped && !recording_stopped(report)) {
+        fill_curves(history, *stopped, std::numeric_limits<std::uint64_t>::max());
+    }
     return history;
 }
 

@@ -103,8 +103,10 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
         finish_peaks();
         to_.devices_.resize(std::max(to_.devices_.size(), figures_.devices().size()));
         for (std::uint32_t i = 0; i < to_.devices_.size(); ++i) {
-            to_.devices_[i].others.push_back({PoolSnapshot::What::end, figures_.duration_ns(), 0,
-                                              snapshot_segments(figures_, i)});
+            const std::optional<std::uint64_t> stopped = figures_.log_stopped_ns();
+            to_.devices_[i].others.push_back(
+                {stopped ? PoolSnapshot::What::stop : PoolSnapshot::What::end,
+                 stopped.value_or(figures_.duration_ns()), 0, snapshot_segments(figures_, i)});
         }
     }
 

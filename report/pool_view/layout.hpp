@@ -41,7 +41,8 @@ struct SegmentLayout {
 
 /// A pool at one time.
 struct PoolSnapshot {
-    enum class What : std::uint8_t { peak, oom, end };
+    /// `stop`: the recording did, the program went on.
+    enum class What : std::uint8_t { peak, oom, end, stop };
     What what = What::peak;
     std::uint64_t time_ns = 0;
     std::uint64_t requested = 0;          ///< at an OOM: the failed request

@@ -24,6 +24,8 @@ const char* name_of(PoolSnapshot::What what) {
             return "peak";
         case PoolSnapshot::What::oom:
             return "oom";
+        case PoolSnapshot::What::stop:
+            return "stop";
         case PoolSnapshot::What::end:
             break;
     }
@@ -75,6 +77,8 @@ class PoolText {
                 return "At the allocated peak";
             case PoolSnapshot::What::oom:
                 return "When " + format_bytes(moment.requested) + " did not fit";
+            case PoolSnapshot::What::stop:
+                return "When the recording stopped";
             case PoolSnapshot::What::end:
                 break;
         }

@@ -1,7 +1,10 @@
 // Derives the report of a process from its event log.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <cerrno>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -18,21 +21,33 @@ namespace {
 /// DeriveResult::leftover. A killed process leaves a zero byte after its last complete record, then
 /// possibly part of another one; a complete log has nothing after its end.
 std::string find_leftover(const std::string& path, std::uint64_t offset, bool is_complete) {
-    std::ifstream file(find_input(path).path, std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(offset));
+    const int fd = open(find_input(path).path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return {};
+    }
     std::array<char, 1 << 16> buffer;
-    while (file.good()) {
-        file.read(buffer.data(), is_complete ? buffer.size() : 1);
-        const auto* const end = buffer.begin() + file.gcount();
-        if (std::any_of(buffer.cbegin(), end, [](char c) { return c != 0; })) {
-            return "the data from byte " + std::to_string(offset) +
-                   " on is not a record: the file was cut short there, or data was appended";
+    bool found = false;
+    // What was reserved and never written is passed over, however large it is.
+    for (auto at = static_cast<off_t>(offset); !found;) {
+        const off_t data = is_complete ? lseek(fd, at, SEEK_DATA) : at;
+        if (data < 0 && errno == ENXIO) {
+            break;  // only holes follow
         }
+        at = std::max(at, data);
+        const ssize_t got = pread(fd, buffer.data(), is_complete ? buffer.size() : 1, at);
+        if (got <= 0) {
+            break;
+        }
+        found = std::any_of(buffer.cbegin(), buffer.cbegin() + got, [](char c) { return c != 0; });
+        at += got;
         if (!is_complete) {
             break;
         }
     }
-    return {};
+    close(fd);
+    return found ? "the data from byte " + std::to_string(offset) +
+                       " on is not a record: the file was cut short there, or data was appended"
+                 : std::string();
 }
 
 }  // namespace
@@ -73,6 +88,11 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
             result.warning = "The event log is " + message + ".";
         }
         result.records = read.records;
+        if (read.gap) {
+            result.gap = {read.gap->from_ns, read.gap->to_ns};
+        } else if (read.lacks_events) {
+            result.gap.emplace();
+        }
         const bool complete = read.status == trace::LogStatus::complete;
         if (read.status != trace::LogStatus::damaged && !read.has_ring &&
             !is_being_written(log_path, aggregator.process().pid)) {
@@ -96,7 +116,7 @@ DeriveResult derive_json(const std::string& log_path) {
         trace::Aggregator aggregator;
         result = aggregate_log(log_path, {}, aggregator);
         if (result.error.empty()) {
-            result.json = model::report_to_string(aggregator);
+            result.json = model::report_to_string(aggregator, model::Moment::end, result.warning);
         }
     } catch (const std::bad_alloc&) {
         result.error = too_large_to_read;

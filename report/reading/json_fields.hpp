@@ -84,6 +84,16 @@ class JsonFields {
             natural(name, value.emplace());
         }
     }
+    void number_if_known(model::FieldName name, std::optional<std::uint64_t>& value) {
+        if (has(name)) {
+            number(name, value.emplace());
+        }
+    }
+    void flag_if_any(model::FieldName name, bool& value) {
+        if (has(name)) {
+            flag(name, value);
+        }
+    }
     void index_if_any(model::FieldName name, std::size_t& value, model::Table table) {
         if (has(name)) {
             index(name, value, table);

@@ -28,6 +28,9 @@ class ModelMaker {
     void position(model::FieldName /*name*/) {}
     void number(model::FieldName /*name*/, std::uint64_t /*value*/) {}
     void number_if_any(model::FieldName /*name*/, std::uint64_t /*value*/) {}
+    void number_if_known(model::FieldName /*name*/, const std::optional<std::uint64_t>& /*value*/) {
+    }
+    void flag_if_any(model::FieldName /*name*/, bool /*value*/) {}
     void number_or_null(model::FieldName /*name*/, std::optional<std::uint64_t> /*value*/) {}
     void numbers(model::FieldName /*name*/, const std::vector<std::uint64_t>& /*values*/) {}
     void extra(model::FieldName /*name*/, std::uint64_t /*value*/) {}

@@ -83,7 +83,8 @@ struct DeriveResult {
     std::string error;    ///< "what is wrong; what to do"
     std::string warning;  ///< if the log is damaged: what, and where
     bool from_log = false;
-    std::uint64_t records = 0;  ///< of the log
+    std::uint64_t records = 0;               ///< of the log
+    std::optional<model::LogInfo::Gap> gap;  ///< of a log with a ring that has lost records
     /// Describes data after the log's last record; empty if there is none, or only zeros that a
     /// process had reserved.
     std::string leftover;

@@ -164,6 +164,10 @@ class SchemaFields {
     void natural_if_any(Member member, const std::optional<std::int64_t>& /*value*/) {
         add_optional(member, whole_number());
     }
+    void number_if_known(Member member, const std::optional<std::uint64_t>& /*value*/) {
+        add_optional(member, whole_number());
+    }
+    void flag_if_any(Member member, bool /*value*/) { add_optional(member, {{"type", "boolean"}}); }
     void text_if_any(Member member, const std::string& /*value*/) {
         add_optional(member, text_type());
     }

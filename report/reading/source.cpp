@@ -21,8 +21,11 @@ namespace memlab::report {
 
 namespace {
 
-/// All lists of a report but sites and stacks are bounded; a larger file cannot be one.
-constexpr std::uint64_t max_report_size = 4ULL << 30;
+/// All lists of a report but sites and stacks are bounded; a larger file cannot be one. As a model
+/// it takes several times as much memory.
+constexpr std::uint64_t max_report_size = 1ULL << 30;
+constexpr char too_large_for_report[] =
+    "larger than any report; give a memlab.*.json or .memlog file";
 
 class File {
   public:
@@ -71,7 +74,11 @@ std::string read_all(int fd, std::string* text) {
         }
         text->append(buffer.data(), static_cast<std::size_t>(got));
         if (text->size() > max_report_size) {
-            return "larger than any report; give a memlab.*.json or .memlog file";
+            return too_large_for_report;
+        }
+        // Also what a sparse file has instead of text.
+        if (std::memchr(buffer.data(), 0, static_cast<std::size_t>(got)) != nullptr) {
+            return "damaged: it has zero bytes, which are no text; copy it again";
         }
     }
 }
@@ -125,6 +132,9 @@ DeriveResult read_file(const std::string& path, Derive derive) {
         return failure(explain(errno));
     }
     if (looks_like_json({head.data(), static_cast<std::size_t>(got)})) {
+        if (static_cast<std::uint64_t>(status.st_size) > max_report_size) {
+            return failure(too_large_for_report);
+        }
         DeriveResult result;
         result.error = read_all(file.fd(), &result.json);
         if (!result.error.empty()) {
@@ -202,8 +212,13 @@ DeriveResult read_with_model(const std::string& path) {
         trace::Aggregator aggregator;
         DeriveResult read = read_file(path, [&] { return aggregate_log(path, {}, aggregator); });
         if (read.error.empty() && read.from_log) {
-            read.json = model::report_to_string(aggregator);
+            read.json = model::report_to_string(aggregator, model::Moment::end, read.warning);
             read.model = make_report(aggregator, model::Moment::end);
+            if (read.model.report) {
+                read.model.report->from_log = true;
+                read.model.report->log.damage = read.warning;
+                read.model.report->log.gap = read.gap;
+            }
         } else if (read.error.empty()) {
             read.model = parse_report(read.json);
         }
@@ -231,6 +246,8 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink)
         }
         if (result.report && read.from_log) {
             result.report->from_log = true;
+            result.report->log.damage = read.warning;
+            result.report->log.gap = read.gap;
             add_time_until_now(path, result.report->process);
         }
     } catch (const std::bad_alloc&) {

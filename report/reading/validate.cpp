@@ -430,6 +430,15 @@ Validation validate(const DeriveResult& recording) {
         out.problems.push_back(read.error);
         return out;
     }
+    const auto add_wrong = [&out, &read] {
+        for (const Lack& lack : find_lacks(*read.report)) {
+            if (lack.kind == Lack::Kind::order || lack.kind == Lack::Kind::overflow) {
+                out.problems.push_back(lack.text);  // no recorder writes such
+            } else if (lack.kind != Lack::Kind::damaged) {
+                out.lacks.push_back(lack);
+            }
+        }
+    };
     if (!recording.from_log) {
         const JsonValue root = JsonValue::parse(recording.json);
         out = Validator(*read.report, &root).run();
@@ -448,6 +457,7 @@ Validation validate(const DeriveResult& recording) {
                 recording.warning + " memlab-report recover keeps what comes before");
         }
     }
+    add_wrong();
     return out;
 }
 

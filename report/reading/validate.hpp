@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "report/lacks.hpp"
 #include "report/reading/reader.hpp"
 
 namespace memlab::report {
@@ -15,6 +16,7 @@ struct Validation {
     std::vector<std::string> problems;  ///< the first ones, one line each; empty: it is sound
     std::size_t more = 0;               ///< number of further problems
     std::string what;                   ///< "report of train (pid 7), 12 sites"
+    std::vector<Lack> lacks;            ///< of one that is sound otherwise
 
     bool sound() const { return problems.empty(); }
 };

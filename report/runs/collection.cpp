@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -20,6 +21,7 @@
 
 #include "report/parallel.hpp"
 #include "report/reading/reader.hpp"
+#include "report/runs/process_rank.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/text/names.hpp"
 #include "report/text/progress.hpp"
@@ -114,6 +116,7 @@ class MemberReader {
         }
         result.member.warning = read.warning;
         result.member.report = std::move(*read.report);
+        result.member.lacks = find_lacks(result.member.report);
         if (keep_ == Keep::totals_and_stacks) {
             result.member.stack_peaks = numbers_->peaks_of(result.member.report);
         }
@@ -192,6 +195,8 @@ class Collector {
     RunCollection finish() {
         read_members();
         apply_facts();
+        find_replaced();
+        find_missing_ranks();
         std::stable_sort(out_.members.begin(), out_.members.end(),
                          [](const RunMember& a, const RunMember& b) {
                              const model::Process& p = a.report.process;
@@ -300,6 +305,7 @@ class Collector {
             if (is_snapshot(other) && !is_snapshot(member)) {
                 other.file = input.path;
                 other.report = std::move(member.report);
+                other.lacks = std::move(member.lacks);
                 other.stack_peaks = std::move(member.stack_peaks);
                 return;
             }
@@ -335,19 +341,22 @@ class Collector {
                 const auto found =
                     std::find_if(out_.members.begin(), out_.members.end(), [&](const auto& member) {
                         const model::Process& process = member.report.process;
-                        return process.pid == fact.pid && process.host == run.host &&
+                        // A container has a name of its own as its host's.
+                        return process.pid == fact.pid &&
                                process.start_wall_ns == fact.start_wall_ns;
                     });
                 if (found == out_.members.end()) {
-                    out_.notes.push_back(
+                    out_.lacks.emplace_back().kind = Lack::Kind::processes;
+                    out_.lacks.back().text =
                         base_name(run.file) + " names process " + std::to_string(fact.pid) +
                         (fact.arguments.empty() ? "" : " (" + fact.arguments.front() + ")") +
-                        ", but neither its report nor its log is here.");
+                        ", but neither its report nor its log is here.";
                     continue;
                 }
                 found->start_ticks = fact.start_ticks;
                 found->from_log = found->from_log || fact.recovered;
                 found->report.from_log = found->from_log;
+                find_again(*found, find_lacks(found->report));
                 // A report was written later: the process has ended.
                 found->running = fact.running() && found->file.ends_with(".memlog");
                 described.insert(static_cast<std::size_t>(found - out_.members.begin()));
@@ -358,6 +367,41 @@ class Collector {
             out_.notes.push_back(format_plural(others, "recording") + " here " +
                                  (others == 1 ? "belongs" : "belong") +
                                  " to no run that memlab-run described.");
+        }
+    }
+
+    /// With Keep::totals the report has no scopes and marks any more, from which steps follow.
+    static void find_again(RunMember& member, std::vector<Lack> lacks) {
+        std::erase_if(lacks, [](const Lack& lack) { return lack.kind == Lack::Kind::steps; });
+        std::copy_if(member.lacks.begin(), member.lacks.end(), std::back_inserter(lacks),
+                     [](const Lack& lack) { return lack.kind == Lack::Kind::steps; });
+        member.lacks = std::move(lacks);
+    }
+
+    void find_replaced() {
+        for (RunMember& member : out_.members) {
+            if (replaced_by_exec(out_, member)) {
+                find_again(member, find_lacks_of_replaced(member.report));
+            }
+        }
+    }
+
+    /// Those of the launcher's that are not here. memlab-run's list says it better, where there is
+    /// one: it has what ran on its host. A rank may have several processes, of restarts for
+    /// example.
+    void find_missing_ranks() {
+        std::uint64_t world = 0;
+        std::set<std::uint64_t> here;
+        for (const RunMember& member : out_.members) {
+            if (const auto rank = find_rank(member.report.process)) {
+                here.insert(*rank);
+                world = std::max(world, find_world_size(member.report.process).value_or(0));
+            }
+        }
+        if (const std::string text = missing_ranks_text(world, here);
+            out_.runs.empty() && !text.empty()) {
+            out_.lacks.emplace_back().kind = Lack::Kind::ranks;
+            out_.lacks.back().text = text;
         }
     }
 
@@ -388,6 +432,23 @@ class Collector {
 };
 
 }  // namespace
+
+bool replaced_by_exec(const RunCollection& run, const RunMember& member) {
+    return std::any_of(run.members.begin(), run.members.end(), [&](const RunMember& later) {
+        const model::Process& process = member.report.process;
+        return member.start_ticks != 0 && later.start_ticks == member.start_ticks &&
+               later.report.process.pid == process.pid &&
+               later.report.process.host == process.host &&
+               later.report.process.start_wall_ns > process.start_wall_ns;
+    });
+}
+
+std::vector<std::string> all_notes(const RunCollection& run) {
+    std::vector<std::string> notes = run.notes;
+    const std::vector<std::string> missing = sentences(run.lacks);
+    notes.insert(notes.end(), missing.begin(), missing.end());
+    return notes;
+}
 
 RunCollection collect_run(const std::vector<std::string>& paths, Keep keep) {
     try {

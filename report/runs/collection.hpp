@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "report/lacks.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/runs/stack_peaks.hpp"
 
@@ -24,14 +25,16 @@ struct RunMember {
     std::uint64_t start_ticks =
         0;                     ///< since boot, the same for all images of a process; 0: unknown
     bool totals_only = false;  ///< see Keep::totals
+    std::vector<Lack> lacks;   ///< of the whole report, whatever is kept of it
     model::Report report;
     std::vector<StackPeak> stack_peaks;  ///< with Keep::totals_and_stacks
 };
 
 struct RunCollection {
-    std::vector<RunMember> members;                           ///< by start, host and pid
-    std::vector<RunFacts> runs;                               ///< by start
-    std::vector<std::string> notes;                           ///< whole sentences
+    std::vector<RunMember> members;  ///< by start, host and pid
+    std::vector<RunFacts> runs;      ///< by start
+    std::vector<std::string> notes;  ///< whole sentences
+    std::vector<Lack> lacks;         ///< processes and ranks that are not here
     std::vector<std::pair<std::string, std::string>> errors;  ///< file, "what is wrong; what to do"
     std::unique_ptr<StackNumbers> stack_numbers;              ///< with Keep::totals_and_stacks
 };
@@ -47,6 +50,12 @@ enum class Keep : std::uint8_t {
 /// are ignored; a file that is named itself must be a recording. Reads on all processors. Never
 /// throws.
 RunCollection collect_run(const std::vector<std::string>& paths, Keep keep = Keep::everything);
+
+/// An image that exec replaced is complete: its memory was released with it.
+bool replaced_by_exec(const RunCollection& run, const RunMember& member);
+
+/// The notes, and the sentences of the lacks.
+std::vector<std::string> all_notes(const RunCollection& run);
 
 /// The whole report of a member. Where its file can no longer be read: what there is.
 model::Report read_whole(const RunMember& member);

@@ -1,5 +1,6 @@
 #include "report/runs/process_rank.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
@@ -38,6 +39,24 @@ std::optional<std::uint64_t> find_local_rank(const model::Process& process) {
 
 std::optional<std::uint64_t> find_world_size(const model::Process& process) {
     return find_number(process, model::world_size_variables);
+}
+
+std::string missing_ranks_text(std::uint64_t world_size, const std::set<std::uint64_t>& here) {
+    constexpr std::uint64_t max_named = 16;
+    const std::uint64_t bound = std::min<std::uint64_t>(world_size, 1 << 20);
+    std::string list;
+    std::uint64_t missing = 0;
+    for (std::uint64_t rank = 0; rank < bound; ++rank) {
+        if (!here.contains(rank) && ++missing <= max_named) {
+            list += (list.empty() ? "" : ", ") + std::to_string(rank);
+        }
+    }
+    if (missing == 0) {
+        return {};
+    }
+    return "Of " + std::to_string(world_size) + " ranks " + std::to_string(missing) +
+           (missing == 1 ? " is" : " are") + " not here: " + list +
+           (missing > max_named ? ", ..." : "") + ".";
 }
 
 }  // namespace memlab::report

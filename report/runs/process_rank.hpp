@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "model/report.hpp"
 
@@ -14,5 +16,8 @@ std::optional<std::uint64_t> find_rank(const model::Process& process);
 std::optional<std::uint64_t> find_local_rank(const model::Process& process);
 /// The number of ranks; none as above.
 std::optional<std::uint64_t> find_world_size(const model::Process& process);
+
+/// "Of 5 ranks 3 are not here: 1, 2, 4."; empty where all of them are. `world_size` is not trusted.
+std::string missing_ranks_text(std::uint64_t world_size, const std::set<std::uint64_t>& here);
 
 }  // namespace memlab::report

@@ -270,20 +270,12 @@ class RanksComparer {
         if (!out_.world_size || out_.ranks.empty()) {
             return;
         }
-        constexpr std::uint64_t max_named = 16;
-        std::string list;
-        std::uint64_t missing = 0;
-        // The launcher's value is not trusted.
-        const std::uint64_t bound = std::min<std::uint64_t>(*out_.world_size, 1 << 20);
-        for (std::uint64_t rank = 0; rank < bound; ++rank) {
-            if (!rows_.contains(rank) && ++missing <= max_named) {
-                list += (list.empty() ? "" : ", ") + std::to_string(rank);
-            }
+        std::set<std::uint64_t> here;
+        for (const auto& [rank, row] : rows_) {
+            here.insert(rank);
         }
-        if (missing != 0) {
-            out_.notes.push_back("Of " + std::to_string(*out_.world_size) + " ranks " +
-                                 std::to_string(missing) + (missing == 1 ? " is" : " are") +
-                                 " not here: " + list + (missing > max_named ? ", ..." : "") + ".");
+        if (std::string text = missing_ranks_text(*out_.world_size, here); !text.empty()) {
+            out_.notes.push_back(std::move(text));
         }
     }
 
@@ -298,6 +290,17 @@ class RanksComparer {
 RankComparison compare_ranks(const RunCollection& run,
                              const std::function<Resolver&(std::size_t)>& resolver) {
     return RanksComparer(run).compare(resolver);
+}
+
+std::vector<std::string> notes_of_ranks(const RunCollection& run, const RankComparison& ranks) {
+    std::vector<std::string> notes = ranks.notes;
+    notes.insert(notes.end(), run.notes.begin(), run.notes.end());
+    for (const Lack& lack : run.lacks) {
+        if (lack.kind != Lack::Kind::ranks) {  // the comparison has noted it
+            notes.push_back(lack.text);
+        }
+    }
+    return notes;
 }
 
 }  // namespace memlab::report

@@ -90,4 +90,7 @@ struct RankComparison {
 RankComparison compare_ranks(const RunCollection& run,
                              const std::function<Resolver&(std::size_t member)>& resolver);
 
+/// The notes of both, and the sentences of the run's lacks.
+std::vector<std::string> notes_of_ranks(const RunCollection& run, const RankComparison& ranks);
+
 }  // namespace memlab::report

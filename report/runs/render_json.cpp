@@ -39,6 +39,7 @@ RunSummary::Process describe_process(const RunView& view, std::size_t index) {
             member.from_log,
             member.running,
             member.report.oom_count,
+            member.lacks,
             describe_devices(member.report)};
 }
 
@@ -50,7 +51,8 @@ std::string render_run_json(const RunView& view) {
                    .processes = {},
                    .largest = if_member(view.largest),
                    .gpus = view.gpus,
-                   .notes = view.collection.notes,
+                   .notes = all_notes(view.collection),
+                   .lacks = view.collection.lacks,
                    .errors = view.collection.errors};
     for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
         out.processes.push_back(describe_process(view, i));
@@ -60,11 +62,16 @@ std::string render_run_json(const RunView& view) {
 
 std::string render_ranks_json(const RunView& view, const RankComparison& ranks) {
     const RunCollection& run = view.collection;
-    Merge out{.ranks = ranks, .rows = {}, .gpus = {}, .notes = ranks.notes, .errors = run.errors};
+    Merge out{.ranks = ranks,
+              .rows = {},
+              .gpus = {},
+              .notes = notes_of_ranks(run, ranks),
+              .lacks = run.lacks,
+              .errors = run.errors};
     for (const RankRow& row : ranks.ranks) {
         const RunMember& member = run.members[row.member];
         out.rows.push_back({row, member.file, member.report.process.host, member.report.process.pid,
-                            outcome_word(member, false)});
+                            outcome_word(member, false), member.lacks});
     }
     for (const GpuUsage& gpu : view.gpus) {
         Merge::Gpu described = {gpu, {}};
@@ -73,7 +80,6 @@ std::string render_ranks_json(const RunView& view, const RankComparison& ranks) 
         }
         out.gpus.push_back(std::move(described));
     }
-    out.notes.insert(out.notes.end(), run.notes.begin(), run.notes.end());
     return json_text(JsonObject::of(out)) + "\n";
 }
 

@@ -59,7 +59,7 @@ class RunText {
             add_combined_usage(gpu, page_);
         }
         still_running();
-        page_.warnings(view_.collection.notes);
+        page_.warnings(all_notes(view_.collection));
         return page_.take();
     }
 
@@ -235,9 +235,7 @@ class RanksText {
             add_combined_usage(gpu, page_);
         }
         places();
-        std::vector<std::string> notes = ranks_.notes;
-        notes.insert(notes.end(), view_.collection.notes.begin(), view_.collection.notes.end());
-        page_.warnings(notes);
+        page_.warnings(notes_of_ranks(view_.collection, ranks_));
         return page_.take();
     }
 

@@ -40,12 +40,14 @@ void note_side(const RunView& view, std::vector<std::string>& notes) {
                         "): figures are those until then.");
     }
     for (const RunMember& member : members) {
-        if (member.report.log.dropped != 0) {
-            notes.push_back(member.file + " lost " +
-                            format_plural(member.report.log.dropped, "event") + ".");
+        for (const Lack& lack : member.lacks) {
+            // How they ended is said above.
+            if (lack.kind != Lack::Kind::cut_off && lack.kind != Lack::Kind::running) {
+                notes.push_back(member.file + ": " + lack.text);
+            }
         }
     }
-    for (const std::string& note : view.collection.notes) {
+    for (const std::string& note : all_notes(view.collection)) {
         notes.push_back(view.source + ": " + note);
     }
 }

@@ -149,7 +149,8 @@ class RunDiffText {
 };
 
 RunDiffDocument::Side describe(const RunView& view) {
-    return {view.source, view.collection.members.size(), view.collection.errors};
+    return {view.source, view.collection.members.size(), view.collection.lacks,
+            view.collection.errors};
 }
 
 /// None if the run has no such process.
@@ -159,6 +160,7 @@ std::optional<RunDiffDocument::Member> describe(const RunView& view, std::size_t
         return std::nullopt;
     }
     return RunDiffDocument::Member{view.collection.members[member].file,
+                                   view.collection.members[member].lacks,
                                    member_process(view, member), stats};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/lacks.hpp"
 #include "report/runs/combined_usage.hpp"
 #include "report/runs/process_stats.hpp"
 #include "report/runs/ranks.hpp"
@@ -53,6 +54,7 @@ struct RunSummary {
         bool from_log = false;
         bool running = false;
         std::uint64_t ooms = 0;
+        std::vector<Lack> lacks;
         std::vector<Device> devices;
 
         template <typename Self, typename Visitor>
@@ -79,6 +81,7 @@ struct RunSummary {
             visit.flag({"from_log", "it wrote no report itself"}, self.from_log);
             visit.flag({"running", "when memlab-run had ended"}, self.running);
             visit.number({"ooms", "failed allocations"}, self.ooms);
+            lack_fields(self.lacks, visit);
             visit.list({"devices", "the GPUs that it used"}, self.devices);
         }
     };
@@ -88,6 +91,7 @@ struct RunSummary {
     std::optional<std::uint64_t> largest;
     std::vector<GpuUsage> gpus;
     std::vector<std::string> notes;
+    std::vector<Lack> lacks;
     FileErrors errors;
 
     template <typename Self, typename Visitor>
@@ -117,6 +121,7 @@ struct RunSummary {
                        to.numbers({"processes", "that used it, indexes"}, gpu.members);
                    });
         visit.texts({"notes", "sentences"}, self.notes);
+        lack_fields(self.lacks, visit);
         error_fields(self.errors, visit);
     }
 };
@@ -129,6 +134,7 @@ struct Merge {
         std::string host;
         std::uint64_t pid = 0;
         std::string outcome;
+        std::vector<Lack> lacks;
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
@@ -148,6 +154,7 @@ struct Merge {
             visit.number({"allocations", "of device memory"}, self.row.allocations);
             visit.number({"ooms", "failed allocations"}, self.row.ooms);
             visit.text({"outcome", "how it ended, in a word"}, self.outcome);
+            lack_fields(self.lacks, visit);
         }
     };
     struct Gpu {
@@ -164,6 +171,7 @@ struct Merge {
     std::vector<Rank> rows;
     std::vector<Gpu> gpus;
     std::vector<std::string> notes;
+    std::vector<Lack> lacks;
     FileErrors errors;
 
     template <typename Self, typename Visitor>
@@ -181,6 +189,7 @@ struct Merge {
             {"places", "those that differ, most first", model::AtMost{RankComparison::max_places}},
             self.ranks.places);
         visit.texts({"notes", "sentences"}, self.notes);
+        lack_fields(self.lacks, visit);
         error_fields(self.errors, visit);
     }
 };
@@ -190,23 +199,27 @@ struct RunDiffDocument {
     struct Side {
         std::string source;
         std::uint64_t processes = 0;
+        std::vector<Lack> lacks;
         FileErrors errors;
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
             visit.text({"source", "the folder or files, as they were given"}, self.source);
             visit.number({"processes", "how many"}, self.processes);
+            lack_fields(self.lacks, visit);
             error_fields(self.errors, visit);
         }
     };
     struct Member {
         std::string file;
+        std::vector<Lack> lacks;
         model::Process process;
         ProcessStats stats;
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
             visit.text({"file", "the report, or the log where there is no report"}, self.file);
+            lack_fields(self.lacks, visit);
             visit.text({"host", "the name of the machine"}, self.process.host);
             visit.number({"pid", "its id"}, self.process.pid);
             visit.text({"executable", "absolute path"}, self.process.executable);

@@ -158,7 +158,9 @@ void SummaryPage::plot(const model::Device& device) {
     options.allocated_color = style().cyan();
     options.reserved_color = style().dim();
     options.reset = style().reset();
-    const auto lines = plot_timeline(points, summary_.report->process.duration_ns, notes, options);
+    const model::Report& report = *summary_.report;
+    const std::uint64_t end_ns = known_until(report).value_or(report.process.duration_ns);
+    const auto lines = plot_timeline(points, end_ns, notes, options);
     if (lines.empty()) {
         return;
     }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/lacks.hpp"
 #include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
@@ -17,6 +18,12 @@ using ordered_json = nlohmann::ordered_json;
 
 /// Null for empty text.
 ordered_json text_or_null(const std::string& text);
+
+/// The member `lacks` of every document: a list of Lack::fields().
+ordered_json lacks_json(const std::vector<Lack>& lacks);
+
+/// `object`, the text of a JSON object, with `lacks` as its last member.
+std::string with_lacks(std::string object, const std::vector<Lack>& lacks);
 
 /// [{file, error}]: the files that could not be read.
 ordered_json errors_json(const std::vector<std::pair<std::string, std::string>>& errors);
@@ -33,8 +40,10 @@ ordered_json stack_json(const std::vector<StackFrame>& frames);
 std::string json_text(const ordered_json& value);
 
 /// The document around json_text() of several reports: {"format": `format`, "version": 1,
-/// "reports": [...], "errors": [{"file", "error"}]}. Ends with a newline.
+/// "reports": [...], "lacks": what the run lacks beside its reports, "errors": [{"file",
+/// "error"}]}. Ends with a newline.
 std::string json_document(std::string_view format, const std::vector<std::string>& reports,
-                          const std::vector<std::pair<std::string, std::string>>& errors);
+                          const std::vector<std::pair<std::string, std::string>>& errors,
+                          const std::vector<Lack>& lacks = {});
 
 }  // namespace memlab::report

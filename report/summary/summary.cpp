@@ -59,61 +59,14 @@ std::string joined(const std::vector<std::string>& sentences) {
     return text;
 }
 
-std::string stop_text(const model::Report& report) {
-    const model::Process& process = report.process;
-    std::string text =
-        "stopped after " +
-        format_duration(process.recorded_ns != 0 ? process.recorded_ns : process.duration_ns);
-    if (!report.log.stopped_because.empty()) {
-        text += " (" + report.log.stopped_because + ")";
-    }
-    if (report.log.dropped != 0) {
-        text += " and lacks " + format_plural(report.log.dropped, "later event");
-    }
-    return text;
-}
-
-std::string times(std::uint64_t count) {
-    return count == 1 ? "once" : format_count(count) + " times";
-}
-
-std::vector<std::string> collect_warnings(const model::Report& report, const std::string& warning,
+std::vector<std::string> collect_warnings(const model::Report& report,
+                                          const std::vector<Lack>& lacks,
                                           const Resolver& resolver) {
-    std::vector<std::string> warnings;
-    const model::Process& process = report.process;
-    if (process.started_late) {
-        warnings.emplace_back(
-            "CUDA was in use before memlab saw it: earlier allocations are missing.");
-    }
-    if (!warning.empty()) {
-        warnings.push_back(warning);
-    } else if (process.recording && !recording_stopped(report)) {
-        warnings.emplace_back(
-            "The program still runs, and its log is being written: all figures are those of this "
-            "moment.");
-    } else if (process.ended == "cut off" && !recording_stopped(report)) {
-        warnings.emplace_back(
-            "The recording stops without an end (killed, _exit or exec); all figures are those of "
-            "its last event.");
-    }
-    if (recording_stopped(report)) {
-        warnings.push_back("The recording " + stop_text(report) +
-                           ". What the program did after that is not in it: its later peaks, and "
-                           "what it held at its end, are not known.");
-    } else if (report.log.dropped != 0 || !report.log.stopped_because.empty()) {
-        std::string text = "The event log lost " + format_plural(report.log.dropped, "event");
-        if (!report.log.stopped_because.empty()) {
-            text += ": " + report.log.stopped_because;
-        }
-        text += text.back() == '.' ? "" : ".";
-        warnings.push_back(text);
-    }
+    std::vector<std::string> warnings = sentences(lacks);
     for (const model::Missed& missed : report.missed) {
-        std::string text = missed.reason.empty() ? "Something was missed." : missed.reason;
-        text += text.back() == '.' ? "" : ".";
-        text += " (" + times(missed.count);
-        text += missed.bytes == 0 ? ")" : ", " + format_bytes(missed.bytes) + ")";
-        warnings.push_back(text);
+        if (missed.figures == "complete") {
+            warnings.push_back(missed_text(missed));
+        }
     }
     const model::Coverage& coverage = report.coverage;
     const auto asked_for = [&](const char* name) {
@@ -128,37 +81,6 @@ std::vector<std::string> collect_warnings(const model::Report& report, const std
                coverage.because != trace::Coverage::not_wanted) {
         warnings.push_back("MEMLAB_KERNELS=on, but kernels and copies are missing: " +
                            coverage.because);
-    }
-    if (coverage.lost_records != 0) {
-        warnings.push_back("CUPTI lost " + format_plural(coverage.lost_records, "record") +
-                           ": its data on allocations and kernels is incomplete.");
-    }
-    const model::Integrity& integrity = report.integrity;
-    if (integrity.unmatched_frees != 0 || integrity.unmatched_segment_frees != 0) {
-        warnings.push_back(format_plural(model::saturating_add(integrity.unmatched_frees,
-                                                               integrity.unmatched_segment_frees),
-                                         "free") +
-                           " of memory whose allocation was not seen.");
-    }
-    if (integrity.overwritten_allocations != 0 || integrity.overwritten_segments != 0) {
-        warnings.push_back(format_plural(model::saturating_add(integrity.overwritten_allocations,
-                                                               integrity.overwritten_segments),
-                                         "allocation") +
-                           " ended by a free that was not seen: their memory was reused.");
-    }
-    if (integrity.incomplete) {
-        warnings.emplace_back("The host ran out of memory: figures stop at that moment.");
-    }
-    const model::UnbalancedScopes& scopes = report.unbalanced_scopes;
-    if (scopes.ends_without_begin != 0 || scopes.ended_with_thread != 0) {
-        warnings.push_back(
-            format_plural(scopes.ends_without_begin, "end") + " of a scope without its begin, " +
-            format_plural(scopes.ended_with_thread, "scope") +
-            " left open by a thread that ended: their figures are those of what matched.");
-    }
-    if (scopes.too_many_open != 0) {
-        warnings.push_back(format_plural(scopes.too_many_open, "scope") +
-                           " not followed: too many were open at once.");
     }
     if (std::string note = resolver.missing_names(); !note.empty()) {
         warnings.push_back(std::move(note));
@@ -210,12 +132,6 @@ model::Holders still_allocated(const model::Device& device, const model::Report&
         }
     }
     return all;
-}
-
-bool recording_stopped(const model::Report& report) {
-    const bool lost = report.log.dropped != 0 || !report.log.stopped_because.empty();
-    // A report that the process wrote itself at its end is complete, even if its log is not.
-    return lost && (report.process.ended == "cut off" || report.from_log);
 }
 
 std::string moment_text(const model::Report& report) {
@@ -275,8 +191,7 @@ bool succeeded(const model::Process& process) {
            process.exit_code.value_or(0) == 0;
 }
 
-Summary summarize(const std::string& file, const model::Report& report, const std::string& warning,
-                  Resolver& resolver) {
+Summary summarize(const std::string& file, const model::Report& report, Resolver& resolver) {
     Summary summary;
     summary.file = file;
     summary.report = &report;
@@ -305,7 +220,8 @@ Summary summarize(const std::string& file, const model::Report& report, const st
         [](const auto& a, const auto& b) { return a.bypassed->bytes > b.bypassed->bytes; });
     summary.steps = summarize_steps(report, resolver);
     summary.frameworks = find_frameworks(report);
-    summary.warnings = collect_warnings(report, warning, resolver);
+    summary.lacks = find_lacks(report);
+    summary.warnings = collect_warnings(report, summary.lacks, resolver);
     return summary;
 }
 

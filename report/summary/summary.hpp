@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "report/lacks.hpp"
 #include "report/summary/framework_findings.hpp"
 #include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
@@ -81,13 +82,12 @@ struct Summary {
     std::vector<FrameworkFinding> frameworks;
     std::vector<BypassSummary> bypasses;  ///< most bytes first
     std::vector<StepsSummary> steps;  ///< with a verdict: growing first, then by number of steps
-    std::vector<std::string> warnings;
+    std::vector<Lack> lacks;
+    std::vector<std::string> warnings;  ///< the sentences of `lacks`, and others
 };
 
-/// `warning`: ReadResult::warning. Unused devices are left out. The result points into `report`,
-/// which must outlive it.
-Summary summarize(const std::string& file, const model::Report& report, const std::string& warning,
-                  Resolver& resolver);
+/// Unused devices are left out. The result points into `report`, which must outlive it.
+Summary summarize(const std::string& file, const model::Report& report, Resolver& resolver);
 
 /// "killed by SIGKILL after 1.234 s": how the process ended, as far as known.
 std::string end_text(const model::Process& process);
@@ -97,10 +97,6 @@ bool succeeded(const model::Process& process);
 
 /// Device::live plus live memory of the kinds that the curves do not include.
 model::Holders still_allocated(const model::Device& device, const model::Report& report);
-
-/// True if the recording stopped before its process ended. Never of a report that the process wrote
-/// itself: these are complete.
-bool recording_stopped(const model::Report& report);
 
 /// The time that final values are of: "at the end", "when the recording stopped", "now"; the second
 /// fits into a column.

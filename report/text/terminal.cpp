@@ -106,15 +106,27 @@ std::size_t display_width(std::string_view text) {
     return width;
 }
 
+bool is_control(std::string_view character) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+    switch (character.size()) {
+        case 1:
+            return byte(0) < 0x20 || byte(0) == 0x7f;
+        case 2:
+            return (byte(0) == 0xc2 && byte(1) < 0xa0) || character == "\u061c";
+        case 3:
+            return (character >= "\u200e" && character <= "\u200f") ||
+                   (character >= "\u2028" && character <= "\u202e") ||
+                   (character >= "\u2066" && character <= "\u2069");
+        default:
+            return false;
+    }
+}
+
 std::string printable(std::string_view text, bool ascii) {
     std::string result;
     for (std::size_t i = 0; i < text.size();) {
         const std::size_t length = character_length(text, i);
-        const auto byte = static_cast<unsigned char>(text[i]);
-        // C1 controls (U+0080 to U+009F) act as escape sequences on some terminals.
-        const bool c1 =
-            length == 2 && byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-        if (length == 0 || c1 || (length > 1 && ascii) || byte < 0x20 || byte == 0x7f) {
+        if (length == 0 || is_control(text.substr(i, length)) || (length > 1 && ascii)) {
             result += '?';
         } else {
             result += text.substr(i, length);

@@ -46,6 +46,10 @@ Style style_for(int fd, ColorMode mode, bool force_ascii, int columns = 0);
 /// characters count as one (file names in CJK scripts may shift a table).
 std::size_t display_width(std::string_view text);
 
+/// Whether a character of UTF-8 is one that a terminal obeys and does not show: C0 and C1 controls,
+/// those of the direction of writing (they reverse what stands beside them), ends of lines.
+bool is_control(std::string_view character);
+
 /// Replaces control characters, invalid UTF-8 and, with `ascii`, all characters beyond ASCII by
 /// '?', so that strings of a recording, which are not trusted, cannot send escape sequences to the
 /// terminal.

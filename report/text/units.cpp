@@ -78,8 +78,14 @@ std::string format_duration(std::uint64_t nanoseconds) {
         return print("%llu min %02llu s", static_cast<unsigned long long>(seconds / 60),
                      static_cast<unsigned long long>(seconds % 60));
     }
-    return print("%llu h %02llu min", static_cast<unsigned long long>(seconds / 3600),
-                 static_cast<unsigned long long>(seconds % 3600 / 60));
+    const auto hours = static_cast<unsigned long long>(seconds / 3600);
+    if (hours >= 24'000) {
+        return print("%llu d", hours / 24);
+    }
+    if (hours >= 1000) {
+        return print("%llu d %02llu h", hours / 24, hours % 24);
+    }
+    return print("%llu h %02llu min", hours, static_cast<unsigned long long>(seconds % 3600 / 60));
 }
 
 std::string format_percent(std::uint64_t part, std::uint64_t whole) {

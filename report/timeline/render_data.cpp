@@ -55,6 +55,7 @@ ordered_json device_json(const DeviceTimeline& timeline, bool by_category) {
     device["index"] = timeline.device->index;
     device["name"] = timeline.device->name;
     device["bucket_ns"] = timeline.bucket_ns;
+    device["exact"] = timeline.exact;
     ordered_json& curves = device["curves"] = ordered_json::object();
     for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
         const auto& figures = timeline.curves[curve];
@@ -67,6 +68,13 @@ ordered_json device_json(const DeviceTimeline& timeline, bool by_category) {
                                              {"highest", figures->highest},
                                              {"highest_ns", figures->highest_ns},
                                              {"at_end", figures->at_end}};
+        // Present where it is true only: the figures that are usual need no comment.
+        if (figures->highest_at_most) {
+            curves[model::curve_names[curve]]["highest_at_most"] = true;
+        }
+        if (figures->lowest_at_least) {
+            curves[model::curve_names[curve]]["lowest_at_least"] = true;
+        }
     }
     ordered_json& rows = device["rows"] = ordered_json::array();
     for (const model::TimelineRow& row : timeline.rows) {

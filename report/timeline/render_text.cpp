@@ -320,11 +320,17 @@ class TimelineText {
         const auto curve = [&](const Row& row) -> const auto& {
             return device.curves.at(static_cast<std::size_t>(row.curve));
         };
+        const auto any_bound = [&](bool DeviceTimeline::Curve::*bound) {
+            return std::any_of(device.curves.begin(), device.curves.end(),
+                               [&](const auto& each) { return each && (*each).*bound; });
+        };
         Table<Row> table(page_);
         table.left("", 12, &Row::name)
             .bytes("at start", [&](const Row& row) { return curve(row)->at_begin; })
-            .bytes("lowest", [&](const Row& row) { return curve(row)->lowest; })
-            .bytes("highest", [&](const Row& row) { return curve(row)->highest; })
+            .bytes(any_bound(&DeviceTimeline::Curve::lowest_at_least) ? "at least" : "lowest",
+                   [&](const Row& row) { return curve(row)->lowest; })
+            .bytes(any_bound(&DeviceTimeline::Curve::highest_at_most) ? "at most" : "highest",
+                   [&](const Row& row) { return curve(row)->highest; })
             .bold()
             .duration("at", [&](const Row& row) { return curve(row)->highest_ns; })
             .bytes("at end", [&](const Row& row) { return curve(row)->at_end; });
@@ -372,8 +378,12 @@ class TimelineText {
                                " marks, failures and scopes more; a narrower --from and --to "
                                "shows them.");
         }
-        if (!view_.stretch.empty()) {
-            warnings.push_back(view_.stretch);
+        const bool coarse = std::any_of(view_.devices.begin(), view_.devices.end(),
+                                        [](const DeviceTimeline& each) { return !each.exact; });
+        if (coarse && view_.from_log) {
+            warnings.emplace_back(
+                "Where single events are missing, the curves are those of the report: the least "
+                "and the most in each of its intervals.");
         }
         page_.warnings(warnings);
     }

@@ -10,8 +10,10 @@
 
 #include "model/json_writer.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
+#include "report/timeline/report_rows.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
 
@@ -149,6 +151,10 @@ class RangeCollector {
                          });
         if (read.gap && read.gap->to_ns > view_.from_ns && read.gap->from_ns < view_.to_ns) {
             view_.stretch = describe_stretch(read, trace::LogPart::everything);
+            view_.coarse.push_back({read.gap->from_ns, read.gap->to_ns});
+        }
+        if (const auto stopped = state.log_stopped_ns(); stopped && *stopped < view_.to_ns) {
+            view_.coarse.push_back({*stopped, std::numeric_limits<std::uint64_t>::max()});
         }
     }
 
@@ -291,78 +297,6 @@ class TimeLimit {
     bool over_ = false;
 };
 
-/// Takes a report's rows within the time range; the first row has the values at its begin.
-void read_report_rows(DeviceTimeline& device, const TimelineView& view) {
-    const model::Timeline& timeline = device.device->timeline;
-    device.bucket_ns = timeline.bucket_ns;
-    model::TimelineRow entry;
-    entry.begin_ns = view.from_ns;
-    for (std::size_t curve = 0; curve + 1 < model::curve_count; ++curve) {
-        entry.curves[curve] = model::TimelineRow::Values{};
-    }
-    for (const model::TimelineRow& row : timeline.rows) {
-        std::uint64_t last = 0;
-        if (timeline.bucket_ns == 0 ||
-            __builtin_add_overflow(row.begin_ns, timeline.bucket_ns - 1, &last)) {
-            last = std::numeric_limits<std::uint64_t>::max();
-        }
-        if (last < view.from_ns) {
-            for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
-                if (row.curves[curve]) {
-                    const std::uint64_t value = row.curves[curve]->last;
-                    entry.curves[curve] = {.min = value, .max = value, .last = value};
-                }
-            }
-        } else if (row.begin_ns <= view.to_ns) {
-            if (device.rows.empty() && row.begin_ns > view.from_ns) {
-                device.rows.push_back(entry);
-            }
-            device.rows.push_back(row);
-            device.rows.back().begin_ns = std::max(row.begin_ns, view.from_ns);
-        }
-    }
-    if (device.rows.empty()) {
-        device.rows.push_back(entry);
-    }
-    for (const model::TimelineRow& row : device.rows) {
-        for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
-            const auto& values = row.curves[curve];
-            auto& figures = device.curves[curve];
-            if (!values) {
-                continue;
-            }
-            if (!figures) {
-                // device_used is unknown before its first sample.
-                const std::uint64_t first = entry.curves[curve].value_or(*values).last;
-                figures = {.at_begin = first,
-                           .lowest = first,
-                           .highest = first,
-                           .highest_ns = entry.curves[curve] ? view.from_ns : row.begin_ns,
-                           .at_end = values->last};
-            }
-            figures->lowest = std::min(figures->lowest, values->min);
-            if (values->max > figures->highest) {
-                figures->highest = values->max;
-                figures->highest_ns = row.begin_ns;
-            }
-            figures->at_end = values->last;
-        }
-    }
-}
-
-void read_report_marks(const model::Report& report, TimelineView& view) {
-    for (const model::Mark& mark : report.marks) {
-        if (mark.time_ns >= view.from_ns && mark.time_ns <= view.to_ns) {
-            view.marks.push_back({mark.time_ns, mark.name});
-        }
-    }
-    for (const model::Oom& oom : report.ooms) {
-        if (oom.time_ns >= view.from_ns && oom.time_ns <= view.to_ns) {
-            view.ooms.push_back({oom.time_ns, oom.device, oom.requested_bytes, oom.api});
-        }
-    }
-}
-
 std::optional<std::uint64_t> parse_time(std::string_view text) {
     double number = 0;
     const auto [unit_at, error] =
@@ -386,7 +320,7 @@ std::optional<std::uint64_t> parse_moment(std::string_view text, const model::Re
                                           std::optional<std::uint64_t> device,
                                           std::string* problem) {
     if (text == "end") {
-        return report.process.duration_ns;
+        return known_until(report).value_or(report.process.duration_ns);
     }
     if (text == "peak") {
         for (const model::Device& each : report.devices) {
@@ -439,10 +373,11 @@ TimelineView read_timeline(const model::Report& report, const std::string& log,
         view.devices = std::move(devices);
         for (DeviceTimeline& each : view.devices) {
             read_report_rows(each, view);
+            each.exact = false;
         }
         read_report_marks(report, view);
     } else if (collected != nullptr && collected->log() == log && from_ns == 0 &&
-               to_ns == report.process.duration_ns) {
+               to_ns == known_until(report).value_or(report.process.duration_ns)) {
         view = collected->range().view(std::move(devices));
         view.to_ns = to_ns;
     } else {
@@ -451,6 +386,16 @@ TimelineView read_timeline(const model::Report& report, const std::string& log,
         CollectorSink sink(range, figures);
         sink.finish(read_log_ahead(log, sink));
         view = range.view(std::move(devices));
+    }
+    // Of a recording that stopped the range ends there: what came later nobody knows.
+    for (const TimelineView::Coarse& part : view.coarse) {
+        for (DeviceTimeline& each : view.devices) {
+            add_report_rows(each, view, part.from_ns, part.to_ns);
+        }
+        add_report_notes(view, report, part.from_ns, part.to_ns);
+    }
+    for (DeviceTimeline& each : view.devices) {
+        use_exact_peaks(each, view);
     }
     if (device) {
         std::erase_if(view.ooms,

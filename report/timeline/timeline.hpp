@@ -3,71 +3,24 @@
 //
 // An event log is read again for the range, so that a narrower range has a finer resolution: up to
 // 1024 buckets, each with minimum, maximum and last value (trace/aggregate/timeline.hpp); in a
-// range of a millisecond these are single events. Maxima and their times are always exact. A report
-// only has the buckets of its whole duration, and no scopes.
+// range of a millisecond these are single events. Maxima and their times are exact. A report only
+// has the buckets of its whole duration, and no scopes; they stand in where a log lacks events
+// (report_rows.hpp), and are no more than bounds where they reach beyond the range.
 //
 // The live memory at any time can be derived from a log, by aggregating it up to that time.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "model/report.hpp"
 #include "report/reading/reader.hpp"
-#include "report/timeline/categories.hpp"
-#include "report/timeline/scope_tracker.hpp"
+#include "report/timeline/timeline_view.hpp"
 
 namespace memlab::report {
-
-struct TimelineMark {
-    std::uint64_t time_ns = 0;
-    std::string name;
-};
-
-struct TimelineOom {
-    std::uint64_t time_ns = 0;
-    std::uint64_t device = 0;
-    std::uint64_t requested_bytes = 0;
-    std::string api;
-};
-
-struct DeviceTimeline {
-    /// Values within the time range.
-    struct Curve {
-        std::uint64_t at_begin = 0;
-        std::uint64_t lowest = 0;
-        std::uint64_t highest = 0;
-        std::uint64_t highest_ns = 0;  ///< the first time; of a report, the start of the bucket
-        std::uint64_t at_end = 0;
-    };
-    const model::Device* device = nullptr;
-    std::uint64_t bucket_ns = 0;
-    std::vector<model::TimelineRow>
-        rows;  ///< in order of time; the first has the values at from_ns
-    std::array<std::optional<Curve>, model::curve_count> curves;
-    std::optional<CategoryTimeline> categories;  ///< if they are asked for and there are any
-};
-
-struct TimelineView {
-    static constexpr std::size_t max_notes = 4096;
-
-    std::uint64_t from_ns = 0;
-    std::uint64_t to_ns = 0;
-    bool from_log = false;
-    bool by_category = false;
-    std::vector<DeviceTimeline> devices;  ///< used devices only
-    std::vector<TimelineMark> marks;      ///< at most max_notes, as `ooms` and `scopes`
-    std::vector<TimelineOom> ooms;
-    /// By begin. Not clipped: one may begin before the time range and end after it.
-    std::vector<TimelineScope> scopes;
-    std::uint64_t left_out = 0;  ///< marks, failures and scopes beyond max_notes
-    /// A sentence on what of the time range the event log lacks; empty: nothing.
-    std::string stretch;
-};
 
 /// Parses a time: "1.5s", "200ms", "3us", "17ns" since the start, "peak" (of `device`, else of the
 /// first used GPU), "end", or the name of a mark (the first one). None for other text, with an

@@ -249,9 +249,11 @@ std::vector<std::string> make_notes(const DiffSide& before, const DiffSide& afte
             notes.push_back(side->file + " " + end_text(side->report.process) +
                             ": its figures are those until then.");
         }
-        if (side->report.log.dropped != 0) {
-            notes.push_back(side->file + " lost " +
-                            format_plural(side->report.log.dropped, "event") + ".");
+        for (const Lack& lack : find_lacks(side->report)) {
+            // How it ended is said above.
+            if (lack.kind != Lack::Kind::cut_off && lack.kind != Lack::Kind::running) {
+                notes.push_back(side->file + ": " + lack.text);
+            }
         }
     }
     return notes;

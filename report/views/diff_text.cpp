@@ -54,7 +54,8 @@ class DiffText {
 ordered_json side_json(const DiffSide& side) {
     return {{"file", side.file},
             {"executable", side.report.process.executable},
-            {"pid", side.report.process.pid}};
+            {"pid", side.report.process.pid},
+            {"lacks", lacks_json(find_lacks(side.report))}};
 }
 
 ordered_json device_json(const DeviceDiff& device, const DiffOptions& options) {

@@ -25,6 +25,7 @@
 #include <string>
 #include <string_view>
 
+#include "tests/cli/ring_log.hpp"
 #include "tests/cli/synthetic_run.hpp"
 #include "trace/log_writer.hpp"
 
@@ -490,13 +491,20 @@ long long whole_number(const char* text) {
     return end == text || *end != '\0' ? -1 : value;
 }
 
-bool write_run(const memlab::test::SyntheticRun& run, const std::string& path) {
-    auto created = LogWriter::create(path, 0);
+/// `limit`: of the log's size; 0: none.
+bool write_run(const memlab::test::SyntheticRun& run, const std::string& path,
+               std::uint64_t limit = 0) {
+    auto created = LogWriter::create(path, limit);
     if (!created.writer) {
         std::cerr << "memlab-synth: " << created.error << "\n";
         return false;
     }
-    memlab::test::write_synthetic_run(run, *created.writer);
+    if (limit != 0) {
+        memlab::test::RingLog ring(*created.writer);
+        memlab::test::write_synthetic_run(run, ring);
+    } else {
+        memlab::test::write_synthetic_run(run, *created.writer);
+    }
     const std::string stopped = created.writer->stopped_because();
     created.writer->close();
     if (!stopped.empty()) {
@@ -520,6 +528,7 @@ bool write_ranks(memlab::test::SyntheticRun run, const std::string& folder) {
 int synthesize(int argc, char** argv) {
     memlab::test::SyntheticRun run;
     std::string path;
+    std::uint64_t limit = 0;
     bool good = argc % 2 == 1;
     for (int i = 1; good && i + 1 < argc; i += 2) {
         const std::string_view option = argv[i];
@@ -532,6 +541,8 @@ int synthesize(int argc, char** argv) {
             run.sites = static_cast<std::uint32_t>(value);
         } else if (option == "--ranks" && value >= 1 && value <= 1'000'000) {
             run.world_size = static_cast<std::uint32_t>(value);
+        } else if (option == "--limit" && value >= 0) {
+            limit = static_cast<std::uint64_t>(value);
         } else if (option == "--seed" && value >= 0) {
             run.seed = static_cast<std::uint64_t>(value);
         } else {
@@ -540,10 +551,10 @@ int synthesize(int argc, char** argv) {
     }
     if (!good || path.empty()) {
         std::cerr << "usage: memlab-synth [--events N] [--sites S] [--seed K] "
-                     "[--ranks N] -o FILE\n";
+                     "[--limit BYTES] [--ranks N] -o FILE\n";
         return 2;
     }
-    return (run.world_size != 0 ? write_ranks(run, path) : write_run(run, path)) ? 0 : 2;
+    return (run.world_size != 0 ? write_ranks(run, path) : write_run(run, path, limit)) ? 0 : 2;
 }
 
 }  // namespace

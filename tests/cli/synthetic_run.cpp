@@ -32,7 +32,7 @@ std::uint32_t python_function(std::uint32_t layer) {
 /// Tells the log what the pool does. The tag of a call is its stack.
 class LogObserver final : public allocator::PoolObserver {
   public:
-    explicit LogObserver(LogWriter& log) : log_(log) {}
+    explicit LogObserver(RecordSink& log) : log_(log) {}
 
     void on_alloc(const allocator::BlockInfo& block, allocator::Tag tag) override {
         tell(EventType::alloc, block.address, block.requested, block.size, tag);
@@ -109,14 +109,14 @@ class LogObserver final : public allocator::PoolObserver {
         ++events_;
     }
 
-    LogWriter& log_;
+    RecordSink& log_;
     std::uint64_t events_ = 0;
     std::uint64_t time_ns_ = 1'000'000;
 };
 
 class Run {
   public:
-    Run(const SyntheticRun& run, LogWriter& log)
+    Run(const SyntheticRun& run, RecordSink& log)
         : run_(run), log_(log), random_(run.seed), backend_(total_bytes), observer_(log) {}
 
     void write() {
@@ -254,7 +254,7 @@ class Run {
     }
 
     const SyntheticRun run_;
-    LogWriter& log_;
+    RecordSink& log_;
     Random random_;
     allocator::SimulatedBackend backend_;
     LogObserver observer_;
@@ -265,7 +265,7 @@ class Run {
 
 }  // namespace
 
-void write_synthetic_run(const SyntheticRun& run, LogWriter& log) {
+void write_synthetic_run(const SyntheticRun& run, RecordSink& log) {
     Run(run, log).write();
 }
 

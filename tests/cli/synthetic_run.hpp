@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "trace/log_writer.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::test {
 
@@ -27,6 +27,6 @@ struct SyntheticRun {
 };
 
 /// Writes the whole log. The same run gives the same bytes.
-void write_synthetic_run(const SyntheticRun& run, trace::LogWriter& log);
+void write_synthetic_run(const SyntheticRun& run, trace::RecordSink& log);
 
 }  // namespace memlab::test

@@ -203,8 +203,93 @@ class RandomLogs(TimelineTest):
                     part = self.read("--from", middle, "--at", middle, log)
                     for device, at in zip(part["devices"], part["at"]["devices"]):
                         self.assertEqual(at["bytes"], device["curves"]["allocated"]["at_begin"])
-                    rows = list(csv.DictReader(io.StringIO(self.timeline("--csv", log))))
+                    # What they lack is on stderr.
+                    table = self.call(REPORT, "timeline", "--csv", log)
+                    rows = list(csv.DictReader(io.StringIO(table.stdout)))
                     self.assertEqual(len(rows), sum(len(device["rows"]) for device in found["devices"]))
+
+
+class MissingEvents(TimelineTest):
+    """A log that kept its beginning and its newest part, against one of the same run that has everything."""
+
+    def logs(self):
+        whole, ring = self.path("whole.memlog"), self.path("ring.memlog")
+        for log, limit in ((whole, "0"), (ring, str(2 << 20))):
+            subprocess.run([os.path.join(BIN, "memlab-synth"), "--events", "600000", "--seed", "3", "--limit", limit,
+                            "-o", log], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        return whole, ring
+
+    def test_no_figure_is_beyond_what_is_known(self):
+        whole, ring = self.logs()
+        end = self.read(whole)["to_ns"]
+        found = json.loads(self.timeline("--json", ring))["reports"][0]
+        lack, = found["lacks"]
+        self.assertEqual(lack["name"], "gap")
+        gap_from, gap_to = lack["from_ns"], lack["until_ns"]
+        self.assertLess(gap_from, gap_to)
+        middle = (gap_from + gap_to) // 2
+        bounds = 0
+        for begin, last in ((0, end), (0, middle), (middle, end), (gap_from + 1, middle), (middle, middle + end // 5000),
+                            (gap_from // 2, gap_from), (gap_to, end)):
+            stretch = ("--from", f"{begin}ns", "--until", f"{last}ns")
+            for true, here in zip(self.read(*stretch, whole)["devices"], self.read(*stretch, ring)["devices"]):
+                self.assertEqual(here["exact"], last <= gap_from or begin >= gap_to)
+                for name, curve in true["curves"].items():
+                    if curve is None:
+                        continue
+                    known = here["curves"][name]
+                    with self.subTest(stretch=stretch, curve=name):
+                        if known.get("highest_at_most"):
+                            bounds += 1
+                            self.assertGreaterEqual(known["highest"], curve["highest"])
+                        else:
+                            self.assertEqual(known["highest"], curve["highest"])
+                        if known.get("lowest_at_least"):
+                            bounds += 1
+                            self.assertLessEqual(known["lowest"], curve["lowest"])
+                        if (begin, last) == (0, end):
+                            self.assertEqual(known["highest_ns"], curve["highest_ns"])
+                self.assertTrue(all(a["begin_ns"] < b["begin_ns"] for a, b in zip(here["rows"], here["rows"][1:])))
+        self.assertGreater(bounds, 0)
+        # What the program marked is known of the gap, too.
+        self.assertEqual(self.read(ring)["marks"], self.read(whole)["marks"])
+        text = " ".join(self.timeline("--from", f"{middle}ns", "--until", f"{middle + end // 5000}ns", ring).split())
+        self.assertIn("at most", text)
+        self.assertIn("single events in between are missing", text)
+        self.refused("--at", f"{middle}ns", ring, says="cannot be replayed up to that moment")
+
+    def test_the_page_has_the_curves_of_the_report(self):
+        whole, ring = self.logs()
+        pages = [json.loads(self.call(REPORT, "html", "--no-symbols", "--no-source", "--json", log).stdout)
+                 for log in (whole, ring)]
+        end = pages[0]["recordings"][0]["duration_ns"]
+        self.assertEqual(pages[1]["recordings"][0]["lacks"], pages[1]["recordings"][0]["notes"][:1])
+        lack, = pages[1]["recordings"][0]["documents"]["leaks"]["lacks"]
+        self.assertEqual(lack["name"], "gap")
+        lack, = json.loads(self.timeline("--json", ring))["reports"][0]["lacks"]
+        for moment in pages[1]["recordings"][0]["moments"]:
+            self.assertFalse(lack["from_ns"] < moment < lack["until_ns"], moment)
+        for true, curve in zip(*(page["recordings"][0]["curves"] for page in pages)):
+            self.assertFalse(curve["exact"])
+            if true["kind"] == "device_used":
+                continue
+            self.assertTrue(true["exact"])
+            a, b = true["levels"][0], curve["levels"][0]
+            self.assertEqual(max(a["max"]), max(b["max"]))
+            self.assertEqual(len(a["max"]), len(b["max"]))
+            self.assertTrue(all(x <= y for x, y in zip(a["max"], b["max"])), true["name"])
+            self.assertTrue(all(x >= y for x, y in zip(a["min"], b["min"])), true["name"])
+            self.assertEqual(end // a["bucket_ns"] + 1, len(a["max"]))
+
+    def test_nothing_is_shown_after_a_recording_stopped(self):
+        log = self.path("stopped.memlog")
+        subprocess.run([os.path.join(BIN, "memlab-synth"), "stopped", log], check=True)
+        found = json.loads(self.timeline("--json", log))["reports"][0]
+        lack, = found["lacks"]
+        self.assertEqual((lack["name"], lack["from_ns"], lack["until_ns"]), ("stopped", found["to_ns"], None))
+        self.assertIn("What the program did after that is not in it", " ".join(self.timeline(log).split()))
+        self.refused("--at", f"{found['to_ns'] + 1000000}ns", log, says="is after the recording stopped")
+        self.timeline("--at", "end", log)
 
 
 class Moments(TimelineTest):

@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     Resolver resolver(*read.report, nullptr);
-    const Summary summary = summarize("fuzz.json", *read.report, "", resolver);
+    const Summary summary = summarize("fuzz.json", *read.report, resolver);
     TextOptions options;
     options.stacks = 2;
     options.style.ascii = size % 2 == 0;

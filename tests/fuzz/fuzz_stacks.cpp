@@ -36,7 +36,7 @@ class Checked final : public profiler::StackDefinitions {
         last = stack;
         ++stacks;
     }
-    void report_missed(std::string_view) override { ++told; }
+    void report_limitation(std::string_view) override { ++told; }
 
     trace::StackDef last;
     std::uint32_t stacks = 0;

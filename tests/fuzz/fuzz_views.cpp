@@ -199,7 +199,7 @@ void show_whatif(const Shown& shown) {
 }
 
 void show_failures(const Shown& shown) {
-    const Summary summary = summarize(shown.file, shown.report, "", shown.resolver);
+    const Summary summary = summarize(shown.file, shown.report, shown.resolver);
     require(!render_ooms_text(summary, shown.resolver, shown.options, 2).empty());
     require(is_json(render_ooms_json(summary, shown.resolver, 3)));
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ struct CheckArguments : ReportOptions {
     std::vector<std::string> suppressions;
     bool no_default_suppressions = false;
     std::string baseline;
-    bool allow_unfinished = false;
+    std::set<report::Lack::Kind> allowed;
     bool update = false;
     std::string missing_baseline = "fail";
     std::string markdown;
@@ -51,6 +52,24 @@ std::string option_name(const MetricInfo& metric) {
 
 std::string pass_or_fail(const std::string& text) {
     return text == "pass" || text == "fail" ? std::string() : "takes pass or fail, not " + text;
+}
+
+std::string names_of_lacks() {
+    std::string names;
+    for (const report::LackInfo& each : report::lack_infos()) {
+        names.append(names.empty() ? "" : ", ").append(each.name);
+    }
+    return names;
+}
+
+void allow(const std::string& name, std::set<report::Lack::Kind>& allowed) {
+    for (const report::LackInfo& each : report::lack_infos()) {
+        if (each.name == name) {
+            allowed.insert(each.kind);
+            return;
+        }
+    }
+    throw CLI::ValidationError("--allow", "takes one of " + names_of_lacks() + ", not " + name);
 }
 
 void define(CLI::App& app, CheckArguments& arguments) {
@@ -86,9 +105,22 @@ void define(CLI::App& app, CheckArguments& arguments) {
            "What limits like +5% are above: a file or folder that --update wrote, or a report")
         ->type_name("PATH")
         ->group("Baseline");
-    app.add_flag(
-           "--allow-unfinished", arguments.allow_unfinished,
-           "Judge recordings without an end (stopped, killed, still running) by what they have")
+    add_repeated(
+        app, "--allow",
+        [&arguments](const std::vector<std::string>& names) {
+            for (const std::string& name : names) {
+                allow(name, arguments.allowed);
+            }
+        },
+        "Judge recordings that lack NAME by what they have: " + names_of_lacks())
+        ->type_name("NAME")
+        ->group("Limits");
+    app.add_flag_callback(
+           "--allow-unfinished",
+           [&arguments] {
+               arguments.allowed.insert(unfinished_kinds().begin(), unfinished_kinds().end());
+           },
+           "The same as --allow for running, cut-off and stopped")
         ->group("Limits");
     app.add_flag("--update", arguments.update, "Record this run in the baseline, unless it fails")
         ->group("Baseline");
@@ -220,7 +252,8 @@ class Check {
         const std::vector<Process> processes = prepare_processes(run, process_options_);
         Options options;
         options.update = arguments_.update;
-        options.allow_unfinished = arguments_.allow_unfinished;
+        options.lacks = run.lacks;
+        options.allowed_lacks = arguments_.allowed;
         options.missing_baseline_passes = arguments_.missing_baseline == "pass";
         options.baseline_name = baseline_path_;
         Baseline baseline;
@@ -241,7 +274,7 @@ class Check {
         if (arguments_.update) {
             update(processes);
         }
-        return show({processes, outcome_, working_directory(), own_version});
+        return show({processes, outcome_, working_directory(), own_version, run.lacks});
     }
 
   private:
@@ -332,11 +365,9 @@ class Check {
             return run.errors.front().first + ": as a baseline " + run.errors.front().second;
         }
         const std::vector<Process> processes = prepare_processes(run, process_options_);
-        for (const Process& process : processes) {
-            if (!process.unfinished.empty() && !arguments_.allow_unfinished) {
-                return process.file + ": as a baseline " + process.unfinished +
-                       "; take one of a whole run, or add --allow-unfinished";
-            }
+        if (const std::string problem = baseline_problem(processes, run.lacks, arguments_.allowed);
+            !problem.empty()) {
+            return (problem.starts_with("as a baseline") ? baseline_path_ + ": " : "") + problem;
         }
         *baseline = Baseline(baseline_figures(processes, limits_));
         return {};

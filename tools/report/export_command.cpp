@@ -157,6 +157,7 @@ int export_recordings(const ExportArguments& arguments, const Format& format,
                       std::vector<LoadedReport> loaded) {
     ExportInputs inputs(arguments);
     std::vector<std::pair<std::string, std::string>> warnings;
+    const std::string last_file = loaded.back().file;
     for (LoadedReport& each : loaded) {
         const std::string file = each.file;
         std::string problem;
@@ -164,7 +165,9 @@ int export_recordings(const ExportArguments& arguments, const Format& format,
         if (recording == nullptr) {
             return fail(problem);
         }
-        warnings.emplace_back(file, recording->warning);
+        for (std::string& what : warnings_of(*recording)) {
+            warnings.emplace_back(file, std::move(what));
+        }
         if (!inputs.take(file, std::move(recording), format)) {
             return fail(inputs.problem());
         }
@@ -178,12 +181,11 @@ int export_recordings(const ExportArguments& arguments, const Format& format,
     if (!result.written || !output.finish()) {
         return fail(output.problem());
     }
-    warnings.emplace_back(warnings.back().first, result.warning);
+    if (!result.warning.empty()) {
+        warnings.emplace_back(last_file, result.warning);
+    }
     for (const auto& [file, warning] : warnings) {
-        if (!warning.empty()) {
-            print_diagnostic(report::printable(file, false) + ": " +
-                             report::printable(warning, false));
-        }
+        print_diagnostic(report::printable(file, false) + ": " + report::printable(warning, false));
     }
     return EXIT_SUCCESS;
 }

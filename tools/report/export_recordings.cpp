@@ -35,7 +35,7 @@ std::shared_ptr<const report::exports::Recording> make_recording(LoadedReport lo
     report::choose_level(loaded.report, arguments.level);
     std::string log = report::find_event_log(loaded.file, loaded.report);
     return std::make_shared<const report::exports::Recording>(report::exports::Recording{
-        std::move(loaded.report), std::move(log), std::move(loaded.warning)});
+        std::move(loaded.report), std::move(log), std::move(loaded.lacks)});
 }
 
 /// Where the log is that a report alone cannot replace.
@@ -174,7 +174,7 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
         }
         report::choose_level(*report, arguments_.level);
         then = std::make_shared<const report::exports::Recording>(
-            report::exports::Recording{std::move(*report), recording->log, recording->warning});
+            report::exports::Recording{std::move(*report), recording->log, recording->lacks});
     }
     auto input = std::make_unique<ExportInput>(std::move(then), arguments_, symbols_);
     input->input().by = moment == "peak" ? Weight::peak : Weight::live;
@@ -297,6 +297,16 @@ class Warnings {
 
 }  // namespace
 
+std::vector<std::string> warnings_of(const report::exports::Recording& recording) {
+    std::vector<std::string> warnings;
+    for (const report::Lack& lack : recording.lacks) {
+        if (lack.kind != report::Lack::Kind::gap) {
+            warnings.push_back(lack.text);
+        }
+    }
+    return warnings;
+}
+
 int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCollection& run) {
     const RunStretch stretch(arguments, run);
     std::vector<RunProcess> processes;
@@ -341,7 +351,7 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
     for (const RunProcess& process : processes) {
         const report::RunMember& member = run.members[process.member];
         const auto recording =
-            make_recording({member.file, member.warning, read_whole(member)}, arguments);
+            make_recording({member.file, member.lacks, read_whole(member)}, arguments);
         if (!arguments.filter.empty() && recording->log.empty()) {
             warnings.add(member.file,
                          "not in the trace: a report has no single events for --filter");
@@ -349,7 +359,9 @@ int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCo
         }
         ExportInput input(recording, arguments, arguments.no_symbols ? nullptr : &symbolizer);
         input.input().stretch = process.stretch;
-        warnings.add(member.file, recording->warning);
+        for (const std::string& what : warnings_of(*recording)) {
+            warnings.add(member.file, what);
+        }
         warnings.add(member.file, trace.add(input.input(), process.start_ns));
     }
     if (!trace.finish() || !output.finish()) {

@@ -80,6 +80,9 @@ class ExportInputs {
     std::string problem_;
 };
 
+/// Sentences on what the recording lacks. Of missing single events the formats tell that have them.
+std::vector<std::string> warnings_of(const report::exports::Recording& recording);
+
 /// Writes a trace of all processes of a run. Returns the exit code; what cannot be read is left
 /// out.
 int export_run_to_perfetto(const ExportArguments& arguments, const report::RunCollection& run);

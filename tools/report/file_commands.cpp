@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "report/lacks.hpp"
 #include "report/reading/reader.hpp"
 #include "report/reading/validate.hpp"
 #include "report/runs/collection.hpp"
@@ -78,6 +79,9 @@ class Validate {
                     say(file, too_large_to_do);
                 }
             }
+            if (is_folder(path)) {
+                look_at_run(path);
+            }
         }
         return flush_output(sound_ ? 0 : exit_bad_input);
     }
@@ -122,6 +126,20 @@ class Validate {
             }
         }
         std::cout << for_terminal(file + ": sound: " + found.what + note) << "\n";
+        for (const Lack& lack : found.lacks) {
+            std::cout << for_terminal(file + ": " + std::string(info(lack.kind).name) + ": " +
+                                      lack.text)
+                      << "\n";
+        }
+    }
+
+    /// What is not here at all.
+    void look_at_run(const std::string& folder) {
+        const RunCollection run = collect_run({folder}, Keep::totals);
+        for (const Lack& lack : run.lacks) {
+            sound_ = false;
+            std::cout << for_terminal(folder + ": NOT COMPLETE: " + lack.text) << "\n";
+        }
     }
 
     void say(const std::string& file, const std::string& problem) {
@@ -188,7 +206,11 @@ int recover(const Conversion& arguments) {
     } else if (report.process.ended == "cut off") {
         std::cout << "The log has no end: the process was killed, left by _exit, or became another "
                      "program.\nWhat it did until its last record is in the report.\n";
-    } else {
+    } else if (report.log.gap) {
+        std::cout << "The log kept its beginning and its newest part (MEMLAB_LOG_LIMIT): of the " +
+                         format_plural(report.log.events, "event") +
+                         " the sums, peaks and curves are in the report.\n";
+    } else if (report.log.dropped == 0) {
         std::cout << "Nothing is lost: the log is whole.\n";
     }
     if (report.log.dropped != 0) {
@@ -249,7 +271,8 @@ int validate_command(int argc, char** argv) {
     CLI::App app(
         "Says of each report and event log whether it is sound: format and version, checksums, "
         "every index, and that all sums agree. Of a report and its own log, also that both say the "
-        "same. A line for each file; a line for each problem.",
+        "same. A line for each file, for each problem, and for each thing that a sound recording "
+        "lacks; of a folder also for each process and rank that is not in it.",
         "memlab-report validate");
     app.add_option(
            "FILE", paths,
@@ -262,7 +285,7 @@ int validate_command(int argc, char** argv) {
         "  memlab-report validate memlab.train.4711.json memlab.train.4711.memlog\n"
         "  memlab-report validate run/\n"
         "\n"
-        "Exit code: 0 all are sound, 2 one is not, or the usage is wrong.");
+        "Exit code: 0 all are sound, 2 one is not or is missing, or the usage is wrong.");
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report validate")) {
         return *code;
     }

@@ -153,8 +153,7 @@ class PageMaker {
         if (!choose(loaded.file, loaded.report)) {
             return std::nullopt;
         }
-        return report::read_recording(loaded.file, std::move(loaded.report), loaded.warning,
-                                      symbols(), options_);
+        return report::read_recording(loaded.file, std::move(loaded.report), symbols(), options_);
     }
 
     std::optional<report::PageData> of_recording(LoadedReport loaded) {
@@ -185,7 +184,7 @@ class PageMaker {
         }
         if (run.members.size() == 1) {
             const report::RunMember& member = run.members.front();
-            return of_recording({member.file, member.warning, read_whole(member)});
+            return of_recording({member.file, member.lacks, read_whole(member)});
         }
         for (report::RunMember& member : run.members) {
             if (!choose_of_run(member.file, member.report)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "report/lacks.hpp"
 #include "report/text/units.hpp"
 #include "report/timeline/timeline.hpp"
 
@@ -24,7 +25,7 @@ std::string find_interval(const MomentOptions& options, const model::Report& rep
     const auto moment = [&](const char* option, const std::string& text) {
         return find_moment(option, text, report, device, &problem).value_or(0);
     };
-    const std::uint64_t end_ns = report.process.duration_ns;
+    const std::uint64_t end_ns = report::known_until(report).value_or(report.process.duration_ns);
     interval->to_ns = end_ns;
     if (!options.from.empty()) {
         interval->from_ns = moment("--from", options.from);
@@ -39,7 +40,9 @@ std::string find_interval(const MomentOptions& options, const model::Report& rep
         return problem;
     }
     if (interval->at_ns.value_or(0) > end_ns) {
-        return "--at " + options.at + " is after the end of the recording, " +
+        return "--at " + options.at + " is after " +
+               (report::recording_stopped(report) ? "the recording stopped, "
+                                                  : "the end of the recording, ") +
                report::format_duration(end_ns);
     }
     interval->to_ns = std::min(interval->to_ns, end_ns);

@@ -16,6 +16,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/summary_filter.hpp"
 #include "report/symbols/symbolizer.hpp"
+#include "report/text/page.hpp"
 #include "report/text/signal_cleanup.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
@@ -25,6 +26,18 @@ namespace memlab::tools {
 namespace {
 
 using namespace memlab::report;
+
+/// The text with each stretch of blanks and ends of lines as one blank.
+std::string unwrapped(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        const bool blank = c == ' ' || c == '\n';
+        if (!blank || out.empty() || out.back() != ' ') {
+            out += blank ? ' ' : c;
+        }
+    }
+    return out;
+}
 
 class Reports {
   public:
@@ -51,7 +64,9 @@ class Reports {
             }
         }
         if (options_.json) {
-            std::cout << json_document(format_, objects_, errors_);
+            std::cout << json_document(format_, objects_, errors_, lacks_);
+        } else {
+            print(lacks_);
         }
         return flush_output(errors_.empty() ? EXIT_SUCCESS : exit_bad_input);
     }
@@ -62,7 +77,7 @@ class Reports {
             ReadResult read = read_report(path, make_sink_);
             if (read.report) {
                 prepare(path, *read.report);
-                show(path, *read.report, read.warning, options_.files.size() > 1);
+                show(path, *read.report, find_lacks(*read.report), options_.files.size() > 1);
             } else {
                 fail(path, read.error);
             }
@@ -71,9 +86,10 @@ class Reports {
         RunCollection run = collect_run({path});
         for (RunMember& member : run.members) {
             prepare(member.file, member.report);
-            show(member.file, member.report, member.warning,
+            show(member.file, member.report, member.lacks,
                  options_.files.size() > 1 || run.members.size() > 1);
         }
+        lacks_.insert(lacks_.end(), run.lacks.begin(), run.lacks.end());
         for (const auto& [file, error] : run.errors) {
             fail(file, error);
         }
@@ -86,7 +102,7 @@ class Reports {
         choose_level(report, options_.level);
     }
 
-    void show(const std::string& file, const model::Report& report, const std::string& warning,
+    void show(const std::string& file, const model::Report& report, const std::vector<Lack>& lacks,
               bool one_of_many) {
         if (const std::string problem = check_device(report, options_.device); !problem.empty()) {
             fail(file, problem);
@@ -95,13 +111,13 @@ class Reports {
         Resolver resolver(report, options_.no_symbols ? nullptr : &symbolizer_, options_.skips);
         std::string shown;
         try {
-            shown = show_({file, report, warning, resolver});
+            shown = show_({file, report, lacks, resolver});
         } catch (const CannotShow& reason) {
             fail(file, reason.problem);
             return;
         }
         if (options_.json) {
-            objects_.push_back(std::move(shown));
+            objects_.push_back(with_lacks(std::move(shown), lacks));
             return;
         }
         if (one_of_many) {
@@ -110,8 +126,16 @@ class Reports {
         }
         shown_ = true;
         std::cout << shown;
+        // The summary has them, and what follows, among its warnings.
+        if (format_ != "memlab-summary") {
+            std::vector<Lack> unsaid = lacks;
+            const std::string said = unwrapped(shown);
+            std::erase_if(unsaid, [&said](const Lack& lack) {
+                return said.find(lack.text) != std::string::npos;
+            });
+            print(unsaid);
+        }
         const std::string note = resolver.missing_names();
-        // The summary has it among its warnings.
         if (!note.empty() && format_ != "memlab-summary" &&
             shown.find("+0x") != std::string::npos) {
             std::cout << style_.dim()
@@ -120,6 +144,8 @@ class Reports {
                       << style_.reset() << "\n";
         }
     }
+
+    void print(const std::vector<Lack>& lacks) const { std::cout << lacks_text(lacks, style_); }
 
     void fail(const std::string& file, const std::string& error) {
         // Flush the output so far before the error, in case both go to one file.
@@ -136,6 +162,7 @@ class Reports {
     Symbolizer symbolizer_;
     bool shown_ = false;
     std::vector<std::string> objects_;
+    std::vector<Lack> lacks_;  ///< of the runs, beside those of their processes
     std::vector<std::pair<std::string, std::string>> errors_;
 };
 
@@ -173,6 +200,12 @@ std::string meant_by(const std::string& path) {
     }
     const std::size_t slash = path.rfind('/');
     return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+std::string lacks_text(const std::vector<Lack>& lacks, const Style& style) {
+    Page page(style);
+    page.warnings(sentences(lacks));
+    return page.take();
 }
 
 std::string check_positive(const std::string& text) {
@@ -323,8 +356,7 @@ std::string check_device(const model::Report& report, const std::optional<std::u
 }
 
 report::Summary make_summary(const OpenReport& open, const ReportOptions& options) {
-    report::Summary summary =
-        report::summarize(open.file, open.report, open.warning, open.resolver);
+    report::Summary summary = report::summarize(open.file, open.report, open.resolver);
     if (!options.filter.empty()) {
         report::filter_summary(summary, options.filter.sites(open.report, open.resolver));
     }
@@ -350,12 +382,14 @@ std::optional<LoadedReport> load_report(const std::string& given, std::string* p
             *problem = path + ": " + read.error;
             return std::nullopt;
         }
-        return LoadedReport{path, std::move(read.warning), std::move(*read.report)};
+        std::vector<Lack> lacks = find_lacks(*read.report);
+        return LoadedReport{path, std::move(lacks), std::move(*read.report)};
     }
     RunCollection run = collect_run({path});
     if (run.members.size() == 1) {
         RunMember& member = run.members.front();
-        return LoadedReport{member.file, std::move(member.warning), std::move(member.report)};
+        member.lacks.insert(member.lacks.end(), run.lacks.begin(), run.lacks.end());
+        return LoadedReport{member.file, std::move(member.lacks), std::move(member.report)};
     }
     if (run.members.empty()) {
         *problem = run.errors.empty() ? path + ": holds no report and no event log of memlab"

@@ -77,7 +77,7 @@ std::string check_device(const model::Report& report, const std::optional<std::u
 struct OpenReport {
     const std::string& file;  ///< its path
     const model::Report& report;
-    const std::string& warning;  ///< the reader's, of a log; empty: none
+    const std::vector<report::Lack>& lacks;
     report::Resolver& resolver;
 };
 
@@ -104,9 +104,12 @@ std::string meant_by(const std::string& path);
 /// A report for commands that compare; of a run directory its only process.
 struct LoadedReport {
     std::string file;
-    std::string warning;
+    std::vector<report::Lack> lacks;  ///< of the report, and of the run that it is alone in
     model::Report report;
 };
+
+/// What a recording lacks, as the end of a view; empty: nothing.
+std::string lacks_text(const std::vector<report::Lack>& lacks, const report::Style& style);
 
 /// On errors returns nothing and sets `problem` ("FILE: what; what to do"). `several_hint`: what to
 /// do about the folder of a run with several processes. An event log that was named is read through

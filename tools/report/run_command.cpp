@@ -28,7 +28,7 @@ void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions&
     Resolver& resolver = resolvers(view.largest);
     model::Report report = resolvers.report(view.largest);
     add_found_steps(report, find_event_log(member.file, report));
-    const Summary summary = summarize(member.file, report, member.warning, resolver);
+    const Summary summary = summarize(member.file, report, resolver);
     if (view.collection.members.size() > 1) {
         std::cout << "\n"
                   << options.style.dim()

@@ -16,6 +16,7 @@
 #include "report/symbols/symbolizer.hpp"
 #include "report/timeline/render.hpp"
 #include "report/timeline/timeline.hpp"
+#include "tools/diagnostics.hpp"
 #include "tools/report/moments.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/view_options.hpp"
@@ -123,6 +124,10 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
     if (arguments.csv) {
         std::cout << (view.by_category ? report::render_categories_csv(view)
                                        : report::render_timeline_csv(view));
+        std::cout.flush();
+        for (const std::string& lack : report::sentences(loaded.lacks)) {
+            print_diagnostic(report::printable(loaded.file + ": " + lack, false));
+        }
         return flush_output(EXIT_SUCCESS);
     }
     report::ViewOptions options = make_view_options(arguments);
@@ -156,10 +161,12 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
     }
     const report::MomentView* const at = moment ? &*moment : nullptr;
     if (arguments.json) {
-        std::cout << report::json_document(
-            "memlab-timeline", {report::render_timeline_json(loaded.file, view, at, options)}, {});
+        const std::string shown = report::render_timeline_json(loaded.file, view, at, options);
+        std::cout << report::json_document("memlab-timeline",
+                                           {report::with_lacks(shown, loaded.lacks)}, {});
     } else {
-        std::cout << report::render_timeline_text(report, view, at, options);
+        std::cout << report::render_timeline_text(report, view, at, options)
+                  << lacks_text(loaded.lacks, options.style);
     }
     return flush_output(EXIT_SUCCESS);
 }

@@ -14,9 +14,11 @@
 
 #include "interpose/options/option_table.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/collection.hpp"
+#include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
@@ -263,6 +265,17 @@ std::string find_log(const std::string& file, std::string* problem) {
     return log;
 }
 
+/// Of what was tried; that this is the beginning only, or up to the damage, is said with it.
+std::vector<report::Lack> lacks_of(const std::string& log) {
+    const report::ReadResult read = report::read_report(log);
+    std::vector<report::Lack> lacks =
+        read.report ? report::find_lacks(*read.report) : std::vector<report::Lack>();
+    std::erase_if(lacks, [](const report::Lack& lack) {
+        return lack.kind == report::Lack::Kind::gap || lack.kind == report::Lack::Kind::damaged;
+    });
+    return lacks;
+}
+
 int try_out(WhatifArguments arguments) {
     std::optional<std::uint64_t> limit;
     if (!arguments.limit.empty()) {
@@ -328,11 +341,14 @@ int try_out(WhatifArguments arguments) {
     const report::whatif::DescribeStack describe_stack = [&places](std::uint32_t stack) {
         return places(stack);
     };
+    const std::vector<report::Lack> lacks = lacks_of(arguments.log);
     if (arguments.json) {
-        std::cout << report::whatif::render_json(arguments.log, recording, tables, describe_stack);
+        std::cout << report::with_lacks(
+            report::whatif::render_json(arguments.log, recording, tables, describe_stack), lacks);
     } else {
-        std::cout << report::whatif::render_text(recording, tables, make_style(arguments.style),
-                                                 describe_stack);
+        const report::Style style = make_style(arguments.style);
+        std::cout << report::whatif::render_text(recording, tables, style, describe_stack)
+                  << lacks_text(lacks, style);
     }
     return flush_output(EXIT_SUCCESS);
 }

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "model/manifest_field.hpp"
+
 namespace memlab::tools {
 
 namespace {
@@ -41,8 +43,8 @@ bool parse_line(std::string_view line, RunFiles* files) {
         fields[2].empty()) {
         return false;
     }
-    files->log = fields[1];
-    files->json = fields[2];
+    files->log = model::unescaped_field(fields[1]);
+    files->json = model::unescaped_field(fields[2]);
     if (fields.size() >= 5 && (!parse_number(fields[3], &files->pid_namespace) ||
                                !parse_number(fields[4], &files->start_ticks))) {
         files->pid_namespace = files->start_ticks = 0;
@@ -123,7 +125,8 @@ void pass_on(const std::vector<RunFiles>& files, const std::string& manifest_pat
         return;  // the outer run has ended; ours is complete without it
     }
     for (const RunFiles& item : files) {
-        std::string line = std::to_string(item.pid) + "\t" + item.log + "\t" + item.json + "\t" +
+        std::string line = std::to_string(item.pid) + "\t" + model::escaped_field(item.log) + "\t" +
+                           model::escaped_field(item.json) + "\t" +
                            std::to_string(item.pid_namespace) + "\t" +
                            std::to_string(item.start_ticks);
         for (const Ancestor& ancestor : item.ancestors) {

@@ -195,7 +195,7 @@ class RunReport {
         if (options_.summary) {
             Symbolizer symbolizer;
             Resolver resolver(recorded.report, &symbolizer);
-            const Summary summary = summarize(recorded.file, recorded.report, "", resolver);
+            const Summary summary = summarize(recorded.file, recorded.report, resolver);
             std::cerr << "memlab-run: " << render_short(summary, text_);
         }
         const std::string indent = options_.summary ? "  " : "memlab-run: ";

@@ -198,6 +198,8 @@ class Aggregator final : public RecordSink {
     std::uint64_t event_count() const { return event_count_; }
     /// End as recorded; before it, default values and those of LogStopped.
     const End& end() const { return end_; }
+    /// LogStopped::time_ns; none: the log did not stop, or it was not read.
+    std::optional<std::uint64_t> log_stopped_ns() const { return log_stopped_ns_; }
 
     /// What `site` held when its device's allocated curve was at its peak: count and bytes.
     Holder held_at_peak(std::uint32_t site) const;
@@ -251,6 +253,7 @@ class Aggregator final : public RecordSink {
     }
     void apply_option(const OptionValue& option);
     void advance(std::uint64_t time_ns);
+    void advance_to_event(std::uint64_t time_ns);
     void reset();
     bool restore(const Restoring& from);
     bool restore_indexes();
@@ -262,6 +265,7 @@ class Aggregator final : public RecordSink {
     static std::uint64_t site_hash(const SiteOrEvent& of);
     std::uint32_t site_index(const Event& event);
 
+    bool fits(const Event& event);
     void allocate(const Event& event);
     void free(const Event& event);
     void complete(const Event& event);
@@ -338,11 +342,14 @@ class Aggregator final : public RecordSink {
     std::uint64_t bypassed_count_ = 0;
     std::uint64_t bypassed_bytes_ = 0;
     Integrity integrity_;
+    std::uint64_t bytes_so_far_ = 0;  ///< of all allocations and segments: no sum exceeds it
     std::uint64_t event_count_ = 0;
     std::uint64_t now_ = 0;
     Ended ended_ = Ended::cut_off;
     bool has_end_ = false;
     End end_;
+    std::optional<std::uint64_t> log_stopped_ns_;
+    std::uint64_t latest_event_ns_ = 0;
     std::unique_ptr<Restoring> restoring_;
     LiveObserver* observer_ = nullptr;
 };

@@ -85,6 +85,14 @@ void Aggregator::state(Self& self, Archive& archive) {
     if (archive.version() >= 2) {
         archive(self.collected_);
     }
+    if (archive.version() >= 5) {
+        bool stopped = self.log_stopped_ns_.has_value();
+        std::uint64_t stopped_ns = self.log_stopped_ns_.value_or(0);
+        archive(stopped, stopped_ns, self.bytes_so_far_, self.latest_event_ns_);
+        if constexpr (Archive::reading) {
+            self.log_stopped_ns_ = stopped ? std::optional(stopped_ns) : std::nullopt;
+        }
+    }
 }
 
 void Aggregator::reset() {
@@ -127,6 +135,9 @@ void Aggregator::reset() {
     event_count_ = 0;
     now_ = 0;
     end_ = End();
+    log_stopped_ns_.reset();
+    bytes_so_far_ = 0;
+    latest_event_ns_ = 0;
 }
 
 void Aggregator::on(const Checkpoint& record) {

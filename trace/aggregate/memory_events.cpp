@@ -15,11 +15,13 @@ AddressSpace space_of_blocks(const DeviceTotals& device) {
 
 void Aggregator::on(const Event& event) {
     guarded([&] {
-        advance(event.time_ns);
+        advance_to_event(event.time_ns);
         ++event_count_;
         switch (event.type) {
             case EventType::alloc:
-                allocate(event);
+                if (fits(event)) {
+                    allocate(event);
+                }
                 break;
             case EventType::free_requested:
                 free(event);
@@ -28,8 +30,12 @@ void Aggregator::on(const Event& event) {
                 complete(event);
                 break;
             case EventType::segment_alloc:
-            case EventType::segment_free:
             case EventType::segment_map:
+                if (fits(event)) {
+                    segment(event);
+                }
+                break;
+            case EventType::segment_free:
             case EventType::segment_unmap:
                 segment(event);
                 break;
@@ -60,11 +66,23 @@ void Aggregator::on(const Event& event) {
 
 void Aggregator::on_freed(const Event& free_requested) {
     guarded([&] {
-        advance(free_requested.time_ns);
+        advance_to_event(free_requested.time_ns);
         event_count_ += 2;
         free_immediately(free_requested);
         end_found_step(free_requested);
     });
+}
+
+/// Every sum of bytes is at most that of all allocations and segments. What does not fit into 64
+/// bits, which only a wrong file can have, is left out: false.
+bool Aggregator::fits(const Event& event) {
+    std::uint64_t sum = 0;
+    if (__builtin_add_overflow(bytes_so_far_, std::max(event.size, event.requested), &sum)) {
+        integrity_.overflowed = true;
+        return false;
+    }
+    bytes_so_far_ = sum;
+    return true;
 }
 
 template <typename SiteOrEvent>

@@ -203,9 +203,13 @@ void Aggregator::on(const Missed& missed) {
         advance(missed.time_ns);
         const auto [at, is_new] = missed_index_.try_emplace(missed.reason, missed_.size());
         if (is_new) {
-            missed_.push_back({.reason = missed.reason, .first_time_ns = now_});
+            missed_.push_back(
+                {.reason = missed.reason, .first_time_ns = now_, .figures = missed.figures});
         }
         MissedTotals& totals = missed_[at->second];
+        if (totals.figures == Figures::complete || missed.figures == Figures::at_least) {
+            totals.figures = missed.figures;
+        }
         totals.count += missed.count;
         totals.bytes += missed.bytes;
     });
@@ -286,6 +290,7 @@ void Aggregator::on(const Coverage& record) {
 void Aggregator::on(const LogStopped& record) {
     guarded([&] {
         advance(record.time_ns);
+        log_stopped_ns_ = record.time_ns;
         end_.log_stopped_because = record.reason;
         end_.events_dropped = record.events_dropped;
     });

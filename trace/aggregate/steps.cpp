@@ -145,22 +145,26 @@ template Trend fit_trend(const StepBlocks<StepStats::site_blocks>& values);
 bool StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin) {
     const std::uint64_t key = pack_key(kind, path);
     bool not_followed = false;
+    ++ends_;
     auto at = index_.find(key);
     if (at == index_.end()) {
         const auto candidate = candidates_.find(key);
         if (candidate == candidates_.end()) {
             if (may_begin && candidates_.size() < max_candidates) {
-                candidates_.emplace(key, level);
+                candidates_.emplace(key, Candidate{level, ends_, 1, false});
+            } else if (may_begin) {
+                ++kinds_left_out_;  // perhaps: whether it recurs will not be known
             }
             return false;
         }
-        if (!may_begin || kinds_.size() == max_kinds) {
+        if (!may_begin || (kinds_.size() == max_kinds && !make_room(candidate->second))) {
+            candidate->second.level = level;
             return false;
         }
         kinds_.emplace_back();
         kinds_.back().kind = kind;
         kinds_.back().path = path;
-        kinds_.back().values.add(candidate->second);
+        kinds_.back().values.add(candidate->second.level);
         kinds_.back().by_site = kind == StepKind::found || followed_ < max_followed;
         followed_ += kinds_.back().by_site ? 1 : 0;
         not_followed = !kinds_.back().by_site;
@@ -169,11 +173,41 @@ bool StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool
     }
     Kind& each = kinds_[at->second];
     each.values.add(level);
+    each.last_end = ends_;
     if (each.by_site) {
         ++each.steps_followed;
         ++steps_ended_;
     }
     return not_followed;
+}
+
+/// Of the kinds that had no step since `candidate` first ended, that with fewest gives its place if
+/// these are too few for a verdict, or few beside the candidate's: kinds that take turns keep
+/// theirs.
+bool StepStats::make_room(Candidate& candidate) {
+    ++candidate.steps;
+    auto least = kinds_.end();
+    for (auto kind = kinds_.begin(); kind != kinds_.end(); ++kind) {
+        const std::uint64_t steps = kind->values.steps();
+        if (kind->last_end < candidate.ended &&
+            (steps < min_steps || steps < candidate.steps / 2) &&
+            (least == kinds_.end() || kind->values.steps() < least->values.steps())) {
+            least = kind;
+        }
+    }
+    if (least == kinds_.end()) {
+        kinds_left_out_ += candidate.left_out ? 0 : 1;
+        candidate.left_out = true;
+        return false;
+    }
+    ++kinds_left_out_;
+    followed_ -= least->by_site ? 1 : 0;
+    kinds_.erase(least);
+    index_.clear();
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+        index_.emplace(pack_key(kinds_[i].kind, kinds_[i].path), static_cast<std::uint32_t>(i));
+    }
+    return true;
 }
 
 void StepStats::follow_newest_for(std::size_t other) {

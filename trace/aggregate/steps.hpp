@@ -204,6 +204,10 @@ class StepStats {
         return at == index_.end() ? 0 : kinds_[at->second].values.steps();
     }
 
+    /// Kinds of steps that were not followed, or not to their end: there were more than max_kinds.
+    /// Of names beyond max_candidates each end counts.
+    std::uint64_t kinds_left_out() const { return kinds_left_out_; }
+
     /// Including those of inner loops.
     std::size_t kind_count() const { return kinds_.size(); }
     std::pair<StepKind, std::uint32_t> kind(std::size_t i) const {
@@ -244,6 +248,9 @@ class StepStats {
     static void state(Self& self, Archive& archive) {
         archive(self.kinds_, self.index_, self.candidates_, self.checked_at_, self.steps_ended_,
                 self.followed_);
+        if (archive.version() >= 5) {
+            archive(self.ends_, self.kinds_left_out_);
+        }
     }
     /// Whether a restored state is consistent with `sites` call sites and these numbers of
     /// ScopeStats' paths and of name families.
@@ -268,12 +275,31 @@ class StepStats {
         std::vector<Followed> sites;
         std::vector<std::uint32_t> slot;  ///< by site: index into sites + 1; 0: none
         std::uint64_t left_out = 0;
+        std::uint64_t last_end = 0;  ///< StepStats::ends_ at its latest step
 
         template <typename Self, typename Archive>
         static void state(Self& self, Archive& archive) {
             archive.choice(self.kind, StepKind::range);
             archive(self.path, self.values, self.by_site, self.steps_followed, self.sites,
                     self.slot, self.left_out);
+            if (archive.version() >= 5) {
+                archive(self.last_end);
+            }
+        }
+    };
+    /// Not followed: it ended once, so that it is no step yet, or there was no place for it.
+    struct Candidate {
+        std::uint64_t level = 0;
+        std::uint64_t ended = 0;  ///< ends_ then
+        std::uint64_t steps = 1;  ///< more where there was no place for it
+        bool left_out = false;    ///< it recurred while there was no place for it
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.level);
+            if (archive.version() >= 5) {
+                archive(self.ended, self.steps, self.left_out);
+            }
         }
     };
     static constexpr std::uint32_t slot_left_out = ~std::uint32_t{0};
@@ -306,16 +332,19 @@ class StepStats {
         return false;
     }
 
+    bool make_room(Candidate& candidate);
     void follow_newest_for(std::size_t other);
     void update_site(std::uint32_t site, std::uint64_t live);
     static StepTotals make_totals(const Kind& kind, std::vector<SiteTrend> sites);
 
     std::vector<Kind> kinds_;
-    std::unordered_map<std::uint64_t, std::uint32_t> index_;       ///< (kind, path): in kinds_
-    std::unordered_map<std::uint64_t, std::uint64_t> candidates_;  ///< level at the only end so far
+    std::unordered_map<std::uint64_t, std::uint32_t> index_;  ///< (kind, path): in kinds_
+    std::unordered_map<std::uint64_t, Candidate> candidates_;
     std::vector<std::uint64_t> checked_at_;  ///< by site: steps_ended_ at the last update
     std::uint64_t steps_ended_ = 0;          ///< of kinds that are tracked by site
     std::size_t followed_ = 0;
+    std::uint64_t ends_ = 0;  ///< of steps and of what may become one
+    std::uint64_t kinds_left_out_ = 0;
 };
 
 }  // namespace memlab::trace

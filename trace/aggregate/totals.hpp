@@ -327,10 +327,14 @@ struct MissedTotals {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     std::uint64_t first_time_ns = 0;
+    Figures figures = Figures::unknown;  ///< of all with this reason, the worst
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.reason, self.count, self.bytes, self.first_time_ns);
+        if (archive.version() >= 5) {
+            archive.choice(self.figures, Figures::at_least);
+        }
     }
 };
 
@@ -357,12 +361,17 @@ struct Integrity {
     std::uint64_t unmatched_segment_frees = 0;
     std::uint64_t overwritten_allocations = 0;
     std::uint64_t overwritten_segments = 0;
+    std::uint64_t earlier_times = 0;  ///< events before the one that is recorded in front of them
     bool incomplete = false;
+    bool overflowed = false;  ///< the bytes of all allocations do not fit into 64 bits
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.unmatched_frees, self.unmatched_segment_frees, self.overwritten_allocations,
                 self.overwritten_segments, self.incomplete);
+        if (archive.version() >= 5) {
+            archive(self.earlier_times, self.overflowed);
+        }
     }
 };
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "model/manifest_field.hpp"
 #include "tests/catch.hpp"
 
 using memlab::interpose::manifest_line;
@@ -50,6 +51,13 @@ std::string line_of_child(const Prepare& prepare) {
 }
 
 }  // namespace
+
+TEST_CASE("names with a newline, a tab or a backslash stay one field of one line") {
+    const std::string odd = "/a\tb\nc\\n.json";
+    const auto own = fields_of(manifest_line("/x.memlog", odd, true));
+    CHECK(own[1] == "/x.memlog");
+    CHECK(memlab::model::unescaped_field(own[2]) == odd);
+}
 
 TEST_CASE("a process names itself, its files and its ancestors") {
     const auto own = fields_of(manifest_line("/a/b.memlog", "/a/b.json", true));

@@ -51,6 +51,15 @@ TEST_CASE("patterns") {
     PatternValues hostile = values;
     hostile.executable = "../../etc/passwd";
     CHECK(expand_pattern("%e.json", hostile, "/w") == "/w/.._.._etc_passwd.json");
+    // A program's name is cut to what a file's name has room for; nothing else is.
+    const std::string cut = expand_pattern(
+        "d/memlab.%e.%p.json", {std::string(240, 'x') + "\xc3\xa9", "123", "", ""}, "/w");
+    CHECK(cut.starts_with("/w/d/memlab.xxx"));
+    CHECK(cut.ends_with("x.123.json"));
+    CHECK(cut.size() - 5 <= 255 - std::string(".10000.memlog").size());
+    const std::string folder(300, 'y');
+    CHECK(expand_pattern(folder + "/%p.json", {"train", "123", "", ""}, "/w") ==
+          "/w/" + folder + "/123.json");
 }
 
 TEST_CASE("a claim creates folders and the log; a second process gets another name") {

@@ -24,7 +24,7 @@ class Collected final : public StackDefinitions {
     std::uint32_t string_id(std::string_view) override { return 0; }
     void define(const trace::ModuleDef& module) override { modules.push_back(module); }
     void define(const trace::PythonFrameDef&) override {}
-    void report_missed(std::string_view reason) override { reasons.emplace_back(reason); }
+    void report_limitation(std::string_view reason) override { reasons.emplace_back(reason); }
     void define(const trace::StackDef& stack) override { stacks.push_back(stack); }
 
     std::vector<trace::ModuleDef> modules;

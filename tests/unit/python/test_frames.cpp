@@ -27,7 +27,7 @@ class Collected final : public StackDefinitions {
     void define(const memlab::trace::ModuleDef&) override {}
     void define(const memlab::trace::PythonFrameDef& frame) override { frames.push_back(frame); }
     void define(const memlab::trace::StackDef&) override {}
-    void report_missed(std::string_view) override {}
+    void report_limitation(std::string_view) override {}
 
     std::vector<std::string> strings;
     std::vector<memlab::trace::PythonFrameDef> frames;

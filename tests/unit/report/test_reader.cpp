@@ -111,7 +111,7 @@ std::string valid_report() {
 /// Runs everything that the tools do with a report, except symbolization.
 std::size_t show(const model::Report& report) {
     report::Resolver resolver(report, nullptr);
-    const report::Summary summary = report::summarize("file", report, "", resolver);
+    const report::Summary summary = report::summarize("file", report, resolver);
     report::TextOptions options;
     options.stacks = 3;
     return report::render_text(summary, resolver, options).size() +
@@ -231,8 +231,7 @@ TEST_CASE("stacks and sites read the same in whatever way they are written") {
         INFO(read.error);
         REQUIRE(read.report);
         report::Resolver resolver(*read.report, nullptr);
-        return report::render_json(report::summarize("file", *read.report, "", resolver), resolver,
-                                   10);
+        return report::render_json(report::summarize("file", *read.report, resolver), resolver, 10);
     };
     const std::string expected = view_of(plain);
     // Sorted by name, indented, with unknown members, with letters that need decoding.

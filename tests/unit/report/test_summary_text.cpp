@@ -18,7 +18,7 @@ std::string row_of(const Place& place, int width) {
         read_report(std::string(MEMLAB_TEST_DATA) + "/h100/pytorch_without_its_cache.json");
     REQUIRE(read.report);
     Resolver resolver(*read.report, nullptr);
-    Summary summary = summarize("train.json", *read.report, read.warning, resolver);
+    Summary summary = summarize("train.json", *read.report, resolver);
     REQUIRE(summary.devices.size() == 1);
     auto& places = summary.devices[0].at_peak.places;
     REQUIRE_FALSE(places.empty());
@@ -96,7 +96,7 @@ TEST_CASE("scopes, names and the verdict on the steps are in the summary") {
     few.verdict = "too few steps";
     report.steps = {steady, few, growing};
     Resolver resolver(report, nullptr);
-    const Summary summary = summarize("train.json", report, "", resolver);
+    const Summary summary = summarize("train.json", report, resolver);
     REQUIRE(summary.steps.size() == 2);
     CHECK(summary.steps[0].steps->verdict == "growing");
     REQUIRE(summary.steps[0].growing.size() == 1);  // one place, two sites

@@ -74,6 +74,12 @@ TEST_CASE("text from a recording cannot command the terminal") {
                     "31m",
                     false) == "?31m");
     CHECK(printable("Zürich", false) == "Zürich");
+    // What reverses the text beside it, and what ends a line.
+    for (const char* const control : {"\u061c", "\u200e", "\u200f", "\u2028", "\u202a", "\u202e",
+                                      "\u2066", "\u2069", "\u0085"}) {
+        CHECK(printable(control, false) == "?");
+    }
+    CHECK(printable("\u200b\u2030\u206a", false) == "\u200b\u2030\u206a");
     CHECK(printable("Zürich", true) == "Z?rich");
     CHECK(printable("\xff\xc3", false) == "??");
     CHECK(printable("\xe2\x82", false) == "??");

@@ -52,7 +52,9 @@ TEST_CASE("durations never show a rounded-up unit") {
     CHECK(format_duration(59'999'500'000) == "1 min 00 s");
     CHECK(format_duration(125'000'000'000) == "2 min 05 s");
     CHECK(format_duration(10'920'000'000'000) == "3 h 02 min");
-    CHECK(format_duration(std::numeric_limits<std::uint64_t>::max()) == "5124095 h 34 min");
+    CHECK(format_duration(std::numeric_limits<std::uint64_t>::max()) == "213503 d");
+    CHECK(format_duration(std::uint64_t{999} * 3'600'000'000'000) == "999 h 00 min");
+    CHECK(format_duration(std::uint64_t{8760} * 3'600'000'000'000) == "365 d 00 h");
 }
 
 TEST_CASE("a percentage that is not zero never reads as zero") {

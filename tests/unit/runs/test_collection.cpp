@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "report/runs/render.hpp"
@@ -112,9 +113,46 @@ TEST_CASE("what memlab-run wrote goes to the members it means") {
     REQUIRE(run.members.size() == 1);
     CHECK(run.members[0].start_ticks == 77);
     CHECK(run.members[0].from_log);
-    REQUIRE(run.notes.size() == 1);
-    CHECK(run.notes[0].find("names process 555 (z), but neither its report nor its log is here") !=
+    CHECK(run.notes.empty());
+    REQUIRE(run.lacks.size() == 1);
+    CHECK(run.lacks[0].kind == Lack::Kind::processes);
+    CHECK(run.lacks[0].text.find(
+              "names process 555 (z), but neither its report nor its log is here") !=
           std::string::npos);
+    CHECK(all_notes(run) == std::vector{run.lacks[0].text});
+
+    SECTION("a container has another name than its host") {
+        text.replace(text.find("\"" + process.host + "\""), process.host.size() + 2, "\"vm\"");
+        write(root / "memlab-run.json", text);
+        const RunCollection elsewhere = collect_run({root.string()});
+        CHECK(elsewhere.members[0].start_ticks == 77);
+        CHECK(elsewhere.lacks.size() == 1);
+    }
+}
+
+TEST_CASE("a rank that the launcher promised is missing, a restarted one is not") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    std::ifstream file(data / "h100/sample_oom_recovery.json");
+    auto report = nlohmann::ordered_json::parse(file);
+    const auto add = [&](int rank, int pid, int size) {
+        report["process"]["pid"] = pid;
+        report["process"]["ranks"] = {{"RANK", std::to_string(rank)},
+                                      {"WORLD_SIZE", std::to_string(size)}};
+        write(root / ("memlab.train." + std::to_string(pid) + ".json"), report.dump());
+    };
+    add(0, 10, 3);
+    add(2, 12, 3);
+    const auto lacks = [&] { return collect_run({root.string()}).lacks; };
+    REQUIRE(lacks().size() == 1);
+    CHECK(lacks()[0].kind == Lack::Kind::ranks);
+    CHECK(lacks()[0].text == "Of 3 ranks 1 is not here: 1.");
+    CHECK(collect_run({root.string()}, Keep::totals).lacks.size() == 1);
+    add(1, 21, 3);  // after an elastic restart, with the others again
+    add(0, 20, 3);
+    CHECK(lacks().empty());
+    add(0, 30, 1);  // one that shrank
+    CHECK(lacks().empty());
 }
 
 TEST_CASE("a run file is read whole or not at all") {

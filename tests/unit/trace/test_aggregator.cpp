@@ -722,6 +722,54 @@ TEST_CASE("missed reasons add up") {
     CHECK(aggregator.missed()[0].count == 5);
     CHECK(aggregator.missed()[0].bytes == 30);
     CHECK(aggregator.missed()[0].first_time_ns == 5);
+    CHECK(aggregator.missed()[0].figures == Figures::unknown);
+}
+
+TEST_CASE("figures are complete only where each that was missed says so") {
+    Aggregator aggregator;
+    aggregator.on(StringDef{.id = 1, .text = "a"});
+    const auto after = [&](Figures figures) {
+        aggregator.on(Missed{.time_ns = 5, .reason = 1, .figures = figures});
+        return aggregator.missed()[0].figures;
+    };
+    CHECK(after(Figures::complete) == Figures::complete);
+    CHECK(after(Figures::unknown) == Figures::unknown);
+    CHECK(after(Figures::complete) == Figures::unknown);
+    CHECK(after(Figures::at_least) == Figures::at_least);
+    CHECK(after(Figures::complete) == Figures::at_least);
+}
+
+TEST_CASE("allocations whose sum does not fit into 64 bits are left out") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    Event event;
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+        event.time_ns = i;
+        event.address = i << 20;
+        event.requested = event.size = std::uint64_t{1} << 63;
+        aggregator.on(event);
+        CHECK(aggregator.integrity().overflowed == (i >= 2));
+    }
+    CHECK(aggregator.sites().at(0).bytes == std::uint64_t{1} << 63);
+    CHECK(aggregator.sites().at(0).live_count == 1);
+    event.address = 9 << 20;
+    event.requested = event.size = 512;
+    aggregator.on(event);
+    CHECK(aggregator.sites().at(0).live_bytes == (std::uint64_t{1} << 63) + 512);
+}
+
+TEST_CASE("events with an earlier time than the one in front of them are counted") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    Event event;
+    for (const std::uint64_t time_ns : {10, 20, 15, 15, 20, 30}) {
+        event.time_ns = time_ns;
+        event.address += 1 << 20;
+        event.requested = event.size = 512;
+        aggregator.on(event);
+    }
+    CHECK(aggregator.integrity().earlier_times == 2);
+    CHECK(aggregator.duration_ns() == 30);
 }
 
 TEST_CASE("the timeline stays bounded over any time, and its peaks exact") {

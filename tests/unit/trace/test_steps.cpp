@@ -235,4 +235,68 @@ TEST_CASE("many kinds of steps and many sites stay within bounds") {
     CHECK(followed == StepStats::max_followed);
 }
 
+TEST_CASE("kinds with few steps give their place to later ones with many") {
+    StepStats figures;
+    for (std::uint32_t path = 0; path < StepStats::max_kinds; ++path) {
+        for (int step = 0; step < 3; ++step) {
+            figures.end(StepKind::scope, path, mib, true);
+        }
+    }
+    CHECK(figures.kinds_left_out() == 0);
+    for (std::uint64_t step = 0; step < 50; ++step) {
+        figures.end(StepKind::mark, 7, step * mib, true);
+    }
+    CHECK(figures.kinds_left_out() == 1);
+    CHECK(figures.kind_count() == StepStats::max_kinds);
+    const std::vector<StepTotals> all =
+        figures.totals([](std::uint32_t) { return 1; },
+                       [](std::uint32_t) { return std::optional<std::uint32_t>(); });
+    REQUIRE(all.back().kind == StepKind::mark);
+    CHECK(all.back().steps == 50);
+    CHECK(all.back().verdict == Verdict::growing);
+}
+
+TEST_CASE("kinds that are over give their place to one with many more steps, whatever they had") {
+    StepStats figures;
+    for (std::uint32_t path = 0; path < StepStats::max_kinds; ++path) {
+        for (int step = 0; step < 10; ++step) {
+            figures.end(StepKind::scope, path, mib, true);
+        }
+    }
+    for (std::uint64_t step = 0; step < 200; ++step) {
+        figures.end(StepKind::mark, 7, step * mib, true);
+    }
+    const std::vector<StepTotals> all =
+        figures.totals([](std::uint32_t) { return 1; },
+                       [](std::uint32_t) { return std::optional<std::uint32_t>(); });
+    REQUIRE(all.back().kind == StepKind::mark);
+    CHECK(all.back().steps >= 170);
+    CHECK(all.back().verdict == Verdict::growing);
+    CHECK(figures.kinds_left_out() != 0);
+}
+
+TEST_CASE("kinds of steps that take turns keep their places; what was left out is counted") {
+    StepStats figures;
+    constexpr std::uint32_t kinds = StepStats::max_kinds + 10;
+    for (int round = 0; round < 20; ++round) {
+        for (std::uint32_t path = 0; path < kinds; ++path) {
+            figures.end(StepKind::scope, path, mib, true);
+        }
+    }
+    CHECK(figures.kinds_left_out() == 10);
+    for (const StepTotals& each :
+         figures.totals([](std::uint32_t) { return 1; },
+                        [](std::uint32_t) { return std::optional<std::uint32_t>(); })) {
+        CHECK(each.steps == 20);
+    }
+}
+
+TEST_CASE("names beyond those that can be remembered count as left out") {
+    StepStats figures;
+    for (std::uint32_t path = 0; path < StepStats::max_candidates + 5; ++path) {
+        figures.end(StepKind::scope, path, mib, true);
+    }
+    CHECK(figures.kinds_left_out() == 5);
+}
+
 }  // namespace memlab::test

@@ -44,6 +44,7 @@ export interface Recording {
   duration_ns: number;
   events: number;
   ended: string;
+  lacks: string[]; // sentences: what the recording lacks; first among the notes
   notes: string[]; // sentences: gaps, limits, missing names
   curves: Curve[];
   moments: number[]; // ascending; at each the figures of `holders` are exact

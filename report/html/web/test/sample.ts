@@ -428,6 +428,7 @@ export function recording(options: SampleOptions = {}): Recording {
     duration_ns: duration,
     events: blocks.length * 2,
     ended: "ended normally after 6.900 s",
+    lacks: [],
     notes: hostile ? hostileNames : ["Names are missing for libcublasLt.so.13: it has no debug information here."],
     curves,
     moments,
@@ -572,6 +573,7 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
     },
     inefficiencies: {
       steps: 'scope "step"',
+      lacks: [],
       notes: [],
       devices: [
         {

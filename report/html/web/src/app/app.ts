@@ -139,6 +139,11 @@ export class App {
           ...compared.after.model.source.notes.map((note) => `After: ${note}`),
         ]
       : scene.model.source.notes;
+    const lacking = (compared ? [compared.before, compared.after] : [scene]).some(
+      (each) => each.model.source.lacks.length !== 0,
+    );
+    // What is missing is seen without a click, until the reader closes it.
+    if (lacking && this.notes.childElementCount === 0) this.notes.open = true;
     replaceControls(
       this.notes,
       h("summary", {}, `${plural(notes.length, "note")} on ${compared ? "these recordings" : "this recording"}`),

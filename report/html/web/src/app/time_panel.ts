@@ -185,7 +185,11 @@ export class TimePanel {
           {
             class: "chip",
             attributes: { "aria-pressed": String(shown.has(curve)) },
-            title: curve.exact ? "" : "sampled, not exact",
+            title: curve.exact
+              ? ""
+              : curve.kind === "device_used"
+                ? "sampled, not exact"
+                : "bounds where the event log lacks single events",
           },
         );
         chip.style.setProperty("--colour", curveColour(curve.kind, i));

@@ -32,6 +32,7 @@ test("a recording with next to nothing in it is shown", async () => {
     maps: [],
     scopes: { ...full.scopes, name: [], depth: [], thread: [], begin: [], end: [] },
     strings: [],
+    lacks: [],
     notes: [],
     frames: { function: [], file: [], line: [], module: [], language: [], skipped: [] },
     sites: { stack: [], kind: [], device: [], category: [], allocations: [], allocated_bytes: [] },

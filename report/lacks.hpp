@@ -1,0 +1,104 @@
+// What a recording lacks, and what that makes uncertain. Every view prints it, every JSON document
+// has it, and `check` proves nothing where it matters: all ask find_lacks().
+//
+// A report of an older memlab may not say whether something is missing: then that is unknown, which
+// is never taken for complete.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/report.hpp"
+
+namespace memlab::report {
+
+struct Lack {
+    enum class Kind : std::uint8_t {
+        started_late,  ///< CUDA was in use before
+        damaged,       ///< the event log is
+        running,       ///< the process still runs, or this is a snapshot of it
+        cut_off,       ///< no end: killed, _exit, exec
+        stopped,       ///< the recording stopped while the program went on
+        gap,           ///< single events are missing, their sums are not
+        missed,        ///< memory that memlab says it did not record
+        bypassed,      ///< memory that the audit found and memlab did not record
+        audit,         ///< the audit itself has holes
+        unseen,        ///< frees without their allocations, allocations without their frees
+        order,         ///< times that decrease
+        overflow,      ///< sums beyond 64 bits
+        host_memory,   ///< the host had none left for the figures
+        scopes,        ///< begins and ends that do not match, or were not followed
+        steps,         ///< kinds of steps that were not followed
+        processes,     ///< of a run: memlab-run saw them
+        ranks,         ///< of a run: its launcher promised them
+    };
+
+    Kind kind = Kind::cut_off;
+    bool known = true;                      ///< false: the recording does not say
+    std::string text;                       ///< whole sentences
+    std::optional<std::uint64_t> from_ns;   ///< the stretch that is missing, where it is known
+    std::optional<std::uint64_t> until_ns;  ///< exclusive; none: to the end
+
+    /// The one shape that every JSON document has of it.
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit);
+};
+
+/// What is the same for all of a kind.
+struct LackInfo {
+    Lack::Kind kind;
+    std::string_view name;       ///< of `check --allow NAME` and of JSON; never changes
+    std::string_view uncertain;  ///< what it makes uncertain
+    std::string_view advice;     ///< what to do; empty: nothing
+};
+const LackInfo& info(Lack::Kind kind);
+template <typename Self, typename Visitor>
+void Lack::fields(Self& self, Visitor& visit) {
+    visit.text({"name", "what is missing",
+                model::one_of("started-late", "damaged", "running", "cut-off", "stopped", "gap",
+                              "missed", "bypassed", "audit", "unseen-frees", "time-order",
+                              "overflow", "host-memory", "scopes", "steps", "processes", "ranks")},
+               std::string(info(self.kind).name));
+    visit.text({"uncertain", "what that makes uncertain"}, std::string(info(self.kind).uncertain));
+    visit.flag({"known", "false: a recording of an older memlab does not say whether, or when"},
+               self.known);
+    visit.number_or_null({"from_ns", "where the missing stretch starts; null: not known"},
+                         self.from_ns);
+    visit.number_or_null({"until_ns", "where it ends; null: with the process, or not known"},
+                         self.until_ns);
+    visit.text({"text", "sentences, which every view prints"}, self.text);
+}
+/// The member `lacks` of an object.
+template <typename Visitor>
+void lack_fields(const std::vector<Lack>& lacks, Visitor& visit) {
+    visit.list({"lacks", "what is missing; empty: nothing"}, lacks);
+}
+
+/// All kinds, in their order.
+const std::vector<LackInfo>& lack_infos();
+
+/// In the order of Lack::Kind. Those of a run's processes come from RunCollection.
+std::vector<Lack> find_lacks(const model::Report& report);
+/// The same without the end that a process lacks because exec replaced its program: it is complete.
+std::vector<Lack> find_lacks_of_replaced(const model::Report& report);
+
+/// "stopped after 72.34 ms (disk full) and lacks 3 later events": where recording_stopped().
+std::string stop_text(const model::Report& report);
+/// "An allocation was not recorded. (2 times, 3.00 MiB)".
+std::string missed_text(const model::Missed& missed);
+
+/// Their sentences.
+std::vector<std::string> sentences(const std::vector<Lack>& lacks);
+
+/// The time from which on nothing is known: the recording stopped, or its log is damaged. None: all
+/// is known to the end.
+std::optional<std::uint64_t> known_until(const model::Report& report);
+
+/// True if the recording stopped before its process ended. Never of a report that the process wrote
+/// itself at its end: that one has everything.
+bool recording_stopped(const model::Report& report);
+
+}  // namespace memlab::report
