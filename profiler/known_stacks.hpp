@@ -8,14 +8,10 @@
 // rules are the same (within one unload epoch), and each word is the one that the walk would read.
 // The reads do not depend on each other.
 //
-// Prediction, in order, since programs allocate in the same order again and again: the signature
-// that followed the last three stacks (the predictor), which is prefetched when the third of them
-// has been found; the one that followed the last; all signatures for this start address. They lie
-// in memory in the order in which they were made, which is that order, too: two hundred of them on
-// a page each would cost as many TLB misses a step.
-//
-// Where stacks do not repeat, each search that finds nothing takes from a miss budget, which hits
-// of the predictor refill. While it is empty one capture in 32 searches, and keeps its stack.
+// Prediction, in order: the signature that followed the last three stacks; the one that followed
+// the last; all for this start address. Each search that finds nothing takes from a miss budget,
+// which hits refill; while it is empty one capture in 32 searches. Why: docs/stacks.md, "Native
+// code".
 //
 // A thread owns its signatures, so uses them without an atomic exchange, which would wait for all
 // that the program has stored before. More threads than there are slots for do without.

@@ -6,38 +6,7 @@
 // switching (a second stream begins); multiple streams. There is one state for the process, as
 // there is one work clock: work of a second context counts as a second stream.
 //
-// Why it is safe. A free that relies on the stream still records its fence. Let old work use the
-// block, then the free, then new work use it:
-//  - The old work checked the state before its submission and was submitted before the free was
-//    called (otherwise plain CUDA, too, could free the memory before that work). The free finds the
-//    state "one stream", so the old work's check did too: the old work is on that stream.
-//  - The new work checks the state before its submission and after the block was handed out. Either
-//    it goes to the same stream, which orders it, or it finds another state. The first thread to
-//    find another state makes the device order all future work behind the fence of the last free
-//    that relied on the stream; other threads wait for that before they submit. That fence covers
-//    all earlier frees.
-//  - Frees check the state, and the switch reads their last fence, under a lock of the fences
-//    (CudaFences): each free is either before or after the switch. A second stream may begin
-//    between a check and the driver call: that work is still on the single stream, and its memory
-//    is freed later, with a fence that is waited for.
-//
-// Why it adds no deadlock. Only frees for which plain CUDA's host would have waited for the device
-// (cuMemFree) rely on the stream: with plain CUDA the work that a second stream is ordered behind
-// would be complete. Stream-ordered frees (cuMemFreeAsync) never rely on it.
-//
-// A stream is identified by what it means, not by its handle: the legacy stream has three names,
-// the per-thread stream is one per thread, and the handle of a destroyed stream may be reused while
-// its work still runs. Whatever cannot be attributed counts as multiple streams: copies between
-// contexts, launches for several devices, kernels whose end only their own event signals
-// (programmatic events). So do a second context, the start of a stream capture (no ordering call
-// may fall into it) and work that memlab cannot see (work_clock.hpp).
-//
-// A kernel that may begin before its predecessor has ended (programmatic stream serialization) is
-// launched without that permission while a single stream is tracked.
-//
-// Accesses that are not stream work are not ordered: a host or another device that reaches memory
-// by other means than CUDA. There the program must wait for the device, as with any stream-ordered
-// allocator.
+// Why that is safe, and cannot deadlock: docs/pool.md, "Why one stream is safe".
 //
 // Lock order: this -> contexts -> gate (shared) -> fences. Taken without any of the pool's.
 #pragma once

@@ -272,6 +272,8 @@ class PageWriter {
         json_.texts("strings", code.texts().texts());
     }
 
+    /// The changes of all sites in columns, one site after another: those of site i are the entries
+    /// from start[i] up to start[i + 1].
     void write_holders(const std::vector<PageSite>& sites) {
         json_.key("holders");
         json_.begin_object();

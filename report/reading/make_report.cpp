@@ -21,7 +21,7 @@ class ModelMaker {
                const ReportPath& place, std::size_t position)
         : builder_(builder), sizes_(sizes), place_(place), position_(position) {}
 
-    // What can have any value.
+    // Any value is valid: nothing to check.
     void line() {}
     template <typename Value>
     void constant(model::FieldName /*name*/, Value /*value*/) {}
