@@ -112,7 +112,7 @@ class Checkpoints {
             (index != 0 &&
              (partial.count != count || partial.found.position.region != position.region ||
               partial.found.position.offset != position.offset))) {
-            partial.broken = true;  // its begin was overwritten
+            partial.broken = true;  // its start was overwritten
             return;
         }
         partial.count = count;

@@ -243,7 +243,7 @@ bool CudaFences::waits_asleep() {
 
 // An event that was made before the flags said that waits sleep is asked again and again, after
 // longer and longer pauses: a query takes 1.4 us while the device works. In the end it is waited
-// for all the same, which shows what kernels printed.
+// for anyway, which shows what kernels printed.
 CUresult CudaFences::wait_for_event(CUevent event, bool blocking, bool asleep) {
     if (blocking || !asleep) {
         return call_real(&Driver::cuEventSynchronize, event);

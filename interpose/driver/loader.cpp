@@ -342,7 +342,7 @@ __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
 }
 
 /// Whether dlvsym asks for a dlsym on behalf of code that stands before memlab: of another library
-/// that wraps dlsym, which would pass memlab by. `caller` is a return address.
+/// that wraps dlsym, which would bypass memlab. `caller` is a return address.
 __attribute__((visibility("hidden"))) int memlab_dlvsym_route(const char* name,
                                                               const void* caller) {
     memlab::interpose::find_functions();

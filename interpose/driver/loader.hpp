@@ -1,7 +1,7 @@
 // The loader's functions that memlab exports (dlsym, dlvsym, dlopen, dlmopen, dlclose), as they are
 // without it, and the loader's objects.
 //
-// They are found in the objects' symbol tables: dlvsym passes by a definition without a version,
+// They are found in the objects' symbol tables: dlvsym skips a definition without a version,
 // which other libraries' are, and memlab's.
 #pragma once
 
@@ -75,7 +75,7 @@ void on_unknown_function(const char* name) noexcept;
 /// on_unknown_function() if libcuda exports a function of this name.
 void note_unknown(const char* name);
 
-/// Call before the program opens a library that looks past every preload: with RTLD_DEEPBIND or in
+/// Call before the program opens a library that bypasses every preload: with RTLD_DEEPBIND or in
 /// another namespace. Its calls of the driver will not be seen: from now on nothing is assumed
 /// about the work on a device, and new memory is not pooled, as above. Defined in
 /// process/unknown_functions.cpp.

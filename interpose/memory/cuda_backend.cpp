@@ -176,8 +176,8 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     memory_.report_growth();
-    // Mapping needs no context, but an allocation in a destroyed or broken one must fail all the
-    // same.
+    // Mapping needs no context, but an allocation in a destroyed or broken one must still
+    // fail.
     std::size_t free = 0;
     std::size_t total = 0;
     if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {

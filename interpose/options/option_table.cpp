@@ -310,7 +310,7 @@ constexpr OptionDef options[] = {
      "that refers to cudaIpcGetMemHandle come from the driver, and once UCX or MPI is loaded, or "
      "memory was exported, all new memory does, so that its handles are exact; pooled memory of "
      "the vmm backend can be opened by processes under memlab. plain: the same, but such memory is "
-     "exported to nobody. off: pool it all the same, for programs that export no memory.",
+     "exported to nobody. off: pool it anyway, for programs that export no memory.",
      ipc_option},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},

@@ -34,7 +34,7 @@ std::string pytorch_version_of(const std::string& library);
 /// The text behind `__version__ = ` in a version.py, without what follows a plus sign.
 std::string parse_pytorch_version(std::string_view text);
 
-/// A function of PyTorch's that memlab calls, or that is called in its stead.
+/// A function of PyTorch's that memlab calls, or that is called instead of it.
 struct PytorchDoor {
     PytorchFeature feature;
     const char* library;  ///< which exports it

@@ -68,7 +68,7 @@ std::string CuptiSubscription::reason_not_to_subscribe(const Memory& memory) con
     if (settings.cupti == CuptiUse::on) {
         return {};
     }
-    constexpr const char* override_hint = " (MEMLAB_CUPTI=on subscribes all the same).";
+    constexpr const char* override_hint = " (MEMLAB_CUPTI=on subscribes anyway).";
     for (const char* variable : {"CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH"}) {
         if (is_set(variable)) {
             return std::string(variable) + " is set: that tool stays CUPTI's only subscriber" +

@@ -172,7 +172,7 @@ void on_unfollowed_call(const char* name) noexcept {
 }
 
 void on_unseen_library() noexcept {
-    on_untracked_work("a library that looks past memlab");
+    on_untracked_work("a library that bypasses memlab");
     if (!claimed.test_and_set()) {
         disable_pooling(
             {"a library was opened with RTLD_DEEPBIND or in a namespace of its own: "

@@ -1,6 +1,6 @@
 // Reacts when a program gets a way into the driver that memlab does not see: a function of a later
 // CUDA, a later version of a hooked one, a private function table, or a library that is opened so
-// that it looks past every preload. From then on nothing is assumed: every free is fenced, and
+// that it bypasses every preload. From then on nothing is assumed: every free is fenced, and
 // where the function's name says more than that it submits work, new memory is the driver's own.
 // The report names each such function.
 #pragma once

@@ -3,7 +3,7 @@
 // free and "allocate failure", times are local wall clock with microseconds, pointers as printf's
 // %p, streams as a C++ stream prints a pointer.
 //
-// Of a stretch what was live at its begin is allocated then, so that every free has its allocation.
+// Of a stretch what was live at its start is allocated then, so that every free has its allocation.
 //
 // Only memory that a device resource can serve: device, managed, async_pool and graph. Sizes are
 // requested sizes.

@@ -180,7 +180,7 @@ void write_report(const Input& input, ProcessTracks& tracks) {
                 if (!values) {
                     continue;
                 }
-                // The maximum of a bucket is written at its begin, so that no peak is lost.
+                // The maximum of a bucket is written at its start, so that no peak is lost.
                 out.add(row.begin_ns, values->max);
                 std::uint64_t end = 0;
                 if (values->last != values->max &&

@@ -211,7 +211,7 @@ class RangeCollector {
             }
             auto& figures = sampled.curves[curve];
             if (!figures) {
-                // A device that appears within the time range held nothing at its begin.
+                // A device that appears within the time range held nothing at its start.
                 const bool first = now == view_.from_ns || curve == device_used;
                 figures = {.at_begin = first ? values[curve] : 0,
                            .lowest = first ? values[curve] : 0,

@@ -1,5 +1,5 @@
 // First fit in a given order: an item gets the lowest address at which it overlaps no placed item
-// in time. Placed items that are live at its begin come from a segment tree over the steps (an item
+// in time. Placed items that are live at its start come from a segment tree over the steps (an item
 // is stored at the nodes that cover its lifetime), those that begin later from the order of begins.
 #include "report/whatif/packing.hpp"
 

@@ -85,7 +85,7 @@ class Frees(EndToEnd):
             self.assertEqual((outcome.code, outcome.stdout), (0, b"the kernel was done: 1\ndone\n"), outcome.describe())
 
     def test_a_jump_out_of_a_free_that_waits(self) -> None:
-        """The memory can be had again, all is recorded as before, and the report says what happened."""
+        """The memory is available again, all is recorded as before, and the report says what happened."""
         for settings in ({}, OLD_DRIVER):
             with self.subTest(**settings):
                 self.output = self.work / f"out{len(settings)}"

@@ -91,7 +91,7 @@ class Ledger(EndToEnd):
         self.assertEqual(groups["context"], [("use_device", CONTEXT)])
 
     def test_beyond_the_budget_calls_are_counted(self) -> None:
-        # To measure all of them took the time of a run of seconds; contexts are measured all the same.
+        # To measure all of them took the time of a run of seconds; contexts are measured anyway.
         found = self.record("many", MEMLAB_LEDGER="auto")
         device = self.ledger(found)
         self.assertEqual(self.groups(device["moments"]["peak"])["context"], [("use_device", CONTEXT)])

@@ -149,7 +149,7 @@ class Layers(EndToEnd):
 
 
 class DeepBinding(EndToEnd):
-    """tests/programs/deep_bound.cpp opens a plugin that looks past every preload."""
+    """tests/programs/deep_bound.cpp opens a plugin that bypasses every preload."""
 
     def setUp(self) -> None:
         super().setUp()

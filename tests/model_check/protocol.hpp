@@ -34,7 +34,7 @@
 namespace memlab::model_check {
 
 enum class Step : std::uint8_t {
-    submit,        ///< stream, block: work, from its begin to its tick
+    submit,        ///< stream, block: work, from its start to its tick
     submit_begin,  ///< stream, block: all but the tick
     submit_end,    ///< stream: the tick
     submit_look,   ///< stream, block: the check for a second stream

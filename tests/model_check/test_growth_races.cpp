@@ -73,7 +73,7 @@ TEST_CASE("whoever waits for its turn to grow has it when the growth before it f
         Script script(layout, 1, 1);
         script(Step::allocate);                         // call 0: the device has none
         CHECK(script(Step::allocate).waited_for_turn);  // call 1
-        script(Step::go_on, 0);  // call 0 makes room, in vain, and asks again
+        script(Step::go_on, 0);  // call 0 makes room, without success, and asks again
         CHECK(script(Step::free, 0).call_while_arriving);  // which is too late for that answer
         for (int step = 0; step < 8 && script.run().can_go_on(0); ++step) {
             script(Step::go_on, 0);

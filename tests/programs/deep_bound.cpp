@@ -1,4 +1,4 @@
-// A program and a plugin that looks past every preload (deep_plugin.cpp): it is opened with
+// A program and a plugin that bypasses every preload (deep_plugin.cpp): it is opened with
 // RTLD_DEEPBIND, so that its own libraries win, and works on the program's memory.
 //
 // What it prints is plain CUDA's behaviour: the plugin may free memory that it is given, and

@@ -1,7 +1,8 @@
 // Fills the device except 24 MiB with blocks of one size, frees every second one, and asks for 64
 // MiB and for all that is said to be free, except a page, in one piece; for several sizes. Of
 // blocks of a page and more plain CUDA has half of the device back; of 1 MiB, two to a page,
-// nothing, so that there 64 MiB are too much. Ends with code 4 where less can be had than is said.
+// nothing, so that there 64 MiB are too much. Ends with code 4 where less is available than is
+// said.
 //
 // Recorded: one out-of-memory failure, of the first size; nothing live.
 #include <vector>

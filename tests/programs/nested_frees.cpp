@@ -3,7 +3,7 @@
 // the simulated driver by its own interface for tools.
 //
 //   nested_frees        in a growth of memlab's pool. The frees succeed, the neighbours' contents
-//                       stay, and the memory can be had again. A second free of the same is
+//                       stay, and the memory is available again. A second free of the same is
 //                       refused, and so is what else is done with what was freed
 //   nested_frees many   600 blocks at once, in the same place
 //   nested_frees ends   before a context is destroyed and before the primary one is reset: some of

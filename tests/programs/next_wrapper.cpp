@@ -1,6 +1,6 @@
 // A preload library of somebody else: wraps puts and getpid by RTLD_NEXT, as such libraries do.
-// RTLD_NEXT means "after the library that asks"; if a dlsym of ours asked in its stead, the wrapper
-// would find itself again, or nothing.
+// RTLD_NEXT means "after the library that asks"; if a dlsym of ours asked instead of it, the
+// wrapper would find itself again, or nothing.
 #include <dlfcn.h>
 #include <unistd.h>
 

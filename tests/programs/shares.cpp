@@ -68,7 +68,7 @@ void tell_range(CUdeviceptr address, std::size_t bytes) {
     CUdeviceptr base = 0;
     std::size_t size = 0;
     CHECK(cuMemGetAddressRange(&base, &size, address + bytes / 2));
-    SAY("range: %s, %zu of %zu bytes\n", base == address ? "its begin" : "elsewhere", size, bytes);
+    SAY("range: %s, %zu of %zu bytes\n", base == address ? "its start" : "elsewhere", size, bytes);
     CUdeviceptr start = 0;
     std::size_t length = 0;
     CUmemorytype type{};
@@ -77,7 +77,7 @@ void tell_range(CUdeviceptr address, std::size_t bytes) {
                                         CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
     void* values[] = {&start, &length, &type};
     CHECK(cuPointerGetAttributes(3, attributes, values, address + bytes - 1));
-    SAY("attributes: %s, %zu bytes, type %d\n", start == address ? "its begin" : "elsewhere",
+    SAY("attributes: %s, %zu bytes, type %d\n", start == address ? "its start" : "elsewhere",
         length, static_cast<int>(type));
 }
 

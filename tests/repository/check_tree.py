@@ -221,7 +221,7 @@ MAY_INCLUDE = {
     "tools/run": ("model", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 
-# Modules (a header and its source) that include each other all the same, and why.
+# Modules (a header and its source) that include each other anyway, and why.
 CYCLES = [
     # A context has a pool and a backend, which ask the memory that has the contexts.
     {"interpose/memory/context_registry", "interpose/memory/cuda_backend", "interpose/memory/memory"},
@@ -246,7 +246,7 @@ MOST_LINES = 500
 PRODUCT_TEXTS = {".ts", ".css", ".html", ".py", ".sh", ".cmake", ".txt", ".json", ".yml", ""}
 NOT_PRODUCT = ("report/html/web/test/", "report/html/web/package-lock.json")
 
-# Sources beyond these bounds all the same, and why.
+# Sources beyond these bounds anyway, and why.
 SIZE_EXCEPTIONS = {
     "a definition that has to stand before an include": [
         "interpose/driver/cuda_abi.hpp"],

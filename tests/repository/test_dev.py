@@ -2,7 +2,7 @@
 """tools/dev's manners where things are missing: one clear line, the right exit code, nothing done.
 
 Each test runs it with a PATH that holds only the commands named, so that a machine without apt, without
-permission or without a CUDA Toolkit can be had anywhere. What it does when all is there is what every
+permission or without a CUDA Toolkit can be made anywhere. What it does when all is there is what every
 other test run through it shows.
 """
 

@@ -160,7 +160,7 @@ void add_deep_binding(const std::string& program, const std::vector<std::string>
     };
     if (!deep.empty()) {
         out->push_back({Weight::limit, "deep binding", joined(deep) + " uses RTLD_DEEPBIND",
-                        "A library that is opened so looks past every preload, and its own calls "
+                        "A library that is opened so bypasses every preload, and its own calls "
                         "of CUDA are not seen. From then on new memory comes from the driver; what "
                         "the pool gave out before it cannot free (--no-pool helps). memlab-run "
                         "--fail-on-bypass tells whether memory was missed."});

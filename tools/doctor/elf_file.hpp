@@ -51,7 +51,7 @@ class ElfFile {
     std::span<const std::byte> contents(std::string_view symbol, std::size_t bytes) const;
 
     /// Whether code of it calls dlopen with RTLD_DEEPBIND among constant flags: the libraries that
-    /// it opens so look past every preload. Only calls through its own import are seen.
+    /// it opens so bypass every preload. Only calls through its own import are seen.
     bool opens_deep_bound() const;
 
   private:

@@ -60,7 +60,7 @@ Finding preload_finding(const std::string& path, std::size_t place, const std::s
         if (file->exports("dlsym") && !file->imports("dlvsym")) {
             advise(
                 "Keep it behind: it does not ask dlvsym for the next dlsym, so before memlab it "
-                "would pass memlab by.");
+                "would bypass memlab.");
         }
     }
     return finding;

@@ -7,7 +7,7 @@ namespace memlab::tools {
 namespace {
 
 constexpr const char* host_malloc =
-    "The host's malloc: no matter for memlab, whose own memory does not come from it.";
+    "The host's malloc: it does not affect memlab, whose own memory does not come from it.";
 
 // As published with each; none was run beside memlab.
 constexpr std::array known_preloads = std::to_array<KnownPreload>({
@@ -22,9 +22,9 @@ constexpr std::array known_preloads = std::to_array<KnownPreload>({
     {"libvgpu", "HAMi-core, which limits a container's GPU memory",
      "An allocation beyond CUDA_DEVICE_MEMORY_LIMIT fails although the GPU has free memory, and "
      "cuMemGetInfo and NVML answer by that limit: so do memlab's figures of the device."},
-    {"libvglfaker", "VirtualGL", "For OpenGL; CUDA and memlab are no matter to it."},
-    {"libdlfaker", "VirtualGL", "It wraps dlopen for OpenGL; CUDA and memlab are no matter to it."},
-    {"libgefaker", "VirtualGL", "For OpenGL; CUDA and memlab are no matter to it."},
+    {"libvglfaker", "VirtualGL", "For OpenGL; it does not affect CUDA or memlab."},
+    {"libdlfaker", "VirtualGL", "It wraps dlopen for OpenGL; it does not affect CUDA or memlab."},
+    {"libgefaker", "VirtualGL", "For OpenGL; it does not affect CUDA or memlab."},
     {"libtcmalloc", "gperftools' malloc", host_malloc},
     {"libprofiler.so", "gperftools' CPU profiler", "It samples the processor, memlab's code too."},
     {"libjemalloc", "jemalloc", host_malloc},

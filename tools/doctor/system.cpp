@@ -145,7 +145,7 @@ const char* advice_for_init(int result) {
                    "run.";
         case 803:
         case 804:
-            return "libcuda.so.1 and the kernel's driver do not fit together: remove the "
+            return "libcuda.so.1 and the kernel's driver do not match: remove the "
                    "container's own libcuda (cuda-compat), or update the driver.";
         default:
             return "CUDA programs fail here without memlab as well; nvidia-smi may say why.";

@@ -35,7 +35,7 @@ void define(CLI::App& app, OomArguments& arguments) {
         "Examples:\n"
         "  memlab-report oom memlab.train.4711.json\n"
         "  memlab-report oom --stacks 3 memlab.train.4711.memlog\n"
-        "  memlab-report pool memlab.train.4711.memlog    how the pool lay then\n"
+        "  memlab-report pool memlab.train.4711.memlog    the pool's layout then\n"
         "  memlab-report whatif memlab.train.4711.memlog  what would make it fit\n"
         "\n"
         "Exit code: 0 good (also when nothing failed), 2 a file could not be read or the usage is "

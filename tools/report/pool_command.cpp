@@ -30,7 +30,7 @@ void define(CLI::App& app, ReportOptions& options, bool& all_figures) {
     add_rendering(app, options);
     app.footer(
         "A segment is memory that the pool took from the driver; it can be given back when it "
-        "holds no block. The picture shows the segments with most free memory, each from its begin "
+        "holds no block. The picture shows the segments with most free memory, each from its start "
         "to its end; the table below names who keeps them.\n"
         "\n"
         "Examples:\n"

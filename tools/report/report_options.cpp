@@ -326,7 +326,7 @@ void add_skip(CLI::App& app, report::FrameSkips& skips) {
         ->type_name("TEXT");
     app.add_flag_callback(
         "--no-default-skip", [&skips] { skips.leave_defaults_out(); },
-        "Do not pass over the allocators and containers of std, thrust, RMM, PyTorch and others");
+        "Do not skip the allocators and containers of std, thrust, RMM, PyTorch and others");
 }
 
 void add_templates(CLI::App& app, ReportOptions& options) {

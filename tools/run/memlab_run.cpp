@@ -401,7 +401,7 @@ int run(const RunArguments& arguments) {
         environment.emplace_back(manifest_variable, manifest.path());
     } else {
         memlab::tools::print_diagnostic(manifest.error() +
-                                        "; reports are written all the same, but not listed here");
+                                        "; reports are written anyway, but not listed here");
     }
     description.start_wall_ns = wall_ns();
     const LaunchResult result = launch(arguments.command, environment);

@@ -6,7 +6,7 @@
 // any thread belongs to all open ones. Scopes with the same path of names share a row.
 //
 // O(1) per event: allocations and frees are counted per thread, and a scope's counts are the
-// difference between its end and its begin. The live allocations of a scope are in its own table
+// difference between its end and its start. The live allocations of a scope are in its own table
 // until it ends, then they move to the enclosing scope's; a free finds the table by the serial
 // number of the allocation, since the innermost open scope that began before it holds it. The
 // highest level is kept per interval between two begins, over all threads, so that only the newest

@@ -1,5 +1,5 @@
 """Allocates through code without tables between Python and CUDA, as JIT compilers and assembly put it
-there: the Python frames must be in the call sites all the same.
+there: the Python frames must be in the call sites anyway.
 
 usage: through_code.py
 

@@ -140,7 +140,7 @@ TEST_CASE("always: a free waits even for a fence that is complete") {
     CHECK(fixture.problem_at_end() == sound);
 }
 
-TEST_CASE("a free that waits returns the device's pending error and completes all the same") {
+TEST_CASE("a free that waits returns the device's pending error and completes anyway") {
     for (const FreeSync sync : {FreeSync::automatic, FreeSync::always}) {
         Fixture fixture(gib, with(sync));
         const BlockInfo a = fixture.get(1000);

@@ -249,7 +249,7 @@ TEST_CASE("deferred blocks are out of reach, even out of memory") {
     CHECK(fixture.problem() == sound);
 }
 
-TEST_CASE("a segment that the backend does not take back is forgotten all the same") {
+TEST_CASE("a segment that the backend does not take back is forgotten anyway") {
     Fixture fixture(100 * mib);
     const BlockInfo a = fixture.get(40 * mib);
     const BlockInfo b = fixture.get(50 * mib);

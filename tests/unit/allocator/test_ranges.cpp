@@ -272,7 +272,7 @@ TEST_CASE("a range that is full is followed by another") {
     CHECK(fixture.problem() == sound);
 }
 
-TEST_CASE("where ranges cannot be had, segments are") {
+TEST_CASE("where ranges are not available, segments are") {
     Fixture fixture(gib, expandable());
     fixture.backend.fail(Call::range_reserve, 1, {BackendStatus::Kind::error, not_supported_code});
     const BlockInfo a = fixture.get(4'000'000);

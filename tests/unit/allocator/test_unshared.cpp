@@ -1,6 +1,6 @@
-// What is said to be free can be had: the pool on nearly full devices, beside a model of plain CUDA
-// (tests/support/plain_cuda.hpp) that gets the same calls. PoolOptions::packed_share is small, as
-// memlab has it by default.
+// What is said to be free is available: the pool on nearly full devices, beside a model of plain
+// CUDA (tests/support/plain_cuda.hpp) that gets the same calls. PoolOptions::packed_share is small,
+// as memlab has it by default.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -119,7 +119,7 @@ void free_all_but(Pair& pair, const std::vector<std::uint64_t>& ids, std::size_t
 
 }  // namespace
 
-TEST_CASE("of buffers just below and above pages, what is freed can be had in one piece") {
+TEST_CASE("of buffers just below and above pages, what is freed is available in one piece") {
     for (const std::uint64_t bytes : {2 * mib - 64 * kib, 2 * mib, 2 * mib + 1, 4 * mib, 65 * kib,
                                       700 * kib, mib, mib + 1, 3 * mib / 2, 20 * mib + 512}) {
         CAPTURE(bytes);
@@ -152,7 +152,8 @@ TEST_CASE("small buffers in place of a large one pin only their own pages") {
     }
 }
 
-TEST_CASE("frees that wait for a kernel, or the end of a capture, count as free and can be had") {
+TEST_CASE(
+    "frees that wait for a kernel, or the end of a capture, count as free and are available") {
     Pair pair(device);
     const std::vector<std::uint64_t> ids = fill(pair, 5 * mib);
     const std::uint64_t before = pair.free_bytes();

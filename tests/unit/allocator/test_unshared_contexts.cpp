@@ -1,5 +1,5 @@
-// What is said to be free can be had, on nearly full devices with several contexts, frees that wait
-// for kernels, contexts that end and begin again, memory that passes by the pools, and a limit
+// What is said to be free is available, on nearly full devices with several contexts, frees that
+// wait for kernels, contexts that end and begin again, memory that bypasses the pools, and a limit
 // below the device's memory. As memlab does, whoever is short has all pools of the device give back
 // what is unused, waits for frees as cudaFree would have, and asks again.
 //   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=<programs> unit_allocator "contexts*"

@@ -161,7 +161,7 @@ TEST_CASE("a stack whose parts never repeat costs no more and more") {
     CHECK(counts.merged > again - 10);
 }
 
-TEST_CASE("many stacks with many parts each are recognized all the same") {
+TEST_CASE("many stacks with many parts each are recognized anyway") {
     std::thread([] {
         reset();
         constexpr int depths = 60;

@@ -100,7 +100,7 @@ TEST_CASE("stacks that differ in one frame are two, however small their numbers 
     }
 }
 
-TEST_CASE("the Python frames of a stack can be had again") {
+TEST_CASE("the Python frames of a stack are available again") {
     Collected collected;
     StackTable table(collected);
     const std::vector<std::uint64_t> stack = {0x1000, 7, 0x2000, 9, 8};

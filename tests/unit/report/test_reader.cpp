@@ -84,7 +84,7 @@ void record(trace::RecordSink& sink) {
         event.address = event.requested = event.size = 0;
         sink.on(event);
     }
-    sink.on(event);  // without its begin
+    sink.on(event);  // without its start
     trace::OomEvent oom;
     oom.time_ns = 3000;
     oom.context = 1;

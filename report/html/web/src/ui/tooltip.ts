@@ -1,4 +1,4 @@
-// One tooltip for all canvases. It repeats what can be had by keyboard, so screen readers are not told of it.
+// One tooltip for all canvases. It repeats what is available by keyboard, so screen readers are not told of it.
 import { h, replace } from "./dom";
 
 let box: HTMLElement | null = null;
