@@ -223,7 +223,7 @@ struct KindCurve {
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
-            visit.number({"begin_ns", "the begin of the bucket"}, self.begin_ns);
+            visit.number({"begin_ns", "the start of the bucket"}, self.begin_ns);
             visit.number({"min_bytes", "the lowest value in it"}, self.min);
             visit.number({"max_bytes", "the highest value in it"}, self.max);
             visit.number({"last_bytes", "the value at its end"}, self.last);
