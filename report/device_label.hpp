@@ -35,6 +35,30 @@ inline std::string block_name(const model::Report& report, std::uint64_t index) 
     return "block";
 }
 
+/// "managed memory", "pinned host memory": a kind that a device's curves do not include.
+inline std::string kind_label(const std::string& kind) {
+    return kind == "pinned"       ? "pinned host memory"
+           : kind == "ipc_import" ? "memory of other processes"
+                                  : kind + " memory";
+}
+
+/// "GPU 0: managed memory"
+inline std::string kind_label(const model::Device& device, const std::string& kind) {
+    return device_label(device) + ": " + kind_label(kind);
+}
+
+/// True where a program has nothing on the device but memory that its curves do not include.
+inline bool is_outside_curves_only(const model::Device& device) {
+    return device.kind_curves && device.curve(model::Curve::allocated).peak_bytes == 0 &&
+           device.curve(model::Curve::reserved).peak_bytes == 0;
+}
+
+/// False for a kind outside the curves whose peak is below a hundredth of the device's allocated
+/// peak: a few bytes that a library pins are no news.
+inline bool is_worth_telling(const model::Device& device, std::uint64_t peak_bytes) {
+    return peak_bytes >= device.curve(model::Curve::allocated).peak_bytes / 100;
+}
+
 /// device_label() of the device of this index.
 inline std::string label_of(const model::Report& report, std::uint64_t index) {
     for (const model::Device& device : report.devices) {

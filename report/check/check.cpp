@@ -180,7 +180,7 @@ class Checker {
                         return row.process == p && row.metric == metric &&
                                row.subject == Subject() && row.measured.device == value.device;
                     });
-                if (!there) {
+                if (!there && is_shown(processes_[p], metric, value)) {
                     out_.rows.push_back(
                         {p, metric, Subject(), {}, std::move(value), {}, {}, Verdict::shown});
                 }
@@ -203,6 +203,20 @@ class Checker {
   private:
     bool is_allowed(const report::Lack& lack) const {
         return options_.allowed_lacks.count(lack.kind) != 0;
+    }
+
+    /// Memory that is not in the allocated peak: where there is some, and it is worth telling.
+    static bool is_shown(const Process& process, Metric metric, const Measurement& value) {
+        if (metric != Metric::peak_managed && metric != Metric::peak_pinned) {
+            return true;
+        }
+        return value.figure > Figure() &&
+               std::any_of(process.summary.devices.begin(), process.summary.devices.end(),
+                           [&value](const report::DeviceSummary& each) {
+                               return each.device->index == value.device &&
+                                      report::is_worth_telling(*each.device,
+                                                               value.figure.as_whole());
+                           });
     }
 
     bool is_unfinished(std::size_t p) const {
@@ -380,6 +394,9 @@ Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& l
     }
     checker.show(Metric::peak_allocated);
     checker.show(Metric::peak_reserved);
+    // Not in these: a program may have nothing else.
+    checker.show(Metric::peak_managed);
+    checker.show(Metric::peak_pinned);
     return checker.finish();
 }
 

@@ -16,6 +16,8 @@ namespace memlab::report::check {
 enum class Metric : std::uint8_t {
     peak_allocated,
     peak_reserved,
+    peak_managed,
+    peak_pinned,
     leaks,
     leak_count,
     allocations,

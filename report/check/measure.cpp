@@ -10,6 +10,7 @@
 #include "report/summary/framework_findings.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/text/units.hpp"
+#include "report/views/site_stats.hpp"
 
 namespace memlab::report::check {
 
@@ -89,9 +90,12 @@ class Measurer {
             leaks(summary, value);
             return true;
         }
-        if (subject_.kind == Subject::Kind::kind) {
-            measure_kind(device, value);
-            return true;
+        if (const std::string kind = metric_ == Metric::peak_managed  ? "managed"
+                                     : metric_ == Metric::peak_pinned ? "pinned"
+                                                                      : subject_.text;
+            !kind.empty()) {
+            measure_kind(device, kind, value);
+            return device.is_gpu() || !subject_.text.empty();
         }
         switch (metric_) {
             case Metric::peak_allocated:
@@ -135,17 +139,24 @@ class Measurer {
                                kind) == process_.excluded_kinds.end();
     }
 
-    void measure_kind(const model::Device& device, Measurement& value) {
-        const auto amount = [this](const auto& of) {
-            return Figure::whole(metric_ == Metric::peak_allocated ? of.peak_bytes : of.count);
+    void measure_kind(const model::Device& device, const std::string& wanted, Measurement& value) {
+        const bool of_peak = metric_ != Metric::allocations;
+        const auto amount = [of_peak](const auto& of) {
+            return of_peak ? of.peak_bytes : of.count;
         };
-        for (const auto& [kind, totals] : device.kinds) {
-            value.figure = kind == subject_.text ? amount(totals) : value.figure;
-        }
+        const auto totals = device.kinds.find(wanted);
+        value.figure = Figure::whole(totals == device.kinds.end() ? 0 : amount(totals->second));
+        const bool has_curve = device.kind_curves && device.kind_curves->contains(wanted);
+        const ViewedMemory at_peak =
+            of_peak && has_curve ? ViewedMemory(device, wanted) : ViewedMemory(device);
         PlaceSums places;
-        for (const model::Site& site : report_.sites) {
-            if (site.device == device.index && site.kind == subject_.text) {
-                places.add(resolver_.place(site.stack), site.kind, amount(site));
+        for (std::size_t i = 0; i < report_.sites.size(); ++i) {
+            const model::Site& site = report_.sites[i];
+            if (site.device == device.index && site.kind == wanted) {
+                places.add(
+                    resolver_.place(site.stack), site.kind,
+                    Figure::whole(at_peak.kind().empty() ? amount(site)
+                                                         : at_peak.stats(site, i).peak_bytes));
             }
         }
         value.responsible = places.largest();

@@ -201,6 +201,8 @@ class Metrics {
                     &model::KindTotals::count);
         kind_family("memlab_allocated_bytes", "bytes",
                     "Bytes of all allocations made, by kind of memory.", &model::KindTotals::bytes);
+        kind_family("memlab_kind_peak_bytes", "bytes",
+                    "Most bytes held at once, by kind of memory.", &model::KindTotals::peak_bytes);
         kind_family("memlab_live_allocations", "", "Allocations never freed, by kind of memory.",
                     &model::KindTotals::live_count);
         kind_family("memlab_live_bytes", "bytes", "Bytes never freed, by kind of memory.",

@@ -27,6 +27,10 @@ RankRow make_row(const model::Report& report) {
         row.gpus.push_back(device.uuid);
         model::add_to(row.allocated_peak, device.curve(model::Curve::allocated).peak_bytes);
         model::add_to(row.reserved_peak, device_reserved.peak_bytes);
+        for (const auto& [kind, totals] : device.kinds) {
+            model::add_to(row.managed_peak, kind == "managed" ? totals.peak_bytes : 0);
+            model::add_to(row.pinned_peak, kind == "pinned" ? totals.peak_bytes : 0);
+        }
         if (device.fragmentation.at_peak) {
             const auto pool_reserved = static_cast<double>(device_reserved.peak_bytes);
             reserved += pool_reserved;

@@ -24,6 +24,8 @@ struct RankRow {
     std::vector<std::string> gpus;  ///< UUIDs, in the order of their indexes in the process
     std::uint64_t allocated_peak = 0;
     std::uint64_t reserved_peak = 0;
+    std::uint64_t managed_peak = 0;       ///< the curves do not include it, nor the next
+    std::uint64_t pinned_peak = 0;        ///< host memory
     std::optional<double> fragmentation;  ///< 1 - active/reserved at the peaks, over its pools
     std::uint64_t allocations = 0;        ///< of device memory, over the whole run
     std::uint64_t ooms = 0;

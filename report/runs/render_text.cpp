@@ -266,8 +266,18 @@ class RanksText {
             .bold([this](const RankRow& row) {
                 return row.rank == ranks_.allocated.rank && row.allocated_peak != 0;
             })
-            .bytes("reserved", 13, &RankRow::reserved_peak)
-            .right("frag", 7, [](const RankRow& row) { return percent(row.fragmentation); });
+            .bytes("reserved", 13, &RankRow::reserved_peak);
+        const auto any = [this](std::uint64_t RankRow::*figure) {
+            return std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
+                               [figure](const RankRow& row) { return row.*figure != 0; });
+        };
+        if (any(&RankRow::managed_peak)) {
+            table.bytes("managed", 13, &RankRow::managed_peak);
+        }
+        if (wide && any(&RankRow::pinned_peak)) {
+            table.bytes("pinned", 13, &RankRow::pinned_peak);
+        }
+        table.right("frag", 7, [](const RankRow& row) { return percent(row.fragmentation); });
         if (wide) {
             table.count("count", 11, &RankRow::allocations);
         }

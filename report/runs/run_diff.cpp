@@ -100,7 +100,7 @@ class RunComparer {
         SiteStats sum;
         for (const model::Device& device : report.devices) {
             if (device.is_gpu() && (!options_.device || device.index == *options_.device)) {
-                sum.add(device_stats(report, device));
+                sum.add(ViewedMemory(device).stats(report));
             }
         }
         return sort_value(sum, options_.order);

@@ -147,6 +147,10 @@ struct Merge {
             visit.texts({"gpus", "their UUIDs"}, self.row.gpus);
             visit.number({"allocated_peak_bytes", "summed over its GPUs"}, self.row.allocated_peak);
             visit.number({"reserved_peak_bytes", "summed over its GPUs"}, self.row.reserved_peak);
+            visit.number({"managed_peak_bytes", "of managed memory, summed over its GPUs"},
+                         self.row.managed_peak);
+            visit.number({"pinned_peak_bytes", "of pinned host memory, summed over its GPUs"},
+                         self.row.pinned_peak);
             visit.ratio({"fragmentation",
                          "1 − active/reserved at their peaks, of its pools, weighted by size; "
                          "null without one"},

@@ -32,29 +32,39 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
                 std::to_string(device.driver_version % 1000 / 10) + " driver";
     }
     heading(name, note);
-    curve_table(device);
+    const bool outside_only = is_outside_curves_only(device);
+    if (outside_only) {
+        line("  no device memory was allocated");
+        kind_sections(summary);
+    } else {
+        curve_table(device);
+    }
     if (is_cut_by_pytorch(device)) {
         waterfall(device);
+        kind_sections(summary);
         line("");
         line("  " + bold("memlab-report --level driver " + clean(shell_word(summary_.file))) +
              dim(device.kernels_at_peak ? "   when, who holds it, and what ran"
                                         : "   when, and who holds it"));
         return;
     }
-    plot(device);
-    marks(device);
-    waterfall(device);
-    fragmentation(device);
-    const model::Holders& peak = device.at_peak;
-    holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
-            format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
-    categories(summary);
-    kernels(device);
+    if (!outside_only) {
+        plot(device);
+        marks(device);
+        waterfall(device);
+        fragmentation(device);
+        const model::Holders& peak = device.at_peak;
+        holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
+                format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
+        categories(summary);
+        kernels(device);
+        kind_sections(summary);
+    }
     const HoldersSummary& live = summary.still_allocated;
     if (live.count != 0) {
         holders("Still allocated " + moment_text(*summary_.report), live, options_.top,
                 format_plural(live.count, "allocation"));
-        if (live.bytes > summary.live.bytes) {
+        if (live.bytes > summary.live.bytes && !outside_only) {
             line(dim("  " + format_bytes(live.bytes - summary.live.bytes) +
                      " of it is not device memory (see Kinds of memory)"));
         }
@@ -140,6 +150,14 @@ void SummaryPage::plot(const model::Device& device) {
             points.push_back({end, allocated.last, reserved.last});
         }
     }
+    const std::string solid = style().ascii ? "#" : "█";
+    const std::string shade = style().ascii ? "." : "░";
+    plot(points, "  " + cyan(solid) + " allocated   " + dim(shade) + " reserved, not allocated",
+         device.index);
+}
+
+void SummaryPage::plot(const std::vector<PlotPoint>& points, const std::string& what,
+                       std::uint64_t device) {
     std::vector<PlotNote> notes;
     std::size_t number = 0;
     for (const model::Mark& mark : summary_.report->marks) {
@@ -147,7 +165,7 @@ void SummaryPage::plot(const model::Device& device) {
         notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '^'});
     }
     for (const model::Oom& oom : summary_.report->ooms) {
-        if (oom.device == device.index) {
+        if (oom.device == device) {
             notes.push_back({oom.time_ns, 'X'});
         }
     }
@@ -165,10 +183,7 @@ void SummaryPage::plot(const model::Device& device) {
         return;
     }
     line("");
-    const std::string solid = style().ascii ? "#" : "█";
-    const std::string shade = style().ascii ? "." : "░";
-    std::string legend =
-        "  " + cyan(solid) + " allocated   " + dim(shade) + " reserved, not allocated";
+    std::string legend = what;
     if (!summary_.report->marks.empty()) {
         legend += "   1 2 ^ marks";
     }
@@ -434,38 +449,6 @@ void SummaryPage::kernels(const model::Device& device) {
     }
     if (rest_names != 0) {
         table.row(rest, dim(format_plural(rest_names, "kernel") + " more"));
-    }
-}
-
-void SummaryPage::kinds(const model::Device& device) {
-    const bool one_kind = device.kinds.empty() ||
-                          (device.kinds.size() == 1 &&
-                           device.kinds.contains(device.is_gpu() ? "device" : "suballocation"));
-    if (one_kind) {
-        return;
-    }
-    heading("Kinds of memory");
-    using Kind = std::pair<std::string, model::KindTotals>;
-    const auto figure = [](std::uint64_t model::KindTotals::*which) {
-        return [which](const Kind& kind) { return kind.second.*which; };
-    };
-    Table<Kind> table(*this);
-    table.left("", 11, [this](const Kind& kind) { return clean(kind.first); })
-        .count("count", 10, figure(&model::KindTotals::count))
-        .bytes("total bytes", 14, figure(&model::KindTotals::bytes))
-        .bytes("peak", figure(&model::KindTotals::peak_bytes))
-        .bytes(moment_column(*summary_.report), figure(&model::KindTotals::live_bytes))
-        .last("");
-    table.head();
-    for (const Kind& each : device.kinds) {
-        const std::string& kind = each.first;
-        const char* note = kind == "managed"      ? "not in the curves: it migrates"
-                           : kind == "pinned"     ? "host memory, not in the curves"
-                           : kind == "ipc_import" ? "another process holds it"
-                                                  : "";
-        const char* place = kind == "managed" ? "migrates" : kind == "pinned" ? "host" : "imported";
-        const bool outside = !model::is_in_curves(kind);
-        table.row(each, outside ? dim(width() >= 92 ? note : place) : "");
     }
 }
 

@@ -205,6 +205,12 @@ Summary summarize(const std::string& file, const model::Report& report, Resolver
                  summarize_holders(still_allocated(device, report), report, resolver),
                  categories_at_peak(report, device, resolver),
                  doubt_about_categories(report, device, resolver)});
+            if (device.kind_curves) {
+                for (const auto& [kind, curve] : *device.kind_curves) {
+                    summary.devices.back().kinds.push_back(
+                        {kind, &curve, summarize_holders(curve.at_peak, report, resolver)});
+                }
+            }
         }
     }
     for (const model::Oom& oom : report.ooms) {

@@ -39,6 +39,13 @@ struct HoldersSummary {
     std::uint64_t unnamed_bytes = 0;  ///< of sites that the report only sums up
 };
 
+/// A kind of memory that the device's curves do not include.
+struct KindSummary {
+    std::string kind;
+    const model::KindCurve* curve = nullptr;
+    HoldersSummary at_peak;
+};
+
 struct DeviceSummary {
     const model::Device* device = nullptr;
     HoldersSummary at_peak;
@@ -47,6 +54,7 @@ struct DeviceSummary {
     HoldersSummary still_allocated;
     CategoryShares categories{};  ///< at the allocated peak
     const char* doubt = nullptr;  ///< doubt_about_categories()
+    std::vector<KindSummary> kinds = {};
 };
 
 /// Allocations that bypassed memlab, by caller.

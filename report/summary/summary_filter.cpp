@@ -45,6 +45,9 @@ void filter_summary(Summary& summary, const std::vector<bool>& taken) {
         filter_holders(device.live, device.device->live, report, taken);
         filter_holders(device.still_allocated, still_allocated(*device.device, report), report,
                        taken);
+        for (KindSummary& kind : device.kinds) {
+            filter_holders(kind.at_peak, kind.curve->at_peak, report, taken);
+        }
     }
     for (OomSummary& oom : summary.ooms) {
         filter_holders(oom.holders, oom.oom->holders, report, taken);
@@ -60,6 +63,9 @@ void order_by_count(Summary& summary) {
         order(device.at_peak);
         order(device.live);
         order(device.still_allocated);
+        for (KindSummary& kind : device.kinds) {
+            order(kind.at_peak);
+        }
     }
     for (OomSummary& oom : summary.ooms) {
         order(oom.holders);

@@ -15,6 +15,8 @@
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     categories {name: {count, bytes}} (of PyTorch's memory at the allocated peak, if it has any),
+//     kind_curves {name: {peak_bytes, peak_time_ns, at_end_bytes, at_peak {count, bytes, places,
+//       other}}} (of kinds that the curves do not include),
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns), still_allocated (as
 //     live, of every kind of memory)],
 //   ooms [time_ns, device, thread, thread_name, api, kind, requested_bytes, device_free_bytes,
@@ -227,6 +229,14 @@ json device_json(const model::Report& report, const DeviceSummary& summary, Reso
                 {"at_peak", holders_json(summary.at_peak, resolver, top, true)},
                 {"live", holders_json(summary.live, resolver, top, false)},
                 {"still_allocated", holders_json(summary.still_allocated, resolver, top, false)}};
+    for (const KindSummary& kind : summary.kinds) {
+        const model::CurveSummary& curve = kind.curve->curve;
+        out["kind_curves"][kind.kind] = {
+            {"peak_bytes", curve.peak_bytes},
+            {"peak_time_ns", curve.peak_time_ns},
+            {"at_end_bytes", curve.at_end_bytes},
+            {"at_peak", holders_json(kind.at_peak, resolver, top, false)}};
+    }
     for (std::size_t i = 0; i < category_count; ++i) {
         const CategoryShare& share = summary.categories[i];
         if (share.count != 0) {

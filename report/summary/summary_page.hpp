@@ -9,6 +9,7 @@
 
 #include "report/summary/summary.hpp"
 #include "report/text/page.hpp"
+#include "report/text/plot.hpp"
 #include "report/text/table.hpp"
 
 namespace memlab::report {
@@ -32,6 +33,8 @@ class SummaryPage : private Page {
     bool is_cut_by_pytorch(const model::Device& gpu) const;
     void curve_table(const model::Device& device);
     void plot(const model::Device& device);
+    void plot(const std::vector<PlotPoint>& points, const std::string& legend,
+              std::uint64_t device);
     /// From the used memory of the GPU down to the requested bytes; shows the difference between
     /// adjacent levels. Equal levels share a line.
     void waterfall(const model::Device& device);
@@ -41,6 +44,11 @@ class SummaryPage : private Page {
     void fragmentation(const model::Device& device);
     void marks(const model::Device& device);
     void kernels(const model::Device& device);
+
+    // kind_sections.cpp
+    /// The curve and the holders of each kind that the device's curves do not include.
+    void kind_sections(const DeviceSummary& summary);
+    void kind_section(const model::Device& device, const KindSummary& summary);
     void kinds(const model::Device& device);
 
     // summary_text.cpp

@@ -48,13 +48,31 @@ std::string SummaryPage::brief() {
                                       : "  ";
         const model::CurveSummary& allocated = device.device->curve(model::Curve::allocated);
         const model::CurveSummary& reserved = device.device->curve(model::Curve::reserved);
-        line(where + "peak allocated " + bold(format_bytes(allocated.peak_bytes)) + ", reserved " +
-             bold(format_bytes(reserved.peak_bytes)) + ", still held " +
-             moment_text(*summary_.report) + " " + format_bytes(device.still_allocated.bytes));
-        if (!device.at_peak.places.empty()) {
-            shares("at the peak", "where", 0, 0).head();
+        const bool outside_only = is_outside_curves_only(*device.device);
+        const auto held_at_peak = [this](const HoldersSummary& at_peak) {
+            if (!at_peak.places.empty()) {
+                shares("at the peak", "where", 0, 0).head();
+            }
+            places(at_peak, std::min<std::size_t>(options_.top, 3));
+        };
+        if (!outside_only) {
+            line(where + "peak allocated " + bold(format_bytes(allocated.peak_bytes)) +
+                 ", reserved " + bold(format_bytes(reserved.peak_bytes)) + ", still held " +
+                 moment_text(*summary_.report) + " " + format_bytes(device.still_allocated.bytes));
+            held_at_peak(device.at_peak);
         }
-        places(device.at_peak, std::min<std::size_t>(options_.top, 3));
+        for (const KindSummary& kind : device.kinds) {
+            if (!is_worth_telling(*device.device, kind.curve->curve.peak_bytes)) {
+                continue;
+            }
+            line(where + "peak of " + kind_label(kind.kind) + " " +
+                 bold(format_bytes(kind.curve->curve.peak_bytes)) + ", still held " +
+                 moment_text(*summary_.report) + " " +
+                 format_bytes(kind.curve->curve.at_end_bytes));
+            if (outside_only) {
+                held_at_peak(kind.at_peak);
+            }
+        }
     }
     if (summary_.devices.empty()) {
         line("  no GPU memory was allocated");
@@ -410,10 +428,16 @@ void SummaryPage::next_steps() {
     bool any_line = false;
     for (const DeviceSummary& device : summary_.devices) {
         any_live |= device.still_allocated.count != 0;
-        for (const PlaceShare& share : device.at_peak.places) {
-            any_place |= share.place.recorded;
-            any_function |= !share.place.function.empty();
-            any_line |= !share.place.file.empty();
+        const auto look = [&](const HoldersSummary& holders) {
+            for (const PlaceShare& share : holders.places) {
+                any_place |= share.place.recorded;
+                any_function |= !share.place.function.empty();
+                any_line |= !share.place.file.empty();
+            }
+        };
+        look(device.at_peak);
+        for (const KindSummary& kind : device.kinds) {
+            look(kind.at_peak);
         }
     }
     if (any_place && options_.stacks == 0) {

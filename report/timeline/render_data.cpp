@@ -88,6 +88,17 @@ ordered_json device_json(const DeviceTimeline& timeline, bool by_category) {
         }
         rows.push_back(std::move(out));
     }
+    for (const KindTimeline& kind : timeline.kinds) {
+        ordered_json& out = device["kind_curves"][kind.kind];
+        out = {{"bucket_ns", kind.bucket_ns},           {"at_begin", kind.figures.at_begin},
+               {"lowest", kind.figures.lowest},         {"highest", kind.figures.highest},
+               {"highest_ns", kind.figures.highest_ns}, {"at_end", kind.figures.at_end},
+               {"rows", ordered_json::array()}};
+        for (const model::KindCurve::Row& row : kind.rows) {
+            out["rows"].push_back(
+                {{"begin_ns", row.begin_ns}, {"bytes", {row.min, row.max, row.last}}});
+        }
+    }
     if (by_category) {
         device["by_category"] =
             timeline.categories ? categories_json(*timeline.categories) : ordered_json();
@@ -101,31 +112,23 @@ ordered_json moment_json(const MomentView& moment, const ViewOptions& options) {
     at["name"] = moment.name;
     ordered_json& devices = at["devices"] = ordered_json::array();
     for (const SiteTable& table : moment.tables) {
-        std::uint64_t bytes = 0;
-        std::uint64_t count = 0;
-        ordered_json sites = ordered_json::array();
-        for (const SiteRow& row : table.rows) {
-            const SiteStats& figures = row.stats;
-            const std::uint64_t here = moment.at_peak ? figures.peak_bytes : figures.live_bytes;
-            const std::uint64_t allocations =
-                moment.at_peak ? figures.peak_count : figures.live_count;
-            if (!model::is_in_curves(row.kind) || allocations == 0) {
-                continue;
+        ordered_json& device = devices.emplace_back(ordered_json{{"index", table.device->index}});
+        for (const LiveMemory& memory : live_memory(table, moment)) {
+            ordered_json& to = memory.kind.empty() ? device : device["kinds"][memory.kind];
+            ordered_json sites = ordered_json::array();
+            for (const LiveMemory::Row& row : memory.rows) {
+                if (sites.size() < options.top) {
+                    sites.push_back({{"place", place_json(row.row->place)},
+                                     {"kind", row.row->kind},
+                                     {"api", text_or_null(row.row->api)},
+                                     {"bytes", row.bytes},
+                                     {"count", row.count}});
+                }
             }
-            bytes += here;
-            count += allocations;
-            if (sites.size() < options.top) {
-                sites.push_back({{"place", place_json(row.place)},
-                                 {"kind", row.kind},
-                                 {"api", text_or_null(row.api)},
-                                 {"bytes", here},
-                                 {"count", allocations}});
-            }
+            to["bytes"] = memory.bytes;
+            to["count"] = memory.count;
+            to["sites"] = std::move(sites);
         }
-        devices.push_back({{"index", table.device->index},
-                           {"bytes", bytes},
-                           {"count", count},
-                           {"sites", std::move(sites)}});
     }
     return at;
 }
@@ -209,7 +212,7 @@ std::string render_timeline_csv(const TimelineView& view) {
             text.append(",").append(name).append(value);
         }
     }
-    text += '\n';
+    text += ",memory\n";
     for (const DeviceTimeline& device : view.devices) {
         for (const model::TimelineRow& row : device.rows) {
             std::uint64_t end = 0;
@@ -226,7 +229,22 @@ std::string render_timeline_csv(const TimelineView& view) {
                     text += ",,,";
                 }
             }
-            text += '\n';
+            text += ",\n";
+        }
+        for (const KindTimeline& kind : device.kinds) {
+            for (const model::KindCurve::Row& row : kind.rows) {
+                const std::uint64_t end =
+                    std::min(model::saturating_add(row.begin_ns, kind.bucket_ns), view.to_ns);
+                text += std::to_string(device.device->index) + ',' + std::to_string(row.begin_ns) +
+                        ',' + std::to_string(end);
+                for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
+                    text += curve == static_cast<std::size_t>(model::Curve::allocated)
+                                ? ',' + std::to_string(row.min) + ',' + std::to_string(row.max) +
+                                      ',' + std::to_string(row.last)
+                                : ",,,";
+                }
+                text += ',' + kind.kind + '\n';
+            }
         }
     }
     return text;

@@ -45,8 +45,13 @@ class TimelineText {
                 figures_by_category(*device.categories);
                 continue;
             }
-            picture(device);
-            figures(device);
+            if (!is_outside_curves_only(*device.device)) {
+                picture(device);
+                figures(device);
+            }
+            for (const KindTimeline& kind : device.kinds) {
+                picture(device, kind);
+            }
             if (view_.by_category) {
                 page_.paragraph("  ", no_categories);
             }
@@ -306,6 +311,41 @@ class TimelineText {
         draw(std::move(legend), notes, lines, not_drawn);
     }
 
+    /// Of memory that the device's curves do not include.
+    void picture(const DeviceTimeline& device, const KindTimeline& kind) {
+        page_.heading(page_.clean(kind_label(*device.device, kind.kind)));
+        if (is_worth_telling(*device.device, kind.figures.highest)) {
+            draw_kind(device, kind);
+        }
+        Table<CurveFigures> table(page_);
+        table.left("", 12, [&kind](const CurveFigures&) { return kind.kind; })
+            .bytes("at first", &CurveFigures::at_begin)
+            .bytes("lowest", &CurveFigures::lowest)
+            .bytes("highest", &CurveFigures::highest)
+            .bold()
+            .duration("at", &CurveFigures::highest_ns)
+            .bytes("at last", &CurveFigures::at_end);
+        page_.line("");
+        table.head();
+        table.row(kind.figures);
+    }
+
+    void draw_kind(const DeviceTimeline& device, const KindTimeline& kind) {
+        std::vector<PlotPoint> points;
+        for (const model::KindCurve::Row& row : kind.rows) {
+            points.push_back({row.begin_ns, row.max, row.max});
+            const std::uint64_t end = model::saturating_add(row.begin_ns, kind.bucket_ns);
+            if (end <= view_.to_ns) {
+                points.push_back({end, row.last, row.last});
+            }
+        }
+        const std::vector<PlotNote> notes = plot_notes(device);
+        const auto lines = plot_timeline(points, view_.to_ns, notes, plot_options(), {});
+        draw({std::string(page_.style().cyan()) + (page_.style().ascii ? "#" : "█") +
+              std::string(page_.style().reset()) + " " + kind_label(kind.kind)},
+             notes, lines, 0);
+    }
+
     void figures(const DeviceTimeline& device) {
         struct Row {
             model::Curve curve;
@@ -388,42 +428,41 @@ class TimelineText {
         page_.warnings(warnings);
     }
 
-    std::uint64_t live_bytes(const SiteStats& figures) const {
-        return moment_->at_peak ? figures.peak_bytes : figures.live_bytes;
-    }
-    std::uint64_t live_count(const SiteStats& figures) const {
-        return moment_->at_peak ? figures.peak_count : figures.live_count;
-    }
-
     void live(const SiteTable& table) {
-        std::uint64_t whole = 0;
-        std::uint64_t count = 0;
-        for (const SiteRow& row : table.rows) {
-            if (model::is_in_curves(row.kind)) {
-                whole += live_bytes(row.stats);
-                count += live_count(row.stats);
+        const std::vector<LiveMemory> all = live_memory(table, *moment_);
+        for (const LiveMemory& memory : all) {
+            // Where there is nothing but other kinds, these alone.
+            if (memory.count != 0 || all.size() == 1) {
+                live(table, memory);
             }
         }
+    }
+
+    void live(const SiteTable& table, const LiveMemory& memory) {
+        const std::uint64_t whole = memory.bytes;
         std::string heading = "Live at " + format_duration(moment_->time_ns);
         if (moment_->name != "peak" && moment_->name != "end") {
             heading = "Live at " + page_.clean(moment_->name);
         } else {
-            heading = "Live at the " + moment_->name + ", " + format_duration(moment_->time_ns);
+            heading = "Live at the " + moment_->name;
+            if (memory.kind.empty()) {
+                heading += ", " + format_duration(moment_->time_ns);
+            }
         }
         if (moment_->tables.size() > 1) {
             heading += ", " + page_.clean(device_label(*table.device));
         }
+        if (!memory.kind.empty()) {
+            heading += ", " + page_.clean(kind_label(memory.kind));
+        }
         page_.heading(heading + ": " + format_bytes(whole),
-                      format_plural(count, "allocation") +
+                      format_plural(memory.count, "allocation") +
                           (options_.filter.empty() ? "" : ", " + page_.clean(options_.filter)));
         if (whole == 0) {
             page_.line("  nothing");
             return;
         }
-        struct Row {
-            std::uint64_t count = 0;
-            std::uint64_t bytes = 0;
-        };
+        using Row = LiveMemory::Row;
         const ByteUnit unit = unit_for(whole);
         Table<Row> figures(page_);
         figures.right("bytes", 12, [unit](const Row& row) { return format_bytes(row.bytes, unit); })
@@ -432,23 +471,18 @@ class TimelineText {
             .last("where");
         figures.head();
         std::size_t shown = 0;
-        Row rest;
+        Row rest{nullptr};
         std::size_t rest_rows = 0;
-        for (const SiteRow& row : table.rows) {
-            const std::uint64_t bytes = live_bytes(row.stats);
-            if (!model::is_in_curves(row.kind) || live_count(row.stats) == 0) {
-                continue;
-            }
+        for (const Row& row : memory.rows) {
             if (shown++ < options_.top) {
                 const PlaceTextOptions place{page_.style(), options_.working_directory,
                                              options_.templates};
-                figures.row({live_count(row.stats), bytes},
-                            describe_place(row.place, row.kind, row.api,
-                                           page_.width() - figures.last_column(), place));
+                figures.row(row, describe_place(row.row->place, row.row->kind, row.row->api,
+                                                page_.width() - figures.last_column(), place));
             } else {
                 ++rest_rows;
-                rest.bytes += bytes;
-                rest.count += live_count(row.stats);
+                rest.bytes += row.bytes;
+                rest.count += row.count;
             }
         }
         if (rest_rows != 0) {

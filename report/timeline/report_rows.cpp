@@ -108,6 +108,17 @@ void read_report_rows(DeviceTimeline& device, const TimelineView& view) {
             figures->at_end = values->last;
         }
     }
+    for (std::size_t curve = 0; curve < model::curve_count; ++curve) {
+        // The report has the exact time of each curve's highest value.
+        const auto& exact = device.device->curves[curve];
+        auto& figures = device.curves[curve];
+        if (exact && figures && exact->peak_time_ns >= view.from_ns &&
+            exact->peak_time_ns <= view.to_ns && exact->peak_bytes >= figures->highest) {
+            figures->highest = exact->peak_bytes;
+            figures->highest_ns = exact->peak_time_ns;
+        }
+    }
+    device.kinds = kind_timelines(*device.device, view.from_ns, view.to_ns);
 }
 
 void read_report_marks(const model::Report& report, TimelineView& view) {
@@ -167,6 +178,7 @@ void add_report_rows(DeviceTimeline& device, const TimelineView& view, std::uint
         insert(device.rows, shown);
     }
     device.exact = false;
+    device.kinds = kind_timelines(*device.device, view.from_ns, view.to_ns);
     // In a gap, the values at the start are those that the row before it ended with.
     if (view.from_ns > from_ns && before != nullptr) {
         model::TimelineRow entry = *before;

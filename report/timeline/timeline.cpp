@@ -1,8 +1,6 @@
 #include "report/timeline/timeline.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <concepts>
 #include <limits>
 #include <map>
@@ -169,6 +167,7 @@ class RangeCollector {
   private:
     struct Sampled {
         trace::Timeline timeline;
+        KindRange kinds;
         std::array<std::optional<DeviceTimeline::Curve>, model::curve_count> curves;
     };
     template <typename List>
@@ -227,6 +226,7 @@ class RangeCollector {
             figures->at_end = values[curve];
         }
         sampled.timeline.record(now, values);
+        sampled.kinds.sample(device, view_.from_ns, now);
     }
 
     void fill(DeviceTimeline& device) const {
@@ -237,6 +237,7 @@ class RangeCollector {
         const trace::Timeline& timeline = at->second.timeline;
         device.bucket_ns = timeline.bucket_ns();
         device.curves = at->second.curves;
+        device.kinds = at->second.kinds.timelines();
         for (std::size_t i = 0; i < timeline.buckets().size(); ++i) {
             if (timeline.buckets()[i].used) {
                 device.rows.push_back(make_row(timeline.start_ns() + i * timeline.bucket_ns(),
@@ -297,53 +298,7 @@ class TimeLimit {
     bool over_ = false;
 };
 
-std::optional<std::uint64_t> parse_time(std::string_view text) {
-    double number = 0;
-    const auto [unit_at, error] =
-        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-    if (error != std::errc() || number < 0) {
-        return std::nullopt;
-    }
-    const std::string_view unit = text.substr(static_cast<std::size_t>(unit_at - text.data()));
-    static const std::map<std::string_view, double> units = {
-        {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"\xc2\xb5s", 1e3}, {"ns", 1}, {"min", 60e9}};
-    const auto found = units.find(unit);
-    if (found == units.end() || number * found->second >= 1.8e19) {
-        return std::nullopt;
-    }
-    return static_cast<std::uint64_t>(std::llround(number * found->second));
-}
-
 }  // namespace
-
-std::optional<std::uint64_t> parse_moment(std::string_view text, const model::Report& report,
-                                          std::optional<std::uint64_t> device,
-                                          std::string* problem) {
-    if (text == "end") {
-        return known_until(report).value_or(report.process.duration_ns);
-    }
-    if (text == "peak") {
-        for (const model::Device& each : report.devices) {
-            if (each.used() && (!device || is_on(each.index, *device))) {
-                return each.curve(model::Curve::allocated).peak_time_ns;
-            }
-        }
-        return 0;
-    }
-    for (const model::Mark& mark : report.marks) {
-        if (mark.name == text) {
-            return mark.time_ns;
-        }
-    }
-    if (const std::optional<std::uint64_t> time = parse_time(text)) {
-        return time;
-    }
-    *problem =
-        "takes a time with its unit (1.5s, 200ms, 3us), peak, end or the name of a mark, "
-        "not " +
-        std::string(text);
-    return std::nullopt;
-}
 
 TimelineCollector::TimelineCollector() = default;
 TimelineCollector::~TimelineCollector() = default;

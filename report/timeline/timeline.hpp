@@ -23,8 +23,8 @@
 namespace memlab::report {
 
 /// Parses a time: "1.5s", "200ms", "3us", "17ns" since the start, "peak" (of `device`, else of the
-/// first used GPU), "end", or the name of a mark (the first one). None for other text, with an
-/// error message in `problem`.
+/// first used GPU, or of the greatest kind that its curves do not include), "end", or the name of a
+/// mark (the first one). None for other text, with an error message in `problem`.
 std::optional<std::uint64_t> parse_moment(std::string_view text, const model::Report& report,
                                           std::optional<std::uint64_t> device,
                                           std::string* problem);

@@ -10,6 +10,7 @@
 
 #include "model/report.hpp"
 #include "report/timeline/categories.hpp"
+#include "report/timeline/kind_timeline.hpp"
 #include "report/timeline/scope_tracker.hpp"
 
 namespace memlab::report {
@@ -27,21 +28,13 @@ struct TimelineOom {
 };
 
 struct DeviceTimeline {
-    /// Values within the time range.
-    struct Curve {
-        std::uint64_t at_begin = 0;
-        std::uint64_t lowest = 0;
-        std::uint64_t highest = 0;
-        std::uint64_t highest_ns = 0;  ///< the first time; of a report, the start of the bucket
-        std::uint64_t at_end = 0;
-        bool highest_at_most = false;  ///< the true value may be lower
-        bool lowest_at_least = false;  ///< the true value may be higher
-    };
+    using Curve = CurveFigures;
     const model::Device* device = nullptr;
     std::uint64_t bucket_ns = 0;
     std::vector<model::TimelineRow>
         rows;  ///< in order of time; the first has the values at from_ns
     std::array<std::optional<Curve>, model::curve_count> curves;
+    std::vector<KindTimeline> kinds;  ///< of memory that `curves` do not include
     bool exact = true;  ///< false: part of it has the report's buckets, not single events
     std::optional<CategoryTimeline> categories;  ///< if they are asked for and there are any
 };

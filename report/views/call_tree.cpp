@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "report/device_label.hpp"
 #include "report/views/call_chains.hpp"
 
 namespace memlab::report {
@@ -18,14 +17,15 @@ class Builder {
     Builder(Resolver& resolver, const TreeOptions& options)
         : call_chains_(resolver, options.all_frames), options_(options) {}
 
-    CallTree build(const model::Report& report, const model::Device& device,
+    CallTree build(const model::Report& report, const ViewedMemory& memory,
                    const std::vector<bool>& taken, Order order) {
-        tree_.device = &device;
-        tree_.whole = device_stats(report, device);
+        tree_.device = &memory.device();
+        tree_.kind = memory.kind();
+        tree_.whole = memory.stats(report);
         tree_.nodes.emplace_back();
         for (std::size_t i = 0; i < report.sites.size(); ++i) {
-            if (report.sites[i].device == device.index && taken.at(i)) {
-                add(report.sites[i]);
+            if (memory.has(report.sites[i]) && taken.at(i)) {
+                add(report.sites[i], memory.stats(report.sites[i], i));
             }
         }
         join_single_lines();
@@ -34,8 +34,7 @@ class Builder {
     }
 
   private:
-    void add(const model::Site& site) {
-        const SiteStats figures = site_stats(site);
+    void add(const model::Site& site, const SiteStats& figures) {
         const std::vector<std::size_t>& frames = chain(site.stack);
         std::size_t node = 0;
         tree_.nodes[0].stats.add(figures);
@@ -143,10 +142,8 @@ std::vector<CallTree> call_trees(const model::Report& report, Resolver& resolver
                                  const std::vector<bool>& taken, const ViewOptions& options,
                                  const TreeOptions& tree) {
     std::vector<CallTree> trees;
-    for (const model::Device& device : report.devices) {
-        if (device.used() && (!options.device || is_on(device.index, *options.device))) {
-            trees.push_back(Builder(resolver, tree).build(report, device, taken, options.order));
-        }
+    for (const ViewedMemory& memory : viewed_memory(report, options.order, options.device)) {
+        trees.push_back(Builder(resolver, tree).build(report, memory, taken, options.order));
     }
     return trees;
 }

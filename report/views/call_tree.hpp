@@ -32,6 +32,7 @@ struct CallTree {
     };
 
     const model::Device* device = nullptr;
+    std::string kind;           ///< ViewedMemory::kind()
     SiteStats whole;            ///< of the device
     std::vector<Place> frames;  ///< unique; a Place without `recorded` means: no stack
     std::vector<Node> nodes;    ///< the first is the root: all stacks that match the filter
@@ -44,8 +45,8 @@ struct TreeOptions {
     double min_share = 0.01;
 };
 
-/// A tree for each used device; parameters as of site_tables(). Not recursive: stacks may be of any
-/// depth.
+/// A tree for each viewed_memory(); parameters as of site_tables(). Not recursive: stacks may be of
+/// any depth.
 std::vector<CallTree> call_trees(const model::Report& report, Resolver& resolver,
                                  const std::vector<bool>& taken, const ViewOptions& options,
                                  const TreeOptions& tree);
@@ -54,7 +55,8 @@ std::vector<CallTree> call_trees(const model::Report& report, Resolver& resolver
 std::string render_tree_text(const std::vector<CallTree>& trees, const ViewOptions& options,
                              const TreeOptions& tree);
 
-/// {file, direction, sort, filter (null: none), devices [index, name, total, nodes [parent, depth,
+/// {file, direction, sort, filter (null: none), devices [index, name, memory (as of
+/// render_sites_json()), total, nodes [parent, depth,
 /// function, file, line, module, address, kind, self, share, <stats>, others {nodes, <stats>} or
 /// null]]}.
 /// A flat list, each node after its parent: the first is the root, with parent null; `others` sums

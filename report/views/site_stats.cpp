@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/bounded_sum.hpp"
+#include "report/device_label.hpp"
 #include "report/summary/json_object.hpp"
 
 namespace memlab::report {
@@ -28,14 +29,51 @@ SiteStats site_stats(const model::Site& site) {
     return stats;
 }
 
-SiteStats device_stats(const model::Report& report, const model::Device& device) {
+ViewedMemory::ViewedMemory(const model::Device& device, const std::string& kind)
+    : device_(&device), kind_(kind) {
+    for (const model::Holders::Share& share : device.kind_curves->at(kind).at_peak.sites) {
+        at_peak_.emplace(share.site, share);
+    }
+}
+
+SiteStats ViewedMemory::stats(const model::Site& site, std::size_t index) const {
+    SiteStats stats = site_stats(site);
+    if (const auto held = at_peak_.find(index); held != at_peak_.end()) {
+        stats.peak_count = held->second.count;
+        stats.peak_bytes = held->second.bytes;
+    }
+    return stats;
+}
+
+SiteStats ViewedMemory::stats(const model::Report& report) const {
     SiteStats sum;
-    for (const model::Site& site : report.sites) {
-        if (site.device == device.index) {
-            sum.add(site_stats(site));
+    for (std::size_t i = 0; i < report.sites.size(); ++i) {
+        if (has(report.sites[i])) {
+            sum.add(stats(report.sites[i], i));
         }
     }
     return sum;
+}
+
+std::vector<ViewedMemory> viewed_memory(const model::Report& report, Order order,
+                                        std::optional<std::uint64_t> device) {
+    std::vector<ViewedMemory> all;
+    for (const model::Device& each : report.devices) {
+        if (!each.used() || (device && !is_on(each.index, *device))) {
+            continue;
+        }
+        if (order != Order::peak || !is_outside_curves_only(each)) {
+            all.emplace_back(each);
+        }
+        if (order == Order::peak && each.kind_curves) {
+            for (const auto& [kind, curve] : *each.kind_curves) {
+                if (is_worth_telling(each, curve.curve.peak_bytes)) {
+                    all.emplace_back(each, kind);
+                }
+            }
+        }
+    }
+    return all;
 }
 
 const std::vector<std::string>& order_names() {

@@ -1,8 +1,11 @@
 // The memory use of one or several call sites: the columns of all views.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,11 +42,37 @@ struct SiteStats {
 
 SiteStats site_stats(const model::Site& site);
 
-/// The sum over all sites of a device, of all kinds of memory.
-SiteStats device_stats(const model::Report& report, const model::Device& device);
+/// The sites of a device, of all kinds of memory, or those of a kind that has a curve of its own,
+/// whose peak then is that curve's.
+class ViewedMemory {
+  public:
+    explicit ViewedMemory(const model::Device& device) : device_(&device) {}
+    /// `kind`: one of device.kind_curves.
+    ViewedMemory(const model::Device& device, const std::string& kind);
+
+    const model::Device& device() const { return *device_; }
+    const std::string& kind() const { return kind_; }  ///< empty: all
+    bool has(const model::Site& site) const {
+        return site.device == device_->index && (kind_.empty() || site.kind == kind_);
+    }
+    /// `index` is that of the site in Report::sites.
+    SiteStats stats(const model::Site& site, std::size_t index) const;
+    /// The sum over its sites.
+    SiteStats stats(const model::Report& report) const;
+
+  private:
+    const model::Device* device_;
+    std::string kind_;
+    std::map<std::size_t, model::Holders::Share> at_peak_;  ///< by site
+};
 
 /// The sort order of views.
 enum class Order { peak, bytes, count, live, temporaries };
+
+/// What a view by that order shows, a table each: the used devices, of `device` if that is given,
+/// and by peak the kinds of memory that have a peak of their own and are worth telling.
+std::vector<ViewedMemory> viewed_memory(const model::Report& report, Order order,
+                                        std::optional<std::uint64_t> device);
 
 /// "peak", "bytes", "count", "live", "temporaries": in the order of the enumerators.
 const std::vector<std::string>& order_names();

@@ -31,26 +31,29 @@ std::optional<Category> common_category(const model::Report& report, const SiteR
     return common;
 }
 
-SiteTable make_table(const model::Report& report, const model::Device& device, Resolver& resolver,
+SiteTable make_table(const model::Report& report, const ViewedMemory& memory, Resolver& resolver,
                      const std::vector<bool>& taken, const ViewOptions& options) {
+    const model::Device& device = memory.device();
     SiteTable table;
     table.device = &device;
-    table.whole = device_stats(report, device);
+    table.kind = memory.kind();
+    table.whole = memory.stats(report);
     table.categories = has_categories(report, device);
     table.doubt = doubt_about_categories(report, device, resolver);
     SiteRows rows;
     std::map<Category, SiteRow> by_category;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const model::Site& site = report.sites[i];
-        if (site.device != device.index || !taken.at(i)) {
+        if (!memory.has(site) || !taken.at(i)) {
             continue;
         }
-        table.taken.add(site_stats(site));
+        const SiteStats figures = memory.stats(site, i);
+        table.taken.add(figures);
         if (options.by_category) {
-            by_category[table.categories ? categorize(site, resolver) : Category::other].add(site,
-                                                                                             i);
+            by_category[table.categories ? categorize(site, resolver) : Category::other].add(
+                site, i, figures);
         } else {
-            rows.add(resolver.place(site.stack), site, i);
+            rows.add(resolver.place(site.stack), site, i, figures);
         }
     }
     table.rows = rows.take();
@@ -101,7 +104,7 @@ class SiteText {
   private:
     void one(const SiteTable& table) {
         page_.heading(
-            device_title(*table.device, options_.style.ascii),
+            device_title(*table.device, options_.style.ascii, table.kind),
             (options_.by_category ? std::string("categories")
                                   : format_plural(table.rows.size(), "place")) +
                 ", by " + order_names().at(static_cast<std::size_t>(options_.order)) +
@@ -193,16 +196,17 @@ class SiteText {
 
 }  // namespace
 
-void SiteRows::add(const Place& place, const model::Site& site, std::size_t index) {
+void SiteRows::add(const Place& place, const model::Site& site, std::size_t index,
+                   const SiteStats& figures) {
     const auto [entry, is_new] = known_.try_emplace({place, site.kind}, rows_.size());
     if (is_new) {
         rows_.push_back({place, site.kind, site.api, {}, {}, {}, {}});
     }
-    rows_[entry->second].add(site, index);
+    rows_[entry->second].add(site, index, figures);
 }
 
-void SiteRow::add(const model::Site& site, std::size_t index) {
-    stats.add(site_stats(site));
+void SiteRow::add(const model::Site& site, std::size_t index, const SiteStats& figures) {
+    stats.add(figures);
     sites.push_back(index);
     for (const model::SiteLabel& label : site.labels) {
         const auto same =
@@ -243,10 +247,8 @@ ordered_json labels_json(const std::vector<model::SiteLabel>& labels) {
 std::vector<SiteTable> site_tables(const model::Report& report, Resolver& resolver,
                                    const std::vector<bool>& taken, const ViewOptions& options) {
     std::vector<SiteTable> tables;
-    for (const model::Device& device : report.devices) {
-        if (device.used() && (!options.device || is_on(device.index, *options.device))) {
-            tables.push_back(make_table(report, device, resolver, taken, options));
-        }
+    for (const ViewedMemory& memory : viewed_memory(report, options.order, options.device)) {
+        tables.push_back(make_table(report, memory, resolver, taken, options));
     }
     return tables;
 }
@@ -287,17 +289,23 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
         }
         ordered_json others = {{"places", table.rows.size() - sites.size()}};
         others.update(site_stats_json(rest));
-        out["devices"].push_back({{"index", table.device->index},
-                                  {"name", table.device->name},
-                                  {"total", site_stats_json(table.whole)},
-                                  {"taken", site_stats_json(table.taken)},
-                                  {"sites", std::move(sites)},
-                                  {"others", std::move(others)}});
+        ordered_json& device = out["devices"].emplace_back(
+            ordered_json{{"index", table.device->index}, {"name", table.device->name}});
+        if (!table.kind.empty()) {
+            device["memory"] = table.kind;
+        }
+        device.update({{"total", site_stats_json(table.whole)},
+                       {"taken", site_stats_json(table.taken)},
+                       {"sites", std::move(sites)},
+                       {"others", std::move(others)}});
     }
     return json_text(out);
 }
 
-std::string device_title(const model::Device& device, bool ascii) {
+std::string device_title(const model::Device& device, bool ascii, const std::string& kind) {
+    if (!kind.empty()) {
+        return printable(kind_label(device, kind), ascii);
+    }
     return printable(device_label(device), ascii) + ": " + printable(device.name, ascii);
 }
 

@@ -27,7 +27,8 @@ struct SiteRow {
     std::optional<Category> category = {};
 
     /// Adds the site, number `index` of the report, to this row.
-    void add(const model::Site& site, std::size_t index);
+    void add(const model::Site& site, std::size_t index, const SiteStats& figures);
+    void add(const model::Site& site, std::size_t index) { add(site, index, site_stats(site)); }
 };
 
 /// The labels of a row that have live memory, with its size.
@@ -40,7 +41,11 @@ nlohmann::ordered_json labels_json(const std::vector<model::SiteLabel>& labels);
 class SiteRows {
   public:
     /// `index` is that of `site` in Report::sites.
-    void add(const Place& place, const model::Site& site, std::size_t index);
+    void add(const Place& place, const model::Site& site, std::size_t index,
+             const SiteStats& figures);
+    void add(const Place& place, const model::Site& site, std::size_t index) {
+        add(place, site, index, site_stats(site));
+    }
     /// Moves the rows out, in the order of their first sites.
     std::vector<SiteRow> take() { return std::move(rows_); }
 
@@ -51,6 +56,7 @@ class SiteRows {
 
 struct SiteTable {
     const model::Device* device = nullptr;
+    std::string kind;             ///< ViewedMemory::kind()
     bool categories = false;      ///< the device has_categories()
     const char* doubt = nullptr;  ///< doubt_about_categories()
     SiteStats whole;              ///< of the device
@@ -70,7 +76,7 @@ struct ViewOptions {
     std::optional<std::uint64_t> device;  ///< only this device
 };
 
-/// A table for each used device, rows sorted by `order`. `taken`: for each site, whether it is
+/// A table for each viewed_memory(), rows sorted by `order`. `taken`: for each site, whether it is
 /// shown. The result points into `report`.
 std::vector<SiteTable> site_tables(const model::Report& report, Resolver& resolver,
                                    const std::vector<bool>& taken, const ViewOptions& options);
@@ -78,14 +84,15 @@ std::vector<SiteTable> site_tables(const model::Report& report, Resolver& resolv
 /// Text; ends with a newline.
 std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOptions& options);
 
-/// {file, sort, filter (null: none), devices [index, name, total, taken, sites [place, kind, api,
-/// category (if known), share, <stats>, sites], others {places, <stats>}]}; by category the sites
-/// have no place, kind and api. `total` is of the device, `taken` of the sites that match the
-/// filter; share is of the total by `sort`. <stats>: see site_stats_json().
+/// {file, sort, filter (null: none), devices [index, name, memory (of a kind with a peak of its
+/// own: that), total, taken, sites [place, kind, api, category (if known), share, <stats>, sites],
+/// others {places, <stats>}]}; by category the sites have no place, kind and api. `total` is of the
+/// device, `taken` of the sites that match the filter; share is of the total by `sort`. <stats>:
+/// see site_stats_json().
 std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,
                               const ViewOptions& options);
 
-/// "GPU 0: NVIDIA H100", for a heading of a view; printable.
-std::string device_title(const model::Device& device, bool ascii);
+/// "GPU 0: NVIDIA H100", for a heading of a view, "GPU 0: managed memory" of a kind; printable.
+std::string device_title(const model::Device& device, bool ascii, const std::string& kind = "");
 
 }  // namespace memlab::report

@@ -114,7 +114,7 @@ class TreeText {
 
     void one(const CallTree& tree) {
         page_.heading(
-            device_title(*tree.device, options_.style.ascii),
+            device_title(*tree.device, options_.style.ascii, tree.kind),
             std::string(how_.top_down ? "top-down" : "bottom-up") + ", by " +
                 order_names().at(static_cast<std::size_t>(options_.order)) +
                 (options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter)));
@@ -261,10 +261,13 @@ std::string render_tree_json(const std::string& file, const std::vector<CallTree
                         {"filter", text_or_null(options.filter)},
                         {"devices", ordered_json::array()}};
     for (const CallTree& each : trees) {
-        out["devices"].push_back({{"index", each.device->index},
-                                  {"name", each.device->name},
-                                  {"total", site_stats_json(each.whole)},
-                                  {"nodes", nodes_json(each, options, tree)}});
+        ordered_json& device = out["devices"].emplace_back(
+            ordered_json{{"index", each.device->index}, {"name", each.device->name}});
+        if (!each.kind.empty()) {
+            device["memory"] = each.kind;
+        }
+        device.update(
+            {{"total", site_stats_json(each.whole)}, {"nodes", nodes_json(each, options, tree)}});
     }
     return json_text(out);
 }

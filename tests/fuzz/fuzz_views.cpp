@@ -65,6 +65,9 @@ void show_timeline(const Shown& shown) {
         resolver.emplace(*then, nullptr);
         const std::vector<bool> all(then->sites.size(), true);
         for (SiteTable& table : site_tables(*then, *resolver, all, shown.options)) {
+            if (!table.kind.empty()) {
+                continue;
+            }
             const auto device = std::find_if(
                 view.devices.begin(), view.devices.end(),
                 [&](const auto& each) { return each.device->index == table.device->index; });

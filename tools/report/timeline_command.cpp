@@ -1,6 +1,7 @@
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <new>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/levels.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
@@ -60,7 +62,9 @@ void define(CLI::App& app, TimelineArguments& arguments) {
     app.footer(
         "CSV columns: device, begin_ns, end_ns, and of requested, allocated, active, reserved and "
         "device_used the lowest (_min), highest (_max) and last (_last) value in that time, in "
-        "bytes; values hold until the next row. With --by category: device, begin_ns, end_ns, "
+        "bytes; values hold until the next row; memory: empty, or a kind that these do not "
+        "include (managed, pinned), whose values then are those of allocated. With --by category: "
+        "device, begin_ns, end_ns, "
         "at_ns "
         "(when allocated was highest in that time), allocated and each category at that moment, "
         "and the same at the end (_last).\n"
@@ -88,7 +92,7 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
     for (const report::DeviceTimeline& timeline : view.devices) {
         report::SiteTable& table = tables.emplace_back();
         for (report::SiteTable& each : found) {
-            if (each.device->index == timeline.device->index) {
+            if (each.kind.empty() && each.device->index == timeline.device->index) {
                 table = std::move(each);
             }
         }
@@ -139,7 +143,12 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
         moment.emplace();
         moment->time_ns = *stretch.at_ns;
         moment->name = arguments.at;
-        moment->at_peak = arguments.at == "peak";
+        moment->at_peak =
+            arguments.at == "peak" &&
+            std::any_of(report.devices.begin(), report.devices.end(),
+                        [](const model::Device& device) {
+                            return device.used() && !report::is_outside_curves_only(device);
+                        });
         moment->report = &report;
         if (!moment->at_peak && arguments.at != "end") {
             if (log.empty()) {
@@ -154,7 +163,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
             }
             moment->report = &*then;
         }
-        options.order = moment->at_peak ? report::Order::peak : report::Order::live;
+        options.order = report::Order::live;  // of all kinds in one table
         resolver.emplace(*moment->report, arguments.no_symbols ? nullptr : &symbolizer,
                          arguments.skips);
         moment->tables = tables_at(view, *moment->report, *resolver, arguments.filter, options);

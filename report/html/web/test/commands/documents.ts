@@ -14,6 +14,7 @@ export interface SitesReport {
   devices: {
     index: number;
     name: string;
+    memory?: string;
     total: Counted;
     taken: Counted;
     sites: (Counted & { place: PlaceDocument; kind: string; category: string; share: number })[];
@@ -23,6 +24,7 @@ export interface SitesReport {
 export interface TreeReport {
   devices: {
     index: number;
+    memory?: string;
     nodes: (Counted & PlaceDocument & { parent: number | null; depth: number; self: boolean; others: unknown })[];
   }[];
 }
@@ -69,6 +71,7 @@ export interface TimelineReport {
       bytes: number;
       count: number;
       sites: { place: PlaceDocument; kind: string; bytes: number; count: number }[];
+      kinds?: Record<string, { bytes: number; count: number }>;
     }[];
   } | null;
 }

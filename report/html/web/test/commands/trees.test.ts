@@ -65,7 +65,7 @@ async function trees(to: Comparison, page: Page, args: string[], way: Way, what:
       ...(way.filter ? ["--filter", way.filter] : []),
       ...args,
     );
-    for (const device of found.devices) {
+    for (const device of found.devices.filter(({ memory }) => !memory)) {
       const { index } = device;
       const beside = besideOf(page, index);
       const devices = at === "live" && beside !== undefined ? [index, beside] : [index];
