@@ -129,14 +129,20 @@ Stacks::Stacks(const Input& input, FrameTable& table, bool roots)
       table_(table),
       frames_(report_, input.resolver, table),
       wanted_(input.filter.sites(report_, input.resolver)),
-      roots_(roots) {}
+      roots_(roots) {
+    for (const Device& device : report_.devices) {
+        if (input.wants(device.index)) {
+            devices_.insert(device.index);
+        }
+    }
+}
 
 void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
     WeighedStack stack;
     for (std::size_t index = 0; index < report_.sites.size(); ++index) {
         const Site& site = report_.sites[index];
         // Sites without allocations have the pool's segments only.
-        if (!wanted_[index] || !input_.wants(site.device) || site.count == 0) {
+        if (!wanted_[index] || devices_.count(site.device) == 0 || site.count == 0) {
             continue;
         }
         stack.frames.clear();
@@ -146,6 +152,8 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
             stack.frames.push_back(table_.named(report::label_of(report_, site.device)));
         }
         const bool in_curves = model::is_in_curves(site.kind);
+        // A peak is one of the curves; a moment is one of all memory.
+        const bool at_peak = in_curves || !input_.moment.empty();
         if (!in_curves) {
             stack.frames.push_back(table_.named("[" + site.kind + "]"));
         }
@@ -158,8 +166,8 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
         }
         stack.weights = {.count = site.count,
                          .bytes = site.bytes,
-                         .peak_count = in_curves ? site.at_peak_count : 0,
-                         .peak_bytes = in_curves ? site.at_peak_bytes : 0,
+                         .peak_count = at_peak ? site.at_peak_count : 0,
+                         .peak_bytes = at_peak ? site.at_peak_bytes : 0,
                          .live_count = site.live_count,
                          .live_bytes = site.live_bytes};
         visit(stack);

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -110,7 +111,8 @@ class Stacks {
     const model::Report& report_;
     FrameTable& table_;
     StackFrames frames_;
-    std::vector<bool> wanted_;  ///< by site
+    std::vector<bool> wanted_;         ///< by site
+    std::set<std::uint64_t> devices_;  ///< those of the chosen level
     bool roots_;
 };
 

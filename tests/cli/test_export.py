@@ -79,6 +79,39 @@ class StackFormats(ExportTest):
                     self.assertEqual(profile.shown, kind)
                     self.assertEqual(profile.total(kind), whole)
 
+    def test_the_stacks_of_a_level_weigh_what_its_sites_do(self):
+        columns = {"bytes": "bytes", "count": "count", "live": "live_bytes", "peak": "at_peak_bytes"}
+        for name in ("pytorch_tensors.memlog", "pytorch_tensors_named.json", "pytorch_out_of_memory.memlog"):
+            path = os.path.join(DATA, "h200", name)
+            weights = {}
+            for level in ("framework", "driver", "all"):
+                sites = json.loads(self.call(REPORT, "sites", "--json", "--no-symbols", "--sort", "bytes", "--level",
+                                             level, path).stdout)["reports"][0]["devices"]
+                for by, column in columns.items():
+                    with self.subTest(name=name, level=level, by=by):
+                        arguments = ("--no-symbols", "--level", level, "--by", by, path)
+                        weight = sum(weight for _, weight in formats.folded(self.export("folded", *arguments)))
+                        self.assertEqual(weight, sum(device["total"][column] for device in sites))
+                        _, scoped = formats.speedscope(self.export("speedscope", *arguments))
+                        self.assertEqual(sum(each for _, each in scoped), weight)
+                        profile = formats.Profile(self.export("pprof", *arguments))
+                        self.assertEqual(profile.total(profile.shown), weight)
+                        weights[level, by] = weight
+            for by in columns:
+                self.assertEqual(weights["framework", by] + weights["driver", by], weights["all", by])
+
+    def test_the_peak_and_its_nanosecond_are_one_moment(self):
+        for name in ("program_every_kind", "jax_platform_allocator", "pytorch_without_its_cache"):
+            log = os.path.join(DATA, "h100", name + ".memlog")
+            (device,) = self.figures(log)["devices"]
+            peak = device["curves"]["allocated"]["peak_time_ns"]
+            with self.subTest(name=name):
+                arguments = ("folded", "--no-symbols", "--at")
+                self.assertEqual(self.export(*arguments, "peak", log), self.export(*arguments, f"{peak}ns", log))
+                scoped = [sorted(formats.speedscope(self.export("speedscope", "--no-symbols", "--at", at, log))[1])
+                          for at in ("peak", f"{peak}ns")]
+                self.assertEqual(*scoped)
+
     def test_a_log_gives_what_its_report_gives(self):
         for path in OF_LOGS:
             for to in STACKS:
