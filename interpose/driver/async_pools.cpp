@@ -7,12 +7,39 @@
 
 namespace memlab::interpose {
 
+namespace {
+
+trace::MemoryKind kind_at(const CUmemLocation& location, CUmemAllocationType type) {
+    return type == CU_MEM_ALLOCATION_TYPE_MANAGED         ? trace::MemoryKind::managed
+           : location.type == CU_MEM_LOCATION_TYPE_DEVICE ? trace::MemoryKind::async_pool
+                                                          : trace::MemoryKind::pinned;
+}
+
+}  // namespace
+
 void AsyncPools::created(CUmemoryPool pool, const CUmemPoolProps& properties) {
-    const CUdevice device =
-        properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties.location.id : on_host;
     destroyed(pool);
+    named(pool, properties.location, properties.allocType);
+}
+
+void AsyncPools::named(CUmemoryPool pool, const CUmemLocation& location, CUmemAllocationType type) {
+    const trace::MemoryKind kind = kind_at(location, type);
+    const bool of_device = kind == trace::MemoryKind::async_pool;
     const threads::LockGuard lock(mutex_);
-    known_.push_back({pool, device});
+    if (std::none_of(known_.begin(), known_.end(),
+                     [pool](const Known& known) { return known.pool == pool; })) {
+        known_.push_back({pool, of_device ? location.id : on_no_device, kind});
+        if (!of_device) {
+            any_elsewhere_.store(true, std::memory_order_release);
+        }
+    }
+}
+
+trace::MemoryKind AsyncPools::find_kind(CUmemoryPool pool) const {
+    const threads::LockGuard lock(mutex_);
+    const auto at = std::find_if(known_.begin(), known_.end(),
+                                 [pool](const Known& known) { return known.pool == pool; });
+    return at == known_.end() ? trace::MemoryKind::async_pool : at->kind;
 }
 
 void AsyncPools::destroyed(CUmemoryPool pool) {

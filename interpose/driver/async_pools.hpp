@@ -1,4 +1,4 @@
-// The driver's pools of stream-ordered memory: the owner and size of each.
+// The driver's pools of stream-ordered memory: the owner, the kind of memory and the size of each.
 #pragma once
 
 #include <atomic>
@@ -7,21 +7,32 @@
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "threads/mutex.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::interpose {
 
 /// Thread-safety: all functions, from any thread.
 class AsyncPools {
   public:
-    /// Marks a pool that holds host memory.
-    static constexpr CUdevice on_host = -2;
+    /// Marks a pool of host or managed memory.
+    static constexpr CUdevice on_no_device = -2;
 
     void created(CUmemoryPool pool, const CUmemPoolProps& properties);
+    /// The driver named it as the one of that location: a default pool, or one that is known.
+    void named(CUmemoryPool pool, const CUmemLocation& location, CUmemAllocationType type);
     void destroyed(CUmemoryPool pool);
 
-    /// The device whose memory the pool holds, or on_host. `current` for a pool whose creation
+    /// The device whose memory the pool holds, or on_no_device. `current` for a pool whose creation
     /// memlab did not see (the devices' default pools).
     CUdevice find_device(CUmemoryPool pool, CUdevice current) const;
+
+    /// What is allocated from the pool: its location decides. Null: the current device's pool. Free
+    /// of locks as long as every pool holds memory of a device.
+    trace::MemoryKind kind_of(CUmemoryPool pool) const {
+        return pool != nullptr && any_elsewhere_.load(std::memory_order_acquire)
+                   ? find_kind(pool)
+                   : trace::MemoryKind::async_pool;
+    }
 
     /// Memory was taken from one, or for a graph: from then on they may hold some. Cheap.
     void note_use() {
@@ -38,10 +49,13 @@ class AsyncPools {
     struct Known {
         CUmemoryPool pool;
         CUdevice device;
+        trace::MemoryKind kind;
     };
+    trace::MemoryKind find_kind(CUmemoryPool pool) const;
     mutable threads::Mutex mutex_;
     std::vector<Known> known_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<bool> used_{false};
+    std::atomic<bool> any_elsewhere_{false};  ///< a pool of another kind than async_pool
 };
 
 /// The process-wide instance; never destroyed.

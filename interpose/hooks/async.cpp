@@ -40,7 +40,8 @@ template <class Real>
             const CUgraph graph = mi::capturing_graph(session, stream, per_thread);
             mi::async_pools().note_use();
             mi::DriverAllocation allocation;
-            allocation.kind = graph != nullptr ? MemoryKind::graph : MemoryKind::async_pool;
+            allocation.kind =
+                graph != nullptr ? MemoryKind::graph : mi::async_pools().kind_of(pool);
             allocation.requested = bytes;
             allocation.stream = stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
             allocation.pool = pool;
@@ -79,6 +80,21 @@ template <class Real>
                                          real);
         },
         [&] { return mi::free_nested(Session::current(), api, address, real); });
+}
+
+/// The location decides what the pool's memory is: that of a device, the host's, or managed.
+template <class Real>
+CUresult name_pool(CUmemoryPool* pool, const CUmemLocation* location, CUmemAllocationType type,
+                   const Real& real) {
+    return mi::hook(
+        [&](Session&) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::async_pools().named(*pool, *location, type);
+            }
+            return result;
+        },
+        real);
 }
 
 }  // namespace
@@ -136,6 +152,18 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
         }
         return result;
     });
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                                      CUmemAllocationType type) {
+    return name_pool(pool, location, type,
+                     mi::real_call(&Driver::cuMemGetDefaultMemPool, pool, location, type));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                               CUmemAllocationType type) {
+    return name_pool(pool, location, type,
+                     mi::real_call(&Driver::cuMemGetMemPool, pool, location, type));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {

@@ -236,7 +236,13 @@ CUresult host_pointer(CUdeviceptr* pdptr, void* p) {
 }
 
 bool on_host(const Allocation& allocation) {
-    return allocation.kind == Kind::pinned || allocation.kind == Kind::registered;
+    return allocation.kind == Kind::pinned || allocation.kind == Kind::registered ||
+           (allocation.pool != nullptr && is_on_host(*allocation.pool));
+}
+
+bool migrates(const Allocation& allocation) {
+    return allocation.kind == Kind::managed ||
+           (allocation.pool != nullptr && is_managed(*allocation.pool));
 }
 
 template <typename Value>
@@ -269,7 +275,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
             return put(data, has_device_address(allocation, pointer) ? pointer : CUdeviceptr{0});
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-            if (!host && allocation.kind != Kind::managed) {
+            if (!host && !migrates(allocation)) {
                 put(data, CUdeviceptr{0});
                 return CUDA_ERROR_INVALID_VALUE;
             }
@@ -281,7 +287,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
         case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
             return put(data, allocation.buffer_id);
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-            return put(data, static_cast<unsigned>(allocation.kind == Kind::managed));
+            return put(data, static_cast<unsigned>(migrates(allocation)));
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
             return put(data, allocation.device);
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

@@ -1,11 +1,14 @@
 // Stream-ordered allocation: cuMemAllocAsync, cuMemFreeAsync and memory pools.
 //
-// A pool takes its memory from the device and keeps what is freed until it is trimmed, destroyed,
-// or more is cached than its release threshold when the host waits for the device. A freed block is
-// reused by its own stream at once, by another stream only after the free has completed; the order
-// between them is then the driver's business, and the race detector is told of it.
+// A pool takes its memory from its location, a device, the host, or wherever managed memory is at
+// the time (of CUDA 13; none of the simulation's is on a device then), and keeps what is freed
+// until it is trimmed, destroyed, or more is cached than its release threshold when the host waits
+// for the device. A freed block is reused by its own stream at once, by another stream only after
+// the free has completed; the order between them is then the driver's business, and the race
+// detector is told of it.
 #include "tests/simcuda/pool.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,7 +109,9 @@ class FreeBlocks {
 };
 
 struct Pool {
-    int device = 0;
+    int device = 0;  // of the others: 0
+    CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    CUmemAllocationType type = CU_MEM_ALLOCATION_TYPE_PINNED;
     bool is_default = false;
     bool destroyed = false;  // lives on until its allocations are freed
     uint64_t threshold = 0;
@@ -135,6 +140,83 @@ CUmemoryPool handle(Pool* pool) {
     return reinterpret_cast<CUmemoryPool>(pool);
 }
 
+bool is_elsewhere(const Pool& pool) {
+    return is_managed(pool) || is_on_host(pool);
+}
+
+std::shared_ptr<Physical> take_memory(const Pool& pool, uint64_t bytes) {
+    return is_elsewhere(pool) ? Physical::create_managed(pool.device, bytes)
+                              : Physical::create(pool.device, bytes);
+}
+
+// The host uses such memory at the same address.
+bool map_for_host(const Pool& pool, const Allocation& allocation) {
+    return !is_elsewhere(pool) ||
+           mmap(reinterpret_cast<void*>(allocation.base), allocation.reserved,
+                PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, allocation.physical->file(),
+                static_cast<off_t>(allocation.physical->offset())) != MAP_FAILED;
+}
+
+void unmap_for_host(const Pool& pool, uint64_t address, uint64_t bytes) {
+    if (is_elsewhere(pool)) {
+        static_cast<void>(mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
+    }
+}
+
+// Pools of a location and a type; a device's own is default_pool().
+using Place = std::pair<int, std::pair<int, int>>;  // type; the location's type and id
+
+Place place_of(const CUmemLocation& location, CUmemAllocationType type) {
+    const bool has_id = location.type == CU_MEM_LOCATION_TYPE_DEVICE ||
+                        location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    return {static_cast<int>(type), {static_cast<int>(location.type), has_id ? location.id : 0}};
+}
+
+std::map<Place, Pool*>& pools_of_places(bool current) {
+    static std::map<Place, Pool*>& defaults = *new std::map<Place, Pool*>;
+    static std::map<Place, Pool*>& chosen = *new std::map<Place, Pool*>;
+    return current ? chosen : defaults;
+}
+
+bool is_place(const CUmemLocation& location, CUmemAllocationType type) {
+    const bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    switch (location.type) {
+        case CU_MEM_LOCATION_TYPE_NONE:
+            return managed;
+        case CU_MEM_LOCATION_TYPE_DEVICE:
+            return (managed || type == CU_MEM_ALLOCATION_TYPE_PINNED) &&
+                   find_device(location.id) != nullptr;
+        case CU_MEM_LOCATION_TYPE_HOST:
+        case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+            return managed || type == CU_MEM_ALLOCATION_TYPE_PINNED;
+        default:
+            return false;
+    }
+}
+
+Pool* make_pool(const CUmemLocation& location, CUmemAllocationType type) {
+    auto* made = new Pool;
+    made->location = location;
+    made->type = type;
+    made->device = location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : 0;
+    pools().insert(made);
+    return made;
+}
+
+Pool& default_pool_of(const CUmemLocation& location, CUmemAllocationType type) {
+    if (type == CU_MEM_ALLOCATION_TYPE_PINNED && location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        return default_pool(location.id);
+    }
+    Pool*& known = pools_of_places(false)[place_of(location, type)];
+    if (known == nullptr) {
+        known = make_pool(location, type);
+        known->is_default = true;
+    }
+    return *known;
+}
+
 // Bytes are given back to the device, the least recently freed first, until the pool reserves no
 // more than `keep`.
 void trim_completed(Pool& pool, uint64_t keep) {
@@ -146,6 +228,7 @@ void trim_completed(Pool& pool, uint64_t keep) {
         const FreeBlock block = pool.free.take(number);
         forget_accesses(block.address, block.bytes);
         unmap_pages(block.address, block.bytes);
+        unmap_for_host(pool, block.address, block.bytes);
         return_addresses(block.address, block.bytes);
         pool.reserved -= block.bytes;
     }
@@ -225,11 +308,11 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
     allocation.pool = &pool;
     Clock after;
     if (!take_free_block(pool, allocation.reserved, stream, allocation, after)) {
-        allocation.physical = Physical::create(pool.device, allocation.reserved);
+        allocation.physical = take_memory(pool, allocation.reserved);
         if (!allocation.physical && pool.reserved != pool.used) {
             wait_for_context(*allocation.context);
             trim(pool, 0);
-            allocation.physical = Physical::create(pool.device, allocation.reserved);
+            allocation.physical = take_memory(pool, allocation.reserved);
         }
         allocation.base = allocation.physical ? reserve_addresses(allocation.reserved) : 0;
         if (allocation.base == 0) {
@@ -238,6 +321,9 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
         pool.reserved += allocation.reserved;
         pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
         map_pages(allocation.base, allocation.reserved, *allocation.physical, 0, true);
+        if (!map_for_host(pool, allocation)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     allocation.buffer_id = next_buffer_id();
     pool.used += allocation.reserved;
@@ -245,7 +331,10 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
     ++pool.live;
     count_live(static_cast<int64_t>(bytes));
     *dptr = allocation.base;
-    tell_memory(simcuda_async, allocation.base, bytes, pool.device);
+    tell_memory(is_managed(pool)   ? simcuda_managed
+                : is_on_host(pool) ? simcuda_pinned
+                                   : simcuda_async,
+                allocation.base, bytes, pool.device);
     allocations().emplace(allocation.base, std::move(allocation));
     submit(stream, Work{}, {}, after);
     return CUDA_SUCCESS;
@@ -372,11 +461,19 @@ CUresult pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* value, 
 
 }  // namespace
 
+bool is_managed(const Pool& pool) {
+    return pool.type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+}
+
+bool is_on_host(const Pool& pool) {
+    return !is_managed(pool) && pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
 Pool& default_pool(int ordinal) {
     Device& device = *find_device(ordinal);
     if (device.default_pool == nullptr) {
         device.default_pool = new Pool;
-        device.default_pool->device = ordinal;
+        device.default_pool->device = device.default_pool->location.id = ordinal;
         device.default_pool->is_default = true;
         pools().insert(device.default_pool);
     }
@@ -466,18 +563,56 @@ CUresult sim_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps
     if (CUresult refused = refuse_unsafe_call()) {
         return refused;
     }
-    if (pool == nullptr || poolProps == nullptr ||
-        poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    if (pool == nullptr || poolProps == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (find_device(poolProps->location.id) == nullptr) {
+    const CUmemLocation& location = poolProps->location;
+    if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_INVALID &&
+        location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(location.id) == nullptr) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
-    auto* made = new Pool;
-    made->device = poolProps->location.id;
-    pools().insert(made);
-    *pool = handle(made);
+    if (!is_place(location, poolProps->allocType)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pool = handle(make_pool(location, poolProps->allocType));
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                    CUmemAllocationType type) {
+    if (pool_out == nullptr || location == nullptr || !is_place(*location, type)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pool_out = handle(&default_pool_of(*location, type));
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                             CUmemAllocationType type) {
+    const CUresult result = sim_cuMemGetDefaultMemPool(pool, location, type);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const auto chosen = pools_of_places(true).find(place_of(*location, type));
+    if (chosen != pools_of_places(true).end()) {
+        *pool = handle(chosen->second);
+    } else if (type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+               location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        return sim_cuDeviceGetMemPool(pool, location->id);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+    Pool* found = find_pool(pool);
+    if (found == nullptr || location == nullptr || !is_place(*location, type) ||
+        place_of(found->location, found->type) != place_of(*location, type)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (type == CU_MEM_ALLOCATION_TYPE_PINNED && location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        return sim_cuDeviceSetMemPool(location->id, pool);
+    }
+    pools_of_places(true)[place_of(*location, type)] = found;
     return CUDA_SUCCESS;
 }
 
@@ -493,6 +628,8 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool pool) {
     if (device.current_pool == found) {
         device.current_pool = nullptr;
     }
+    std::erase_if(pools_of_places(true),
+                  [found](const auto& chosen) { return chosen.second == found; });
     for (const OpPtr& freed : found->free.frees()) {
         wait_for(freed);
     }
@@ -565,7 +702,7 @@ CUresult sim_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     if (find_device(dev) == nullptr) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (found == nullptr || found->device != dev) {
+    if (found == nullptr || found->device != dev || is_elsewhere(*found)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     find_device(dev)->current_pool = found;

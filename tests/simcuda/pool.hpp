@@ -10,6 +10,10 @@ namespace memlab::simcuda {
 
 struct Pool;
 
+// Where the pool's memory is: of other pools on a device.
+bool is_managed(const Pool& pool);
+bool is_on_host(const Pool& pool);
+
 // The device's default pool, made when first asked for.
 Pool& default_pool(int device);
 
