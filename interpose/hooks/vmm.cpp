@@ -89,6 +89,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_
             const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 mi::vmm_allocations().mapped(address, bytes, handle);
+                session.suballocators().memory_mapped(address, bytes);
             }
             return result;
         },
@@ -159,5 +160,13 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* address, size_t 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     const auto real = mi::real_call(&Driver::cuMemAddressFree, address, bytes);
     return unless_pooled(
-        address, bytes, [&](Session& /*session*/) { return real(); }, real);
+        address, bytes,
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && session.suballocators().any()) {
+                session.suballocators().addresses_freed(*session.recorder(), address, bytes);
+            }
+            return result;
+        },
+        real);
 }

@@ -65,9 +65,15 @@ bool has_an_address(MemoryKind kind) {
 }
 
 /// The string id of the allocator for which the calling thread allocates, if that tells of its
-/// blocks; else 0.
-std::uint32_t suballocator_id(Memory& memory) {
-    return memory.serves_recorded_cache() ? memory.segment_of_pytorch() : 0;
+/// blocks, or whose memory sleeps and is to be mapped again; else 0.
+std::uint32_t suballocator_id(Memory& memory, const DriverAllocation& of) {
+    const bool physical = of.kind == MemoryKind::vmm;
+    if ((physical || of.kind == MemoryKind::device) && memory.serves_recorded_cache()) {
+        return memory.segment_of_pytorch();
+    }
+    const bool sleeps = physical && memory.recorder() != nullptr &&
+                        memory.suballocators().is_for_sleeping(of.requested);
+    return sleeps ? memory.recorder()->string_id(Suballocators::pytorch) : 0;
 }
 
 [[gnu::hot]] void record_and_keep(Memory& memory, Api api, const DriverAllocation& allocation,
@@ -87,10 +93,7 @@ std::uint32_t suballocator_id(Memory& memory) {
         }
     }
     const std::uint32_t api_id = memory.api_id(api);
-    const std::uint32_t suballocator =
-        allocation.kind == MemoryKind::device || allocation.kind == MemoryKind::vmm
-            ? suballocator_id(memory)
-            : 0;
+    const std::uint32_t suballocator = suballocator_id(memory, allocation);
     const bool kept = memory.live().add(allocation.handles, address, live, [&] {
         record_event(memory, EventType::alloc, live, address, api_id, stack, allocation.stream,
                      suballocator);

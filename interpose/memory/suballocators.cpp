@@ -79,6 +79,7 @@ void Suballocators::allocated(profiler::Recorder& recorder, const Event& alloc,
     Cache& cache = of(alloc.device);
     if (reserved != cache.expected.load(std::memory_order_relaxed)) {
         find_segments(recorder, alloc, find);
+        find_woken(recorder, alloc, reserved, find);
         cache.unexplained = reserved - cache.reserved;
         set_reserved(cache, cache.reserved);
         if (cache.unexplained != 0 && !said_unexplained_) {
@@ -130,26 +131,53 @@ void Suballocators::find_segments(profiler::Recorder& recorder, const Event& all
         const auto known = cache.segments.find(range.begin);
         if (known == cache.segments.end() || known->second.bytes != range.bytes) {
             remove_in(recorder, alloc.device, range.begin, range.bytes, false);
-            cache.segments.emplace(range.begin,
-                                   Segment{range.bytes, alloc.context, range.mapped, range.inner});
-            any_.store(true, std::memory_order_relaxed);
-            if (!is_pytorchs(alloc.device)) {
-                any_others_.store(true, std::memory_order_relaxed);
-            }
-            if (range.inner) {
-                any_inner_.store(true, std::memory_order_relaxed);
-            }
-            set_reserved(cache, cache.reserved + range.bytes);
-            add_context(cache, alloc.context);
-            Event made =
-                make_event(range.mapped ? EventType::segment_map : EventType::segment_alloc,
-                           alloc.device, alloc.context, range.begin, range.bytes);
-            made.requested = 0;
-            made.api = alloc.api;
-            made.stack = alloc.stack;
-            recorder.record(made);
+            record_segment(recorder, alloc, range);
         }
         at = range.begin + range.bytes;
+    }
+}
+
+void Suballocators::record_segment(profiler::Recorder& recorder, const Event& alloc,
+                                   const SegmentRange& range) {
+    Cache& cache = of(alloc.device);
+    cache.segments.insert_or_assign(
+        range.begin, Segment{range.bytes, alloc.context, range.mapped, range.inner, false});
+    cache.unmapped.erase(range.begin);
+    any_.store(true, std::memory_order_relaxed);
+    if (!is_pytorchs(alloc.device)) {
+        any_others_.store(true, std::memory_order_relaxed);
+    }
+    if (range.inner) {
+        any_inner_.store(true, std::memory_order_relaxed);
+    }
+    set_reserved(cache, cache.reserved + range.bytes);
+    add_context(cache, alloc.context);
+    Event made = make_event(range.mapped ? EventType::segment_map : EventType::segment_alloc,
+                            alloc.device, alloc.context, range.begin, range.bytes);
+    made.requested = 0;
+    made.api = alloc.api;
+    made.stack = alloc.stack;
+    recorder.record(made);
+}
+
+/// Memory without a block that was unmapped, and is mapped again where PyTorch has more reserved
+/// than is known: it slept.
+void Suballocators::find_woken(profiler::Recorder& recorder, const Event& alloc,
+                               std::uint64_t reserved,
+                               FunctionRef<SegmentRange(std::uint64_t)> find) {
+    Cache& cache = of(alloc.device);
+    for (auto at = cache.unmapped.begin(); at != cache.unmapped.end();) {
+        const std::uint64_t address = at->first;
+        const Segment slept = (at++)->second;
+        if (reserved <= cache.reserved || slept.bytes > reserved - cache.reserved) {
+            continue;
+        }
+        const SegmentRange range = find(address);
+        if (range.begin == address && range.bytes == slept.bytes) {
+            Event made = alloc;
+            made.context = slept.context;
+            record_segment(recorder, made, range);  // erases it there
+        }
     }
 }
 
@@ -203,17 +231,99 @@ Suballocators::Segments::iterator Suballocators::remove(profiler::Recorder& reco
     return cache.segments.erase(segment);
 }
 
+/// The first that ends behind the address.
+Suballocators::Segments::iterator Suballocators::first_in(Segments& segments,
+                                                          std::uint64_t address) {
+    const auto at = segments.upper_bound(address);
+    if (at != segments.begin()) {
+        const auto before = std::prev(at);
+        if (address - before->first < before->second.bytes) {
+            return before;
+        }
+    }
+    return at;
+}
+
+bool Suballocators::holds_blocks(profiler::Recorder& recorder, std::uint32_t device,
+                                 std::uint64_t address, std::uint64_t bytes) {
+    bool holds = false;
+    recorder.with_aggregate([&](const trace::Aggregator& aggregate) {
+        aggregate.for_each_suballocation(device, address, bytes,
+                                         [&holds](const trace::Live&) { holds = true; });
+    });
+    return holds;
+}
+
+/// Of PyTorch's segments in the unmapped range those that hold blocks sleep, the others end.
+void Suballocators::keep_asleep(profiler::Recorder& recorder, std::uint32_t device,
+                                std::uint64_t address, std::uint64_t bytes) {
+    Cache& cache = of(device);
+    for (auto at = first_in(cache.segments, address);
+         at != cache.segments.end() && at->first < address + bytes;) {
+        const std::uint64_t begin = std::max(at->first, address);
+        const std::uint64_t end = std::min(at->first + at->second.bytes, address + bytes);
+        if (holds_blocks(recorder, device, begin, end - begin)) {
+            at->second.asleep = true;
+            any_asleep_.store(true, std::memory_order_relaxed);
+            ++at;
+            continue;
+        }
+        if (cache.unmapped.size() < max_unmapped) {
+            at->second.asleep = any_asleep_.load(std::memory_order_relaxed);  // with the others
+            cache.unmapped.insert_or_assign(at->first, at->second);
+        }
+        at = remove(recorder, device, at);
+    }
+}
+
+void Suballocators::wake(std::uint64_t address, std::uint64_t bytes) {
+    const threads::LockGuard lock(mutex_);
+    bool any = false;
+    for (Cache& cache : pytorchs_) {
+        for (Segments* const segments : {&cache.segments, &cache.unmapped}) {
+            for (auto& [begin, segment] : *segments) {
+                const bool outside = begin >= address + bytes || begin + segment.bytes <= address;
+                segment.asleep = segment.asleep && outside;
+                any = any || segment.asleep;
+            }
+        }
+    }
+    any_asleep_.store(any, std::memory_order_relaxed);
+}
+
+void Suballocators::addresses_freed(profiler::Recorder& recorder, std::uint64_t address,
+                                    std::uint64_t bytes) {
+    if (any_asleep_.load(std::memory_order_relaxed)) {
+        const threads::LockGuard lock(mutex_);
+        for (std::uint32_t gpu = 0; gpu < max_gpus; ++gpu) {
+            const std::uint32_t device = pytorch_on(static_cast<int>(gpu));
+            remove_in(recorder, device, address, bytes, false);
+            std::erase_if(of(device).unmapped, [&](const auto& unmapped) {
+                return unmapped.first >= address && unmapped.first - address < bytes;
+            });
+        }
+    }
+}
+
+bool Suballocators::sleeps(std::uint64_t bytes) {
+    const threads::LockGuard lock(mutex_);
+    for (const Cache& cache : pytorchs_) {
+        for (const Segments* const segments : {&cache.segments, &cache.unmapped}) {
+            for (const auto& [begin, segment] : *segments) {
+                if (segment.asleep && segment.bytes == bytes) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
 /// Ends the segments that overlap the range.
 void Suballocators::remove_in(profiler::Recorder& recorder, std::uint32_t device,
                               std::uint64_t address, std::uint64_t bytes, bool inner_only) {
     Segments& segments = of(device).segments;
-    auto at = segments.upper_bound(address);
-    if (at != segments.begin()) {
-        const auto before = std::prev(at);
-        if (address - before->first < before->second.bytes) {
-            at = before;
-        }
-    }
+    auto at = first_in(segments, address);
     while (at != segments.end() && at->first < address + bytes) {
         at = inner_only && !at->second.inner ? std::next(at) : remove(recorder, device, at);
     }
@@ -248,7 +358,11 @@ void Suballocators::memory_unmapped(profiler::Recorder& recorder, std::uint64_t 
     remove_inner(recorder, address, bytes);
     for_each([&](std::uint32_t device, const Cache&) {
         mutex_.assert_held();
-        remove_in(recorder, device, address, bytes, false);
+        if (is_pytorchs(device)) {
+            keep_asleep(recorder, device, address, bytes);
+        } else {
+            remove_in(recorder, device, address, bytes, false);
+        }
     });
 }
 

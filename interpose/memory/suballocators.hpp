@@ -4,10 +4,13 @@
 // levels are recorded: each allocator has figures of its own, beside those of the GPU
 // (trace::DeviceInfo).
 //
-// Guarantee: an allocator's segments are exactly the memory it splits into blocks. Memory becomes a
-// segment with its first block there and ends with its own release. PyTorch also reports with each
-// block how much it has reserved: if memlab knows less, the block's memory becomes a segment, by
-// whichever call it was allocated. Where the sums still differ, the report says so.
+// Guarantee: an allocator's segments are exactly the memory it splits into blocks. Memory becomes a segment
+// with its first block there and ends with its own release. What is unmapped under blocks of
+// PyTorch's that it holds only sleeps (vLLM's sleep mode, torch_memory_saver): PyTorch knows
+// nothing of that, so segment and blocks stay as they are, until it frees them itself. PyTorch also
+// reports with each block how much it has reserved: if memlab knows less, the block's memory
+// becomes a segment, by whichever call it was allocated. Where the sums still differ, the report
+// says so.
 #pragma once
 
 #include <array>
@@ -90,6 +93,19 @@ class Suballocators {
     /// The allocation at `address`, or all mappings in a range, went back to the driver.
     void memory_freed(profiler::Recorder& recorder, std::uint64_t address);
     void memory_unmapped(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+    /// Memory was mapped there: what slept there is awake.
+    void memory_mapped(std::uint64_t address, std::uint64_t bytes) {
+        if (any_asleep_.load(std::memory_order_relaxed)) {
+            wake(address, bytes);
+        }
+    }
+    /// The addresses are no longer reserved: nothing sleeps there any more.
+    void addresses_freed(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+    /// Whether new physical memory of that size is to be mapped where memory sleeps: a guess by the
+    /// size. One load, where nothing sleeps.
+    bool is_for_sleeping(std::uint64_t bytes) {
+        return any_asleep_.load(std::memory_order_relaxed) && sleeps(bytes);
+    }
     /// The block went back to the allocator that `device` is: if another allocator cut it, that
     /// segment ends.
     void block_freed(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address);
@@ -126,6 +142,7 @@ class Suballocators {
         std::uint32_t context = 0;
         bool mapped = false;
         bool inner = false;
+        bool asleep = false;  ///< unmapped under its blocks
     };
     using Segments = std::map<std::uint64_t, Segment>;
 
@@ -138,7 +155,10 @@ class Suballocators {
         std::atomic<std::uint64_t> expected{0};  ///< their sum
         std::atomic<std::uint32_t> context{0};   ///< see context_of_all()
         bool several_contexts = false;
+        /// What was unmapped without a block in it: PyTorch gave it back, or it sleeps as well.
+        Segments unmapped{};
     };
+    static constexpr std::size_t max_unmapped = 4096;  ///< of a cache
 
     static bool is_pytorchs(std::uint32_t device) { return device / max_gpus == 1; }
     Cache& pytorchs(std::uint32_t device) { return pytorchs_[device % max_gpus]; }
@@ -163,6 +183,17 @@ class Suballocators {
                      std::uint64_t bytes) MEMLAB_REQUIRES(mutex_);
     Segments::iterator remove(profiler::Recorder& recorder, std::uint32_t device,
                               Segments::iterator segment) MEMLAB_REQUIRES(mutex_);
+    void record_segment(profiler::Recorder& recorder, const trace::Event& alloc,
+                        const SegmentRange& range) MEMLAB_REQUIRES(mutex_);
+    void find_woken(profiler::Recorder& recorder, const trace::Event& alloc, std::uint64_t reserved,
+                    FunctionRef<SegmentRange(std::uint64_t)> find) MEMLAB_REQUIRES(mutex_);
+    static bool holds_blocks(profiler::Recorder& recorder, std::uint32_t device,
+                             std::uint64_t address, std::uint64_t bytes);
+    void keep_asleep(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address,
+                     std::uint64_t bytes) MEMLAB_REQUIRES(mutex_);
+    void wake(std::uint64_t address, std::uint64_t bytes);
+    bool sleeps(std::uint64_t bytes);
+    static Segments::iterator first_in(Segments& segments, std::uint64_t address);
     void remove_in(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address,
                    std::uint64_t bytes, bool inner_only) MEMLAB_REQUIRES(mutex_);
     void remove_inner(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes)
@@ -175,6 +206,7 @@ class Suballocators {
     std::atomic<bool> any_{false};
     std::atomic<bool> any_others_{false};
     std::atomic<bool> any_inner_{false};
+    std::atomic<bool> any_asleep_{false};
     bool said_unexplained_ MEMLAB_GUARDED_BY(mutex_) = false;
 };
 

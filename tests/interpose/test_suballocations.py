@@ -95,6 +95,33 @@ class PyTorchCache(EndToEnd):
             with self.subTest(mode):
                 self.assert_equal_to_the_caches(*self.record(mode))
 
+    def test_tensors_live_while_their_memory_sleeps(self) -> None:
+        """PyTorch's level is as PyTorch says all the time; the GPU's dips and returns."""
+        found, outcome = self.record("sleep")
+        self.assertIn(b"6 segments", outcome.stdout)
+        self.assert_equal_to_the_caches(found, outcome)
+        mib = 1 << 20
+        integrity = found.report["integrity"]
+        self.assertEqual({name: count for name, count in integrity.items() if count}, {})
+        of_gpu, of_tensors, reserved = [], [], []
+        for mark in found.report["marks"]:
+            on = {each["device"]: each for each in mark["devices"]}
+            of_gpu.append((mark["name"], on[0]["allocated_bytes"] // mib))
+            of_tensors.append(on[FIRST_OF_PYTORCH]["allocated_bytes"])
+            reserved.append(on[FIRST_OF_PYTORCH]["reserved_bytes"] // mib)
+        # 5 segments of 32 MiB, one of 2, and 3 MiB of a library's.
+        awake, asleep = 5 * 32 + 2 + 3, 3
+        self.assertEqual(of_gpu, [("awake", awake), ("asleep", asleep), ("awake again", awake)] * 2 +
+                         [("used again", awake)])
+        tensors = 3 * 32 * mib + 1024
+        self.assertEqual(of_tensors, [tensors] * 5 + [tensors - 32 * mib, tensors - 32 * mib])
+        self.assertEqual(reserved[-1], awake - 3)
+        # What is mapped again is PyTorch's segments again: both levels together count nothing twice.
+        steps = next(each for each in found.report["steps"] if each["name"] == "awake")
+        self.assertEqual((steps["steps"], steps["blocks"]["min_bytes"][:2]), (2, [3 * mib + tensors] * 2))
+        summary = " ".join(self.report_tool(str(found.report_path)).split())
+        self.assertNotIn("whose allocation was not seen", summary)
+
     def test_before_2_3(self) -> None:
         self.assert_equal_to_the_caches(*self.record("train", "pytorch_2_2"))
 

@@ -1,7 +1,7 @@
 // A program of tensors from a cache like PyTorch's (tests/programs/pytorch), which Python loads as
 // this does: with RTLD_LOCAL.
 //
-//   pytorch_cache LIBRARY train|expandable|out_of_memory|two_gpus|threads|steps
+//   pytorch_cache LIBRARY train|expandable|out_of_memory|two_gpus|threads|steps|sleep
 //
 // Recorded, per GPU: each tensor with its stack, and the cache's segments, both to the byte: it
 // prints what the cache counted. PyTorch's own profiler is told the same as without memlab.
@@ -29,6 +29,7 @@ struct Library {
         find(allocate, "torch_allocate");
         find(free, "torch_free");
         find(empty_cache, "torch_empty_cache");
+        find(mapped, "torch_mapped");
         find(stats, "torch_stats");
         find(told, "told");
     }
@@ -44,6 +45,7 @@ struct Library {
     CUdeviceptr (*allocate)(std::int8_t, std::uint64_t, bool);
     void (*free)(std::int8_t, CUdeviceptr);
     void (*empty_cache)(std::int8_t);
+    std::size_t (*mapped)(std::int8_t, MappedSegment*, std::size_t);
     CacheStats (*stats)(std::int8_t);
     std::uint64_t (*told)();
 };
@@ -88,6 +90,63 @@ void steps(const Library& torch) {
     }
 }
 
+/// What vLLM's sleep mode and torch_memory_saver do: the physical memory under the tensors goes and
+/// comes back, at the same addresses; PyTorch is not told.
+class Sleeper {
+  public:
+    explicit Sleeper(const Library& torch) : segments_(64) {
+        segments_.resize(torch.mapped(0, segments_.data(), segments_.size()));
+    }
+    std::size_t segments() const { return segments_.size(); }
+    void sleep() const {
+        for (const MappedSegment& each : segments_) {
+            CHECK(cuMemUnmap(each.address, each.size));
+            CHECK(cuMemRelease(*each.handle));
+        }
+    }
+    void wake() const {
+        CUmemAllocationProp wanted{};
+        wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+        const CUmemAccessDesc access{wanted.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        for (const MappedSegment& each : segments_) {
+            CHECK(cuMemCreate(each.handle, each.size, &wanted, 0));
+            CHECK(cuMemMap(each.address, each.size, 0, *each.handle, 0));
+            CHECK(cuMemSetAccess(each.address, each.size, &access, 1));
+        }
+    }
+
+  private:
+    std::vector<MappedSegment> segments_;
+};
+
+/// Four segments with tensors and two that hold none.
+void sleep_and_wake(const Library& torch) {
+    std::vector<CUdeviceptr> tensors;
+    for (int i = 0; i < 5; ++i) {
+        tensors.push_back(make_tensor(torch, 0, std::uint64_t{32} << 20, true));
+    }
+    tensors.push_back(make_tensor(torch, 0, 1000, true));
+    torch.free(0, tensors[1]);
+    torch.free(0, tensors[4]);
+    const Sleeper sleeper(torch);
+    SAY("%zu segments\n", sleeper.segments());
+    for (int i = 0; i < 2; ++i) {
+        memlab_mark("awake");
+        sleeper.sleep();
+        memlab_mark("asleep");
+        if (i == 1) {
+            torch.free(0, tensors[3]);  // freed while it sleeps
+        }
+        sleeper.wake();
+        memlab_mark("awake again");
+    }
+    torch.free(0, tensors[2]);
+    tensors[1] = make_tensor(torch, 0, std::uint64_t{8} << 20, true);
+    tensors[2] = make_tensor(torch, 0, std::uint64_t{24} << 20, true);
+    memlab_mark("used again");
+}
+
 void report(const Library& torch, std::int8_t device) {
     const CacheStats stats = torch.stats(device);
     SAY("GPU %d: allocated %llu, at most %llu; reserved %llu, at most %llu; blocks %llu, live "
@@ -121,6 +180,8 @@ int main(int argc, char** argv) {
         SAY("out of memory after some tensors: %s\n", tensors > 0 ? "yes" : "no");
     } else if (what == "steps") {
         steps(torch);
+    } else if (what == "sleep") {
+        sleep_and_wake(torch);
     } else if (what == "two_gpus") {
         use_device(1);
         train(torch, 1, false, 2);

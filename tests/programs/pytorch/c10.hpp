@@ -28,6 +28,13 @@ void reportOutOfMemoryToProfiler(std::int64_t bytes, Total allocated, Total rese
 
 }  // namespace c10
 
+/// Mapped memory of a cache, whose handle another library takes away and replaces.
+struct MappedSegment {
+    std::uint64_t address;
+    std::uint64_t size;
+    unsigned long long* handle;
+};
+
 /// Of one GPU's cache, in bytes and blocks.
 struct CacheStats {
     std::uint64_t allocated;

@@ -107,6 +107,18 @@ class Cache {
         }
     }
 
+    /// The mapped segments, at most `most`; returns how many there are.
+    std::size_t mapped(MappedSegment* to, std::size_t most) {
+        const std::lock_guard lock(mutex_);
+        std::size_t count = 0;
+        for (auto& [address, segment] : segments_) {
+            if (segment.handle != 0 && count < most) {
+                to[count++] = {address, segment.size, &segment.handle};
+            }
+        }
+        return count;
+    }
+
     CacheStats stats{};
 
   private:
@@ -200,6 +212,10 @@ EXPORT void torch_free(std::int8_t device, CUdeviceptr address) {
 
 EXPORT void torch_empty_cache(std::int8_t device) {
     caches[static_cast<std::size_t>(device)].release(false);
+}
+
+EXPORT std::size_t torch_mapped(std::int8_t device, MappedSegment* to, std::size_t most) {
+    return caches[static_cast<std::size_t>(device)].mapped(to, most);
 }
 
 EXPORT CacheStats torch_stats(std::int8_t device) {
