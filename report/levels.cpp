@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -56,6 +57,20 @@ void choose_ooms(model::Report& report, Level level) {
     std::size_t at = 0;
     report.oom_count -=
         std::erase_if(report.ooms, [&](const model::Oom&) { return dropped[at++]; });
+}
+
+ChosenOoms::ChosenOoms(const model::Report& report)
+    : listed_until_ns_(report.oom_count > report.ooms.size() && !report.ooms.empty()
+                           ? report.ooms.back().time_ns
+                           : std::numeric_limits<std::uint64_t>::max()) {
+    for (const model::Oom& oom : report.ooms) {
+        listed_.insert({oom.time_ns, oom.device, oom.requested_bytes});
+    }
+}
+
+bool ChosenOoms::has(std::uint64_t time_ns, std::uint64_t device,
+                     std::uint64_t requested_bytes) const {
+    return time_ns > listed_until_ns_ || listed_.contains({time_ns, device, requested_bytes});
 }
 
 void choose_level(model::Report& report, Level level) {

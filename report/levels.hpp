@@ -2,7 +2,9 @@
 // made of it.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <set>
 
 #include "model/report.hpp"
 
@@ -14,6 +16,17 @@ enum class Level : std::uint8_t { all, driver, framework };
 /// Drops the others' failures. `all` has the failure of a framework's allocation without its
 /// cache's own attempts to get more from the driver.
 void choose_ooms(model::Report& report, Level level);
+/// Whether a failure of the log is one of the report's: choose_ooms() has dropped some of them.
+class ChosenOoms {
+  public:
+    explicit ChosenOoms(const model::Report& report);
+    /// True of those beyond what a report lists.
+    bool has(std::uint64_t time_ns, std::uint64_t device, std::uint64_t requested_bytes) const;
+
+  private:
+    std::set<std::array<std::uint64_t, 3>> listed_;
+    std::uint64_t listed_until_ns_;  ///< all failures up to this time are listed
+};
 /// Drops the others' devices and failures; what else refers to them stays.
 void choose_level(model::Report& report, Level level);
 

@@ -3,7 +3,8 @@
 // log.
 //
 // A moment is the state after all records up to its time, as memlab-report timeline --at has it;
-// that of a peak is the state right after the allocation that made it.
+// that of a peak, and of the most that a device held in a stretch of the run, is the state right
+// after the allocation that made it.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/report.hpp"
@@ -19,7 +21,7 @@
 namespace memlab::report {
 
 struct HistoryLimits {
-    std::size_t moments = 2048;     ///< evenly over the run; those of marks come on top
+    std::size_t moments = 2048;     ///< of each stretch of the run the highest; marks come on top
     std::size_t marks = 2048;       ///< the first ones
     std::size_t ooms = 256;         ///< the first ones
     std::size_t maps = 64;          ///< evenly over the run; those of peaks and OOMs come on top
@@ -97,10 +99,24 @@ struct History {
         std::vector<Segment> segments;
     };
 
+    /// The most that sites of a category held together, and when first.
+    struct CategoryMost {
+        std::uint64_t device = 0;
+        std::size_t category = 0;
+        std::uint64_t bytes = 0;
+        std::uint64_t time_ns = 0;
+    };
+
     std::vector<std::uint64_t> moments;  ///< their times, which never decrease
-    std::vector<Event> events;           ///< by time
-    std::vector<std::size_t> sites;      ///< those followed: indexes into Report::sites
-    std::vector<Holder> holders;         ///< by position in `sites`
+    /// The stretches of the run, the first one from 0 on: each has a moment, and of each device
+    /// that changed in it the moment at which it held most. A multiple of the curves' buckets. 0:
+    /// there are no such moments (a report alone).
+    std::uint64_t moment_ns = 0;
+    std::vector<std::size_t> within;       ///< moments after which more happened at the same time
+    std::vector<CategoryMost> categories;  ///< of the sites that have one; none of a report alone
+    std::vector<Event> events;             ///< by time
+    std::vector<std::size_t> sites;        ///< those followed: indexes into Report::sites
+    std::vector<Holder> holders;           ///< by position in `sites`
     std::vector<Rest> rest;
     std::vector<Curves> curves;         ///< of the used devices, as in the report
     std::vector<TimelineScope> scopes;  ///< by begin
@@ -110,6 +126,8 @@ struct History {
     std::size_t maps_left_out = 0;
     std::uint64_t merged_below = 0;  ///< bytes: smaller neighbours in maps were merged; 0: none
     std::string stretch;             ///< a sentence on what the log lacks; empty: nothing
+    /// From and to: no event of this time is known.
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> gap;
 };
 
 /// By site of a report: the number of its category; none: it has none.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "own_version.hpp"
 #include "report/device_label.hpp"
 #include "report/html/page_code.hpp"
@@ -43,14 +44,40 @@ std::string compact(std::string_view json) {
 
 /// A call site as the page has it, or the rest of one kind.
 struct PageSite {
-    std::vector<std::size_t> stack;  ///< numbers of frames, outermost first
+    CodeTable::Stack stack;
     std::string kind;
     std::uint64_t device = 0;
     std::string category;  ///< empty: none
     std::uint64_t allocations = 0;
     std::uint64_t allocated_bytes = 0;
     const History::Holder* holder = nullptr;
+    std::uint64_t temporaries = 0;
+    std::uint64_t leaked_bytes = 0;  ///< at the end, that no suppression explains
 };
+
+constexpr std::int64_t several_sites = -2;
+
+/// By site of the report: its number in the page, or that of its rest.
+std::vector<std::int64_t> numbers_of_sites(const PageRecording& recording) {
+    const History& history = recording.history;
+    const model::Report& report = *recording.report;
+    std::vector<std::int64_t> numbers(report.sites.size(), several_sites);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const model::Site& site = report.sites[i];
+        for (std::size_t at = 0; at < history.rest.size(); ++at) {
+            const History::Rest& rest = history.rest[at];
+            if (rest.device == site.device && rest.kind == site.kind &&
+                rest.category == recording.categories[i]) {
+                numbers[i] = static_cast<std::int64_t>(history.sites.size() + at);
+                break;
+            }
+        }
+    }
+    for (std::size_t i = 0; i < history.sites.size(); ++i) {
+        numbers[history.sites[i]] = static_cast<std::int64_t>(i);
+    }
+    return numbers;
+}
 
 std::vector<PageSite> sites_of(const PageRecording& recording, CodeTable& code) {
     std::vector<PageSite> sites;
@@ -62,7 +89,7 @@ std::vector<PageSite> sites_of(const PageRecording& recording, CodeTable& code) 
         const model::Site& site = recording.report->sites[history.sites[i]];
         sites.push_back({code.stack(site.stack), site.kind, site.device,
                          category(recording.categories[history.sites[i]]), site.count, site.bytes,
-                         &history.holders[i]});
+                         &history.holders[i], 0, 0});
     }
     for (const History::Rest& rest : history.rest) {
         sites.push_back({{},
@@ -71,7 +98,18 @@ std::vector<PageSite> sites_of(const PageRecording& recording, CodeTable& code) 
                          category(rest.category),
                          rest.allocations,
                          rest.allocated_bytes,
-                         &rest.holder});
+                         &rest.holder,
+                         0,
+                         0});
+    }
+    const std::vector<std::int64_t> numbers = numbers_of_sites(recording);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (numbers[i] >= 0) {
+            const model::Site& site = recording.report->sites[i];
+            PageSite& of = sites[static_cast<std::size_t>(numbers[i])];
+            model::add_to(of.temporaries, site.temporaries);
+            model::add_to(of.leaked_bytes, recording.suppressed[i] ? 0 : site.live_bytes);
+        }
     }
     return sites;
 }
@@ -103,7 +141,7 @@ class PageWriter {
 
     bool write() {
         json_.begin_object();
-        json_.member("version", 1);
+        json_.member("version", 2);
         json_.member("memlab", own_version);
         json_.member("title", page_.title);
         constexpr std::array<const char*, 3> modes = {"single", "compare", "run"};
@@ -163,6 +201,10 @@ class PageWriter {
         json_.texts("notes", notes);
         write_page_curves(recording.history, json_);
         json_.numbers("moments", recording.history.moments, page_number);
+        json_.limited_member("moment_ns", recording.history.moment_ns);
+        json_.numbers("within", recording.history.within, page_number);
+        write_gap(recording.history);
+        write_categories(recording.history);
         write_marks(recording.history, report);
         write_scopes(recording.history, report);
         write_sites(sites, code);
@@ -178,6 +220,32 @@ class PageWriter {
         json_.end_object();
         json_.end_object();
         collect_lines(code);
+    }
+
+    void write_gap(const History& history) {
+        json_.key("gap");
+        if (!history.gap) {
+            json_.null();
+            return;
+        }
+        json_.begin_array();
+        json_.limited(history.gap->first);
+        json_.limited(history.gap->second);
+        json_.end_array();
+    }
+
+    void write_categories(const History& history) {
+        json_.key("categories");
+        json_.begin_array();
+        for (const History::CategoryMost& most : history.categories) {
+            json_.begin_object();
+            json_.limited_member("device", most.device);
+            json_.member("name", category_name(static_cast<Category>(most.category)));
+            json_.limited_member("most", most.bytes);
+            json_.limited_member("at", most.time_ns);
+            json_.end_object();
+        }
+        json_.end_array();
     }
 
     static std::string name_of(const model::Report& report) {
@@ -237,12 +305,14 @@ class PageWriter {
         json_.begin_array();
         for (const PageSite& site : sites) {
             json_.begin_array();
-            for (const std::size_t frame : site.stack) {
+            for (const std::size_t frame : site.stack.frames) {
                 json_.number(frame);
             }
             json_.end_array();
         }
         json_.end_array();
+        json_.numbers("place", sites, [](const PageSite& site) { return site.stack.place; });
+        json_.numbers("through", sites, [](const PageSite& site) { return site.stack.through; });
         json_.numbers("kind", sites,
                       [&](const PageSite& site) { return code.texts().number(site.kind); });
         json_.numbers("device", sites,
@@ -253,6 +323,10 @@ class PageWriter {
                       [](const PageSite& site) { return page_number(site.allocations); });
         json_.numbers("allocated_bytes", sites,
                       [](const PageSite& site) { return page_number(site.allocated_bytes); });
+        json_.numbers("temporaries", sites,
+                      [](const PageSite& site) { return page_number(site.temporaries); });
+        json_.numbers("leaked_bytes", sites,
+                      [](const PageSite& site) { return page_number(site.leaked_bytes); });
         json_.end_object();
     }
 
@@ -268,6 +342,7 @@ class PageWriter {
                       [](const PageFrame& frame) { return frame.python ? 1 : 0; });
         json_.numbers("skipped", code.frames(),
                       [](const PageFrame& frame) { return frame.skipped ? 1 : 0; });
+        json_.numbers("choice", code.frames(), [](const PageFrame& frame) { return frame.choice; });
         json_.end_object();
         json_.texts("strings", code.texts().texts());
     }
@@ -335,30 +410,6 @@ class PageWriter {
             json_.end_object();
         }
         json_.end_array();
-    }
-
-    static constexpr std::int64_t several_sites = -2;
-
-    /// By site of the report: its number in the page, or that of its rest.
-    static std::vector<std::int64_t> numbers_of_sites(const PageRecording& recording) {
-        const History& history = recording.history;
-        const model::Report& report = *recording.report;
-        std::vector<std::int64_t> numbers(report.sites.size(), several_sites);
-        for (std::size_t i = 0; i < numbers.size(); ++i) {
-            const model::Site& site = report.sites[i];
-            for (std::size_t at = 0; at < history.rest.size(); ++at) {
-                const History::Rest& rest = history.rest[at];
-                if (rest.device == site.device && rest.kind == site.kind &&
-                    rest.category == recording.categories[i]) {
-                    numbers[i] = static_cast<std::int64_t>(history.sites.size() + at);
-                    break;
-                }
-            }
-        }
-        for (std::size_t i = 0; i < history.sites.size(); ++i) {
-            numbers[history.sites[i]] = static_cast<std::int64_t>(i);
-        }
-        return numbers;
     }
 
     void collect_lines(const CodeTable& code) {

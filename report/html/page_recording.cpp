@@ -128,6 +128,16 @@ PageRecording read_recording(const std::string& file, model::Report given, Symbo
     LeakOptions leak_options{view};
     const Leaks leaks = find_leaks(report, resolver, std::vector<bool>(report.sites.size(), true),
                                    *options.suppressions, leak_options);
+    recording.suppressed.resize(report.sites.size());
+    for (const DeviceLeaks& device : leaks.devices) {
+        for (const DeviceLeaks::Suppressed& kept : device.suppressions) {
+            for (const SiteRow& row : kept.rows) {
+                for (const std::size_t site : row.sites) {
+                    recording.suppressed[site] = true;
+                }
+            }
+        }
+    }
     add("leaks", render_leaks_json(file, report, resolver, leaks, leak_options));
     add("ledger", render_ledger_json(file, report, resolver, view));
     add("oom", render_ooms_json(summary, resolver, documents_top));

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <concepts>
 #include <limits>
-#include <map>
-#include <numeric>
-#include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "report/html/memory_map.hpp"
-#include "report/html/moment_grid.hpp"
+#include "report/html/moment_recorder.hpp"
 #include "report/lacks.hpp"
+#include "report/levels.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
@@ -20,109 +17,6 @@
 namespace memlab::report {
 
 namespace {
-
-/// Adds to a holder what it has at a moment, if that is new.
-void note(History::Holder& holder, std::size_t moment, std::uint64_t bytes, std::uint64_t blocks) {
-    constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-    const auto count = static_cast<std::uint32_t>(std::min(blocks, most));
-    if (holder.changes.empty()
-            ? bytes != 0 || count != 0
-            : holder.changes.back().bytes != bytes || holder.changes.back().blocks != count) {
-        holder.changes.push_back({static_cast<std::uint32_t>(moment), count, bytes});
-    }
-}
-
-/// Which sites are followed, and where the others are summed.
-class SiteSlots {
-  public:
-    SiteSlots(const model::Report& report, const SiteCategories& categories, std::size_t followed,
-              History& history)
-        : history_(history), slots_(report.sites.size(), ignored) {
-        for (const model::Device& device : report.devices) {
-            devices_.insert(device.index);
-        }
-        std::vector<std::size_t> order;
-        for (std::size_t i = 0; i < report.sites.size(); ++i) {
-            if (devices_.contains(report.sites[i].device)) {
-                order.push_back(i);
-            }
-        }
-        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-            return std::tie(report.sites[a].peak_bytes, report.sites[a].bytes) >
-                   std::tie(report.sites[b].peak_bytes, report.sites[b].bytes);
-        });
-        for (std::size_t i = 0; i < order.size(); ++i) {
-            const model::Site& site = report.sites[order[i]];
-            if (i < followed) {
-                slots_[order[i]] = static_cast<std::int64_t>(history.sites.size());
-                history.sites.push_back(order[i]);
-                history.holders.emplace_back();
-                continue;
-            }
-            const std::size_t group = group_of(site.device, site.kind, categories.at(order[i]));
-            slots_[order[i]] = first_group - static_cast<std::int64_t>(group);
-            History::Rest& rest = history.rest[group];
-            rest.allocations += site.count;
-            rest.allocated_bytes += site.bytes;
-            ++rest.sites;
-        }
-    }
-
-    /// Adds what all sites hold now, at the moment of this number.
-    void note_all(const trace::Aggregator& state, std::size_t moment) {
-        sums_.assign(history_.rest.size(), {});
-        for (std::size_t i = 0; i < state.sites().size(); ++i) {
-            const trace::Site& site = state.sites()[i];
-            if (i == slots_.size()) {
-                add_unknown(site);
-            }
-            const std::int64_t slot = slots_[i];
-            if (slot >= 0) {
-                note(history_.holders[static_cast<std::size_t>(slot)], moment, site.live_bytes,
-                     site.live_count);
-            } else if (slot != ignored) {
-                auto& [bytes, blocks] = sums_[static_cast<std::size_t>(first_group - slot)];
-                bytes += site.live_bytes;
-                blocks += site.live_count;
-            }
-        }
-        for (std::size_t i = 0; i < sums_.size(); ++i) {
-            note(history_.rest[i].holder, moment, sums_[i].first, sums_[i].second);
-        }
-    }
-
-  private:
-    static constexpr std::int64_t ignored = -1;
-    static constexpr std::int64_t first_group = -2;
-
-    /// The log of a running program has grown since the report.
-    void add_unknown(const trace::Site& site) {
-        if (!devices_.contains(site.device)) {
-            slots_.push_back(ignored);
-            return;
-        }
-        const std::size_t group = group_of(site.device, trace::name_of(site.kind), std::nullopt);
-        slots_.push_back(first_group - static_cast<std::int64_t>(group));
-        sums_.resize(history_.rest.size());
-    }
-
-    std::size_t group_of(std::uint64_t device, const std::string& kind,
-                         std::optional<std::size_t> category) {
-        const auto [at, is_new] =
-            groups_.try_emplace({device, kind, category}, history_.rest.size());
-        if (is_new) {
-            history_.rest.push_back({device, kind, category, 0, 0, 0, {}});
-        }
-        return at->second;
-    }
-
-    History& history_;
-    std::set<std::uint64_t> devices_;
-    std::vector<std::int64_t> slots_;  ///< by site: its holder, its group, or `ignored`
-    std::map<std::tuple<std::uint64_t, std::string, std::optional<std::size_t>>, std::size_t>
-        groups_;
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> sums_;  ///< bytes and blocks by group
-};
 
 /// The curves of one device as they are recorded.
 class CurveRecorder {
@@ -197,25 +91,37 @@ std::size_t buckets_of_each(std::size_t buckets, std::size_t devices) {
                                  std::min<std::size_t>(buckets, 256));
 }
 
-class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
+/// The width of the stretches of which each device's highest moment is kept: some of the curves'
+/// buckets, so that the two are of the same times.
+std::uint64_t stretch_of(const HistoryLimits& limits, std::size_t devices,
+                         std::uint64_t duration_ns) {
+    const std::size_t buckets = buckets_of_each(limits.buckets, devices);
+    const std::size_t stretches = buckets_of_each(limits.moments, devices);
+    const std::uint64_t bucket_ns = duration_ns / std::max<std::size_t>(buckets, 1) + 1;
+    return bucket_ns * ((buckets + stretches - 1) / std::max<std::size_t>(stretches, 1));
+}
+
+class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
+                               private trace::LiveObserver {
   public:
     HistoryCollector(const model::Report& report, const SiteCategories& categories,
                      const HistoryLimits& limits)
-        : report_(report),
-          limits_(limits),
+        : limits_(limits),
+          chosen_ooms_(report),
           end_ns_(known_until(report).value_or(report.process.duration_ns)),
-          grid_(end_ns_, limits.moments, limits.maps),
-          slots_(report, categories, limits.sites, history_) {
+          moments_(report, categories, limits,
+                   stretch_of(limits, used_devices(report).size(), end_ns_), history_) {
         const std::vector<const model::Device*> devices = used_devices(report);
         history_.curves.resize(devices.size());
         const std::size_t buckets = buckets_of_each(limits.buckets, devices.size());
         for (std::size_t i = 0; i < devices.size(); ++i) {
             history_.curves[i].device = devices[i];
             curves_.emplace_back(history_.curves[i], buckets, end_ns_);
+            moments_.add_device();
         }
-        for (const model::Oom& oom : report.ooms) {
-            listed_ooms_.emplace(oom.time_ns, oom.device, oom.requested_bytes);
-        }
+        const std::uint64_t stretches = end_ns_ / history_.moment_ns + 1;
+        map_every_ = std::max<std::uint64_t>(stretches / std::max<std::size_t>(limits.maps, 1), 1);
+        state_.set_observer(this);
     }
 
     /// When the log stopped; none: it did not.
@@ -237,11 +143,14 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
             update();
         } else if constexpr (std::same_as<Record, trace::AggregateState>) {
             if (record.last) {
+                moments_.update_all(state_);
                 update();
             }
         } else if constexpr (std::same_as<Record, trace::Checkpoint>) {
             open_.close_all(record.time_ns,
                             [this](TimelineScope&& scope) { keep(std::move(scope)); });
+        } else if (moments_.touched()) {
+            update();
         }
     }
     void take(const trace::Event& event) {
@@ -270,7 +179,7 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
             return;
         }
         state_.on(oom);
-        if (is_listed(oom)) {
+        if (chosen_ooms_.has(oom.time_ns, oom.device, oom.requested)) {
             pin({History::What::oom, state_.duration_ns(), std::nullopt, oom.device, oom.requested,
                  state_.string(oom.api)},
                 ooms_, limits_.ooms);
@@ -279,9 +188,11 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
     }
 
     History finish() {
-        advance(std::numeric_limits<std::uint64_t>::max());
-        history_.events.push_back(
-            {History::What::end, end_ns_, history_.moments.size() - 1, 0, 0, {}});
+        advance(end_ns_ + 1);
+        keep_pinned();
+        history_.events.push_back({History::What::end, end_ns_, std::nullopt, 0, 0, {}});
+        moments_.keep(end_ns_, {history_.events.size() - 1}, make_map(false));
+        moments_.end_stretch();
         open_.close_all(std::max(state_.duration_ns(), end_ns_),
                         [this](TimelineScope&& scope) { keep(std::move(scope)); });
         keep_longest();
@@ -327,65 +238,59 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
     /// What was held is not known until `to_ns`: no moments.
     void pass_gap(std::uint64_t to_ns) {
         advance(state_.duration_ns() + 1);
-        while (grid_.next_ns() < to_ns) {
-            grid_.advance();
+        while (moments_.stretch_end_ns() < std::min(to_ns, end_ns_)) {
+            ++stretches_;
+            moments_.end_stretch();
         }
+        set_due();
     }
 
-    /// Closes the moments before `now`.
+    /// Keeps the moments before `now`.
     void advance(std::uint64_t now) {
         while (true) {
-            const std::uint64_t grid = grid_.next_ns();
-            due_ns_ = std::min(pinned_.empty() ? MomentGrid::none : pin_ns_, grid);
-            if (due_ns_ >= now || due_ns_ == MomentGrid::none) {
-                return;
+            const std::uint64_t end = moments_.stretch_end_ns();
+            if (!pinned_.empty() && pin_ns_ < std::min(now, end)) {
+                keep_pinned();
             }
-            const bool at_pin = !pinned_.empty() && pin_ns_ == due_ns_;
-            const bool wants_map = (grid == due_ns_ && grid_.has_map()) || (at_pin && map_pin_);
-            const std::size_t moment = add_moment(due_ns_, wants_map, at_pin && map_pin_);
-            if (at_pin) {
-                for (const std::size_t event : pinned_) {
-                    history_.events[event].moment = moment;
-                }
-                pinned_.clear();
-                map_pin_ = false;
+            if (now < end || end > end_ns_) {
+                break;
             }
-            if (grid == due_ns_) {
-                grid_.advance();
+            if (++stretches_ % map_every_ == 0) {
+                moments_.keep(end - 1, {}, make_map(false));
             }
+            moments_.end_stretch();
+        }
+        set_due();
+    }
+
+    void set_due() {
+        due_ns_ = std::min(pinned_.empty() ? std::numeric_limits<std::uint64_t>::max() : pin_ns_,
+                           moments_.stretch_end_ns() - 1);
+    }
+
+    void keep_pinned() {
+        if (!pinned_.empty()) {
+            moments_.keep(pin_ns_, std::move(pinned_), map_pin_ ? make_map(true) : std::nullopt);
+            pinned_.clear();
+            map_pin_ = false;
         }
     }
 
-    std::size_t add_moment(std::uint64_t time_ns, bool wants_map, bool important) {
-        const std::size_t moment = history_.moments.size();
-        history_.moments.push_back(time_ns);
-        if (changed_) {
-            slots_.note_all(state_, moment);
-            changed_ = false;
-        }
-        if (wants_map) {
-            add_map(moment, important);
-        }
-        return moment;
-    }
-
-    void add_map(std::size_t moment, bool important) {
+    std::optional<History::Map> make_map(bool important) {
         const std::uint64_t blocks = state_.live().size() * curves_.size();
         if (important ? important_maps_ == limits_.peak_maps
                       : looked_at_ + blocks > limits_.map_blocks) {
             ++history_.maps_left_out;
-            return;
+            return std::nullopt;
         }
         important_maps_ += important ? 1 : 0;
         looked_at_ += important ? 0 : blocks;
-        History::Map map{moment, {}};
+        History::Map map;
         for (const CurveRecorder& curves : curves_) {
             maps_.add(state_, static_cast<std::uint32_t>(curves.device().index),
                       important ? limits_.peak_parts : limits_.map_parts, map);
         }
-        if (!map.segments.empty()) {
-            history_.maps.push_back(std::move(map));
-        }
+        return map.segments.empty() ? std::nullopt : std::optional(std::move(map));
     }
 
     /// The moment of `event` is closed by the first later record.
@@ -401,30 +306,36 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
         history_.events.push_back(std::move(event));
     }
 
-    bool is_listed(const trace::OomEvent& oom) const {
-        const bool beyond = report_.oom_count > report_.ooms.size() && !report_.ooms.empty() &&
-                            oom.time_ns > report_.ooms.back().time_ns;
-        return beyond || listed_ooms_.contains({oom.time_ns, oom.device, oom.requested});
+    void allocated(std::uint32_t /*slot*/, const trace::Live& live,
+                   const trace::Event& /*by*/) override {
+        moments_.touch(live.site);
+    }
+    void freed(std::uint32_t /*slot*/, const trace::Live& live,
+               const trace::LifeEnd& /*end*/) override {
+        moments_.touch(live.site);
     }
 
     /// The figures may have changed.
     void update() {
-        changed_ = true;
         const std::uint64_t now = state_.duration_ns();
-        for (CurveRecorder& curves : curves_) {
+        moments_.update(state_);
+        for (std::size_t i = 0; i < curves_.size(); ++i) {
+            CurveRecorder& curves = curves_[i];
             const std::uint64_t index = curves.device().index;
             if (index >= state_.devices().size() || state_.devices()[index] == nullptr) {
                 continue;
             }
             const trace::DeviceTotals& device = *state_.devices()[index];
-            if (curves.record(device, now) && !curves.peak_seen &&
-                device.curve(trace::CurveName::allocated).current == peak_of(curves.device()) &&
-                peak_of(curves.device()) != 0) {
+            if (!curves.record(device, now)) {
+                continue;
+            }
+            const std::uint64_t allocated = device.curve(trace::CurveName::allocated).current;
+            moments_.set_allocated(i, allocated, now);
+            if (!curves.peak_seen && allocated == peak_of(curves.device()) && allocated != 0) {
                 curves.peak_seen = true;
-                const std::size_t moment = add_moment(now, true, true);
-                changed_ = true;  // what follows at the same time is another moment's
                 history_.events.push_back(
-                    {History::What::peak, now, moment, index, peak_of(curves.device()), {}});
+                    {History::What::peak, now, std::nullopt, index, allocated, {}});
+                moments_.keep(now, {history_.events.size() - 1}, make_map(true));
             }
         }
     }
@@ -449,21 +360,20 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector> {
         scopes.resize(limits_.scopes);
     }
 
-    const model::Report& report_;
     const HistoryLimits& limits_;
+    const ChosenOoms chosen_ooms_;
     const std::uint64_t end_ns_;
     History history_;
-    MomentGrid grid_;
-    SiteSlots slots_;
+    MomentRecorder moments_;
     MapMaker maps_;
     std::vector<CurveRecorder> curves_;
     ScopeTracker open_;
-    std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> listed_ooms_;
-    std::uint64_t due_ns_ = 0;  ///< of the next moment to close, or earlier
+    std::uint64_t map_every_ = 1;  ///< stretches
+    std::uint64_t stretches_ = 0;  ///< that have ended
+    std::uint64_t due_ns_ = 0;     ///< of the next moment to keep, or earlier
     std::uint64_t pin_ns_ = 0;
     std::vector<std::size_t> pinned_;  ///< events whose moment is at pin_ns_
     bool map_pin_ = false;
-    bool changed_ = false;  ///< since the latest moment
     std::size_t marks_ = 0;
     std::size_t ooms_ = 0;
     std::size_t important_maps_ = 0;
@@ -480,6 +390,7 @@ History read_history(const model::Report& report, const std::string& log,
     History history = collector.finish();
     history.stretch = describe_stretch(read, trace::LogPart::everything);
     if (read.gap) {
+        history.gap = {read.gap->from_ns, read.gap->to_ns};
         fill_curves(history, read.gap->from_ns, read.gap->to_ns);
     }
     if (const auto stopped = collector.stopped_ns(); stopped && !recording_stopped(report)) {

@@ -67,15 +67,10 @@ bool is_library_code(const StackFrame& frame) {
                               model::is_python_library(frame.module);
 }
 
-bool is_node(const StackFrame& frame) {
-    return frame.function.starts_with("torch::autograd::generated::") &&
-           frame.function.find("::apply(") != std::string::npos;
-}
-
 /// A node of PyTorch's backward graph; and what keeps cuBLAS's workspaces, which are not the
 /// operator's that happened to come first.
 bool is_operation(const StackFrame& frame) {
-    return is_node(frame) || frame.function.starts_with("at::cuda::setWorkspace");
+    return is_backward_node(frame) || frame.function.starts_with("at::cuda::setWorkspace");
 }
 
 bool has_line(const StackFrame& frame) {
@@ -83,6 +78,11 @@ bool has_line(const StackFrame& frame) {
 }
 
 }  // namespace
+
+bool is_backward_node(const StackFrame& frame) {
+    return frame.function.starts_with("torch::autograd::generated::") &&
+           frame.function.find("::apply(") != std::string::npos;
+}
 
 bool is_cuda_or_memlab(const StackFrame& frame) {
     if (frame.python) {
@@ -153,24 +153,26 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
             break;
         }
     }
-    std::size_t best = no_frame;
-    FrameRank best_rank = FrameRank::cuda;
-    std::size_t best_skipped = no_frame;
-    FrameRank skipped_rank = FrameRank::cuda;
-    for (std::size_t i = begin; i < stack.size(); ++i) {
-        const FrameRank here = rank(i);
-        if (stack[i].skipped && here < skipped_rank) {
-            best_skipped = i;
-            skipped_rank = here;
-        } else if (!stack[i].skipped && here < best_rank) {
-            best = i;
-            best_rank = here;
+    const auto best = [&](std::size_t from, bool skipped_too) {
+        std::size_t found = no_frame;
+        FrameRank best_rank = FrameRank::cuda;
+        for (std::size_t i = from; i < stack.size(); ++i) {
+            if ((skipped_too || !stack[i].skipped) && rank(i) < best_rank) {
+                found = i;
+                best_rank = rank(i);
+            }
         }
+        return found;
+    };
+    const std::size_t chosen = best(begin, true);
+    if (chosen == no_frame) {
+        return 0;
     }
-    if (best_skipped != no_frame && best_rank >= FrameRank::startup) {
-        return best_skipped;
+    if (!stack[chosen].skipped) {
+        return chosen;
     }
-    return best == no_frame ? 0 : best;
+    const std::size_t caller = best(chosen + 1, false);
+    return caller != no_frame && rank(caller) < FrameRank::startup ? caller : chosen;
 }
 
 BackwardFrames backward_frames(const std::vector<StackFrame>& stack, std::size_t chosen) {
@@ -179,7 +181,7 @@ BackwardFrames backward_frames(const std::vector<StackFrame>& stack, std::size_t
     for (std::size_t i = 0; i < end && found.marker == no_frame; ++i) {
         if (stack[i].is_forward_marker()) {
             found.marker = i;
-        } else if (found.node == no_frame && is_node(stack[i])) {
+        } else if (found.node == no_frame && is_backward_node(stack[i])) {
             found.node = i;
         }
     }

@@ -17,9 +17,11 @@ inline constexpr std::size_t no_frame = static_cast<std::size_t>(-1);
 void classify(StackFrame& frame, const FrameSkips& skips);
 
 /// The index of the frame to show, leaf first, or no_frame for an empty stack: the first of the
-/// best rank (FrameRank). Frames that --skip names are passed over, unless nothing is left then but
-/// CUDA and startup code. The choice does not depend on whether the system's debug information is
-/// installed. Frames that are not classified yet are, without --skip.
+/// best rank (FrameRank). Where --skip names that, the same of its callers that it does not name,
+/// unless nothing is left of them but startup code. The choice does not depend on whether the
+/// system's debug information is installed. Frames that are not classified yet are, without --skip.
+/// The page makes the same choice of frames that its reader skips:
+/// report/html/web/src/model/frame_choice.ts.
 std::size_t choose_frame(const std::vector<StackFrame>& stack);
 
 /// True for frames of libcuda, libcudart (shared, or linked into the program), CUPTI and memlab.
@@ -32,6 +34,9 @@ struct BackwardFrames {
     std::size_t node = no_frame;    ///< the operator's backward, where it has a name
 };
 BackwardFrames backward_frames(const std::vector<StackFrame>& stack, std::size_t chosen);
+
+/// Whether the frame is an operator's backward.
+bool is_backward_node(const StackFrame& frame);
 
 /// The name of that operator's backward ("AddmmBackward0"), or "backward"; empty: no such stack.
 std::string backward_node(const std::vector<StackFrame>& stack, std::size_t chosen);

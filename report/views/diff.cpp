@@ -58,7 +58,13 @@ class SiteSums {
             }
             const std::vector<Place>& chain = calls.chain(site.stack);
             std::string key = site.kind + '\n';
-            for (std::size_t c = 0; c < (options_.by_place ? 1 : chain.size()); ++c) {
+            if (options_.by_place) {
+                key += make_key(side.resolver.place(site.stack));
+                // Backward's memory is at a line of the forward, but not the forward's: its chain
+                // begins with the operator.
+                key += make_key(chain.front());
+            }
+            for (std::size_t c = 0; !options_.by_place && c < chain.size(); ++c) {
                 key += make_key(chain[c]);
             }
             const auto [entry, is_new] = known_.try_emplace(std::move(key), sites_.size());

@@ -315,6 +315,11 @@ class Moments(TimelineTest):
         self.assertRegex(text, r"20\.00 MiB +84\.0%% +2  tests/cli/memlab_synth\.cpp:%d  forward_pass"
                          % line_of("forward_pass"))
 
+    def test_the_attempts_behind_a_failure_are_none_of_their_own(self):
+        path = DATA + "/h200/pytorch_out_of_memory.memlog"
+        self.assertEqual(len(self.read(path)["ooms"]), 1)
+        self.assertGreater(len(self.read("--level", "driver", path)["ooms"]), 1)
+
     def test_it_is_the_curve_at_every_mark(self):
         for path in REPORTS:
             with open(path, encoding="utf-8") as file:

@@ -120,6 +120,10 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
     }
     report::TimelineView view = report::read_timeline(report, log, stretch.from_ns, stretch.to_ns,
                                                       arguments.device, &collected);
+    const report::ChosenOoms chosen(report);
+    std::erase_if(view.ooms, [&](const report::TimelineOom& oom) {
+        return !chosen.has(oom.time_ns, oom.device, oom.requested_bytes);
+    });
     report::Symbolizer symbolizer;
     if (!arguments.by.empty()) {
         report::Resolver of_whole(report, arguments.no_symbols ? nullptr : &symbolizer);

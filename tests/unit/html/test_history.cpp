@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "report/html/history.hpp"
-#include "report/html/moment_grid.hpp"
 #include "report/pool_view/layout.hpp"
 #include "tests/unit/report/recorded.hpp"
 
@@ -128,8 +127,13 @@ void check_holders(const Recorded& recorded, const History& history,
         }
     }
     REQUIRE(std::is_sorted(history.moments.begin(), history.moments.end()));
+    const std::set<std::size_t> within(history.within.begin(), history.within.end());
+    CHECK(within.size() < history.moments.size() / 2);
     for (std::size_t moment = 0; moment < history.moments.size(); ++moment) {
         const auto peak = peaks.find(moment);
+        if (peak == peaks.end() && within.contains(moment)) {
+            continue;
+        }
         check_moment(history, recorded.report, categories, moment,
                      peak != peaks.end() ? held_at_peak(recorded, peak->second)
                                          : held_after(recorded, history.moments[moment]));
@@ -179,24 +183,70 @@ void check_curves(const Recorded& recorded, const History& history) {
 
 }  // namespace
 
-TEST_CASE("the moments of a run are evenly spread, and the last is its end") {
-    for (const std::uint64_t duration : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{63},
-                                         std::uint64_t{1'000'003}, std::uint64_t{1} << 62}) {
-        CAPTURE(duration);
-        MomentGrid grid(duration, 100, 10);
-        std::vector<std::uint64_t> times;
-        std::size_t maps = 0;
-        for (; grid.next_ns() != MomentGrid::none; grid.advance()) {
-            times.push_back(grid.next_ns());
-            maps += grid.has_map() ? 1 : 0;
+TEST_CASE("each stretch of a run has the moment at which each device held most") {
+    std::size_t risen = 0;
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        CAPTURE(seed);
+        const Recorded recorded(PlausibleRecords::make(seed, 500));
+        const Report& report = recorded.report;
+        HistoryLimits limits;
+        limits.moments = 40;
+        limits.sites = 6;
+        limits.buckets = 64;
+        const SiteCategories categories = some_categories(report);
+        const History history = read_history(report, recorded.log(), categories, limits);
+        REQUIRE(history.moments.front() == 0);
+        for (const History::Curves& curves : history.curves) {
+            REQUIRE(history.moment_ns % curves.bucket_ns == 0);
+            const std::uint64_t of_each = history.moment_ns / curves.bucket_ns;
+            std::vector<std::uint64_t> highest(
+                static_cast<std::size_t>(recorded.report.process.duration_ns / history.moment_ns) +
+                1);
+            std::vector<std::uint64_t> known(highest.size());
+            constexpr auto allocated = static_cast<std::size_t>(memlab::model::Curve::allocated);
+            for (std::size_t i = 0; i < curves.buckets.size(); ++i) {
+                std::uint64_t& high = highest.at(i / of_each);
+                high = std::max(high, curves.buckets[i].max[allocated]);
+            }
+            for (std::size_t moment = 0; moment < history.moments.size(); ++moment) {
+                std::uint64_t held = 0;
+                for (std::size_t i = 0; i < history.sites.size(); ++i) {
+                    const auto& site = report.sites[history.sites[i]];
+                    if (site.device == curves.device->index && is_in_curves(site.kind)) {
+                        held += held_at(history.holders[i], moment).first;
+                    }
+                }
+                for (const History::Rest& rest : history.rest) {
+                    if (rest.device == curves.device->index && is_in_curves(rest.kind)) {
+                        held += held_at(rest.holder, moment).first;
+                    }
+                }
+                std::uint64_t& high =
+                    known.at(static_cast<std::size_t>(history.moments[moment] / history.moment_ns));
+                high = std::max(high, held);
+            }
+            REQUIRE(known == highest);
+            risen += highest.back() < *std::max_element(highest.begin(), highest.end()) ? 1 : 0;
         }
-        CHECK(times.size() == std::clamp<std::uint64_t>(duration, 1, 100));
-        CHECK(times.back() == duration);
-        CHECK(std::is_sorted(times.begin(), times.end()));
-        CHECK(std::adjacent_find(times.begin(), times.end()) == times.end());
-        CHECK(maps <= times.size());
-        CHECK(maps >= std::min<std::size_t>(times.size(), 10));
+        // What a category held at most, at any time.
+        std::map<std::pair<std::uint64_t, std::size_t>, std::uint64_t> most;
+        recorded.replay([&](const Aggregator& state) {
+            std::map<std::pair<std::uint64_t, std::size_t>, std::uint64_t> now;
+            for (std::size_t i = 0; i < state.sites().size(); ++i) {
+                const memlab::trace::Site& site = state.sites()[i];
+                if (categories.at(i) && memlab::trace::counts_as_device_memory(site.kind)) {
+                    now[{site.device, *categories[i]}] += site.live_bytes;
+                }
+            }
+            for (const auto& [key, bytes] : now) {
+                most[key] = std::max(most[key], bytes);
+            }
+        });
+        for (const History::CategoryMost& each : history.categories) {
+            CHECK(each.bytes == most[std::pair(each.device, each.category)]);
+        }
     }
+    CHECK(risen > 0);
 }
 
 TEST_CASE("who held what, and the curves, are exact at every moment of any recording") {

@@ -150,6 +150,15 @@ TEST_CASE("--skip passes over a wrapper, not over those that are given one") {
     CHECK(chosen(of_wrapper(), {"no such name"}) == 1);
 }
 
+TEST_CASE("--skip goes to a caller, never to what was called") {
+    const std::vector<StackFrame> stack = {native("allocate(unsigned long)"),
+                                           native("Trainer::step()", "/src/train.cpp", 12),
+                                           native("run(int)")};
+    CHECK(chosen(stack, {}) == 1);
+    CHECK(chosen(stack, {"file=train.cpp"}) == 2);
+    CHECK(chosen(stack, {"file=train.cpp", "func=run"}) == 1);
+}
+
 TEST_CASE("where everything is skipped the choice is what it would be without") {
     CHECK(chosen(of_wrapper(), {"*"}) == 1);
     CHECK(chosen(of_wrapper(), {"module=/app/train"}) == 1);

@@ -3,6 +3,16 @@
 // - Curve values are null before the first sample of device_used (exact: false). A bucket's min and max include the value
 //   it began with.
 // - `moments` may hold one time twice: the state right at a peak, and the state after all records of that time.
+// - moment_ns: the stretches of the run, the first from 0 on. Each has a moment, and of each GPU and allocator the moment at
+//   which it held most in that stretch. 0: there are no such moments, of a report alone.
+// - within: moments after which more happened in the same nanosecond; the others are the state at the end of theirs.
+// - gap: the first and the last time between which no event is known; null: there is none.
+// - Recording.categories: the most that each category held at any time, be it at a moment or not.
+// - sites.place: the frame that stands for the site, as an index into its stack; -1: none. sites.through: what it allocated
+//   through ("via"), into strings.
+// - frames.choice: what is known for the choice of another place (report/html/page_code.hpp).
+// - sites.temporaries: allocations that were freed before the next one of their thread. sites.leaked_bytes: still
+//   allocated at the end, without what a suppression explains.
 // - Mark.moment is -1 where what was held then is not known (a report alone; beyond the first 2,048 marks).
 // - Sites with an empty stack: no stack was recorded, or the rest beyond the cap: one for each device, kind and category.
 // - frames: those of equal text may stand twice, skipped and not: `skipped` is 1 where `memlab-report tree` leaves the
@@ -18,7 +28,7 @@
 // Everything the page knows: memlab-report writes it (report/html/page_data.cpp), the page reads it. Times are
 // nanoseconds since the recording's start, sizes bytes. Numbers below 2^53 throughout.
 export interface PageData {
-  version: 1;
+  version: 2;
   memlab: string; // version of the tool that wrote it
   title: string;
   mode: "single" | "compare" | "run"; // compare: recordings[0] is before, [1] after
@@ -48,6 +58,10 @@ export interface Recording {
   notes: string[]; // sentences: gaps, limits, missing names
   curves: Curve[];
   moments: number[]; // ascending; at each the figures of `holders` are exact
+  moment_ns: number;
+  within: number[];
+  gap: [number, number] | null;
+  categories: { device: number; name: string; most: number; at: number }[];
   marks: Mark[];
   scopes: {
     names: string[];
@@ -67,15 +81,20 @@ export interface Recording {
     module: number[];
     language: number[];
     skipped: number[];
+    choice: number[];
   };
   // file -1: unknown; language 0 native 1 Python; skipped 1: hidden by --skip's defaults
   sites: {
     stack: number[][]; // frame indices, outermost first
+    place: number[];
+    through: number[];
     kind: number[];
     device: number[];
     category: number[]; // into strings, device index or -1
     allocations: number[];
     allocated_bytes: number[];
+    temporaries: number[];
+    leaked_bytes: number[];
   }; // totals of the run
   holders: Holders;
   maps: MemoryMap[];

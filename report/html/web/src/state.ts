@@ -1,6 +1,8 @@
 // What is looked at, all of it: it lives in the URL's hash, so that a link or a reload shows the same. A control that
 // chooses something else has a line in `State` and one in `fields`.
 
+import { type MetricName, metrics } from "./model/metrics";
+
 export interface State {
   view: string;
   recording: number | null; // null: the only one, the later one of a comparison, the first rank
@@ -13,13 +15,14 @@ export interface State {
   zoomTo: number | null;
   curves: string[] | null; // the curves shown; null: the usual ones
   shape: "table" | "icicle" | "flame";
+  metric: MetricName;
   bottomUp: boolean;
   at: "peak" | "begin" | "end"; // which moment of a range "who holds it" shows
   filter: string;
   skip: string;
   search: string;
   skipped: boolean; // frames of allocators and containers are shown
-  group: "category" | "kind" | "place";
+  group: "category" | "kind" | "place" | null; // null: categories where there are any, else places
   file: string;
   map: number | null; // a memory map other than the nearest
 }
@@ -27,7 +30,7 @@ export interface State {
 interface Field<Value> {
   name: string; // in the URL
   initial: Value;
-  allowed?: readonly Value[];
+  allowed?: readonly Value[]; // texts
   view?: true; // of the views alone: the timeline is the same
 }
 
@@ -43,13 +46,14 @@ const fields: { [Key in keyof State]: Field<State[Key]> } = {
   zoomTo: { name: "zoom-to", initial: null },
   curves: { name: "curves", initial: null },
   shape: { name: "shape", initial: "table", allowed: ["table", "icicle", "flame"], view: true },
+  metric: { name: "metric", initial: "bytes", allowed: metrics.map(({ name }) => name), view: true },
   bottomUp: { name: "bottom-up", initial: false, view: true },
   at: { name: "at", initial: "peak", allowed: ["peak", "begin", "end"] },
   filter: { name: "filter", initial: "", view: true },
   skip: { name: "skip", initial: "", view: true },
   search: { name: "search", initial: "", view: true },
   skipped: { name: "skipped", initial: false, view: true },
-  group: { name: "group", initial: "category", allowed: ["category", "kind", "place"], view: true },
+  group: { name: "group", initial: null, allowed: ["category", "kind", "place"], view: true },
   file: { name: "file", initial: "", view: true },
   map: { name: "map", initial: null, view: true },
 };
@@ -89,7 +93,7 @@ export function fromHash(hash: string): State {
         // not a list: the usual curves
       }
     } else if (typeof initial[key] === "boolean") state[key] = text === "1";
-    else if (typeof initial[key] === "string") {
+    else if (allowed || typeof initial[key] === "string") {
       if (!allowed || allowed.includes(text)) state[key] = text;
     } else if (Number.isFinite(Number(text)) && text !== "") state[key] = Number(text);
   }

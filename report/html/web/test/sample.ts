@@ -68,6 +68,7 @@ export function recording(options: SampleOptions = {}): Recording {
     module: [] as number[],
     language: [] as number[],
     skipped: [] as number[],
+    choice: [] as number[],
   };
   const frame = (
     name: string,
@@ -83,6 +84,9 @@ export function recording(options: SampleOptions = {}): Recording {
     frames.module.push(intern(module));
     frames.language.push(python ? 1 : 0);
     frames.skipped.push(skipped ? 1 : 0);
+    // As report/html/page_code.hpp has it: a line of its own or of a library, a function, an allocator, CUDA; and a name.
+    const rank = /libcud/.test(module) ? 10 : skipped ? 6 : !file ? 5 : /site-packages/.test(file) ? 2 : 1;
+    frames.choice.push((file && !/site-packages|home/.test(file) ? 2 : rank) + (name ? 16 : 0));
     return frames.function.length - 1;
   };
   const py = "/usr/bin/python3.12";
@@ -107,14 +111,22 @@ export function recording(options: SampleOptions = {}): Recording {
   ];
   const sites: Recording["sites"] = {
     stack: [],
+    place: [],
+    through: [],
     kind: [],
     device: [],
     category: [],
     allocations: [],
     allocated_bytes: [],
+    temporaries: [],
+    leaked_bytes: [],
   };
   const site = (stack: number[], category: string, kind = "device", device = 0): number => {
     sites.stack.push(stack);
+    sites.place.push(stack.findLastIndex((one) => frames.skipped[one] === 0));
+    sites.through.push(-1);
+    sites.temporaries.push(0);
+    sites.leaked_bytes.push(0);
     sites.kind.push(intern(kind));
     sites.category.push(intern(category));
     sites.device.push(device);
@@ -134,6 +146,8 @@ export function recording(options: SampleOptions = {}): Recording {
     blocks.push({ site: of, size, from, to });
     sites.allocations[of]! += 1;
     sites.allocated_bytes[of]! += size;
+    if (to >= duration) sites.leaked_bytes[of]! += size;
+    else if (to - from < 60e6) sites.temporaries[of]! += 1;
   };
   const module = (line: number) =>
     frame("Module._call_impl", `${torch}/nn/modules/module.py`, 1750 + (line % 7), py, true);
@@ -432,6 +446,10 @@ export function recording(options: SampleOptions = {}): Recording {
     notes: hostile ? hostileNames : ["Names are missing for libcublasLt.so.13: it has no debug information here."],
     curves,
     moments,
+    moment_ns: Math.ceil(duration / Math.max(1, wanted - 1)),
+    within: [],
+    gap: null,
+    categories: [],
     marks: [
       { moment: momentOf(peakAt), at: Math.round(peakAt), kind: "peak", text: "peak of GPU 0" },
       ...(failure
@@ -557,7 +575,10 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
             },
           ],
           others: { ...none, places: 0 },
-          suppressed: none,
+          suppressed: { ...none, live_bytes: 67110912, live_count: 4 },
+          suppressions: [
+            { name: "cuBLAS handles", reason: "cuBLAS keeps a workspace with each handle", count: 4, bytes: 67110912 },
+          ],
         },
       ],
       steps: [
@@ -734,7 +755,7 @@ export const trainSource = [
 
 export function page(mode: PageData["mode"], recordings: Recording[]): PageData {
   return {
-    version: 1,
+    version: 2,
     memlab: "0.1.0",
     title:
       mode === "compare" ? "train.py: before and after" : mode === "run" ? "train.py: 64 ranks" : recordings[0]!.name,
@@ -763,7 +784,7 @@ export function run(ranks: number, options: SampleOptions = {}): PageData {
     documents: {
       merge: {
         format: "memlab-merge",
-        version: 1,
+        version: 2,
         world_size: ranks,
         imbalance: { allocated: { largest_bytes: peak * 1.6, mean_bytes: peak, ratio: 1.6, rank: 5 }, reserved: null },
         notes: ["Rank 17 is missing."],

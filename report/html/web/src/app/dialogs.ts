@@ -28,7 +28,7 @@ export function showKeys(): void {
     h(
       "p",
       { class: "muted" },
-      "Press on the timeline for a moment, drag for a range, Ctrl and the wheel zoom. The address of the page holds the view: send it with the file.",
+      "On the timeline: click to select a moment, drag to select a range, Ctrl and the wheel zoom. The address of the page holds the view: send it with the file.",
     ),
   );
 }

@@ -1,10 +1,10 @@
 // Timelines and what is around them: the curves that are shown, the recording and the GPU, jumps, the selection in words.
-import type { Curve, PageData } from "../data";
+import type { Curve, PageData, Recording } from "../data";
 import { greatest } from "../model/curves";
 import { bytes, duration, signedBytes } from "../model/format";
 import type { RecordingModel } from "../model/recording";
 import { curveDevice, greatestMoment } from "../model/recording";
-import type { Scene, Side } from "../model/scene";
+import { mostIn, type Scene, type Side } from "../model/scene";
 import type { State, Store } from "../state";
 import { button, h, replace, replaceControls, select } from "../ui/dom";
 import { curveColour } from "../ui/theme";
@@ -46,7 +46,7 @@ export class TimePanel {
       h("div", { class: "selection" }, this.recording.element, this.device.element, this.jumps, this.selectionText),
     );
     this.recording.options(
-      data.recordings.map((one, i) => [
+      inOrderOfRank(data.recordings).map(([one, i]) => [
         String(i),
         data.mode === "compare"
           ? `${i === 0 ? "before" : "after"}: ${one.name}`
@@ -156,6 +156,7 @@ export class TimePanel {
       },
       span,
       side === "after" ? heading : [...heading, this.chips],
+      side !== null,
     );
   }
 
@@ -176,6 +177,7 @@ export class TimePanel {
       ...model.curves.map((curve, i) => {
         const own = curve.device === curveDevice(scene.device);
         if (!own && curve.device >= 0 && !shown.has(curve)) return null;
+        if (!model.tellsCurve(curve.device, curve.kind)) return null;
         const chip = button(
           curveName(model, curve, own),
           () => {
@@ -235,6 +237,12 @@ export class TimePanel {
   }
 }
 
+function inOrderOfRank(recordings: Recording[]): [Recording, number][] {
+  return recordings
+    .map((one, i): [Recording, number] => [one, i])
+    .sort(([a, i], [b, k]) => (a.rank ?? Infinity) - (b.rank ?? Infinity) || i - k);
+}
+
 // What the state becomes. In a comparison the recording before has a selection of its own; maps are of the other.
 function selecting(before: boolean, from: number | null, to: number | null): Partial<State> {
   return before ? { beforeFrom: from, beforeTo: to } : { from, to, map: null };
@@ -264,7 +272,9 @@ function describe(scene: Scene): string {
   const held = (moment: number) => totals[moment] ?? 0;
   if (scene.range) {
     const peak = greatestMoment(totals, scene.begin, scene.end);
-    return `${duration(selection[0])} to ${duration(selection[1])} (${duration(selection[1] - selection[0])}): ${bytes(held(scene.begin))} to ${bytes(held(scene.end))}, ${signedBytes(held(scene.end) - held(scene.begin))}; most ${bytes(held(peak))} at ${duration(model.timeOf(peak))}`;
+    const most = Math.max(held(peak), mostIn(model, scene.device, selection) ?? 0);
+    const when = most === held(peak) ? ` at ${duration(model.timeOf(peak))}` : "";
+    return `${duration(selection[0])} to ${duration(selection[1])} (${duration(selection[1] - selection[0])}): ${bytes(held(scene.begin))} to ${bytes(held(scene.end))}, ${signedBytes(held(scene.end) - held(scene.begin))}; most ${bytes(most)}${when}`;
   }
   const exact = model.timeOf(scene.shown);
   const near =

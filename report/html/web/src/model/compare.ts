@@ -1,102 +1,162 @@
-// Two recordings on one table of sites: call stacks are matched by the names in them, for lines move and addresses differ
-// between builds.
+// Two recordings on one table of sites, matched as `memlab-report diff` does: by the functions and base file names of the
+// calls that the views show, and by the kind of memory. Lines and folders are ignored: code moves, and checkouts differ.
+// Frames without names match where library and offset are the same.
+import { basename } from "./format";
+import { named } from "./frame_choice";
 import type { Figures, RecordingModel } from "./recording";
-import { frameArrays, SiteTable } from "./recording";
+import { type Frames, SiteTable } from "./recording";
 
 export interface Union {
   table: SiteTable;
   of: [Int32Array, Int32Array]; // the site of the union for each site of the first and of the second recording
 }
 
-export function unite(before: RecordingModel, after: RecordingModel): Union {
-  const strings: string[] = [];
-  const stringIds = new Map<string, number>();
-  const intern = (text: string): number => {
-    let id = stringIds.get(text);
-    if (id === undefined) {
-      id = strings.length;
-      strings.push(text);
-      stringIds.set(text, id);
-    }
-    return id;
-  };
-  const frames = {
-    function: [] as number[],
-    file: [] as number[],
-    line: [] as number[],
-    module: [] as number[],
-    language: [] as number[],
-    skipped: [] as number[],
-  };
-  const frameIds = new Map<string, number>();
-  const stacks: Int32Array[] = [];
-  const kind: number[] = [],
-    device: number[] = [],
-    category: number[] = [],
-    allocations: number[] = [],
-    allocated: number[] = [];
-  const siteIds = new Map<string, number>();
-
-  // The later recording first, so that lines are those of the newer sources.
-  const addAll = (model: RecordingModel): Int32Array => {
-    const table = model.sites;
-    const frameOf = Int32Array.from(table.frames.function, (_, frame) => {
-      const name = table.functionName(frame);
-      const file = table.file(frame);
-      const key = [name, file, table.moduleName(frame)].join("\n");
-      let id = frameIds.get(key);
-      if (id === undefined) {
-        id = frames.function.length;
-        frameIds.set(key, id);
-        frames.function.push(intern(name));
-        frames.file.push(file ? intern(file) : -1);
-        frames.line.push(table.line(frame));
-        frames.module.push(table.frames.module[frame]! >= 0 ? intern(table.text(table.frames.module[frame]!)) : -1);
-        frames.language.push(table.frames.language[frame]!);
-        frames.skipped.push(table.frames.skipped[frame]!);
-      }
-      return id;
-    });
-    return Int32Array.from(table.stacks, (stack, site) => {
-      const of = stack.map((frame) => frameOf[frame]!);
-      const key = `${table.device[site]} ${table.text(table.kind[site]!)} ${of.join(" ")}`;
-      let id = siteIds.get(key);
-      if (id === undefined) {
-        id = stacks.length;
-        siteIds.set(key, id);
-        stacks.push(of);
-        kind.push(intern(table.text(table.kind[site]!)));
-        device.push(table.device[site]!);
-        category.push(intern(table.text(table.category[site]!)));
-        allocations.push(0);
-        allocated.push(0);
-      }
-      allocations[id]! += table.allocations[site]!;
-      allocated[id]! += table.allocatedBytes[site]!;
-      return id;
-    });
-  };
-  const ofAfter = addAll(after);
-  const ofBefore = addAll(before);
-  return {
-    table: new SiteTable(
-      strings,
-      frameArrays(frames),
-      stacks,
-      Int32Array.from(kind),
-      Int32Array.from(device),
-      Int32Array.from(category),
-      Float64Array.from(allocations),
-      Float64Array.from(allocated),
-    ),
-    of: [ofBefore, ofAfter],
-  };
+// By which frames of both are the same.
+function frameKey(table: SiteTable, frame: number): string {
+  const { choice } = table.frames;
+  const file = table.file(frame);
+  const place = file ? basename(file) : table.moduleName(frame);
+  return choice[frame]! & named || file ? `${table.functionName(frame)}\n${place}` : table.functionName(frame);
 }
 
-// Figures of one of the recordings on the sites of the union.
-export function onUnion(union: Union, which: 0 | 1, figures: Figures): Figures {
+class Merged {
+  private readonly strings: string[] = [];
+  private readonly stringIds = new Map<string, number>();
+  private readonly frameIds = new Map<string, number>();
+  private readonly readIds = new Map<string, number>();
+  private readonly siteIds = new Map<string, number>();
+  private readonly frames: Record<keyof Frames, number[]> = {
+    function: [],
+    file: [],
+    line: [],
+    module: [],
+    language: [],
+    skipped: [],
+    choice: [],
+  };
+  private readonly reads: number[] = [];
+  private readonly stacks: Int32Array[] = [];
+  private readonly columns = {
+    place: [] as number[],
+    through: [] as number[],
+    kind: [] as number[],
+    device: [] as number[],
+    category: [] as number[],
+    allocations: [] as number[],
+    allocatedBytes: [] as number[],
+    temporaries: [] as number[],
+    leakedBytes: [] as number[],
+  };
+
+  private intern(text: string): number {
+    let id = this.stringIds.get(text);
+    if (id === undefined) this.stringIds.set(text, (id = this.strings.push(text) - 1));
+    return id;
+  }
+
+  private frame(table: SiteTable, frame: number): number {
+    const { frames } = table;
+    const text = (index: number) => (index >= 0 ? this.intern(table.text(index)) : -1);
+    const one = {
+      function: text(frames.function[frame]!),
+      file: text(frames.file[frame]!),
+      line: frames.line[frame]!,
+      module: text(frames.module[frame]!),
+      language: frames.language[frame]!,
+      skipped: frames.skipped[frame]!,
+      choice: frames.choice[frame]!,
+    };
+    const key = Object.values(one).join(" ");
+    let id = this.frameIds.get(key);
+    if (id === undefined) {
+      this.frameIds.set(key, (id = this.reads.length));
+      for (const name of Object.keys(one) as (keyof Frames)[]) this.frames[name].push(one[name]);
+      const same = frameKey(table, frame);
+      const first = this.readIds.get(same);
+      if (first === undefined) this.readIds.set(same, id);
+      this.reads.push(first ?? id);
+    }
+    return id;
+  }
+
+  add({ sites: table }: RecordingModel): Int32Array {
+    return Int32Array.from({ length: table.count }, (_, site) => {
+      const calls = table.shown(site, false, null).map((frame) => frameKey(table, frame));
+      const { frame, through } = table.placeWith(site, null);
+      const at = frame < 0 ? -1 : table.stacks[site]!.indexOf(frame);
+      const kind = table.text(table.kind[site]!);
+      const key = `${table.device[site]} ${kind}\n${calls.join("\n\n")}`;
+      let id = this.siteIds.get(key);
+      if (id === undefined) {
+        // The first one's stack stands for all that match it.
+        this.siteIds.set(key, (id = this.stacks.length));
+        this.stacks.push(table.stacks[site]!.map((one) => this.frame(table, one)));
+        this.columns.place.push(at);
+        this.columns.through.push(through ? this.intern(through) : -1);
+        this.columns.kind.push(this.intern(kind));
+        this.columns.device.push(table.device[site]!);
+        this.columns.category.push(this.intern(table.text(table.category[site]!)));
+        this.columns.allocations.push(0);
+        this.columns.allocatedBytes.push(0);
+        this.columns.temporaries.push(0);
+        this.columns.leakedBytes.push(0);
+      }
+      this.columns.allocations[id]! += table.allocations[site]!;
+      this.columns.allocatedBytes[id]! += table.allocatedBytes[site]!;
+      this.columns.temporaries[id]! += table.temporaries[site]!;
+      this.columns.leakedBytes[id]! += table.leakedBytes[site]!;
+      return id;
+    });
+  }
+
+  table(): SiteTable {
+    const { frames, columns } = this;
+    return new SiteTable(
+      this.strings,
+      {
+        function: Int32Array.from(frames.function),
+        file: Int32Array.from(frames.file),
+        line: Int32Array.from(frames.line),
+        module: Int32Array.from(frames.module),
+        language: Uint8Array.from(frames.language),
+        skipped: Uint8Array.from(frames.skipped),
+        choice: Uint8Array.from(frames.choice),
+      },
+      {
+        stacks: this.stacks,
+        place: Int32Array.from(columns.place),
+        through: Int32Array.from(columns.through),
+        kind: Int32Array.from(columns.kind),
+        device: Int32Array.from(columns.device),
+        category: Int32Array.from(columns.category),
+        allocations: Float64Array.from(columns.allocations),
+        allocatedBytes: Float64Array.from(columns.allocatedBytes),
+        temporaries: Float64Array.from(columns.temporaries),
+        leakedBytes: Float64Array.from(columns.leakedBytes),
+      },
+      Int32Array.from(this.reads),
+    );
+  }
+}
+
+export function unite(before: RecordingModel, after: RecordingModel): Union {
+  const merged = new Merged();
+  // The later recording first, so that lines are those of the newer sources.
+  const ofAfter = merged.add(after);
+  const ofBefore = merged.add(before);
+  return { table: merged.table(), of: [ofBefore, ofAfter] };
+}
+
+// Figures of one of the recordings on the sites of the union: of its sites that are used.
+export function onUnion(
+  union: Union,
+  which: 0 | 1,
+  figures: Figures,
+  use: (site: number) => boolean = () => true,
+): Figures {
   const result = { bytes: new Float64Array(union.table.count), blocks: new Float64Array(union.table.count) };
   union.of[which].forEach((to, site) => {
+    if (!use(site)) return;
     result.bytes[to]! += figures.bytes[site]!;
     result.blocks[to]! += figures.blocks[site]!;
   });

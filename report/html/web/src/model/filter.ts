@@ -1,19 +1,35 @@
-// Which frames a text means: the patterns of `memlab-report --filter` and `--skip`, upper and lower case alike.
+// Which frames a text means: the patterns of `memlab-report --filter` and `--skip`, and category=, which they have not.
 import type { SiteTable } from "./recording";
+import { basename } from "./format";
+import { named } from "./frame_choice";
 
-// A text without pattern characters is looked for anywhere; with `*`, `?` it must match the whole name or its last part.
+// As fnmatch(3): * and ? match any characters, / too; [...] one of those in it, [!...] none of them.
+function globExpression(pattern: string): RegExp {
+  let text = "";
+  for (let i = 0; i < pattern.length; ++i) {
+    const c = pattern[i]!;
+    const set = c === "[" ? /^\[([!^]?)(\]?[^\]]*)\]/.exec(pattern.slice(i)) : null;
+    if (set) {
+      text += `[${set[1] ? "^" : ""}${set[2]!.replace(/[\\\]^[]/g, "\\$&")}]`;
+      i += set[0].length - 1;
+    } else if (c === "*") text += ".*";
+    else if (c === "?") text += ".";
+    else if (c === "\\" && i + 1 < pattern.length) text += pattern[++i]!.replace(/[^\w]/g, "\\$&");
+    else text += c.replace(/[.+^${}()|[\]\\*?/]/g, "\\$&");
+  }
+  try {
+    return new RegExp(`^${text}$`, "su");
+  } catch {
+    return /$^/; // a set that is none, as [z-a], matches nothing
+  }
+}
+
+// A text without pattern characters is looked for anywhere; with *, ? or [ it must match the whole name or its last part.
+// An empty name matches nothing.
 export function textMatcher(pattern: string): (text: string) => boolean {
-  const wanted = pattern.toLowerCase();
-  if (!/[*?]/.test(wanted)) return (text) => text.toLowerCase().includes(wanted);
-  const escaped = wanted
-    .replace(/[.+^${}()|[\]\\]/g, "\\$&")
-    .replace(/\*/g, ".*")
-    .replace(/\?/g, ".");
-  const whole = new RegExp(`^${escaped}$`, "s");
-  return (text) => {
-    const lower = text.toLowerCase();
-    return whole.test(lower) || whole.test(lower.slice(lower.lastIndexOf("/") + 1));
-  };
+  if (!/[*?[]/.test(pattern)) return (text) => text !== "" && text.includes(pattern);
+  const whole = globExpression(pattern);
+  return (text) => text !== "" && (whole.test(text) || whole.test(basename(text)));
 }
 
 function split(pattern: string): { of: string; text: string } {
@@ -21,43 +37,64 @@ function split(pattern: string): { of: string; text: string } {
   return found ? { of: found[1]!, text: found[2]! } : { of: "", text: pattern };
 }
 
-// For each frame whether it matches; null: everything does.
-export function matchFrames(table: SiteTable, pattern: string): Uint8Array | null {
-  if (pattern === "") return null;
-  const { of, text } = split(pattern);
-  const matches = textMatcher(text);
-  // Each string once: many frames share a file or a module.
+// For each string whether it matches, each once: many frames share a file or a module.
+function matcherOf(table: SiteTable, matches: (text: string) => boolean): (index: number) => boolean {
   const known = new Int8Array(table.strings.length).fill(-1);
-  const test = (index: number): boolean => {
+  return (index) => {
     if (index < 0) return false;
     if (known[index]! < 0) known[index] = matches(table.strings[index]!) ? 1 : 0;
     return known[index] === 1;
   };
+}
+
+// The name that --skip looks at: of a C++ function without parameters and template arguments.
+function bareName(name: string): string {
+  let depth = 0;
+  let bare = "";
+  for (const c of name) {
+    if (c === "<") ++depth;
+    else if (c === ">") depth = Math.max(0, depth - 1);
+    else if (c === "(" && depth === 0 && bare !== "" && !bare.endsWith("::")) break;
+    else if (depth === 0) bare += c;
+  }
+  return bare;
+}
+
+// For each frame whether it matches; null: everything does. `skipping`: as --skip, not as --filter.
+export function matchFrames(table: SiteTable, pattern: string, skipping = false): Uint8Array | null {
+  if (pattern === "") return null;
+  const { of, text } = split(pattern);
+  const plain = textMatcher(text);
+  const own = skipping && !/[<(]/.test(text);
+  const inName = matcherOf(table, own ? (name) => plain(bareName(name)) : plain);
+  const inPath = matcherOf(table, plain);
   const frames = table.frames;
   const result = new Uint8Array(frames.function.length);
   for (let frame = 0; frame < result.length; ++frame) {
+    // A frame without a name is shown as its place in a library: that is no name to look for.
     const hit =
-      ((of === "" || of === "func") && test(frames.function[frame]!)) ||
-      ((of === "" || of === "file") && test(frames.file[frame]!)) ||
-      ((of === "" || of === "module") && test(frames.module[frame]!));
+      ((of === "" || of === "func") && (frames.choice[frame]! & named) !== 0 && inName(frames.function[frame]!)) ||
+      ((of === "" || of === "file") && inPath(frames.file[frame]!)) ||
+      ((of === "" || of === "module") && inPath(frames.module[frame]!));
     if (hit) result[frame] = 1;
   }
   return result;
 }
 
-// For each site whether any of its frames, its kind or its category matches; null: all do.
+// For each site whether it matches; null: all do.
 export function matchSites(table: SiteTable, pattern: string): Uint8Array | null {
-  const frames = matchFrames(table, pattern);
-  if (!frames) return null;
+  if (pattern === "") return null;
   const { of, text } = split(pattern);
-  const matches = textMatcher(text);
   const result = new Uint8Array(table.count);
-  for (let site = 0; site < table.count; ++site) {
-    const ofSite =
-      ((of === "" || of === "kind") && matches(table.text(table.kind[site]!))) ||
-      ((of === "" || of === "category") && matches(table.text(table.category[site]!)));
-    if (ofSite || table.stacks[site]!.some((frame) => frames[frame] === 1)) result[site] = 1;
+  if (of === "kind" || of === "category") {
+    const matches = textMatcher(text);
+    const column = of === "kind" ? table.kind : table.category;
+    for (let site = 0; site < table.count; ++site) if (matches(table.text(column[site]!))) result[site] = 1;
+    return result;
   }
+  const frames = matchFrames(table, pattern)!;
+  for (let site = 0; site < table.count; ++site)
+    if (table.stacks[site]!.some((frame) => frames[frame] === 1)) result[site] = 1;
   return result;
 }
 

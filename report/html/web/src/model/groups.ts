@@ -1,7 +1,7 @@
 // What memory was used for over the run: sites summed by category, kind or place, the largest groups first.
 import { matchSites } from "./filter";
 import { count } from "./format";
-import type { Figures, RecordingModel } from "./recording";
+import type { Figures, RecordingModel, SiteTable } from "./recording";
 
 export interface Group {
   name: string;
@@ -12,6 +12,13 @@ export interface Grouping {
   device: number;
   by: "category" | "kind" | "place";
   filter: string;
+}
+
+// Categories where a framework tells any; else places: one area "no category" says nothing.
+export function usualGrouping(table: SiteTable, device: number): Grouping["by"] {
+  for (let site = 0; site < table.count; ++site)
+    if (table.device[site] === device && table.text(table.category[site]!) !== "") return "category";
+  return "place";
 }
 
 export const most = 7; // groups of their own; the rest is summed
@@ -30,13 +37,13 @@ export function groupsOf(
   const groupOf = new Int32Array(table.count).fill(-1);
   for (let site = 0; site < table.count; ++site) {
     if (table.device[site] !== grouping.device || (matched && !matched[site])) continue;
-    const frame = table.place(site);
+    const { frame, through } = table.placeWith(site, null);
     const name =
       grouping.by === "category"
         ? table.text(table.category[site]!) || "no category"
         : grouping.by === "kind"
           ? table.text(table.kind[site]!) || "no kind"
-          : `${table.functionName(frame)}${table.location(frame) ? ` ${table.location(frame)}` : ""}`;
+          : [table.functionName(frame), table.location(frame), through && `via ${through}`].filter(Boolean).join(" ");
     let id = known.get(name);
     if (id === undefined) known.set(name, (id = names.push(name) - 1));
     groupOf[site] = id;
@@ -46,17 +53,18 @@ export function groupsOf(
   const weight = all
     ? all.map((series) => series.reduce((high, value) => Math.max(high, value), 0))
     : weights(model, groupOf, names.length, looked, figures);
+  // Those that hold nothing at the moments at which they were weighed are among the others.
   const order = names
     .map((_, i) => i)
     .sort((a, b) => weight[b]! - weight[a]!)
-    .filter((i) => weight[i]! > 0);
+    .filter((i) => !all || weight[i]! > 0);
   const rank = new Int32Array(names.length).fill(most);
   order.slice(0, order.length <= most + 1 ? order.length : most).forEach((id, i) => {
     rank[id] = i;
   });
   const shown = Math.min(order.length, most + 1);
   const series = model.groupsOverTime(shown, (site) =>
-    groupOf[site]! < 0 || weight[groupOf[site]!] === 0 ? -1 : rank[groupOf[site]!]!,
+    groupOf[site]! < 0 || (all && weight[groupOf[site]!] === 0) ? -1 : rank[groupOf[site]!]!,
   );
   return series.map((one, i) => ({
     name: i === most && order.length > most + 1 ? `${count(order.length - most)} others` : names[order[i]!]!,

@@ -10,8 +10,8 @@ export async function decode(text: string): Promise<PageData> {
     throw new NoData("This page holds no recording. Write one with: memlab-report html -o page.html RECORDING");
   const stream = new Blob([fromBase64(trimmed)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const data = JSON.parse(withoutDirections(await new Response(stream).text())) as PageData;
-  if (data.version !== 1)
-    throw new Error(`The data of this page has version ${String(data.version)}; this page reads version 1.`);
+  if (data.version !== 2)
+    throw new Error(`The data of this page has version ${String(data.version)}; this page reads version 2.`);
   return data;
 }
 

@@ -2,9 +2,10 @@
 import type { Figures, SiteTable } from "./recording";
 
 export interface Place {
-  frame: number;
+  frame: number; // -1: no stack; -2: the sum of rows
+  through: string; // what it allocated through; empty: nothing
   kind: string;
-  category: string;
+  categories: Map<string, number>; // bytes now by category, "" included; after, where two moments are compared
   bytes: number; // now, or after
   blocks: number;
   before: number; // bytes before; 0 where nothing is compared
@@ -13,28 +14,22 @@ export interface Place {
   changeBlocks: number;
   allocations: number; // of the whole run
   allocatedBytes: number;
+  temporaries: number;
+  leaked: number; // bytes at the end that no suppression explains
   sites: number[];
 }
 
 export interface PlaceOptions {
   use: (site: number) => boolean;
-  showSkipped: boolean;
   skip: Uint8Array | null;
+  // Of two recordings: a library that memory was allocated through may have another name in the other.
+  anyLibrary?: boolean;
 }
 
-// The frame that stands for a site when more frames are passed over, or none is.
-export function placeOf(table: SiteTable, site: number, options: PlaceOptions): number {
-  const stack = table.stacks[site]!;
-  for (let i = stack.length - 1; i >= 0; --i) {
-    const frame = stack[i]!;
-    if ((options.showSkipped || !table.frames.skipped[frame]) && !options.skip?.[frame]) return frame;
-  }
-  return table.place(site);
-}
-
-function emptyPlace(frame: number, kind: string, category: string): Place {
+function emptyPlace(frame: number, through: string, kind: string): Place {
   const figures = { bytes: 0, blocks: 0, before: 0, beforeBlocks: 0, change: 0, changeBlocks: 0 };
-  return { frame, kind, category, ...figures, allocations: 0, allocatedBytes: 0, sites: [] };
+  const ofRun = { allocations: 0, allocatedBytes: 0, temporaries: 0, leaked: 0 };
+  return { frame, through, kind, categories: new Map(), ...figures, ...ofRun, sites: [] };
 }
 
 function addPlace(to: Place, from: Place): void {
@@ -46,6 +41,9 @@ function addPlace(to: Place, from: Place): void {
   to.changeBlocks += from.changeBlocks;
   to.allocations += from.allocations;
   to.allocatedBytes += from.allocatedBytes;
+  to.temporaries += from.temporaries;
+  to.leaked += from.leaked;
+  for (const [name, bytes] of from.categories) to.categories.set(name, (to.categories.get(name) ?? 0) + bytes);
   for (const site of from.sites) to.sites.push(site);
 }
 
@@ -56,15 +54,23 @@ export function sumOf(rows: Place[]): Place {
   return sum;
 }
 
+// The categories of a place that hold anything, most bytes first; all of them where it holds nothing now.
+export function categoriesOf(place: Place): [name: string, bytes: number][] {
+  const named = [...place.categories].filter(([name]) => name !== "").sort((a, b) => b[1] - a[1]);
+  const holding = named.filter(([, bytes]) => bytes > 0);
+  return holding.length > 0 ? holding : named;
+}
+
 // One site as a place.
 export function placeOfSite(
   table: SiteTable,
   site: number,
-  frame: number,
+  skip: Uint8Array | null,
   after: Figures,
   before: Figures | null,
 ): Place {
-  const place = emptyPlace(frame, table.text(table.kind[site]!), table.text(table.category[site]!));
+  const { frame, through } = table.placeWith(site, skip);
+  const place = emptyPlace(frame, through, table.text(table.kind[site]!));
   place.bytes = after.bytes[site]!;
   place.blocks = after.blocks[site]!;
   place.before = before?.bytes[site] ?? 0;
@@ -73,20 +79,28 @@ export function placeOfSite(
   place.changeBlocks = place.blocks - place.beforeBlocks;
   place.allocations = table.allocations[site]!;
   place.allocatedBytes = table.allocatedBytes[site]!;
+  place.temporaries = table.temporaries[site]!;
+  place.leaked = table.leakedBytes[site]!;
+  place.categories.set(table.text(table.category[site]!), place.bytes);
   place.sites.push(site);
   return place;
 }
 
+// All places, those that hold nothing now included: their totals of the run count as well.
 export function places(table: SiteTable, after: Figures, before: Figures | null, options: PlaceOptions): Place[] {
   const found = new Map<string, Place>();
   for (let site = 0; site < table.count; ++site) {
     if (!options.use(site)) continue;
-    const one = placeOfSite(table, site, placeOf(table, site, options), after, before);
-    if (one.bytes === 0 && one.before === 0 && one.blocks === 0 && one.beforeBlocks === 0) continue;
-    const key = `${one.frame} ${table.kind[site]}`;
+    const one = placeOfSite(table, site, options.skip, after, before);
+    const through = options.anyLibrary && !table.isOfBackward(site) ? "" : one.through;
+    const key = `${one.frame < 0 ? one.frame : table.reads[one.frame]} ${table.kind[site]} ${through}`;
     const place = found.get(key);
     if (place) addPlace(place, one);
     else found.set(key, one);
   }
   return [...found.values()];
+}
+
+export function holdsAnything(place: Place): boolean {
+  return place.bytes !== 0 || place.before !== 0 || place.blocks !== 0 || place.beforeBlocks !== 0;
 }

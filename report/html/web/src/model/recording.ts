@@ -1,6 +1,7 @@
 // A recording as the views read it: typed arrays, the figures of every call site at every moment, names of places.
 import type { Curve, Mark, MemoryMap, Recording } from "../data";
 import { basename } from "./format";
+import { backwardOf, chooseFrame, isOfBackward, libraryBetween } from "./frame_choice";
 
 // Bytes and blocks of each site at one moment.
 export interface Figures {
@@ -8,55 +9,120 @@ export interface Figures {
   blocks: Float64Array;
 }
 
+export interface Frames {
+  function: Int32Array;
+  file: Int32Array;
+  line: Int32Array;
+  module: Int32Array;
+  language: Uint8Array;
+  skipped: Uint8Array;
+  choice: Uint8Array;
+}
+
+export interface SiteColumns {
+  stacks: Int32Array[]; // frames, outermost first
+  place: Int32Array; // an index into the stack, -1: none
+  through: Int32Array; // into strings
+  kind: Int32Array;
+  device: Int32Array;
+  category: Int32Array;
+  allocations: Float64Array;
+  allocatedBytes: Float64Array;
+  temporaries: Float64Array;
+  leakedBytes: Float64Array;
+}
+
+// Where a site's memory is booked: a frame of its stack (-1: none), and what that allocated through.
+export interface PlaceOfSite {
+  frame: number;
+  through: string;
+}
+
 // Call sites and the frames of their stacks. Two recordings that are compared share one (model/compare.ts).
 export class SiteTable {
   readonly count: number;
   readonly stacks: Int32Array[]; // outermost first; frames that are the same are one
+  readonly kind: Int32Array;
+  readonly device: Int32Array;
+  readonly category: Int32Array;
+  readonly allocations: Float64Array;
+  readonly allocatedBytes: Float64Array;
+  readonly temporaries: Float64Array;
+  readonly leakedBytes: Float64Array;
   readonly reads: Int32Array; // for each frame the first of the same text, be it skipped in some stacks or not
-  private readonly placeOfSite: Int32Array;
+  private readonly placeAt: Int32Array;
+  private readonly through: Int32Array;
 
   constructor(
     readonly strings: string[],
-    readonly frames: {
-      function: Int32Array;
-      file: Int32Array;
-      line: Int32Array;
-      module: Int32Array;
-      language: Uint8Array;
-      skipped: Uint8Array;
-    },
-    stacks: Int32Array[],
-    readonly kind: Int32Array,
-    readonly device: Int32Array,
-    readonly category: Int32Array,
-    readonly allocations: Float64Array,
-    readonly allocatedBytes: Float64Array,
+    readonly frames: Frames,
+    columns: SiteColumns,
+    reads: Int32Array = sameFrames(frames, false),
   ) {
-    this.count = stacks.length;
+    this.count = columns.stacks.length;
     const same = sameFrames(frames, true);
-    this.reads = sameFrames(frames, false);
-    this.stacks = stacks.map((stack) => stack.map((frame) => same[frame]!));
-    this.placeOfSite = new Int32Array(this.count);
-    for (let site = 0; site < this.count; ++site) {
-      const stack = this.stacks[site]!;
-      let place = stack.length > 0 ? stack[stack.length - 1]! : -1;
-      for (let i = stack.length - 1; i >= 0; --i) {
-        if (frames.skipped[stack[i]!] === 0) {
-          place = stack[i]!;
-          break;
-        }
-      }
-      this.placeOfSite[site] = place;
-    }
+    this.reads = reads;
+    this.stacks = columns.stacks.map((stack) => stack.map((frame) => same[frame]!));
+    this.placeAt = columns.place;
+    this.through = columns.through;
+    this.kind = columns.kind;
+    this.device = columns.device;
+    this.category = columns.category;
+    this.allocations = columns.allocations;
+    this.allocatedBytes = columns.allocatedBytes;
+    this.temporaries = columns.temporaries;
+    this.leakedBytes = columns.leakedBytes;
   }
 
   text(index: number): string {
     return index >= 0 ? (this.strings[index] ?? "") : "";
   }
 
-  // The frame that stands for the site: the innermost that is not skipped; -1 for the sum of the sites left out.
+  // The frame that stands for the site, as the commands choose it; -1: it has no stack, or is the sum of those left out.
   place(site: number): number {
-    return this.placeOfSite[site]!;
+    const at = this.placeAt[site]!;
+    return at >= 0 ? this.stacks[site]![at]! : -1;
+  }
+
+  private placeAtWith(site: number, skip: Uint8Array | null): number {
+    const stack = this.stacks[site]!;
+    return skip && stack.some((frame) => skip[frame] === 1)
+      ? chooseFrame(this.frames.choice, stack, skip)
+      : this.placeAt[site]!;
+  }
+
+  // The same where the reader skips frames, and what it allocated through: a library, or an operator's backward.
+  placeWith(site: number, skip: Uint8Array | null): PlaceOfSite {
+    const at = this.placeAtWith(site, skip);
+    if (at === this.placeAt[site]) return { frame: this.place(site), through: this.text(this.through[site]!) };
+    const stack = this.stacks[site]!;
+    const backward = backwardOf(this.frames.choice, stack, at);
+    if (backward.marker >= 0)
+      return {
+        frame: stack[at]!,
+        through: backward.node >= 0 ? this.functionName(stack[backward.node]!) : "backward",
+      };
+    const library = libraryBetween(this.frames, stack, at);
+    return { frame: stack[at]!, through: library >= 0 ? this.moduleName(stack[library]!) : "" };
+  }
+
+  // Whether it allocates in PyTorch's backward, for a line of the forward.
+  isOfBackward(site: number): boolean {
+    return backwardOf(this.frames.choice, this.stacks[site]!, this.placeAt[site]!).marker >= 0;
+  }
+
+  // The frames of a site's stack that the views show, outermost first. Beyond the place there are only the marks of
+  // PyTorch's backward.
+  shown(site: number, all: boolean, skip: Uint8Array | null): number[] {
+    const stack = this.stacks[site]!;
+    if (all) return [...stack];
+    const at = this.placeAtWith(site, skip);
+    const { skipped, choice } = this.frames;
+    return [...stack].filter((frame, i) => {
+      if (i === at) return true;
+      if (skipped[frame] !== 0 || skip?.[frame] === 1) return false;
+      return i < at || !skip || isOfBackward(choice[frame]!);
+    });
   }
 
   functionName(frame: number): string {
@@ -90,7 +156,7 @@ export class SiteTable {
 }
 
 // For each frame the first that reads the same: function, file, line, module, and with `all` whether it is skipped.
-function sameFrames(frames: SiteTable["frames"], all: boolean): Int32Array {
+function sameFrames(frames: Frames, all: boolean): Int32Array {
   const first = new Map<string, number>();
   return Int32Array.from(frames.function, (name, frame) => {
     const key = `${name} ${frames.file[frame]} ${frames.line[frame]} ${frames.module[frame]} ${all ? frames.skipped[frame] : ""}`;
@@ -116,7 +182,7 @@ export function curveDevice(device: number): number {
   return device >= outside ? device - outside : device;
 }
 
-export function frameArrays(frames: Recording["frames"]): SiteTable["frames"] {
+export function frameArrays(frames: Recording["frames"]): Frames {
   return {
     function: Int32Array.from(frames.function),
     file: Int32Array.from(frames.file),
@@ -124,21 +190,24 @@ export function frameArrays(frames: Recording["frames"]): SiteTable["frames"] {
     module: Int32Array.from(frames.module),
     language: Uint8Array.from(frames.language),
     skipped: Uint8Array.from(frames.skipped),
+    choice: Uint8Array.from(frames.choice),
   };
 }
 
 function siteTable(recording: Recording): SiteTable {
   const sites = recording.sites;
-  return new SiteTable(
-    recording.strings,
-    frameArrays(recording.frames),
-    sites.stack.map((stack) => Int32Array.from(stack)),
-    Int32Array.from(sites.kind),
-    Int32Array.from(sites.device, (_, site) => deviceOfSite(recording, site)),
-    Int32Array.from(sites.category),
-    Float64Array.from(sites.allocations),
-    Float64Array.from(sites.allocated_bytes),
-  );
+  return new SiteTable(recording.strings, frameArrays(recording.frames), {
+    stacks: sites.stack.map((stack) => Int32Array.from(stack)),
+    place: Int32Array.from(sites.place),
+    through: Int32Array.from(sites.through),
+    kind: Int32Array.from(sites.kind),
+    device: Int32Array.from(sites.device, (_, site) => deviceOfSite(recording, site)),
+    category: Int32Array.from(sites.category),
+    allocations: Float64Array.from(sites.allocations),
+    allocatedBytes: Float64Array.from(sites.allocated_bytes),
+    temporaries: Float64Array.from(sites.temporaries),
+    leakedBytes: Float64Array.from(sites.leaked_bytes),
+  });
 }
 
 export interface Scopes {
@@ -155,6 +224,7 @@ export interface Device {
   index: number;
   label: string; // "GPU 0: NVIDIA H100", "PyTorch on GPU 0"
   short: string; // "GPU 0", "PyTorch on GPU 0"
+  allocator: string | null; // "PyTorch": the device is its cache
   totalBytes: number | null;
   peakBytes: number;
 }
@@ -265,6 +335,36 @@ export class RecordingModel {
     return result;
   }
 
+  // Whether what was held is known over the whole run, or at the peak and at the end only (a report alone).
+  get knownOverTime(): boolean {
+    return this.source.moment_ns > 0;
+  }
+
+  // Of each stretch of the run the moment at which the device held most in it, exactly; `totals`: of the device.
+  highestMoments(totals: Float64Array): Int32Array {
+    const width = this.source.moment_ns;
+    if (width <= 0) return new Int32Array(0);
+    const result = new Int32Array(Math.floor(this.duration / width) + 1).fill(-1);
+    for (let m = 0; m < this.moments.length; ++m) {
+      const stretch = Math.min(result.length - 1, Math.floor(this.moments[m]! / width));
+      const best = result[stretch]!;
+      if (best < 0 || totals[m]! > totals[best]!) result[stretch] = m;
+    }
+    for (let i = 0; i < result.length; ++i) if (result[i]! < 0) result[i] = i > 0 ? result[i - 1]! : 0;
+    return result;
+  }
+
+  // Whether no event is known of a time.
+  inGap(time: number): boolean {
+    const { gap } = this.source;
+    return gap !== null && time > gap[0] && time < gap[1];
+  }
+
+  // The most that a device's memory of a category held at any time; null: it is not known.
+  mostOfCategory(device: number, name: string): number | null {
+    return this.source.categories.find((one) => one.device === device && one.name === name)?.most ?? null;
+  }
+
   // Bytes of one device at every moment.
   totals(device: number): Float64Array {
     return this.groupsOverTime(1, (site) => (this.sites.device[site] === device ? 0 : -1))[0]!;
@@ -298,6 +398,11 @@ export class RecordingModel {
       }
     });
     return best;
+  }
+
+  // A framework's cache does not tell what was asked for, nor which frees are pending.
+  tellsCurve(device: number, kind: string): boolean {
+    return !this.device(device)?.allocator || (kind !== "requested" && kind !== "active");
   }
 
   device(index: number): Device | undefined {
@@ -340,6 +445,7 @@ export class RecordingModel {
       return {
         index,
         short,
+        allocator: host ? null : (more?.allocator ?? null),
         label: more?.name && !host ? `${short}: ${more.name}` : short,
         totalBytes: more?.total_bytes ?? null,
         peakBytes: peaks.get(index) ?? 0,

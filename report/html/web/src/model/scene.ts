@@ -1,6 +1,7 @@
 // What is looked at, worked out from the state: the recording, the device, the selection and its moments.
 import type { PageData } from "../data";
 import type { State } from "../state";
+import { greatest } from "./curves";
 import { type Figures, greatestMoment, RecordingModel } from "./recording";
 
 export type Range = [from: number, to: number]; // ns; equal: a moment
@@ -33,6 +34,12 @@ export interface Side {
   selection: Range;
   moment: number; // what is compared; of a range its highest
   totals: Float64Array;
+}
+
+// The most that a device held within a time, by its curve: exact as far as its buckets are whole; null: it has none.
+export function mostIn(model: RecordingModel, device: number, [from, to]: Range): number | null {
+  const curve = model.curves.find((one) => one.device === device && one.kind === "allocated");
+  return curve ? greatest(curve, from, to) : null;
 }
 
 const figuresKept = 12;

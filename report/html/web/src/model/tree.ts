@@ -73,17 +73,10 @@ export function buildTree(
       const name = options.group(site);
       down(`group ${name}`, -1, name);
     }
-    const stack = table.stacks[site]!;
-    if (stack.length === 0) down("others", -1, "[other call sites]");
-    let shown = 0;
-    for (let i = 0; i < stack.length; ++i) {
-      const frame = stack[options.bottomUp ? stack.length - 1 - i : i]!;
-      if (options.skip?.[frame] || (!options.showSkipped && table.frames.skipped[frame])) continue;
-      down(table.reads[frame]!, table.reads[frame]!, null);
-      ++shown;
-    }
-    // A stack of skipped frames alone still has a place.
-    if (shown === 0 && stack.length > 0) down(table.reads[table.place(site)]!, table.reads[table.place(site)]!, null);
+    const shown = table.shown(site, options.showSkipped, options.skip);
+    if (table.stacks[site]!.length === 0) down("others", -1, "[other call sites]");
+    if (options.bottomUp) shown.reverse();
+    for (const frame of shown) down(table.reads[frame]!, table.reads[frame]!, null);
   }
   return flatten(root, nodes);
 }

@@ -1,5 +1,5 @@
 // A flame or icicle graph on a canvas: only what is seen and wider than half a pixel is drawn.
-import { bytes, percent, plural, signedBytes } from "../model/format";
+import { percent, plural } from "../model/format";
 import type { SiteTable } from "../model/recording";
 import type { CallTree } from "../model/tree";
 import { button, fit, h, onWidth, prepare, replaceControls } from "./dom";
@@ -15,6 +15,8 @@ export interface FlameInput {
   growsUp: boolean; // the root at the bottom
   search: Uint8Array | null; // frames that match
   title: string; // what the root stands for
+  text: (value: number) => string; // of a call, with a sign where values are changes
+  unit: boolean; // values are bytes that are held: their blocks are told too
 }
 
 export class FlameGraph {
@@ -31,7 +33,8 @@ export class FlameGraph {
   private boxes: { node: number; x: number; y: number; width: number }[] = [];
   private largest = 1;
 
-  constructor() {
+  // `zoomed`: told of the call that is zoomed to; -1: none.
+  constructor(private readonly told: (frame: number) => void = () => undefined) {
     this.spacer = h("div", { class: "spacer" });
     this.scroller = h(
       "div",
@@ -72,6 +75,7 @@ export class FlameGraph {
       this.root = child;
     }
     this.active = this.root;
+    this.told(tree.frame[this.root]!);
     this.largest = 1;
     for (let node = 1; node < tree.frame.length; ++node)
       this.largest = Math.max(this.largest, Math.abs(tree.value[node]!));
@@ -138,7 +142,7 @@ export class FlameGraph {
 
   private draw(): void {
     if (!this.input) return;
-    const { tree, table, growsUp, search, signed } = this.input;
+    const { tree, table, growsUp, search, signed, text, unit } = this.input;
     const width = this.scroller.clientWidth;
     const height = this.scroller.clientHeight;
     if (width < 10) return;
@@ -201,12 +205,12 @@ export class FlameGraph {
     const value = tree.value[this.root]!;
     this.say(
       search !== null
-        ? `${bytes(matched)} of ${bytes(whole)} (${percent(matched, whole)}) match the search`
+        ? `${text(matched)} of ${text(whole)} (${percent(matched, whole)}) match the search`
         : this.active !== this.root
           ? this.describe(this.active).join(", ")
-          : signed
-            ? `${signedBytes(value)} in all`
-            : `${bytes(value)} in ${plural(tree.blocks[this.root]!, "block")}`,
+          : signed || !unit
+            ? `${text(value)} in all`
+            : `${text(value)} in ${plural(tree.blocks[this.root]!, "block")}`,
     );
   }
 
@@ -227,15 +231,15 @@ export class FlameGraph {
   }
 
   private describe(node: number): string[] {
-    const { tree, table, signed } = this.input!;
+    const { tree, table, signed, text, unit } = this.input!;
     const frame = tree.frame[node]!;
     const all = tree.weight[0]!;
     return [
       this.name(node),
       frame >= 0 ? table.location(frame, true) : "",
       signed
-        ? signedBytes(tree.value[node]!)
-        : `${bytes(tree.value[node]!)}, ${percent(tree.weight[node]!, all)}, in ${plural(tree.blocks[node]!, "block")}`,
+        ? text(tree.value[node]!)
+        : `${text(tree.value[node]!)}, ${percent(tree.weight[node]!, all)}${unit ? `, in ${plural(tree.blocks[node]!, "block")}` : ""}`,
       frame >= 0 && table.file(frame) ? table.moduleName(frame) : "",
     ].filter(Boolean);
   }
@@ -263,6 +267,7 @@ export class FlameGraph {
     this.zoomed = [];
     for (let at = node; at > 0; at = this.input!.tree.parent[at]!) this.zoomed.unshift(this.keyOf(at));
     hideTooltip();
+    this.told(this.input!.tree.frame[node]!);
     this.layout();
   }
 

@@ -10,7 +10,7 @@ export interface MapInput {
   toScale: boolean; // widths by size; else each segment takes the whole width
   colour: (site: number) => string;
   name: (site: number) => string;
-  lit: (site: number) => boolean; // others are drawn pale
+  lit: (site: number) => boolean; // the rest is dimmed
   chosen: number; // site, or -1
 }
 

@@ -1,4 +1,4 @@
-// The scopes of a recording below its curves, in a lane for each thread and depth. A click selects one.
+// The scopes of a recording below its curves, in a lane for each thread and depth. Clicking selects one.
 import { duration } from "../model/format";
 import type { RecordingModel } from "../model/recording";
 import { type Lane, lanesOf } from "../model/scopes";
@@ -116,7 +116,7 @@ export class ScopeLanes {
     showTooltip(event.clientX, event.clientY, this.name(scope), [
       `${duration(begin)} to ${duration(end)}, ${duration(end - begin)}`,
       this.model.source.threads[scopes.thread[scope]!] ?? "",
-      "Press to select it",
+      "Click to select it",
     ]);
   }
 }

@@ -1,13 +1,15 @@
-// Bytes over time, stacked by group: areas over the moments.
+// Bytes over time, stacked by group: of each stretch of the run what was held when it was most.
 import { axisBytes, binaryStep, niceStep, splits, tick } from "../model/axis";
 import { bytes, duration } from "../model/format";
-import { lowerBound } from "../model/recording";
 import { fit, h, onWidth, prepare } from "./dom";
 import { colours } from "./theme";
 import { hideTooltip, showTooltip } from "./tooltip";
 
 export interface StackedInput {
   moments: Float64Array;
+  width: number; // of a stretch, ns; the first begins at 0
+  highest: Int32Array; // of each stretch the moment that is drawn; -1: nothing is known of it
+  end: number; // of the run, ns
   names: string[];
   colours: string[];
   series: Float64Array[];
@@ -18,7 +20,7 @@ export interface StackedInput {
 }
 
 const margin = { left: 74, right: 22, top: 8, bottom: 24 };
-const height = 320;
+const height = 280;
 
 export class StackedAreas {
   readonly element: HTMLElement;
@@ -56,22 +58,31 @@ export class StackedAreas {
     this.redraw();
   }
 
+  // The stretches that are in view: the first, and the one behind the last.
+  private stretches(): [number, number] {
+    const { highest, width, from, to } = this.input!;
+    const first = Math.min(highest.length - 1, Math.max(0, Math.floor(from / width)));
+    return [Math.max(0, first), Math.max(first + 1, Math.min(highest.length, Math.ceil(to / width)))];
+  }
+
+  private total(stretch: number): number {
+    const { highest, series } = this.input!;
+    const moment = highest[stretch]!;
+    return moment < 0 ? 0 : series.reduce((sum, one) => sum + one[moment]!, 0);
+  }
+
   private most(): number {
-    const { moments, series, from, to } = this.input!;
     let most = 1;
-    for (let m = Math.max(0, lowerBound(moments, from) - 1); m < moments.length && moments[m]! <= to; ++m)
-      most = Math.max(
-        most,
-        series.reduce((sum, one) => sum + one[m]!, 0),
-      );
+    const [first, last] = this.stretches();
+    for (let i = first; i < last; ++i) most = Math.max(most, this.total(i));
     return most * 1.05;
   }
 
   redraw(): void {
     const input = this.input;
     const width = this.element.clientWidth;
-    if (!input || width < 50) return;
-    const { moments, series, from, to } = input;
+    if (!input || width < 50 || input.highest.length === 0) return;
+    const { series, from, to } = input;
     const c = colours();
     const context = prepare(this.canvas, width, height);
     const most = this.most();
@@ -96,34 +107,36 @@ export class StackedAreas {
     for (let time = Math.ceil(from / wide) * wide; time <= to; time += wide)
       context.fillText(tick(time, wide, to), x(time), height - 18);
 
-    const first = Math.max(0, lowerBound(moments, from) - 1);
-    let last = Math.min(moments.length - 1, lowerBound(moments, to));
-    if (last < first) last = first;
+    const [first, last] = this.stretches();
     context.save();
     context.beginPath();
     context.rect(margin.left, margin.top, inner, deep);
     context.clip();
-    const base = new Float64Array(moments.length);
-    // Of the moments within a pixel the one with most is drawn.
-    const total = (m: number) => series.reduce((sum, one) => sum + one[m]!, 0);
-    const drawn: number[] = [];
-    for (let m = first; m <= last; ++m) {
+    // Of the stretches within a pixel the one with most is drawn. A value holds over its stretch: steps.
+    const begins = (stretch: number) => Math.min(stretch * input.width, input.end);
+    const drawn: { stretch: number; from: number }[] = [];
+    for (let i = first; i < last; ++i) {
       const before = drawn.at(-1);
-      if (before === undefined || x(moments[m]!) - x(moments[before]!) >= 1) drawn.push(m);
-      else if (total(m) > total(before)) drawn[drawn.length - 1] = m;
+      if (!before || x(begins(i)) - before.from >= 1) drawn.push({ stretch: i, from: x(begins(i)) });
+      else if (this.total(i) > this.total(before.stretch)) before.stretch = i;
     }
+    const ends = (i: number) => drawn[i + 1]?.from ?? x(begins(last));
+    const base = new Float64Array(drawn.length);
+    const valueOf = (one: Float64Array, i: number) => {
+      const moment = input.highest[drawn[i]!.stretch]!;
+      return moment < 0 ? 0 : one[moment]!;
+    };
     series.forEach((one, group) => {
       context.beginPath();
-      context.moveTo(x(moments[drawn[0]!]!), y(base[drawn[0]!]!));
-      // Figures hold until the next moment: steps.
-      drawn.forEach((m, i) => {
-        const left = drawn[i - 1];
-        if (left !== undefined) context.lineTo(x(moments[m]!), y(base[left]! + one[left]!));
-        context.lineTo(x(moments[m]!), y(base[m]! + one[m]!));
+      drawn.forEach((step, i) => {
+        const top = y(base[i]! + valueOf(one, i));
+        if (i === 0) context.moveTo(step.from, y(base[i]!));
+        context.lineTo(step.from, top);
+        context.lineTo(ends(i), top);
       });
       for (let i = drawn.length - 1; i >= 0; --i) {
-        context.lineTo(x(moments[drawn[i]!]!), y(base[drawn[i]!]!));
-        if (i > 0) context.lineTo(x(moments[drawn[i]!]!), y(base[drawn[i - 1]!]!));
+        context.lineTo(ends(i), y(base[i]!));
+        context.lineTo(drawn[i]!.from, y(base[i]!));
       }
       context.closePath();
       context.globalAlpha = input.lit >= 0 && input.lit !== group ? 0.25 : 0.85;
@@ -135,7 +148,7 @@ export class StackedAreas {
         context.lineWidth = 0.5;
         context.stroke();
       }
-      for (let m = first; m <= last; ++m) base[m]! += one[m]!;
+      for (let i = 0; i < drawn.length; ++i) base[i]! += valueOf(one, i);
     });
     const [begin, end] = input.selection;
     context.fillStyle = `${c.accent}30`;
@@ -147,14 +160,14 @@ export class StackedAreas {
     context.textAlign = "left";
     context.textBaseline = "middle";
     let below = 0;
-    let best = first;
-    for (let m = first; m <= last; ++m) if (base[m]! > base[best]!) best = m;
+    let best = 0;
+    for (let i = 0; i < drawn.length; ++i) if (base[i]! > base[best]!) best = i;
     series.forEach((one, group) => {
-      const value = one[best]!;
+      const value = valueOf(one, best);
       if ((value / most) * deep > 16 && (input.lit < 0 || input.lit === group)) {
         const text = fit(context, input.names[group]!, 200);
         const length = context.measureText(text).width;
-        const left = Math.min(Math.max(margin.left + 6, x(moments[best]!) + 6), width - margin.right - length - 6);
+        const left = Math.min(Math.max(margin.left + 6, drawn[best]!.from + 6), width - margin.right - length - 6);
         const top = y(below + value / 2);
         context.fillStyle = c.panel;
         context.globalAlpha = 0.85;
@@ -175,7 +188,8 @@ export class StackedAreas {
     const part = (event.clientX - box.left - margin.left) / inner;
     if (part < 0 || part > 1) return null;
     const time = input.from + part * (input.to - input.from);
-    const moment = Math.max(0, Math.min(input.moments.length, lowerBound(input.moments, time + 1e-9)) - 1);
+    const moment = input.highest[Math.min(input.highest.length - 1, Math.max(0, Math.floor(time / input.width)))] ?? -1;
+    if (moment < 0) return null;
     let value = (1 - (event.clientY - box.top - margin.top) / (height - margin.top - margin.bottom)) * this.most();
     let group = -1;
     for (let i = 0; i < input.series.length && value >= 0; ++i) {

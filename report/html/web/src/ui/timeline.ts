@@ -1,4 +1,4 @@
-// Curves over the run with scopes and marks below and on them. A click selects a moment, a drag a range.
+// Curves over the run with scopes and marks below and on them. Click to select a moment, drag to select a range.
 import uPlot from "uplot";
 import type { Curve, Mark } from "../data";
 import { greatest, sample } from "../model/curves";
@@ -47,6 +47,7 @@ export class Timeline {
     private readonly events: TimelineEvents,
     private readonly span: number,
     heading: HTMLElement[],
+    private readonly compact = false, // one of two
   ) {
     this.chartBox = h("div", {
       class: "chart",
@@ -161,7 +162,7 @@ export class Timeline {
     this.plot = new uPlot(
       {
         width,
-        height: chartHeight(),
+        height: chartHeight(this.compact),
         padding: [14, counts ? 0 : 22, 0, 0],
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, y: false, points: { show: false } },
@@ -361,6 +362,9 @@ export class Timeline {
   }
 }
 
-function chartHeight(): number {
-  return window.innerWidth < 600 ? 190 : window.innerHeight < 700 ? 200 : 230;
+// What is below has to be seen too: two timelines share the height of one and a half.
+function chartHeight(compact: boolean): number {
+  const narrow = window.innerWidth < 600;
+  const whole = narrow || window.innerHeight < 700 ? 130 : window.innerHeight < 850 ? 160 : 210;
+  return compact ? Math.round(whole * 0.75) : whole;
 }

@@ -1,9 +1,10 @@
 // One place in full: its figures, its bytes over time, the whole stacks that lead to it, the source around it.
 import { bytes, count, duration, plural, signedBytes } from "../model/format";
 import type { Figures, RecordingModel, SiteTable } from "../model/recording";
-import type { Place } from "../model/places";
-import { figure, h, prepare, replace } from "../ui/dom";
+import { categoriesOf, type Place } from "../model/places";
+import { button, figure, h, prepare, replace } from "../ui/dom";
 import { colours } from "../ui/theme";
+import { Callers, type CallersInput } from "./callers";
 import type { Surroundings } from "./view";
 
 const stacksShown = 5;
@@ -12,6 +13,7 @@ export interface DetailsInput {
   table: SiteTable;
   place: Place;
   figures: Figures;
+  callers: CallersInput | null;
   signed: boolean;
   model: RecordingModel | null; // null in a comparison: its sites are those of two recordings
   selection: [number, number];
@@ -23,7 +25,13 @@ export class Details {
     attributes: { "aria-label": "The chosen place", "aria-live": "polite" },
   });
 
-  constructor(private readonly around: Surroundings) {
+  private readonly callers = new Callers();
+
+  // `close`: nothing is chosen any more.
+  constructor(
+    private readonly around: Surroundings,
+    private readonly close: () => void,
+  ) {
     this.element.hidden = true;
   }
 
@@ -32,9 +40,11 @@ export class Details {
     if (!input) return replace(this.element);
     const { table, place, figures, signed, model } = input;
     const frame = place.frame;
+    const categories = categoriesOf(place);
     const sites = [...place.sites].sort((a, b) => figures.bytes[b]! - figures.bytes[a]!);
     replace(
       this.element,
+      button("×", this.close, { class: "close", title: "Close", attributes: { "aria-label": "Close" } }),
       h("h2", {}, table.functionName(frame), h("span", { class: "where" }, table.location(frame, true))),
       h(
         "dl",
@@ -44,7 +54,16 @@ export class Details {
         signed ? figure("change", signedBytes(place.change)) : null,
         figure("in the whole run", `${bytes(place.allocatedBytes)} in ${plural(place.allocations, "allocation")}`),
         place.kind ? figure("kind", place.kind) : null,
-        place.category ? figure("category", place.category) : null,
+        place.through ? figure("via", place.through) : null,
+        categories.length === 0
+          ? null
+          : figure(
+              categories.length === 1 ? "category" : "categories",
+              categories.length === 1
+                ? categories[0]![0]
+                : categories.map(([name, held]) => `${name} ${bytes(held)}`).join(", "),
+            ),
+        place.temporaries > 0 ? figure("temporary", plural(place.temporaries, "allocation")) : null,
         table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null,
       ),
       model ? this.overTime(model, place.sites, input.selection) : null,
@@ -72,7 +91,9 @@ export class Details {
           return box;
         }),
       ),
+      this.callers.element,
     );
+    this.callers.set(input.callers, frame);
   }
 
   // A stack, innermost first; runs of frames that are skipped are one line, unless they are asked for.

@@ -4,6 +4,7 @@ import { basename, markdownTable } from "../model/format";
 import { type PlaceDocument, placeName, placeText, placeWhere } from "../model/place_names";
 import type { Scene } from "../model/scene";
 import { h, replace } from "../ui/dom";
+import { whereElement } from "../ui/where";
 import type { View } from "./view";
 
 export type FrameDocument = Omit<PlaceDocument, "through"> & { inlined: boolean; python: boolean };
@@ -22,7 +23,7 @@ export function placeElement(place: PlaceDocument, short = false): HTMLElement {
     "span",
     { class: "place", title: placeText(place) },
     h("span", { class: "function" }, placeName(place)),
-    h("span", { class: "where" }, short ? basename(placeWhere(place)) : placeWhere(place)),
+    whereElement(short ? basename(placeWhere(place)) : placeWhere(place)),
     place.through ? h("span", { class: "where via" }, `via ${place.through}`) : null,
   );
 }

@@ -7,33 +7,25 @@ import {
   markdownRows,
   markdownTable,
   percent,
-  plural,
   signedBytes,
   signedCount,
 } from "../model/format";
-import { type Place, places, sumOf } from "../model/places";
+import { type Metric, metricHeading, type MetricName, metricOf, metrics } from "../model/metrics";
+import { categoriesOf, holdsAnything, type Place, places, sumOf } from "../model/places";
 import { onUnion, type Union, unite } from "../model/compare";
 import type { Figures, RecordingModel, SiteTable } from "../model/recording";
 import { buildTree } from "../model/tree";
-import { checkbox, choice, figure, h, replace, textField } from "../ui/dom";
+import { checkbox, choice, figure, h, replace, select, textField } from "../ui/dom";
 import { FlameGraph } from "../ui/flame";
 import { bar, type Column, figures, Table } from "../ui/table";
+import { Callers, type CallersInput } from "./callers";
 import { Details } from "./details";
-import type { Scene } from "../model/scene";
+import { categoryCell, placeCell, placeName } from "./place_cells";
+import { mostIn, type Scene, type Side } from "../model/scene";
 import type { Surroundings, View } from "./view";
 
 interface Diff {
   devices: { index: number; totals: Record<string, { before: number; after: number; change: number } | undefined> }[];
-}
-
-// A cell of a place: the function, and where it is.
-export function placeCell(table: SiteTable, frame: number): HTMLElement {
-  return h(
-    "span",
-    { class: "place", title: `${table.functionName(frame)}\n${table.location(frame, true)}` },
-    h("span", { class: "function" }, table.functionName(frame)),
-    h("span", { class: "where" }, table.location(frame)),
-  );
 }
 
 // What both views have: filters, the choice of shape, a table, a graph, details of the chosen place.
@@ -46,11 +38,14 @@ abstract class SitesView implements View {
   protected table: SiteTable | null = null;
   protected rows: Place[] = [];
   protected total = 0;
-  private readonly grid: Table<Place>;
-  private readonly flame = new FlameGraph();
+  protected metric: Metric = metrics[0]!;
+  private grid: Table<Place>;
+  private readonly gridBox = h("div");
+  private readonly calls = new Callers();
+  private readonly flame = new FlameGraph((frame) => this.calls.set(this.callers, frame));
   private readonly details: Details;
   private readonly controls: { update: (scene: Scene) => void };
-  private chosen: { frame: number; kind: string } | null = null;
+  private chosen: { frame: number; kind: string; through: string } | null = null;
   private scene: Scene | null = null;
   private after: Figures | null = null;
   private readonly filtered = h("p", { class: "note" });
@@ -60,7 +55,10 @@ abstract class SitesView implements View {
     private readonly signed: boolean,
   ) {
     const { store } = around;
-    this.details = new Details(around);
+    this.details = new Details(around, () => {
+      this.chosen = null;
+      this.showDetails();
+    });
     const shape = choice(
       "Show as",
       [
@@ -69,6 +67,12 @@ abstract class SitesView implements View {
         ["flame", "Flame"],
       ],
       (value) => store.set({ shape: value }),
+    );
+    const metric = select(
+      "Metric",
+      // By how much something changed is known of what is held.
+      metrics.filter((one) => !signed || !one.ofRun).map((one) => [one.name, one.label]),
+      (value) => store.set({ metric: value as MetricName }),
     );
     const direction = choice(
       "Order of calls",
@@ -85,11 +89,12 @@ abstract class SitesView implements View {
       signed ? undefined : "filter",
     );
     const skip = textField("Skip frames", "a wrapper of your own", (text) => store.set({ skip: text }));
-    const search = textField("Search", "marks frames", (text) => store.set({ search: text }));
+    const search = textField("Search", "highlights frames", (text) => store.set({ search: text }));
     const skipped = checkbox("Frames of allocators and containers", (on) => store.set({ skipped: on }));
     this.controls = {
       update: ({ state }) => {
         shape.set(state.shape);
+        metric.set(this.metric.name);
         direction.set(state.bottomUp ? "up" : "down");
         filter.set(state.filter);
         skip.set(state.skip);
@@ -99,18 +104,7 @@ abstract class SitesView implements View {
         search.element.hidden = state.shape === "table";
       },
     };
-    this.grid = new Table<Place>(
-      signed ? "What changed" : "Who holds it",
-      this.columns(),
-      signed ? "change" : "bytes",
-      (place) => {
-        const again = this.chosen?.frame === place.frame && this.chosen.kind === place.kind;
-        this.chosen = again ? null : { frame: place.frame, kind: place.kind };
-        this.showDetails();
-      },
-      (place) => this.chosen?.frame === place.frame && this.chosen.kind === place.kind,
-      signed ? "Nothing changed here." : "Nothing is held here.",
-    );
+    this.grid = this.makeGrid();
     this.element = h(
       "div",
       { class: "view" },
@@ -118,6 +112,7 @@ abstract class SitesView implements View {
         "div",
         { class: "controls" },
         shape.element,
+        metric.element,
         direction.element,
         filter.element,
         search.element,
@@ -127,10 +122,33 @@ abstract class SitesView implements View {
       this.totals,
       this.heading,
       this.filtered,
-      this.grid.element,
-      this.flame.element,
-      this.details.element,
+      h(
+        "div",
+        { class: "beside" },
+        h("div", {}, this.gridBox, this.flame.element),
+        this.details.element,
+        this.calls.element,
+      ),
     );
+  }
+
+  private makeGrid(): Table<Place> {
+    const isChosen = (place: Place) =>
+      this.chosen?.frame === place.frame && this.chosen.kind === place.kind && this.chosen.through === place.through;
+    const grid = new Table<Place>(
+      this.signed ? "What changed" : "Who holds it",
+      this.columns(),
+      this.signed ? "change" : this.metric.name,
+      (place) => {
+        const { frame, kind, through } = place;
+        this.chosen = isChosen(place) ? null : { frame, kind, through };
+        this.showDetails();
+      },
+      isChosen,
+      this.signed ? "Nothing changed here." : "Nothing is held here.",
+    );
+    replace(this.gridBox, grid.element);
+    return grid;
   }
 
   protected abstract figuresOf(scene: Scene): {
@@ -138,6 +156,7 @@ abstract class SitesView implements View {
     after: Figures;
     before: Figures | null;
     device: number;
+    use?: (site: number) => boolean; // else what matches the filter
   };
   protected abstract head(scene: Scene): string;
 
@@ -148,40 +167,48 @@ abstract class SitesView implements View {
   update(scene: Scene): void {
     this.scene = scene;
     const { state } = scene;
+    const metric = metricOf(state.metric);
+    const wanted = this.signed && metric.ofRun ? metrics[0]! : metric;
+    if (wanted !== this.metric) {
+      this.metric = wanted;
+      this.grid = this.makeGrid();
+    }
     this.controls.update(scene);
-    const { table, after, before, device } = this.figuresOf(scene);
+    const { table, after, before, device, use: used } = this.figuresOf(scene);
     this.table = table;
     this.after = after;
-    const skip = matchFrames(table, state.skip);
-    const use = usedSites(table, device, state.filter);
-    this.rows = places(table, after, before, { use, showSkipped: state.skipped, skip });
-    const sum = sumOf(this.rows);
-    this.all = sum;
-    if (this.signed) this.rows = this.rows.filter((place) => place.change !== 0 || place.changeBlocks !== 0);
+    const skip = matchFrames(table, state.skip, true);
+    const use = used ?? usedSites(table, device, state.filter);
+    const found = places(table, after, before, { use, skip, anyLibrary: table !== scene.model.sites });
+    this.all = sumOf(found);
+    const sum = this.all;
+    this.rows = this.signed
+      ? found.filter((place) => place.change !== 0 || place.changeBlocks !== 0)
+      : found.filter((place) => (this.metric.ofRun ? this.metric.place(place) !== 0 : holdsAnything(place)));
+    const values = new Float64Array(table.count);
+    const blocks = new Float64Array(table.count);
     let all = 0;
-    for (let site = 0; site < table.count; ++site) if (table.device[site] === device) all += after.bytes[site]!;
+    for (let site = 0; site < table.count; ++site) {
+      const value = (of: Figures) => this.metric.site(table, site, of);
+      values[site] = value(after) - (before ? value(before) : 0);
+      blocks[site] = after.blocks[site]! - (before?.blocks[site] ?? 0);
+      if (table.device[site] === device) all += value(after);
+    }
     this.total = all;
     replace(this.heading, this.head(scene));
     replace(this.totals, ...this.facts(scene));
     this.filtered.hidden = state.filter === "";
     this.filtered.textContent = this.signed
       ? `Filtered: ${signedBytes(sum.change)} of the change`
-      : `Filtered: ${percent(sum.bytes, all)} of ${bytes(all)}`;
+      : `Filtered: ${percent(this.metric.place(sum), all)} of ${this.metric.text(all)}`;
     const tabular = state.shape === "table";
-    this.grid.element.hidden = !tabular;
+    this.gridBox.hidden = !tabular;
     this.flame.element.hidden = tabular;
-    this.largest = this.rows.reduce(
-      (most, place) => Math.max(most, Math.abs(this.signed ? place.change : place.bytes)),
-      1,
-    );
+    this.largest = this.rows.reduce((most, place) => Math.max(most, Math.abs(this.value(place))), 1);
+    this.callers = { table, values, text: this.text, use, showSkipped: state.skipped, skip };
+    if (tabular) this.calls.set(null, -1);
     if (tabular) this.grid.set(this.rows, this.rows.length > 1 ? sum : null);
     else {
-      const values = new Float64Array(table.count);
-      const blocks = new Float64Array(table.count);
-      for (let site = 0; site < table.count; ++site) {
-        values[site] = after.bytes[site]! - (before?.bytes[site] ?? 0);
-        blocks[site] = after.blocks[site]! - (before?.blocks[site] ?? 0);
-      }
       const tree = buildTree(table, values, blocks, {
         bottomUp: state.bottomUp,
         showSkipped: state.skipped,
@@ -194,19 +221,36 @@ abstract class SitesView implements View {
         signed: this.signed,
         growsUp: state.shape === "flame",
         search: matchFrames(table, state.search),
-        title: this.signed ? `all changes: ${signedBytes(sum.change)}` : `all: ${bytes(sum.bytes)}`,
+        text: this.text,
+        unit: this.metric.name === "bytes" && !this.signed,
+        title: `${this.signed ? "all changes" : "all"}: ${this.text(this.value(sum))}`,
       });
     }
     this.showDetails();
   }
 
   private largest = 1;
+  private callers: CallersInput | null = null;
+
+  // What the table is sorted by.
+  private value(place: Place): number {
+    if (!this.signed) return this.metric.place(place);
+    return this.metric.name === "count" ? place.changeBlocks : place.change;
+  }
+
+  private readonly text = (value: number): string => {
+    const text = this.metric.text(value);
+    return this.signed && value > 0 ? `+${text}` : text;
+  };
 
   private showDetails(): void {
     const scene = this.scene;
     const place =
       scene?.state.shape === "table"
-        ? this.rows.find((one) => one.frame === this.chosen?.frame && one.kind === this.chosen.kind)
+        ? this.rows.find(
+            (one) =>
+              one.frame === this.chosen?.frame && one.kind === this.chosen.kind && one.through === this.chosen.through,
+          )
         : undefined;
     this.details.set(
       place && scene
@@ -214,6 +258,7 @@ abstract class SitesView implements View {
             table: this.table!,
             place,
             figures: this.after!,
+            callers: this.callers,
             signed: this.signed,
             model: this.table === scene.model.sites ? scene.model : null,
             selection: scene.selection,
@@ -230,9 +275,8 @@ abstract class SitesView implements View {
       id: "where",
       head: "where",
       width: "minmax(0, 1fr)",
-      cell: (place) => (place.frame === -2 ? "[all]" : placeCell(this.table!, place.frame)),
-      text: (place) =>
-        place.frame === -2 ? "[all]" : `${this.table!.functionName(place.frame)} ${this.table!.location(place.frame)}`,
+      cell: (place) => (place.frame === -2 ? "[all]" : placeCell(this.table!, place)),
+      text: (place) => (place.frame === -2 ? "[all]" : placeName(this.table!, place)),
       sort: (place) => this.table!.functionName(place.frame),
     };
     const kind: Column<Place> = {
@@ -240,52 +284,67 @@ abstract class SitesView implements View {
       head: "category",
       width: "120px",
       low: true,
-      hint: "What the framework says it is for; the kind of memory where it says nothing",
-      cell: (place) => place.category || place.kind,
-      sort: (place) => place.category || place.kind,
+      hint: "What the framework says it is for; the kind of memory where it says nothing. Of several the largest",
+      cell: (place) => (place.frame === -2 ? "" : categoryCell(place)),
+      text: (place) =>
+        categoriesOf(place)
+          .map(([name]) => name)
+          .join(", ") || place.kind,
+      sort: (place) => categoriesOf(place)[0]?.[0] ?? place.kind,
     };
     const total = (place: Place) => place.frame === -2;
     if (this.signed)
       return [
-        figures<Place>("change", "change", 132, (place) => place.change, this.changeCell.bind(this), {
+        figures<Place>("change", "change", 132, (place) => this.value(place), this.changeCell.bind(this), {
           low: false,
-          sort: (place) => Math.abs(place.change),
+          sort: (place) => Math.abs(this.value(place)),
           hint: "By how much it grew or shrank; sorted by size, growth and decrease together",
         }),
         figures<Place>("before", "before", 100, (place) => place.before, bytes),
         figures<Place>("after", "after", 100, (place) => place.bytes, bytes),
-        figures<Place>("blocks", "blocks", 84, (place) => place.changeBlocks, signedCount, {
-          sort: (place) => Math.abs(place.changeBlocks),
-        }),
+        this.metric.name === "count"
+          ? figures<Place>("bytes", "bytes", 104, (place) => place.change, signedBytes, {
+              sort: (place) => Math.abs(place.change),
+            })
+          : figures<Place>("blocks", "blocks", 84, (place) => place.changeBlocks, signedCount, {
+              sort: (place) => Math.abs(place.changeBlocks),
+            }),
         where,
         kind,
       ];
-    const held = (value: number, place: Place) =>
-      total(place) ? bytes(value) : bar(bytes(value), value / this.largest);
-    const inTheRun = { hint: "Allocated here in the whole run" };
+    // The chosen metric first, with its share; the others behind the place.
+    const { metric } = this;
+    const beside = (name: MetricName, width: number): Column<Place>[] => {
+      if (name === metric.name) return [];
+      const one = metricOf(name);
+      return [figures<Place>(one.name, one.head, width, one.place, one.text, { hint: one.hint })];
+    };
     return [
-      figures<Place>("bytes", "bytes", 124, (place) => place.bytes, held, { low: false }),
       figures<Place>(
-        "share",
-        "share",
-        72,
-        (place) => place.bytes,
-        (value) => percent(value, this.total),
-        {
-          hint: "Of all that is held on this GPU at this moment",
-        },
+        metric.name,
+        metric.head,
+        124,
+        metric.place,
+        (value, place) => (total(place) ? metric.text(value) : bar(metric.text(value), value / this.largest)),
+        { low: false, hint: metric.hint },
       ),
-      figures<Place>("blocks", "blocks", 84, (place) => place.blocks, count),
+      figures<Place>("share", "share", 64, metric.place, (value) => percent(value, this.total), {
+        hint: metric.ofRun ? "Of all of the run on this GPU" : "Of all that is held on this GPU at this moment",
+      }),
+      ...(metric.ofRun ? [] : beside("count", 76)),
+      ...(metric.name === "count" ? beside("bytes", 100) : []),
       where,
       kind,
-      figures<Place>("allocated", "in the run", 110, (place) => place.allocatedBytes, bytes, inTheRun),
-      figures<Place>("allocations", "allocations", 104, (place) => place.allocations, count, inTheRun),
+      ...beside("churn", 100),
+      figures<Place>("allocations", "allocations", 92, (place) => place.allocations, count, {
+        hint: "Allocated here in the whole run",
+      }),
     ];
   }
 
   private changeCell(value: number, place: Place): Node | string {
-    if (place.frame === -2) return signedBytes(value);
-    return bar(signedBytes(value), Math.abs(value) / this.largest, value > 0 ? "more" : "less");
+    if (place.frame === -2) return this.text(value);
+    return bar(this.text(value), Math.abs(value) / this.largest, value > 0 ? "more" : "less");
   }
 
   redraw(): void {
@@ -297,6 +356,15 @@ abstract class SitesView implements View {
     const { head, right, rows, left } = this.grid.cells(markdownRows);
     return `${this.heading.textContent}\n\n${markdownTable(head, rows, right)}${left > 0 ? `\n\n${count(left)} more places are not in this table.` : ""}`;
   }
+}
+
+// Of a range that begins or ends within a stretch the highest moment may be none of those that are known in full.
+function missedHigh(scene: Scene): string {
+  if (!scene.range || scene.state.at !== "peak") return "";
+  const most = mostIn(scene.model, scene.device, scene.selection) ?? 0;
+  return most > scene.totals[scene.shown]!
+    ? `, the highest that is known in full; the curve reaches ${bytes(most)}`
+    : "";
 }
 
 export class HoldersView extends SitesView {
@@ -329,7 +397,9 @@ export class HoldersView extends SitesView {
       : scene.range
         ? `At the ${{ peak: "peak", begin: "beginning", end: "end" }[scene.state.at]} of the range`
         : "At the chosen moment";
-    return `${when}, ${duration(scene.model.timeOf(scene.shown))}: ${bytes(this.all.bytes)} in ${plural(this.all.blocks, "block")} at ${plural(this.rows.length, "place")}`;
+    const what = metricHeading(this.metric, this.all, this.rows.length);
+    if (this.metric.ofRun) return what;
+    return `${when}, ${duration(scene.model.timeOf(scene.shown))}: ${what}${missedHigh(scene)}`;
   }
 }
 
@@ -367,16 +437,23 @@ export class ChangesView extends SitesView {
     });
   }
 
-  protected figuresOf(scene: Scene): { table: SiteTable; after: Figures; before: Figures; device: number } {
+  protected figuresOf(scene: Scene): {
+    table: SiteTable;
+    after: Figures;
+    before: Figures;
+    device: number;
+    use?: (site: number) => boolean;
+  } {
     if (scene.compared) {
       const { before, after } = scene.compared;
-      this.union ??= unite(before.model, after.model);
-      return {
-        table: this.union.table,
-        device: scene.device,
-        before: onUnion(this.union, 0, before.model.figures(before.moment)),
-        after: onUnion(this.union, 1, after.model.figures(after.moment)),
-      };
+      const union = (this.union ??= unite(before.model, after.model));
+      const { table } = union;
+      const { device, state } = scene;
+      // A filter looks at each recording's own names.
+      const figures = (which: 0 | 1, { model, moment }: Side) =>
+        onUnion(union, which, model.figures(moment), usedSites(model.sites, device, state.filter));
+      const use = (site: number) => table.device[site] === device;
+      return { table, device, before: figures(0, before), after: figures(1, after), use };
     }
     // Without a range: since the start.
     const begin = scene.range ? scene.begin : 0;

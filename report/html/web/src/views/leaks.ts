@@ -2,7 +2,7 @@
 import { bytes, count, markdownRows, percent, plural } from "../model/format";
 import { type PlaceDocument, placeText } from "../model/place_names";
 import type { Scene } from "../model/scene";
-import { h, replace } from "../ui/dom";
+import { button, h, replace } from "../ui/dom";
 import { figures, Table } from "../ui/table";
 import {
   type DeviceDocument,
@@ -34,6 +34,7 @@ interface LeaksReport {
     places: LeakPlace[];
     others: Counted & { places: number };
     suppressed: Counted;
+    suppressions: { name: string; reason: string; count: number; bytes: number }[];
   })[];
   steps: {
     kind: string;
@@ -99,7 +100,8 @@ export class LeaksView extends DocumentView<LeaksReport> {
         ),
       );
       if (device.places.length > 0) {
-        const chosen = h("div");
+        const chosen = h("section", { class: "details", attributes: { "aria-label": "The chosen place" } });
+        chosen.hidden = true;
         const table = new Table<LeakPlace>(
           `Leaks of ${device.name}`,
           [
@@ -127,27 +129,30 @@ export class LeaksView extends DocumentView<LeaksReport> {
           (row) => {
             const stack = stackElement(row.stack);
             stack?.setAttribute("open", "");
+            chosen.hidden = false;
+            const close = button("×", () => (chosen.hidden = true), {
+              class: "close",
+              title: "Close",
+              attributes: { "aria-label": "Close" },
+            });
             replace(
               chosen,
-              h(
-                "section",
-                { class: "details" },
-                h("h3", {}, placeText(row.place)),
-                h("p", { class: "muted" }, `by ${row.api}`),
-                row.labels
-                  ? h(
-                      "p",
-                      {},
-                      `named ${row.labels.map((label) => `“${label.name}” (${bytes(label.live_bytes)})`).join(", ")}`,
-                    )
-                  : null,
-                stack,
-              ),
+              close,
+              h("h2", {}, placeText(row.place)),
+              h("p", { class: "muted" }, `by ${row.api}`),
+              row.labels
+                ? h(
+                    "p",
+                    {},
+                    `named ${row.labels.map((label) => `“${label.name}” (${bytes(label.live_bytes)})`).join(", ")}`,
+                  )
+                : null,
+              stack,
             );
           },
         );
         table.set(device.places);
-        parts.push(table.element, chosen);
+        parts.push(h("div", { class: "beside" }, h("div", {}, table.element), chosen));
       }
       if (device.others.places > 0)
         parts.push(
@@ -162,7 +167,19 @@ export class LeaksView extends DocumentView<LeaksReport> {
           h(
             "p",
             { class: "note" },
-            `Suppressed: ${bytes(device.suppressed.live_bytes)} in ${plural(device.suppressed.live_count, "allocation")}`,
+            `Not counted as leaks: ${bytes(device.suppressed.live_bytes)} in ${plural(device.suppressed.live_count, "allocation")}`,
+          ),
+          h(
+            "ul",
+            { class: "plain suppressed" },
+            ...device.suppressions.map((one) =>
+              h(
+                "li",
+                {},
+                h("strong", { class: "number" }, bytes(one.bytes)),
+                h("span", {}, `${one.name}: ${one.reason}`),
+              ),
+            ),
           ),
         );
     }
@@ -172,7 +189,10 @@ export class LeaksView extends DocumentView<LeaksReport> {
   protected text(scene: Scene, found: LeaksReport): string[] {
     return found.devices.map((device) =>
       markdownPart(
-        `${deviceName(scene, device)}: ${bytes(device.leaked.live_bytes)} never freed`,
+        [
+          `${deviceName(scene, device)}: ${bytes(device.leaked.live_bytes)} never freed`,
+          ...device.suppressions.map((one) => `- not counted: ${bytes(one.bytes)}, ${one.name}: ${one.reason}`),
+        ].join("\n"),
         ["never freed", "count", "where"],
         device.places
           .slice(0, markdownRows)

@@ -2,6 +2,7 @@
 import { matchSites } from "../model/filter";
 import { curveDevice } from "../model/recording";
 import { bytes, count, duration, markdownRows, markdownTable, percent, plural } from "../model/format";
+import { type Metric, type MetricName, metricOf, metrics } from "../model/metrics";
 import { placeOfSite } from "../model/places";
 import { type SegmentRow, segmentRow, segmentSums } from "../model/segments";
 import { button, checkbox, figure, h, replace, select, textField } from "../ui/dom";
@@ -35,8 +36,11 @@ export class MapView implements View {
       this.redraw();
     },
   );
-  private readonly filter = textField("Filter", "dims the rest", (text) =>
-    this.around.store.set({ filter: text }),
+  private readonly filter = textField("Filter", "dims the rest", (text) => this.around.store.set({ filter: text }));
+  private readonly metric = select(
+    "Colour by",
+    metrics.map((one) => [one.name, one.label]),
+    (value) => this.around.store.set({ metric: value as MetricName }),
   );
   private readonly scale = checkbox("Widths to scale", (on) => {
     this.toScale = on;
@@ -48,7 +52,10 @@ export class MapView implements View {
   private scene: Scene | null = null;
 
   constructor(private readonly around: Surroundings) {
-    this.details = new Details(around);
+    this.details = new Details(around, () => {
+      this.chosen = -1;
+      this.redraw();
+    });
     this.canvas = new MapCanvas((site) => {
       this.chosen = this.chosen === site || site < 0 ? -1 : site;
       this.redraw();
@@ -64,14 +71,14 @@ export class MapView implements View {
         button("‹", () => this.step(-1), { title: "The map before", attributes: { "aria-label": "The map before" } }),
         button("›", () => this.step(1), { title: "The next map", attributes: { "aria-label": "The next map" } }),
         this.order.element,
+        this.metric.element,
         this.filter.element,
         this.scale.element,
       ),
       this.heading,
       this.facts,
       this.legend,
-      this.canvas.element,
-      this.details.element,
+      h("div", { class: "beside" }, h("div", {}, this.canvas.element), this.details.element),
     );
   }
 
@@ -105,12 +112,31 @@ export class MapView implements View {
     ]);
     this.moment.set(scene.state.map === null ? "" : String(this.mapIndex(scene)));
     this.filter.set(scene.state.filter);
+    this.metric.set(scene.state.metric);
     this.redraw();
   }
 
   private markText(scene: Scene, moment: number): string {
     const mark = scene.model.marks.find((one) => one.moment === moment && one.kind !== "mark");
     return mark ? ` (${mark.text || mark.kind})` : "";
+  }
+
+  // The places that have blocks in the map: bytes and blocks are those in it, what is of the run is of the whole place.
+  private placesOf(scene: Scene, rows: SegmentRow[], metric: Metric): Map<number, number> {
+    const table = scene.model.sites;
+    const held = new Map<number, number>();
+    const add = (site: number, value: number) =>
+      held.set(table.place(site), (held.get(table.place(site)) ?? 0) + value);
+    const seen = new Set<number>();
+    const figures = scene.figures(scene.shown);
+    for (const row of rows)
+      row.segment.site.forEach((site, i) => {
+        if (site < 0) return;
+        if (!metric.ofRun) add(site, metric.name === "count" ? 1 : row.segment.length[i]!);
+        else if (!seen.has(site)) add(site, metric.site(table, site, figures));
+        seen.add(site);
+      });
+    return held;
   }
 
   redraw(): void {
@@ -154,11 +180,8 @@ export class MapView implements View {
     );
 
     const table = model.sites;
-    const held = new Map<number, number>();
-    for (const row of rows)
-      row.segment.site.forEach((site, i) => {
-        if (site >= 0) held.set(table.place(site), (held.get(table.place(site)) ?? 0) + row.segment.length[i]!);
-      });
+    const metric = metricOf(scene.state.metric);
+    const held = this.placesOf(scene, rows, metric);
     const top = [...held].sort((a, b) => b[1] - a[1]).slice(0, 7);
     const colourOf = new Map(top.map(([frame], i) => [frame, seriesColour(i)]));
     const colour = (site: number) =>
@@ -174,7 +197,7 @@ export class MapView implements View {
           h("span", { class: "swatch" }),
           h("span", { class: "name" }, table.functionName(frame)),
           h("span", { class: "where" }, table.location(frame)),
-          h("span", { class: "value" }, bytes(size)),
+          h("span", { class: "value" }, metric.text(size)),
         );
         key.style.setProperty("--colour", colourOf.get(frame)!);
         return key;
@@ -200,8 +223,8 @@ export class MapView implements View {
     });
     if (chosenPlace < 0) return this.details.set(null);
     const figures = scene.figures(map.moment);
-    const place = placeOfSite(table, this.chosen, chosenPlace, figures, null);
-    this.details.set({ table, place, figures, signed: false, model, selection: scene.selection });
+    const place = placeOfSite(table, this.chosen, null, figures, null);
+    this.details.set({ table, place, figures, callers: null, signed: false, model, selection: scene.selection });
   }
 
   markdown(scene: Scene): string {

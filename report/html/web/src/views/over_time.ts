@@ -1,6 +1,7 @@
-// What memory was used for over the run: areas stacked by category, kind or place.
+// What memory was used for over the run: areas stacked by category, kind or place, each stretch of the run as it was when
+// the device held most in it.
 import { bytes, duration, markdownTable, percent } from "../model/format";
-import { type Group, groupsOf, most } from "../model/groups";
+import { type Group, type Grouping, groupsOf, most, usualGrouping } from "../model/groups";
 import { choice, h, replace, replaceControls, textField } from "../ui/dom";
 import { StackedAreas } from "../ui/stacked";
 import { seriesColour } from "../ui/theme";
@@ -20,6 +21,8 @@ export class OverTimeView implements View {
   private lit = -1;
   private scene: Scene | null = null;
   private groups: Group[] = [];
+  private grouping: Grouping["by"] = "category";
+  private highest = new Int32Array(0);
   private readonly update_controls: (scene: Scene) => void;
 
   constructor(around: Surroundings) {
@@ -41,8 +44,8 @@ export class OverTimeView implements View {
       },
     );
     const filter = textField("Filter", "func= file= module= kind=", (text) => store.set({ filter: text }));
-    this.update_controls = ({ state }) => {
-      group.set(state.group);
+    this.update_controls = ({ state }: Scene) => {
+      group.set(this.grouping);
       filter.set(state.filter);
     };
     this.element = h(
@@ -57,14 +60,24 @@ export class OverTimeView implements View {
 
   update(scene: Scene): void {
     this.scene = scene;
-    this.update_controls(scene);
     const { state, model } = scene;
+    this.grouping = state.group ?? usualGrouping(model.sites, scene.device);
+    this.update_controls(scene);
+    // As high as what is drawn: with a filter the moments are those at which what matches held most.
     this.groups = groupsOf(
       model,
-      { device: scene.device, by: state.group, filter: state.filter },
+      { device: scene.device, by: this.grouping, filter: state.filter },
       [scene.shown, scene.end],
       scene.figures,
     );
+    const totals =
+      state.filter === ""
+        ? scene.totals
+        : scene.totals.map((_, moment) => this.groups.reduce((sum, one) => sum + one.series[moment]!, 0));
+    this.highest = model
+      .highestMoments(totals)
+      .map((moment, i) => (model.inGap((i + 0.5) * model.source.moment_ns) ? -1 : moment));
+    this.areas.element.hidden = this.highest.length === 0;
     this.draw();
   }
 
@@ -82,6 +95,9 @@ export class OverTimeView implements View {
     const { state, model } = scene;
     this.areas.set({
       moments: model.moments,
+      width: model.source.moment_ns,
+      highest: this.highest,
+      end: model.duration,
       names: this.groups.map((one) => one.name),
       colours: this.groups.map((_, i) => this.colour(i)),
       series: this.groups.map((one) => one.series),
@@ -93,7 +109,10 @@ export class OverTimeView implements View {
     const total = this.total();
     replace(
       this.heading,
-      `At ${duration(model.timeOf(scene.shown))}: ${bytes(total)}. Click an area to isolate it.`,
+      `At ${duration(model.timeOf(scene.shown))}: ${bytes(total)}. `,
+      model.knownOverTime
+        ? "Click an area to isolate it."
+        : "What held memory over time is in the event log (*.memlog): of a report alone the peak and the end are known.",
     );
     replaceControls(
       this.legend,
@@ -116,6 +135,13 @@ export class OverTimeView implements View {
     );
   }
 
+  // A category's is known exactly; of others it is the most at the moments that are known.
+  private mostOf(group: Group): number {
+    const { model, device, state } = this.scene!;
+    const exact = this.grouping === "category" && state.filter === "" ? model.mostOfCategory(device, group.name) : null;
+    return exact ?? group.series.reduce((high, value) => Math.max(high, value), 0);
+  }
+
   private total(): number {
     return this.groups.reduce((sum, one) => sum + one.series[this.scene!.shown]!, 0);
   }
@@ -130,8 +156,8 @@ export class OverTimeView implements View {
       one.name,
       bytes(one.series[scene.shown]!),
       percent(one.series[scene.shown]!, total),
-      bytes(one.series.reduce((high, value) => Math.max(high, value), 0)),
+      bytes(this.mostOf(one)),
     ]);
-    return `At ${duration(scene.model.timeOf(scene.shown))}: ${bytes(total)}\n\n${markdownTable([scene.state.group, "bytes", "share", "most"], rows, [false, true, true, true])}`;
+    return `At ${duration(scene.model.timeOf(scene.shown))}: ${bytes(total)}\n\n${markdownTable([this.grouping, "bytes", "share", "most"], rows, [false, true, true, true])}`;
   }
 }

@@ -24,6 +24,11 @@ function processName(rank: Rank): string {
   return rank.name.startsWith(prefix) ? rank.name.slice(prefix.length) : rank.name;
 }
 
+// "Rank 3, python3 (pid 986)".
+function processText(rank: Rank): string {
+  return rank.rank === null ? rank.name : `Rank ${rank.rank}, ${processName(rank)},`;
+}
+
 export class RanksView implements View {
   readonly id = "ranks";
   readonly title: string;
@@ -31,6 +36,7 @@ export class RanksView implements View {
   private readonly heading = h("p", { class: "heading" });
   private readonly facts = h("dl", { class: "figures" });
   private readonly notes = h("div");
+  private readonly said = h("p", { class: "note", attributes: { role: "status" } });
   private readonly strip: HTMLElement;
   private readonly canvas = h("canvas", {
     attributes: { role: "img", "aria-label": "Peaks of all processes; the table has the figures" },
@@ -46,9 +52,10 @@ export class RanksView implements View {
     run: RunData,
   ) {
     this.title = run.ranks.some((rank) => rank.rank !== null) ? "Ranks" : "Processes";
-    // Outliers first, then by peak.
+    // Outliers first, then by rank.
+    const byRank = (a: Rank, b: Rank) => (a.rank ?? Infinity) - (b.rank ?? Infinity) || 0;
     this.ranks = [...run.ranks].sort(
-      (a, b) => Number(b.outlier !== null) - Number(a.outlier !== null) || b.peak_bytes - a.peak_bytes,
+      (a, b) => Number(b.outlier !== null) - Number(a.outlier !== null) || byRank(a, b) || b.peak_bytes - a.peak_bytes,
     );
     this.longest = this.ranks.reduce((most, rank) => Math.max(most, rank.curve.length), 1);
     this.largest = this.ranks.reduce((most, rank) => Math.max(most, rank.peak_bytes), 1);
@@ -91,24 +98,37 @@ export class RanksView implements View {
         },
       ],
       "outlier",
-      (rank) => {
-        if (rank.recording !== null)
-          this.around.store.set({
-            recording: rank.recording,
-            device: null,
-            from: null,
-            to: null,
-            zoomFrom: null,
-            zoomTo: null,
-          });
-      },
+      (rank) => this.choose(rank),
       (rank) => rank.recording !== null && rank.recording === this.chosen,
       "No processes.",
-      (rank) => rank.recording !== null,
     );
     this.strip = h("div", { class: "rank-strip" }, this.canvas);
-    this.element = h("div", { class: "view" }, this.heading, this.facts, this.strip, this.table.element, this.notes);
+    this.element = h(
+      "div",
+      { class: "view" },
+      this.heading,
+      this.said,
+      this.facts,
+      this.strip,
+      this.table.element,
+      this.notes,
+    );
+    this.said.hidden = true;
     new ResizeObserver(() => this.redraw()).observe(this.strip);
+  }
+
+  // Of most processes a page has the curve and the peak alone.
+  private choose(rank: Rank): void {
+    const { recording } = rank;
+    this.said.hidden = recording !== null;
+    if (recording === null) {
+      replace(
+        this.said,
+        `${processText(rank)} is not in this page in full. A page of its own: memlab-report html -o page.html with its recording.`,
+      );
+      return;
+    }
+    this.around.store.set({ recording, device: null, from: null, to: null, zoomFrom: null, zoomTo: null });
   }
 
   count(): number {
@@ -128,6 +148,14 @@ export class RanksView implements View {
     return canvas;
   }
 
+  // "Ranks 0, 1, 2", "3 of them".
+  private inFull(): string {
+    const full = this.ranks.filter((rank) => rank.recording !== null);
+    const ranks = full.flatMap((one) => (one.rank === null ? [] : [one.rank])).sort((a, b) => a - b);
+    if (ranks.length !== full.length || ranks.length === 0) return `${count(full.length)} of them`;
+    return `${ranks.length === 1 ? "Rank" : "Ranks"} ${ranks.join(", ")}`;
+  }
+
   update(scene: Scene): void {
     this.chosen = scene.state.recording ?? 0;
     const merge = scene.data.run?.documents.merge as Merge | undefined;
@@ -138,8 +166,8 @@ export class RanksView implements View {
       plural(this.ranks.length, "process"),
       outliers > 0 ? `; ${plural(outliers, "outlier")} first. ` : "; none differs from the others. ",
       full === this.ranks.length
-        ? "Press one to look at it."
-        : `${count(full)} of them ${full === 1 ? "is" : "are"} here in full: press one to look at it.`,
+        ? "Click one to look at it."
+        : `${this.inFull()} ${full === 1 ? "is" : "are"} here in full: click one to look at it.`,
     );
     const kinds = (["allocated", "reserved"] as const).map((kind) => {
       const one = merge?.imbalance?.[kind];

@@ -4,10 +4,12 @@ import type { PlaceDocument } from "../model/place_names";
 import { figure, h, replace } from "../ui/dom";
 import { smallTable } from "../ui/table";
 import { deviceName, placeElement } from "./document";
+import { type HeldDevice, heldTables, type ScopeRow, scopesTable, type Step, stepsTable } from "./summary_tables";
 import type { Scene } from "../model/scene";
 import type { View } from "./view";
 
-interface SummaryDevice {
+interface SummaryDevice extends HeldDevice {
+  allocator?: string | null;
   index: number;
   name: string;
   total_bytes: number | null;
@@ -37,7 +39,8 @@ interface Summary {
   devices: SummaryDevice[];
   warnings: unknown[];
   coverage: Coverage;
-  scopes: { path?: string; name?: string }[];
+  scopes: ScopeRow[];
+  steps: Step[];
 }
 
 const curveHints = new Map(
@@ -49,6 +52,19 @@ const curveHints = new Map(
     device_used: "the whole GPU, sampled",
   }),
 );
+
+// A framework's cache tells what it handed out and what it reserved.
+function curvesOf(scene: Scene, device: SummaryDevice): [string, SummaryDevice["curves"][string]][] {
+  return Object.entries(device.curves).filter(
+    ([name, curve]) => curve !== null && scene.model.tellsCurve(device.index, name),
+  );
+}
+
+function hintOf(device: SummaryDevice, name: string): string {
+  if (device.allocator && name === "allocated") return "what it handed out";
+  if (device.allocator && name === "reserved") return `reserved by ${device.allocator}'s cache`;
+  return curveHints.get(name) ?? "";
+}
 
 // The steps from what the GPU shows to what the program asked for.
 const steps: [key: string, name: string, part: boolean][] = [
@@ -100,6 +116,8 @@ export class RecordingView implements View {
       h("p", { class: "muted path" }, source.path),
       ...source.notes.map((note) => h("p", { class: "note" }, note)),
       ...(summary?.devices ?? []).map((device) => this.device(scene, device)),
+      stepsTable(summary?.steps ?? []),
+      scopesTable(summary?.scopes ?? []),
       summary ? this.audit(summary.coverage) : null,
     );
   }
@@ -182,7 +200,7 @@ export class RecordingView implements View {
           return [row];
         })
       : [];
-    const curves = Object.entries(device.curves).filter(([, curve]) => curve !== null);
+    const curves = curvesOf(scene, device);
     const part = (share: number | null | undefined, text: string) =>
       share === null || share === undefined ? null : h("p", { class: "muted" }, `${fixed(100 * share, 1)}% ${text}`);
     return h(
@@ -202,7 +220,7 @@ export class RecordingView implements View {
           bytes(curve!.peak_bytes),
           duration(curve!.peak_time_ns),
           bytes(curve!.at_end_bytes),
-          h("td", { class: "muted" }, curveHints.get(name) ?? ""),
+          h("td", { class: "muted" }, hintOf(device, name)),
         ]),
       ),
       rows.length > 0
@@ -211,6 +229,7 @@ export class RecordingView implements View {
       part(device.fragmentation?.at_peak, "of the reserved peak lies above the active peak: cached"),
       part(device.fragmentation?.external, "of the free memory lies outside its largest block: external fragmentation"),
       part(device.fragmentation?.internal, "of the allocated peak was not asked for: internal fragmentation, rounding"),
+      ...heldTables(device),
       this.kernels(device),
     );
   }
@@ -221,15 +240,13 @@ export class RecordingView implements View {
       (device) =>
         `${deviceName(scene, device)}\n\n${markdownTable(
           ["", "peak", "share", "at", "at the end"],
-          Object.entries(device.curves)
-            .filter(([, curve]) => curve !== null)
-            .map(([name, curve]) => [
-              name.replaceAll("_", " "),
-              bytes(curve!.peak_bytes),
-              device.total_bytes ? percent(curve!.peak_bytes, device.total_bytes) : "",
-              duration(curve!.peak_time_ns),
-              bytes(curve!.at_end_bytes),
-            ]),
+          curvesOf(scene, device).map(([name, curve]) => [
+            name.replaceAll("_", " "),
+            bytes(curve!.peak_bytes),
+            device.total_bytes ? percent(curve!.peak_bytes, device.total_bytes) : "",
+            duration(curve!.peak_time_ns),
+            bytes(curve!.at_end_bytes),
+          ]),
           [false, true, true, true, true],
         )}`,
     );

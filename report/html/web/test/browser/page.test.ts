@@ -34,8 +34,19 @@ test("a recording with next to nothing in it is shown", async () => {
     strings: [],
     lacks: [],
     notes: [],
-    frames: { function: [], file: [], line: [], module: [], language: [], skipped: [] },
-    sites: { stack: [], kind: [], device: [], category: [], allocations: [], allocated_bytes: [] },
+    frames: { function: [], file: [], line: [], module: [], language: [], skipped: [], choice: [] },
+    sites: {
+      stack: [],
+      place: [],
+      through: [],
+      kind: [],
+      device: [],
+      category: [],
+      allocations: [],
+      allocated_bytes: [],
+      temporaries: [],
+      leaked_bytes: [],
+    },
     holders: { start: [0], moment: [], bytes: [], blocks: [] },
     documents: {},
     duration_ns: 0,
@@ -243,7 +254,7 @@ test("a damaged or missing recording is said in one sentence", async () => {
   for (const [html, text] of [
     [builtPage(), "holds no recording"],
     [builtPage().replace("MEMLAB_DATA", "H4sIAAAAAAAAA0vMSQ"), "cannot be read"],
-    [withData(builtPage(), { ...small, version: 9 as 1 }), "version 9"],
+    [withData(builtPage(), { ...small, version: 9 as 2 }), "version 9"],
   ] as const) {
     const { page } = await open(browser(), write(html));
     expect(await page.locator("[role=alert]").textContent()).toContain(text);

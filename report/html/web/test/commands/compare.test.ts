@@ -7,7 +7,7 @@ import { basename } from "../../src/model/format";
 import { placeName } from "../../src/model/place_names";
 import { places } from "../../src/model/places";
 import { curveDevice, greatestMoment, RecordingModel } from "../../src/model/recording";
-import { add, Comparison, judge, notJudged, type Rows } from "./differences";
+import { add, Comparison, judge, type Rows } from "./differences";
 import type { Diff, Merge, SummaryReport } from "./documents";
 import {
   all,
@@ -20,9 +20,12 @@ import {
   type Recorded,
   reported,
 } from "./memlab";
-import { frameName, hostKinds, open, type Page, patterns } from "./page";
+import { hostKinds, open, type Page, patterns } from "./page";
 
 const columns = ["before", "after"];
+
+// Libraries have other names in other recordings: what tells rows apart is the operator of a backward.
+const operator = (through: string | null | undefined) => (through && !through.includes(".so") ? through : "");
 
 // Rows are named by function, file without its folder, and kind: lines move and folders differ between builds.
 function changes(page: Page, device: number, when: "at the peak" | "at the end", filter: string): Rows {
@@ -33,19 +36,42 @@ function changes(page: Page, device: number, when: "at the peak" | "at the end",
     when === "at the peak"
       ? greatestMoment(model.totals(device), 0, model.moments.length - 1)
       : model.moments.length - 1;
-  const list = places(
-    table,
-    onUnion(union, 1, after.figures(moment(after))),
-    onUnion(union, 0, before.figures(moment(before))),
-    { use: usedSites(table, device, filter), showSkipped: false, skip: null },
-  );
+  const figures = (which: 0 | 1, model: RecordingModel) =>
+    onUnion(union, which, model.figures(moment(model)), usedSites(model.sites, device, filter));
+  const use = (site: number) => table.device[site] === device;
+  const list = places(table, figures(1, after), figures(0, before), { use, skip: null, anyLibrary: true });
   const rows: Rows = new Map();
   for (const place of list) {
-    const { frame, kind } = place;
-    const name = frame < 0 ? "[unknown]" : frameName(table, frame);
-    if (place.change !== 0) add(rows, `${name} ${basename(table.file(frame))} [${kind}]`, place.before, place.bytes);
+    const { frame, kind, through } = place;
+    const name = frame < 0 ? "[unknown]" : table.functionName(frame);
+    const key = `${name} ${basename(table.file(frame))} ${operator(through)} [${kind}]`;
+    if (place.change !== 0) add(rows, key, place.before, place.bytes);
   }
   return rows;
+}
+
+// The call stacks that changed, by what they held: as many of each as `memlab-report diff` has.
+function stacks(rows: Iterable<{ kind: string; before: number; after: number }>): Rows {
+  const counted: Rows = new Map();
+  for (const { kind, before, after } of rows)
+    if (before !== after && !hostKinds.has(kind)) add(counted, `${before} then ${after} [${kind}]`, 1);
+  return counted;
+}
+
+function changedStacks(page: Page, device: number): Rows {
+  const [before, after] = page.models as [RecordingModel, RecordingModel];
+  const union = unite(before, after);
+  const end = (which: 0 | 1, model: RecordingModel) => onUnion(union, which, model.figures(model.moments.length - 1));
+  const [was, is] = [end(0, before), end(1, after)];
+  const { table } = union;
+  const sites = Array.from({ length: table.count }, (_, site) => site).filter((site) => table.device[site] === device);
+  return stacks(
+    sites.map((site) => ({
+      kind: table.text(table.kind[site]!),
+      before: was.bytes[site]!,
+      after: is.bytes[site]!,
+    })),
+  );
 }
 
 // What both allocated in all, on the sites that they share.
@@ -63,7 +89,7 @@ function told(device: Diff["devices"][number], at: "at_peak" | "live"): Rows {
     if (!hostKinds.has(kind) && before[`${at}_bytes`] !== after[`${at}_bytes`])
       add(
         rows,
-        `${place ? placeName(place) : "[unknown]"} ${basename(place?.file ?? "")} [${kind}]`,
+        `${place ? placeName(place) : "[unknown]"} ${basename(place?.file ?? "")} ${operator(place?.through)} [${kind}]`,
         before[`${at}_bytes`],
         after[`${at}_bytes`],
       );
@@ -82,6 +108,17 @@ async function check(before: Recorded, after: Recorded): Promise<Comparison> {
   const to = new Comparison(`${before.name} to ${after.name}`, [before.seed, after.seed].filter(Boolean).join(", "));
   const pair = [before.path, after.path];
   const page = await open(...pair);
+  const byStack = await document<Diff>("diff", "--sort", "live", ...all, ...pair);
+  for (const device of byStack?.devices ?? [])
+    to.tables(
+      "compare call stacks",
+      `GPU ${device.index} at the end`,
+      ["stacks"],
+      changedStacks(page, device.index),
+      stacks(
+        device.sites.map(({ kind, before, after }) => ({ kind, before: before.live_bytes, after: after.live_bytes })),
+      ),
+    );
   const odd = new Map<string, Set<string>>(); // what differs is not said again of what matches
   const filter = patterns(page.models[1]!.sites, random(1)).find(({ form }) => form === "module=")?.pattern;
   for (const [sort, when, at] of [
@@ -203,9 +240,5 @@ describe("compare", () => {
     }
     expect(page.models.length).toBeGreaterThan(1);
     judge("compare", "h200/run_of_four_ranks", [to]);
-  });
-
-  test("every known difference was looked for", () => {
-    expect(notJudged("compare")).toEqual([]);
   });
 });

@@ -1,6 +1,4 @@
-// What the page says against what a command says. What differs is known (known.txt), or fails; what is known and differs
-// no longer fails as well, so that the list only shrinks.
-import { readFileSync } from "node:fs";
+// What the page says against what a command says: every figure that differs fails.
 import { expect } from "vitest";
 
 // Of one recording, all rows of a comparison that differ: how many, and the one that differs most.
@@ -99,50 +97,19 @@ function summed(rows: Row[]): (Difference & { seed: string })[] {
 const line = (one: Difference) =>
   [one.recording, one.what, one.rows, one.row, one.page, one.command].map((part) => String(part)).join(" | ");
 
-// The table: why, as a line that begins with #, and below it the differences that it is the reason of.
-function readKnown(): { recording: string; what: string; line: string }[] {
-  const known: { recording: string; what: string; line: string }[] = [];
-  let why = "";
-  for (const text of readFileSync(new URL("known.txt", import.meta.url), "utf8").split("\n")) {
-    if (text.startsWith("#")) why = text;
-    else if (text !== "") {
-      const [recording, what, ...rest] = text.split(" | ");
-      if (!why || !what || rest.length !== 4) throw new Error(`known.txt: no difference with a reason: ${text}`);
-      known.push({ recording: recording!, what, line: text });
-    }
-  }
-  return known;
-}
-
-const known = readKnown();
-
-const judged = new Set<string>();
-
-// Fails on every difference that is not known, and on every known one that is not there. `area` is the first word of
-// `what`, so that each file of tests has its own part of the table. MEMLAB_ROWS=1 prints every row that differs.
+// Fails on every difference, with the seed of a random recording. `area` is the first word of `what`. MEMLAB_ROWS=1 prints
+// every row that differs.
 export function judge(area: string, recording: string, comparisons: Comparison[]): void {
-  const of = (what: string) => what.split(" ")[0] === area;
+  const rows = comparisons.flatMap((one) => one.found());
   if (process.env["MEMLAB_ROWS"])
-    for (const { what, row, page, command, seed } of comparisons.flatMap((one) => one.found()))
+    for (const { what, row, page, command, seed } of rows)
       console.log(`${recording} ${seed} | ${what} | ${row} | ${page} | ${command}`);
-  judged.add(recording);
-  const found = summed(comparisons.flatMap((one) => one.found()));
-  for (const one of found) if (!of(one.what)) throw new Error(`${one.what} is not of ${area}`);
-  const expected = known.filter((one) => one.recording === recording && of(one.what)).map((one) => one.line);
-  const wanted = new Set(expected);
-  const got = new Set(found.map(line));
-  const fresh = found.filter((one) => !wanted.has(line(one)));
-  const gone = expected.filter((one) => !got.has(one));
-  const told = [
-    ...fresh.map((one) => `differs, and known.txt has it not so${one.seed ? ` (${one.seed})` : ""}:\n${line(one)}`),
-    ...gone.map((one) => `is known to differ, and does not so any more:\n${one}`),
-  ];
+  const found = summed(rows);
+  for (const one of found) if (one.what.split(" ")[0] !== area) throw new Error(`${one.what} is not of ${area}`);
   expect
-    .soft(told.join("\n"), "recording | what | rows that differ | the one that differs most | page | command")
+    .soft(
+      found.map((one) => `${line(one)}${one.seed ? ` (${one.seed})` : ""}`).join("\n"),
+      "recording | what | rows that differ | the one that differs most | page | command",
+    )
     .toBe("");
-}
-
-// Of the table's part, what is of a recording that no test has.
-export function notJudged(area: string): string[] {
-  return known.filter((one) => one.what.split(" ")[0] === area && !judged.has(one.recording)).map((one) => one.line);
 }

@@ -2,6 +2,7 @@
 import type { PlaceDocument } from "../../src/model/place_names";
 
 export interface Counted {
+  temporaries: number;
   at_peak_bytes: number;
   at_peak_count: number;
   bytes: number;
@@ -19,6 +20,10 @@ export interface SitesReport {
     taken: Counted;
     sites: (Counted & { place: PlaceDocument; kind: string; category: string; share: number })[];
   }[];
+}
+
+export interface LeaksReport {
+  devices: { index: number; places: { place: PlaceDocument; kind: string; live_bytes: number }[] }[];
 }
 
 export interface TreeReport {

@@ -1,6 +1,6 @@
-// A comparison of all recordings, each its own test; random ones of a kind are one, since the table names them so.
+// A comparison of all recordings, each its own test; random ones of a kind are one.
 import { describe, expect, test } from "vitest";
-import { type Comparison, judge, notJudged } from "./differences";
+import { type Comparison, judge } from "./differences";
 import { randomRecordings, type Recorded, recordings } from "./memlab";
 
 // `seed` chooses filters and moments. `more`: tests of the same area.
@@ -27,8 +27,7 @@ export function everyRecording(
       for (const [name, comparisons] of of) judge(area, name, comparisons);
     });
     more();
-    test("every known difference was looked for, among many figures", () => {
-      expect(notJudged(area)).toEqual([]);
+    test("many figures were compared", () => {
       expect(compared).toBeGreaterThan(300);
     });
   });

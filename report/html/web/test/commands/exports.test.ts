@@ -97,7 +97,7 @@ async function moments(
   );
   if (alone) return;
   for (const moment of [choice(model.moments.length), choice(model.moments.length)]) {
-    if (model.moments[moment] === model.moments[moment + 1]) continue;
+    if (model.source.within.includes(moment) || model.moments[moment] === model.moments[moment + 1]) continue;
     const at = ["--at", `${model.moments[moment]}ns`, path];
     const all = held(() => moment);
     to.same("exports --at a moment", `folded ${at[1]}`, all, folded(await exported("folded", ...at)));

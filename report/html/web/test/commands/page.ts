@@ -37,8 +37,7 @@ export class Page {
     const table = this.model.sites;
     return places(table, this.model.figures(moment), null, {
       use: usedSites(table, device, filter),
-      showSkipped: false,
-      skip: matchFrames(table, skip),
+      skip: matchFrames(table, skip, true),
     });
   }
 }
@@ -104,26 +103,26 @@ export function patterns(table: SiteTable, choice: (below: number) => number): {
   return found.filter(({ pattern }) => pattern !== "");
 }
 
-// What runs in no module (generated code) has an address for the page and none for the commands.
-export function frameName(table: SiteTable, frame: number): string {
-  const name = table.functionName(frame);
-  return name === "unknown module+0x0" ? "[unknown]" : name;
-}
-
-// A place as the page's table has it, and as a command's document. Through what it was called (`via`) is compared apart:
-// places that differ in it alone are one here.
-export function placeKey(table: SiteTable, frame: number, kind: string): string {
+// A place as the page's table has it, and as a command's document.
+export function placeKey(
+  table: SiteTable,
+  { frame, through, kind }: Pick<Place, "frame" | "through" | "kind">,
+): string {
   if (frame < 0) return documentKey(null, kind);
-  return [frameName(table, frame), table.location(frame, true), kind && `[${kind}]`].filter(Boolean).join("  ");
+  return [table.functionName(frame), table.location(frame, true), through && `via ${through}`, kind && `[${kind}]`]
+    .filter(Boolean)
+    .join("  ");
 }
 
 export function documentKey(place: PlaceDocument | null, kind: string | null): string {
   if (!place) return ["[no stack]", kind && `[${kind}]`].filter(Boolean).join("  ");
-  return [placeName(place), placeWhere(place), kind && `[${kind}]`].filter(Boolean).join("  ");
+  return [placeName(place), placeWhere(place), place.through && `via ${place.through}`, kind && `[${kind}]`]
+    .filter(Boolean)
+    .join("  ");
 }
 
 export function rowsOf(table: SiteTable, list: Place[], values: (place: Place) => number[]): Rows {
   const rows: Rows = new Map();
-  for (const place of list) add(rows, placeKey(table, place.frame, place.kind), ...values(place));
+  for (const place of list) add(rows, placeKey(table, place), ...values(place));
   return rows;
 }

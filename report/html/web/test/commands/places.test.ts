@@ -5,10 +5,10 @@ import { groupsOf } from "../../src/model/groups";
 import { sumOf } from "../../src/model/places";
 import { curveDevice } from "../../src/model/recording";
 import { add, Comparison, type Rows } from "./differences";
-import type { HistogramReport, SitesReport, SummaryReport } from "./documents";
+import type { HistogramReport, LeaksReport, SitesReport, SummaryReport } from "./documents";
 import { everyRecording } from "./every_recording";
 import { all, levels, random, type Recorded, reported } from "./memlab";
-import { besideOf, documentKey, hostKinds, type Looked, open, type Page, patterns, rowsOf } from "./page";
+import { besideOf, documentKey, hostKinds, type Looked, open, type Page, patterns, placeKey, rowsOf } from "./page";
 
 type Device = SitesReport["devices"][number];
 
@@ -28,12 +28,10 @@ function placesOf(to: Comparison, page: Page, device: Device): Set<string> {
   const table = page.model.sites;
   const name = `GPU ${index}`;
   const odd = tablesOf(to, "places", page, device, {}, new Set());
-  // In the whole run, of the places that the page shows.
   const atPeak = page.places(index, page.peak(index));
-  const inRun = rowsOf(table, atPeak, (place) => [place.allocatedBytes, place.allocations]);
-  const wanted = sites(device, onCurve, (row) => [row.bytes, row.count]);
-  for (const key of wanted.keys()) if (!inRun.has(key)) wanted.delete(key);
-  to.tables("places in the run", name, held, inRun, wanted);
+  const inRun = rowsOf(table, atPeak, (place) => [place.allocatedBytes, place.allocations, place.temporaries]);
+  const wanted = sites(device, onCurve, (row) => [row.bytes, row.count, row.temporaries]);
+  to.tables("places in the run", name, ["bytes", "allocations", "temporary"], inRun, wanted);
   const beside = besideOf(page, index);
   const hosted = beside === undefined ? [] : page.places(beside, page.end);
   to.tables(
@@ -46,12 +44,6 @@ function placesOf(to: Comparison, page: Page, device: Device): Set<string> {
       (kind) => !onCurve(kind),
       (row) => [row.live_bytes, row.live_count],
     ),
-  );
-  to.same(
-    "places via another",
-    `${name}: places that tell through what they were called`,
-    0,
-    device.sites.filter((row) => row.place?.through != null && row.at_peak_bytes > 0).length,
   );
   const shares = sites(device, onCurve, (row) => [Math.round(row.share * device.total.at_peak_bytes)]);
   to.tables(
@@ -82,6 +74,19 @@ function tablesOf(
     ...to.tables(what, `${name} at the peak`, held, table(page.peak(index)), command("at_peak"), but),
     ...to.tables(what, `${name} at the end`, held, table(page.end), command("live"), but),
   ]);
+}
+
+// What was never freed, without what is suppressed.
+function leaks(to: Comparison, page: Page, found: LeaksReport): void {
+  for (const device of found.devices) {
+    const beside = besideOf(page, device.index);
+    const rows: Rows = new Map();
+    const wanted: Rows = new Map();
+    for (const of of [device.index, ...(beside === undefined ? [] : [beside])])
+      for (const place of page.places(of, page.end)) add(rows, placeKey(page.model.sites, place), place.leaked);
+    for (const row of device.places) add(wanted, documentKey(row.place, row.kind), row.live_bytes);
+    to.tables("places that leak", `GPU ${device.index}`, ["bytes"], rows, wanted);
+  }
 }
 
 // What all sites that match hold, and allocated in the run.
@@ -143,7 +148,8 @@ function categories(to: Comparison, page: Page, device: Device): void {
     for (const row of device.sites)
       add(wanted, row.category, when === "at the peak" ? row.at_peak_bytes : row.live_bytes);
     for (const of of devices) {
-      for (const place of page.places(of, moment)) add(rows, name(place.category), place.bytes);
+      for (const { categories } of page.places(of, moment))
+        for (const [category, bytes] of categories) add(rows, name(category), bytes);
       for (const one of over(of)) add(drawn, name(one.name), one.series[moment]!);
     }
     to.tables("places by category of their row", `GPU ${index} ${when}`, ["bytes"], rows, wanted);
@@ -217,6 +223,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
       reported<SummaryReport>("summary", ...args),
       alone ? null : reported<HistogramReport>("histogram", ...args),
     ]);
+    leaks(to, page, await reported<LeaksReport>("leaks", ...all, ...args));
     const odd = new Map<number, Set<string>>();
     // Kinds with a peak of their own have tables of their own in the command.
     for (const device of found.devices.filter(({ memory }) => !memory)) {

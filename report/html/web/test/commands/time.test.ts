@@ -4,7 +4,8 @@ import type { Curve } from "../../src/data";
 import { sample } from "../../src/model/curves";
 import { groupsOf } from "../../src/model/groups";
 import { sumOf } from "../../src/model/places";
-import { curveDevice, greatestMoment } from "../../src/model/recording";
+import { curveDevice } from "../../src/model/recording";
+import { mostIn } from "../../src/model/scene";
 import { segmentRow, segmentSums } from "../../src/model/segments";
 import { add, Comparison, type Rows } from "./differences";
 import type { PoolReport, SummaryReport, TimelineReport } from "./documents";
@@ -41,8 +42,8 @@ async function besideAt(to: Comparison, page: Page, path: string): Promise<void>
   for (const kind of hostKinds) {
     const { at } = await reported<TimelineReport>("timeline", ...all, "--at", "end", "--filter", `kind=${kind}`, path);
     for (const device of at?.devices ?? []) {
-      const beside = besideOf(page, device.index);
-      const shown = beside === undefined ? sumOf([]) : sumOf(page.places(beside, page.end, { filter: `kind=${kind}` }));
+      const own = besideOf(page, device.index);
+      const shown = own === undefined ? sumOf([]) : sumOf(page.places(own, page.end, { filter: `kind=${kind}` }));
       const told = device.kinds?.[kind];
       to.same("time at the end of host memory", `GPU ${device.index} ${kind}: bytes`, shown.bytes, told?.bytes ?? 0);
       to.same("time at the end of host memory", `GPU ${device.index} ${kind}: blocks`, shown.blocks, told?.count ?? 0);
@@ -103,25 +104,21 @@ function curves(
   }
 }
 
-// *Over time* draws what was held at a moment until the next one: how many stretches of the curve have no such value.
-function steps(to: Comparison, page: Page): void {
+// *Over time* draws each stretch of the run as it was when the device held most in it: the curve's greatest value there.
+// Where there are no such moments it draws nothing.
+function steps(to: Comparison, page: Page, alone: boolean): void {
   const { model } = page;
-  for (const {
-    device,
-    kind,
-    levels: [finest],
-  } of model.curves) {
-    if (kind !== "allocated" || !finest) continue;
+  const width = model.source.moment_ns;
+  to.same("time over time is known", "", model.knownOverTime ? 1 : 0, alone ? 0 : 1);
+  for (const { device, kind, levels } of model.curves) {
+    const finest = levels[0];
+    if (kind !== "allocated" || !finest || alone) continue;
     const totals = model.totals(device);
-    let moment = -1;
-    let outside = 0;
-    finest.max.forEach((max, bucket) => {
-      const end = Math.min((bucket + 1) * finest.bucket_ns, model.duration) - 1;
-      while (moment + 1 < model.moments.length && model.moments[moment + 1]! <= end) ++moment;
-      const value = totals[moment] ?? 0;
-      if (max !== null && (value > max || value < finest.min[bucket]!)) ++outside;
+    const of = width / finest.bucket_ns;
+    model.highestMoments(totals).forEach((moment, stretch) => {
+      const most = Math.max(...finest.max.slice(stretch * of, (stretch + 1) * of).map((value) => value ?? 0));
+      to.same("time over time as drawn", `GPU ${device} in stretch ${stretch}`, totals[moment]!, most);
     });
-    to.same("time over time as drawn", `GPU ${device}: stretches whose value is not on the curve`, outside, 0);
   }
 }
 
@@ -140,15 +137,9 @@ async function stretch(to: Comparison, page: Page, path: string, choice: (below:
   if (widths.size === 1) curves(to, "time of a stretch", page, found, first, last);
   for (const device of found.devices) {
     if (!device.curves.allocated) continue;
-    const totals = model.totals(device.index);
-    const [begin, end] = [model.nearestMoment(from), model.nearestMoment(until)];
-    const most = totals[greatestMoment(totals, begin, end)]!;
-    to.same(
-      "time of a stretch: most",
-      `GPU ${device.index} ${from} to ${until}`,
-      most,
-      device.curves.allocated.highest,
-    );
+    const { highest } = device.curves.allocated;
+    const name = `GPU ${device.index} ${from} to ${until}`;
+    to.same("time of a stretch: most", name, mostIn(model, device.index, [from, until])!, highest);
   }
 }
 
@@ -205,7 +196,7 @@ function categories(to: Comparison, page: Page, found: TimelineReport): void {
     for (const one of groups) {
       const name = one.name === "no category" ? "other" : one.name;
       add(shown, name, one.series[peak]!, one.series[page.end]!);
-      add(most, name, Math.max(...one.series));
+      add(most, name, page.model.mostOfCategory(index, name) ?? Math.max(...one.series));
     }
     for (const [name, one] of Object.entries(device.by_category.categories)) {
       add(wanted, name, one.at_highest, one.at_end);
@@ -263,7 +254,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
     curves(to, "time of curves", page, found, 0, null);
     if (level !== "all") continue;
     marks(to, page, summary, found, alone);
-    steps(to, page);
+    steps(to, page, alone);
     for (const when of ["peak", "end"]) {
       const { at } = await reported<TimelineReport>("timeline", ...all, "--at", when, path);
       // The peak is each device's own.
@@ -271,6 +262,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
         heldAt(to, `time at the ${when}`, page, (device) => (when === "end" ? page.end : page.peak(device)), at, when);
     }
     if (alone) continue;
+    const within = new Set(model.source.within);
     const moments = new Set([0, model.moments.length - 2]);
     for (const kind of ["mark", "oom"]) {
       const some = model.marks.filter((one) => one.kind === kind && one.moment >= 0);
@@ -279,7 +271,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
     for (let i = 0; i < 3; ++i) moments.add(choice(model.moments.length));
     for (const moment of moments) {
       // Of two moments of one time the second is what the command has.
-      if (moment < 0 || model.moments[moment] === model.moments[moment + 1]) continue;
+      if (moment < 0 || within.has(moment) || model.moments[moment] === model.moments[moment + 1]) continue;
       const when = `${model.moments[moment]}ns`;
       const { at } = await reported<TimelineReport>("timeline", ...all, "--at", when, path);
       if (at) heldAt(to, "time at a moment", page, () => moment, at, when);

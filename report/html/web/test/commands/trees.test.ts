@@ -1,6 +1,6 @@
 // The calls that led to memory, up and down, with the frames that are hidden and without: the page's tree against
 // `memlab-report tree`; its source lines against `memlab-report lines`.
-import { usedSites } from "../../src/model/filter";
+import { matchFrames, usedSites } from "../../src/model/filter";
 import { linesOf } from "../../src/model/lines";
 import { placeName } from "../../src/model/place_names";
 import { buildTree } from "../../src/model/tree";
@@ -8,24 +8,30 @@ import { add, Comparison, type Rows } from "./differences";
 import type { LinesReport, TreeReport } from "./documents";
 import { everyRecording } from "./every_recording";
 import { all, document, levels, random, type Recorded, reported } from "./memlab";
-import { besideOf, frameName, open, type Page, patterns } from "./page";
+import { besideOf, open, type Page, patterns } from "./page";
 
 interface Way {
   bottomUp: boolean;
   allFrames: boolean;
   filter: string;
+  skip?: string;
 }
 
 // Each path of calls and what it holds. Downwards a command has one node for all lines of a function, and its lines
 // below it: there paths are of functions and files.
-function pageTree(page: Page, devices: number[], moment: number, { bottomUp, allFrames, filter }: Way): Rows {
+function pageTree(
+  page: Page,
+  devices: number[],
+  moment: number,
+  { bottomUp, allFrames, filter, skip = "" }: Way,
+): Rows {
   const table = page.model.sites;
   const figures = page.model.figures(moment);
   const used = devices.map((device) => usedSites(table, device, filter));
   const tree = buildTree(table, figures.bytes, figures.blocks, {
     bottomUp,
     showSkipped: allFrames,
-    skip: null,
+    skip: matchFrames(table, skip, true),
     use: (site) => used.some((use) => use(site)),
   });
   const rows: Rows = new Map();
@@ -34,7 +40,9 @@ function pageTree(page: Page, devices: number[], moment: number, { bottomUp, all
     const frame = tree.frame[node]!;
     const line = bottomUp && table.line(frame) > 0 ? `:${table.line(frame)}` : "";
     path.length = tree.depth[node]!;
-    path.push(node === 0 ? "all" : frame < 0 ? "[unknown] " : `${frameName(table, frame)} ${table.file(frame)}${line}`);
+    path.push(
+      node === 0 ? "all" : frame < 0 ? "[unknown] " : `${table.functionName(frame)} ${table.file(frame)}${line}`,
+    );
     if (tree.value[node] !== 0) add(rows, path.join(" < "), tree.value[node]!, tree.blocks[node]!);
   }
   return rows;
@@ -63,6 +71,7 @@ async function trees(to: Comparison, page: Page, args: string[], way: Way, what:
       ...["--min", "0", "--sort", sort, way.bottomUp ? "--bottom-up" : "--top-down"],
       ...(way.allFrames ? ["--all-frames"] : []),
       ...(way.filter ? ["--filter", way.filter] : []),
+      ...(way.skip ? ["--skip", way.skip] : []),
       ...args,
     );
     for (const device of found.devices.filter(({ memory }) => !memory)) {
@@ -149,6 +158,11 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
     await trees(to, page, args, { ...way, allFrames: true }, "trees bottom-up of all frames");
     const filter = patterns(page.model.sites, random(seed)).find(({ form }) => form === "func=" || form === "module=");
     if (filter) await trees(to, page, args, { ...way, filter: filter.pattern }, "trees that match");
+    for (const { form, pattern } of patterns(page.model.sites, random(seed + 1)))
+      if (form === "func=" || form === "file=") {
+        await trees(to, page, args, { ...way, skip: pattern }, `trees with --skip ${form}`);
+        await trees(to, page, args, { ...way, skip: pattern, bottomUp: false }, `trees with --skip ${form}`);
+      }
     await lines(to, page, path);
   }
   return to;

@@ -1,0 +1,270 @@
+#include "report/html/moment_recorder.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace memlab::report {
+
+SiteSlots::SiteSlots(const model::Report& report, const SiteCategories& categories,
+                     std::size_t followed, History& history)
+    : history_(history), slots_(report.sites.size(), none) {
+    for (const model::Device& device : report.devices) {
+        devices_.insert(device.index);
+    }
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < report.sites.size(); ++i) {
+        if (devices_.contains(report.sites[i].device)) {
+            order.push_back(i);
+        }
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return std::tie(report.sites[a].peak_bytes, report.sites[a].bytes) >
+               std::tie(report.sites[b].peak_bytes, report.sites[b].bytes);
+    });
+    followed_ = std::min(followed, order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        const model::Site& site = report.sites[order[i]];
+        if (i < followed_) {
+            slots_[order[i]] = i;
+            history.sites.push_back(order[i]);
+            history.holders.emplace_back();
+            continue;
+        }
+        const std::size_t group = group_of(site.device, site.kind, categories.at(order[i]));
+        slots_[order[i]] = followed_ + group;
+        History::Rest& rest = history.rest[group];
+        rest.allocations += site.count;
+        rest.allocated_bytes += site.bytes;
+        ++rest.sites;
+    }
+}
+
+std::size_t SiteSlots::slot(std::size_t index, const trace::Site& site) {
+    if (index >= slots_.size()) {
+        slots_.resize(index + 1, none);
+        if (devices_.contains(site.device)) {
+            slots_[index] =
+                followed_ + group_of(site.device, trace::name_of(site.kind), std::nullopt);
+        }
+    }
+    return slots_[index];
+}
+
+History::Holder& SiteSlots::holder(std::size_t slot) {
+    return slot < followed_ ? history_.holders[slot] : history_.rest[slot - followed_].holder;
+}
+
+std::size_t SiteSlots::group_of(std::uint64_t device, const std::string& kind,
+                                std::optional<std::size_t> category) {
+    const auto [at, is_new] = groups_.try_emplace({device, kind, category}, history_.rest.size());
+    if (is_new) {
+        history_.rest.push_back({device, kind, category, 0, 0, 0, {}});
+    }
+    return at->second;
+}
+
+MomentRecorder::MomentRecorder(const model::Report& report, const SiteCategories& categories,
+                               const HistoryLimits& limits, std::uint64_t stretch_ns,
+                               History& history)
+    : categories_(categories),
+      history_(history),
+      slots_(report, categories, limits.sites, history),
+      stretch_ns_(std::max<std::uint64_t>(stretch_ns, 1)),
+      end_ns_(stretch_ns_),
+      now_(slots_.count()) {
+    history.moment_ns = stretch_ns_;
+    for (std::size_t i = 0; i < categories.size(); ++i) {
+        if (categories[i]) {
+            const auto [at, is_new] = category_at_.try_emplace(
+                {report.sites[i].device, *categories[i]}, history.categories.size());
+            if (is_new) {
+                history.categories.push_back({report.sites[i].device, *categories[i], 0, 0});
+            }
+        }
+    }
+    category_bytes_.resize(history.categories.size());
+    keep(0, {}, std::nullopt);
+}
+
+void MomentRecorder::update(const trace::Aggregator& state) {
+    if (touched_.empty()) {
+        return;
+    }
+    ++change_;
+    for (High& high : highs_) {
+        high.within = high.within || high.time_ns == state.duration_ns();
+    }
+    for (const std::uint32_t index : touched_) {
+        take(index, state.sites()[index]);
+    }
+    touched_.clear();
+    note_categories(state.duration_ns());
+}
+
+void MomentRecorder::update_all(const trace::Aggregator& state) {
+    touched_.resize(state.sites().size());
+    for (std::size_t i = 0; i < touched_.size(); ++i) {
+        touched_[i] = static_cast<std::uint32_t>(i);
+    }
+    update(state);
+}
+
+void MomentRecorder::take(std::uint32_t index, const trace::Site& site) {
+    if (index >= of_site_.size()) {
+        of_site_.resize(std::size_t{index} + 1);
+    }
+    Held& before = of_site_[index];
+    const Held after{site.live_bytes, site.live_count};
+    const std::size_t slot = slots_.slot(index, site);
+    if (slot == SiteSlots::none || before == after) {
+        return;
+    }
+    if (slot >= now_.size()) {
+        now_.resize(slot + 1);
+    }
+    save(slot);
+    // A smaller number is added as its complement.
+    now_[slot].bytes += after.bytes - before.bytes;
+    now_[slot].blocks += after.blocks - before.blocks;
+    add_to_category(index, site, after.bytes - before.bytes);
+    before = after;
+}
+
+/// What the slot held at the latest high of each device.
+void MomentRecorder::save(std::size_t slot) {
+    for (High& high : highs_) {
+        if (slot >= high.seen.size()) {
+            high.seen.resize(now_.size());
+            high.saved.resize(now_.size());
+        }
+        if (high.seen[slot] != high.number) {
+            high.seen[slot] = high.number;
+            high.saved[slot] = now_[slot];
+        }
+    }
+}
+
+void MomentRecorder::add_to_category(std::uint32_t index, const trace::Site& site,
+                                     std::uint64_t bytes) {
+    if (index >= categories_.size() || !categories_[index] ||
+        !trace::counts_as_device_memory(site.kind)) {
+        return;
+    }
+    if (const auto at = category_at_.find({site.device, *categories_[index]});
+        at != category_at_.end()) {
+        category_bytes_[at->second] += bytes;
+    }
+}
+
+void MomentRecorder::note_categories(std::uint64_t now_ns) {
+    for (std::size_t i = 0; i < category_bytes_.size(); ++i) {
+        History::CategoryMost& most = history_.categories[i];
+        if (category_bytes_[i] > most.bytes) {
+            most.bytes = category_bytes_[i];
+            most.time_ns = now_ns;
+        }
+    }
+}
+
+void MomentRecorder::set_allocated(std::size_t device, std::uint64_t bytes, std::uint64_t now_ns) {
+    High& high = highs_[device];
+    high.changed = high.changed || bytes != high.now;
+    high.now = bytes;
+    if (bytes > high.bytes) {
+        rise(high, now_ns);
+    }
+}
+
+void MomentRecorder::rise(High& high, std::uint64_t time_ns) {
+    high.bytes = high.now;
+    high.time_ns = time_ns;
+    high.change = change_;
+    high.within = false;
+    ++high.number;
+}
+
+MomentRecorder::State MomentRecorder::state_now() {
+    if (state_ == nullptr || state_of_ != change_) {
+        state_ = std::make_shared<const std::vector<Held>>(now_);
+        state_of_ = change_;
+    }
+    return state_;
+}
+
+void MomentRecorder::keep(std::uint64_t time_ns, std::vector<std::size_t> events,
+                          std::optional<History::Map> map) {
+    moments_.push_back({time_ns, change_, state_now(), false, std::move(events), std::move(map)});
+}
+
+void MomentRecorder::end_stretch() {
+    // A device that did not change held as much at any moment of the stretch.
+    bool any = false;
+    for (std::size_t i = 0; i < highs_.size(); ++i) {
+        const High& high = highs_[i];
+        if (!high.changed && (any || i + 1 < highs_.size())) {
+            continue;
+        }
+        any = true;
+        std::vector<Held> state = now_;
+        for (std::size_t slot = 0; slot < high.seen.size(); ++slot) {
+            if (high.seen[slot] == high.number) {
+                state[slot] = high.saved[slot];
+            }
+        }
+        moments_.push_back({high.time_ns,
+                            high.change,
+                            std::make_shared<const std::vector<Held>>(std::move(state)),
+                            high.within,
+                            {},
+                            {}});
+    }
+    std::stable_sort(moments_.begin(), moments_.end(), [](const Moment& a, const Moment& b) {
+        return std::tie(a.time_ns, a.change) < std::tie(b.time_ns, b.change);
+    });
+    for (std::size_t i = 0; i < moments_.size(); ++i) {
+        const bool same = i > 0 && moments_[i].time_ns == moments_[i - 1].time_ns &&
+                          moments_[i].change == moments_[i - 1].change;
+        if (!same) {
+            history_.moments.push_back(moments_[i].time_ns);
+        }
+        const std::size_t number = history_.moments.size() - 1;
+        if (moments_[i].within && (history_.within.empty() || history_.within.back() != number)) {
+            history_.within.push_back(number);
+        }
+        write(moments_[i]);
+    }
+    moments_.clear();
+    for (High& high : highs_) {
+        high.bytes = high.now;
+        high.changed = false;
+        rise(high, end_ns_);
+    }
+    end_ns_ = end_ns_ > std::numeric_limits<std::uint64_t>::max() - stretch_ns_
+                  ? std::numeric_limits<std::uint64_t>::max()
+                  : end_ns_ + stretch_ns_;
+}
+
+/// As the latest of History::moments.
+void MomentRecorder::write(Moment& moment) {
+    const std::size_t number = history_.moments.size() - 1;
+    for (const std::size_t event : moment.events) {
+        history_.events[event].moment = number;
+    }
+    if (moment.map) {
+        moment.map->moment = number;
+        history_.maps.push_back(std::move(*moment.map));
+    }
+    constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+    for (std::size_t slot = 0; slot < moment.state->size(); ++slot) {
+        const Held& held = (*moment.state)[slot];
+        const auto blocks = static_cast<std::uint32_t>(std::min(held.blocks, most));
+        std::vector<History::Change>& changes = slots_.holder(slot).changes;
+        if (changes.empty()
+                ? held.bytes != 0 || blocks != 0
+                : changes.back().bytes != held.bytes || changes.back().blocks != blocks) {
+            changes.push_back({static_cast<std::uint32_t>(number), blocks, held.bytes});
+        }
+    }
+}
+
+}  // namespace memlab::report

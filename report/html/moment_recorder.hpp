@@ -1,0 +1,132 @@
+// Keeps, while a log is read, what every followed site holds, and of it the moments that the page
+// has: those that are asked for, and of each stretch of the run the one at which a device held
+// most.
+//
+// The latter is known only at the end of the stretch. So it is kept as the aggregator keeps the
+// composition of the peak: highs are numbered, and before a site's bytes change it saves what it
+// held at the latest high, if it has not since. The work of an event is that of the sites that it
+// changes and of the devices; that of a moment is that of the followed sites.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "report/html/history.hpp"
+#include "trace/aggregate/aggregator.hpp"
+
+namespace memlab::report {
+
+/// Which sites are followed, and where the others are summed. A slot is a followed site, or a sum.
+class SiteSlots {
+  public:
+    SiteSlots(const model::Report& report, const SiteCategories& categories, std::size_t followed,
+              History& history);
+
+    static constexpr std::size_t none = ~std::size_t{0};  ///< of a device that is not looked at
+    /// Of a site, which may be newer than the report: its log has grown.
+    std::size_t slot(std::size_t index, const trace::Site& site);
+    std::size_t count() const { return followed_ + history_.rest.size(); }
+    History::Holder& holder(std::size_t slot);
+
+  private:
+    std::size_t group_of(std::uint64_t device, const std::string& kind,
+                         std::optional<std::size_t> category);
+
+    History& history_;
+    std::size_t followed_ = 0;
+    std::set<std::uint64_t> devices_;
+    std::vector<std::size_t> slots_;  ///< by site
+    std::map<std::tuple<std::uint64_t, std::string, std::optional<std::size_t>>, std::size_t>
+        groups_;
+};
+
+/// Thread-safety: none. All that it is given must outlive it. Members may throw std::bad_alloc.
+class MomentRecorder {
+  public:
+    MomentRecorder(const model::Report& report, const SiteCategories& categories,
+                   const HistoryLimits& limits, std::uint64_t stretch_ns, History& history);
+
+    /// The number of a device, whose moments are kept: its index among those so far.
+    void add_device() { highs_.emplace_back(); }
+
+    /// The site's bytes are about to change.
+    void touch(std::uint32_t site) { touched_.push_back(site); }
+    bool touched() const { return !touched_.empty(); }
+    /// Takes over what has changed with a record; a device's allocated bytes come after it.
+    void update(const trace::Aggregator& state);
+    /// Anything may have changed.
+    void update_all(const trace::Aggregator& state);
+    void set_allocated(std::size_t device, std::uint64_t bytes, std::uint64_t now_ns);
+
+    /// The state as it is now, at a time of the stretch. `events`: of History::events, which get
+    /// its number; `map`: its map, which gets it too.
+    void keep(std::uint64_t time_ns, std::vector<std::size_t> events,
+              std::optional<History::Map> map);
+
+    /// The end of the current stretch: the first time that is not in it.
+    std::uint64_t stretch_end_ns() const { return end_ns_; }
+    /// Ends the stretch, and begins the next one.
+    void end_stretch();
+
+  private:
+    struct Held {
+        std::uint64_t bytes = 0;
+        std::uint64_t blocks = 0;
+        bool operator==(const Held&) const = default;
+    };
+    using State = std::shared_ptr<const std::vector<Held>>;
+    /// The latest high of a device in the current stretch.
+    struct High {
+        std::uint64_t bytes = 0;  ///< at it
+        std::uint64_t now = 0;
+        bool changed = false;  ///< in the stretch
+        std::uint64_t time_ns = 0;
+        std::uint64_t change = 0;  ///< number of the latest change then
+        bool within = false;       ///< more changed at that time
+        std::uint32_t number = 1;
+        std::vector<std::uint32_t> seen;  ///< by slot: the number of the high that `saved` is of
+        std::vector<Held> saved;
+    };
+    struct Moment {
+        std::uint64_t time_ns = 0;
+        std::uint64_t change = 0;
+        State state;
+        bool within = false;
+        std::vector<std::size_t> events;
+        std::optional<History::Map> map;
+    };
+
+    void take(std::uint32_t index, const trace::Site& site);
+    void save(std::size_t slot);
+    void rise(High& high, std::uint64_t time_ns);
+    State state_now();
+    void write(Moment& moment);
+    void add_to_category(std::uint32_t index, const trace::Site& site, std::uint64_t bytes);
+    void note_categories(std::uint64_t now_ns);
+
+    const SiteCategories& categories_;
+    History& history_;
+    SiteSlots slots_;
+    std::uint64_t stretch_ns_;
+    std::uint64_t end_ns_;
+    std::vector<std::uint32_t> touched_;
+    std::vector<Held> of_site_;  ///< by site, as last seen
+    std::vector<Held> now_;      ///< by slot
+    std::uint64_t change_ = 0;   ///< numbers the records that changed something
+    State state_;                ///< of the change state_of_; null: none
+    std::uint64_t state_of_ = 0;
+    std::vector<High> highs_;
+    std::vector<Moment> moments_;  ///< of the current stretch
+    std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> category_at_;
+    std::vector<std::uint64_t> category_bytes_;  ///< now, as History::categories
+};
+
+}  // namespace memlab::report

@@ -1,0 +1,12 @@
+// "train.py:51" as an element whose line stays where the name of the file has to be cut.
+import { h } from "./dom";
+
+export function whereElement(location: string): HTMLElement {
+  const found = /^(.+)(:\d+)$/s.exec(location);
+  return h(
+    "span",
+    { class: "where" },
+    h("span", { class: "file" }, found ? found[1]! : location),
+    found ? h("span", { class: "at-line" }, found[2]!) : null,
+  );
+}
