@@ -158,7 +158,7 @@ class Finder {
         if (scopes.ends_without_begin != 0 || scopes.ended_with_thread != 0) {
             add(Kind::scopes,
                 format_plural(scopes.ends_without_begin, "end") +
-                    " of a scope without its begin, " +
+                    " of a scope without its start, " +
                     format_plural(scopes.ended_with_thread, "scope") +
                     " left open by a thread that ended: their figures are those of what matched.");
         }

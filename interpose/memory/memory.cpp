@@ -82,7 +82,7 @@ void Memory::disable_pooling(const char* why, trace::Figures figures) noexcept {
         warn(std::string(why) + "; new memory now comes from the driver");
         if (recorder_) {
             note_unpooled(*recorder_, std::string(why) + "; memory allocated since was not pooled",
-                   figures);
+                          figures);
         }
     } catch (const std::bad_alloc&) {  // out of memory: drop the message
     }

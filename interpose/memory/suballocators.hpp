@@ -4,9 +4,9 @@
 // levels are recorded: each allocator has figures of its own, beside those of the GPU
 // (trace::DeviceInfo).
 //
-// Guarantee: an allocator's segments are exactly the memory it splits into blocks. Memory becomes a segment
-// with its first block there and ends with its own release. What is unmapped under blocks of
-// PyTorch's that it holds only sleeps (vLLM's sleep mode, torch_memory_saver): PyTorch knows
+// Guarantee: an allocator's segments are exactly the memory it splits into blocks. Memory becomes a
+// segment with its first block there and ends with its own release. What is unmapped under blocks
+// of PyTorch's that it holds only sleeps (vLLM's sleep mode, torch_memory_saver): PyTorch knows
 // nothing of that, so segment and blocks stay as they are, until it frees them itself. PyTorch also
 // reports with each block how much it has reserved: if memlab knows less, the block's memory
 // becomes a segment, by whichever call it was allocated. Where the sums still differ, the report

@@ -107,7 +107,6 @@ class Stacks {
     void for_each(const std::function<void(const WeighedStack&)>& visit);
 
   private:
-
     const Input& input_;
     const model::Report& report_;
     FrameTable& table_;

@@ -30,7 +30,7 @@ class SiteSlots {
     SiteSlots(const model::Report& report, const SiteCategories& categories, std::size_t followed,
               History& history);
 
-    static constexpr std::size_t none = ~std::size_t{0};  ///< of a device that is not looked at
+    static constexpr std::size_t none = ~std::size_t{0};  ///< of a device that is ignored
     /// Of a site, which may be newer than the report: its log has grown.
     std::size_t slot(std::size_t index, const trace::Site& site);
     std::size_t count() const { return followed_ + history_.rest.size(); }

@@ -16,7 +16,7 @@ void KindRange::sample_each(const trace::DeviceTotals& device, std::uint64_t fro
         const auto [at, is_new] = sampled_.try_emplace(kind);
         CurveFigures& figures = at->second.figures;
         if (is_new) {
-            // What appears within the range held nothing at its begin.
+            // What appears within the range held nothing when it starts.
             const std::uint64_t before = now_ns == from_ns ? value : 0;
             figures = {before, before, value, now_ns, value};
         } else if (value == figures.at_end) {

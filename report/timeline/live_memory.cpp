@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "model/bounded_sum.hpp"
+#include "report/device_label.hpp"
+#include "report/text/units.hpp"
 #include "report/timeline/render.hpp"
 
 namespace memlab::report {
@@ -47,6 +49,22 @@ std::vector<LiveMemory> live_memory(const SiteTable& table, const MomentView& mo
                          [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     }
     return all;
+}
+
+std::string live_heading(const SiteTable& table, const MomentView& moment,
+                         const LiveMemory& memory) {
+    const bool is_named = moment.name != "peak" && moment.name != "end";
+    std::string heading = "Live at " + (is_named ? moment.name : "the " + moment.name);
+    if (!is_named && memory.kind.empty()) {
+        heading += ", " + format_duration(moment.time_ns);
+    }
+    if (moment.tables.size() > 1) {
+        heading += ", " + device_label(*table.device);
+    }
+    if (!memory.kind.empty()) {
+        heading += ", " + kind_label(memory.kind);
+    }
+    return heading + ": " + format_bytes(memory.bytes);
 }
 
 }  // namespace memlab::report

@@ -34,6 +34,9 @@ struct LiveMemory {
 };
 /// The first may have no rows; of the kinds there are those that have.
 std::vector<LiveMemory> live_memory(const SiteTable& table, const MomentView& moment);
+/// "Live at the peak, 1.23 s: 4.00 GiB"; not passed through printable().
+std::string live_heading(const SiteTable& table, const MomentView& moment,
+                         const LiveMemory& memory);
 
 /// Plot and figures as text; `moment` may be null. Ends with a newline.
 std::string render_timeline_text(const model::Report& report, const TimelineView& view,

@@ -440,22 +440,7 @@ class TimelineText {
 
     void live(const SiteTable& table, const LiveMemory& memory) {
         const std::uint64_t whole = memory.bytes;
-        std::string heading = "Live at " + format_duration(moment_->time_ns);
-        if (moment_->name != "peak" && moment_->name != "end") {
-            heading = "Live at " + page_.clean(moment_->name);
-        } else {
-            heading = "Live at the " + moment_->name;
-            if (memory.kind.empty()) {
-                heading += ", " + format_duration(moment_->time_ns);
-            }
-        }
-        if (moment_->tables.size() > 1) {
-            heading += ", " + page_.clean(device_label(*table.device));
-        }
-        if (!memory.kind.empty()) {
-            heading += ", " + page_.clean(kind_label(memory.kind));
-        }
-        page_.heading(heading + ": " + format_bytes(whole),
+        page_.heading(page_.clean(live_heading(table, *moment_, memory)),
                       format_plural(memory.count, "allocation") +
                           (options_.filter.empty() ? "" : ", " + page_.clean(options_.filter)));
         if (whole == 0) {

@@ -10,7 +10,7 @@
 namespace memlab::report {
 
 /// Takes the rows of the device's report within the time range, and its curves; the first row has
-/// the values at its begin.
+/// the values at its start.
 void read_report_rows(DeviceTimeline& device, const TimelineView& view);
 /// The report's marks and failures in the time range.
 void read_report_marks(const model::Report& report, TimelineView& view);

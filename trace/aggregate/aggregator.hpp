@@ -12,6 +12,7 @@
 // an observer: then that, and what the observer throws, ends the reading.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -265,7 +266,17 @@ class Aggregator final : public RecordSink {
     static std::uint64_t site_hash(const SiteOrEvent& of);
     std::uint32_t site_index(const Event& event);
 
-    bool fits(const Event& event);
+    /// Every sum of bytes is at most that of all allocations and segments. What does not fit into
+    /// 64 bits, which only a wrong file can have, is left out: false.
+    bool fits(const Event& event) {
+        std::uint64_t sum = 0;
+        if (__builtin_add_overflow(bytes_so_far_, std::max(event.size, event.requested), &sum)) {
+            integrity_.overflowed = true;
+            return false;
+        }
+        bytes_so_far_ = sum;
+        return true;
+    }
     void allocate(const Event& event);
     void free(const Event& event);
     void complete(const Event& event);
