@@ -55,10 +55,9 @@ std::vector<CallTree> call_trees(const model::Report& report, Resolver& resolver
 std::string render_tree_text(const std::vector<CallTree>& trees, const ViewOptions& options,
                              const TreeOptions& tree);
 
-/// {file, direction, sort, filter (null: none), devices [index, name, memory (as of
-/// render_sites_json()), total, nodes [parent, depth,
+/// {file, direction, sort, filter (null: none), devices [index, name, total, nodes [parent, depth,
 /// function, file, line, module, address, kind, self, share, <stats>, others {nodes, <stats>} or
-/// null]]}.
+/// null], kinds (as of render_sites_json())]}.
 /// A flat list, each node after its parent: the first is the root, with parent null; `others` sums
 /// the children that are left out.
 std::string render_tree_json(const std::string& file, const std::vector<CallTree>& trees,

@@ -62,9 +62,7 @@ std::vector<ViewedMemory> viewed_memory(const model::Report& report, Order order
         if (!each.used() || (device && !is_on(each.index, *device))) {
             continue;
         }
-        if (order != Order::peak || !is_outside_curves_only(each)) {
-            all.emplace_back(each);
-        }
+        all.emplace_back(each);
         if (order == Order::peak && each.kind_curves) {
             for (const auto& [kind, curve] : *each.kind_curves) {
                 if (is_worth_telling(each, curve.curve.peak_bytes)) {

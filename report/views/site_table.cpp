@@ -93,7 +93,10 @@ class SiteText {
 
     std::string write(const std::vector<SiteTable>& tables) {
         for (const SiteTable& table : tables) {
-            one(table);
+            if (!table.kind.empty() || options_.order != Order::peak ||
+                !is_outside_curves_only(*table.device)) {
+                one(table);
+            }
         }
         if (tables.empty()) {
             page_.line("No GPU memory was allocated.");
@@ -289,15 +292,16 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
         }
         ordered_json others = {{"places", table.rows.size() - sites.size()}};
         others.update(site_stats_json(rest));
-        ordered_json& device = out["devices"].emplace_back(
-            ordered_json{{"index", table.device->index}, {"name", table.device->name}});
-        if (!table.kind.empty()) {
-            device["memory"] = table.kind;
+        if (table.kind.empty()) {
+            out["devices"].push_back(
+                {{"index", table.device->index}, {"name", table.device->name}});
         }
-        device.update({{"total", site_stats_json(table.whole)},
-                       {"taken", site_stats_json(table.taken)},
-                       {"sites", std::move(sites)},
-                       {"others", std::move(others)}});
+        ordered_json& device = out["devices"].back();  // a device comes before its kinds
+        ordered_json& to = table.kind.empty() ? device : device["kinds"][table.kind];
+        to.update({{"total", site_stats_json(table.whole)},
+                   {"taken", site_stats_json(table.taken)},
+                   {"sites", std::move(sites)},
+                   {"others", std::move(others)}});
     }
     return json_text(out);
 }

@@ -84,11 +84,11 @@ std::vector<SiteTable> site_tables(const model::Report& report, Resolver& resolv
 /// Text; ends with a newline.
 std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOptions& options);
 
-/// {file, sort, filter (null: none), devices [index, name, memory (of a kind with a peak of its
-/// own: that), total, taken, sites [place, kind, api, category (if known), share, <stats>, sites],
-/// others {places, <stats>}]}; by category the sites have no place, kind and api. `total` is of the
-/// device, `taken` of the sites that match the filter; share is of the total by `sort`. <stats>:
-/// see site_stats_json().
+/// {file, sort, filter (null: none), devices [index, name, total, taken, sites [place, kind,
+/// api, category (if known), share, <stats>, sites], others {places, <stats>}, kinds (with a peak
+/// of their own, by name: the same from total on)]}; by category the sites have no place, kind and
+/// api. `total` is of the device, `taken` of the sites that match the filter; share is of the total
+/// by `sort`. <stats>: see site_stats_json().
 std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,
                               const ViewOptions& options);
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "report/device_label.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
@@ -75,7 +76,10 @@ class TreeText {
 
     std::string write(const std::vector<CallTree>& trees) {
         for (const CallTree& tree : trees) {
-            one(tree);
+            if (!tree.kind.empty() || options_.order != Order::peak ||
+                !is_outside_curves_only(*tree.device)) {
+                one(tree);
+            }
         }
         if (trees.empty()) {
             page_.line("No GPU memory was allocated.");
@@ -261,12 +265,12 @@ std::string render_tree_json(const std::string& file, const std::vector<CallTree
                         {"filter", text_or_null(options.filter)},
                         {"devices", ordered_json::array()}};
     for (const CallTree& each : trees) {
-        ordered_json& device = out["devices"].emplace_back(
-            ordered_json{{"index", each.device->index}, {"name", each.device->name}});
-        if (!each.kind.empty()) {
-            device["memory"] = each.kind;
+        if (each.kind.empty()) {
+            out["devices"].push_back({{"index", each.device->index}, {"name", each.device->name}});
         }
-        device.update(
+        ordered_json& device = out["devices"].back();  // a device comes before its kinds
+        ordered_json& to = each.kind.empty() ? device : device["kinds"][each.kind];
+        to.update(
             {{"total", site_stats_json(each.whole)}, {"nodes", nodes_json(each, options, tree)}});
     }
     return json_text(out);

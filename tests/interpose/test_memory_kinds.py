@@ -45,6 +45,14 @@ class MemoryKinds(EndToEnd):
         self.assertRegex(text, r"Who holds it at its peak: 800\.00 MiB")
         self.assertNotIn("Who holds it at the allocated peak", text)
 
+    def test_memlab_run_tells_of_it_at_the_end(self) -> None:
+        run = str(self.layout.tool("memlab-run"))
+        outcome = self.without_memlab([run, "-o", f"{self.output}/", "--", *self.program("managed_only")])
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        text = outcome.stderr.decode("utf-8")
+        self.assertIn("peak of managed memory 800.00 MiB, still held at the end 200.00 MiB", text)
+        self.assertNotIn("peak allocated", text)
+
     def test_its_curve_over_time(self) -> None:
         found = self.record("managed_only")
         for file in ("log", "report_path"):
@@ -70,13 +78,16 @@ class MemoryKinds(EndToEnd):
         for view, rows in (("sites", "sites"), ("tree", "nodes")):
             with self.subTest(view):
                 (device,) = self.document(view, "--top", "100", path)["devices"]
-                self.assertEqual(device["memory"], "managed")
+                self.assertEqual((device["total"]["at_peak_bytes"], list(device["kinds"])), (0, ["managed"]))
+                device = device["kinds"]["managed"]
                 self.assertEqual(device["total"]["at_peak_bytes"], 800 * MIB)
                 self.assertIn(800 * MIB, [node["at_peak_bytes"] for node in device[rows]] +
                               [sum(node["at_peak_bytes"] for node in device[rows])])
-                self.assertIn("GPU 0: managed memory", self.tool(view, path))
+                text = self.tool(view, path)
+                self.assertIn("GPU 0: managed memory", text)
+                self.assertNotIn("GPU 0: Simulated", text)
         by_bytes = self.document("sites", "--sort", "bytes", path)["devices"]
-        self.assertEqual([("memory" in device, device["total"]["bytes"]) for device in by_bytes],
+        self.assertEqual([("kinds" in device, device["total"]["bytes"]) for device in by_bytes],
                          [(False, 1600 * MIB)])
 
     def test_limits(self) -> None:

@@ -15,7 +15,6 @@ export interface SitesReport {
   devices: {
     index: number;
     name: string;
-    memory?: string;
     total: Counted;
     taken: Counted;
     sites: (Counted & { place: PlaceDocument; kind: string; category: string; share: number })[];
@@ -29,7 +28,6 @@ export interface LeaksReport {
 export interface TreeReport {
   devices: {
     index: number;
-    memory?: string;
     nodes: (Counted & PlaceDocument & { parent: number | null; depth: number; self: boolean; others: unknown })[];
   }[];
 }

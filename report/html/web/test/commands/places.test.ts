@@ -225,8 +225,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
     ]);
     leaks(to, page, await reported<LeaksReport>("leaks", ...all, ...args));
     const odd = new Map<number, Set<string>>();
-    // Kinds with a peak of their own have tables of their own in the command.
-    for (const device of found.devices.filter(({ memory }) => !memory)) {
+    for (const device of found.devices) {
       odd.set(device.index, placesOf(to, page, device));
       sums(to, "places of all", page, device, "", counted);
     }
@@ -249,7 +248,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
           reported<SitesReport>("sites", ...all, "--filter", pattern, path),
           alone ? null : reported<HistogramReport>("histogram", "--filter", pattern, path),
         ]);
-        for (const device of some.devices.filter(({ memory }) => !memory)) {
+        for (const device of some.devices) {
           tablesOf(to, `places that match ${form}`, page, device, { filter: pattern }, odd.get(device.index)!);
           sums(to, `places that match ${form}`, page, device, pattern, counted);
         }
@@ -260,7 +259,7 @@ async function check(recording: Recorded, seed: number): Promise<Comparison> {
         .filter(({ form }) => usual.has(form) && form !== "kind=")
         .map(async ({ form, pattern }) => {
           const some = await reported<SitesReport>("sites", ...all, "--skip", pattern, path);
-          for (const device of some.devices.filter(({ memory }) => !memory))
+          for (const device of some.devices)
             tablesOf(to, `places with --skip ${form}`, page, device, { skip: pattern }, odd.get(device.index)!);
         }),
     );

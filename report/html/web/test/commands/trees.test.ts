@@ -74,7 +74,7 @@ async function trees(to: Comparison, page: Page, args: string[], way: Way, what:
       ...(way.skip ? ["--skip", way.skip] : []),
       ...args,
     );
-    for (const device of found.devices.filter(({ memory }) => !memory)) {
+    for (const device of found.devices) {
       const { index } = device;
       const beside = besideOf(page, index);
       const devices = at === "live" && beside !== undefined ? [index, beside] : [index];
