@@ -2,14 +2,17 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <gelf.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
 #include <cstring>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace memlab::tools {
 
@@ -40,6 +43,79 @@ std::uint32_t constant_flags(std::span<const std::byte> before) {
         }
     }
     return 0;
+}
+
+/// visit(section, its header)
+template <class Visit>
+void each_section(Elf* elf, const Visit& visit) {
+    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
+        GElf_Shdr header;
+        if (gelf_getshdr(section, &header) != nullptr) {
+            visit(section, header);
+        }
+    }
+}
+
+/// A section whose entries have names. libelf's functions find no entry in one without data.
+struct NamedEntries {
+    Elf* elf;
+    Elf_Data* data = nullptr;
+    std::size_t strings = 0;  ///< index of the section with the names
+
+    std::string_view name(std::size_t offset) const {
+        const char* const text = elf_strptr(elf, strings, offset);
+        return text != nullptr ? text : std::string_view();
+    }
+};
+
+/// The first section of a type.
+NamedEntries entries_of(Elf* elf, std::uint32_t type) {
+    NamedEntries found{elf};
+    each_section(elf, [&](Elf_Scn* section, const GElf_Shdr& header) {
+        if (header.sh_type == type && found.data == nullptr) {
+            found.data = elf_getdata(section, nullptr);
+            found.strings = header.sh_link;
+        }
+    });
+    return found;
+}
+
+/// Where the next record of a chain begins; -1, which libelf refuses: beyond any section.
+int next_in_chain(int at, std::uint32_t distance) {
+    return distance < static_cast<std::uint32_t>(INT_MAX - at) ? at + static_cast<int>(distance)
+                                                               : -1;
+}
+
+std::optional<GElf_Sym> find_symbol(Elf* elf, std::string_view name, bool defined) {
+    const NamedEntries symbols = entries_of(elf, SHT_DYNSYM);
+    GElf_Sym symbol;
+    for (int i = 0; gelf_getsym(symbols.data, i, &symbol) != nullptr; ++i) {
+        if ((symbol.st_shndx != SHN_UNDEF) == defined && symbols.name(symbol.st_name) == name) {
+            return symbol;
+        }
+    }
+    return std::nullopt;
+}
+
+/// Addresses of the words through which a function is called that the loader finds.
+std::vector<std::uint64_t> slots_of(Elf* elf, std::string_view import) {
+    std::vector<std::uint64_t> slots;
+    const NamedEntries symbols = entries_of(elf, SHT_DYNSYM);
+    each_section(elf, [&](Elf_Scn* section, const GElf_Shdr& header) {
+        Elf_Data* const data = header.sh_type == SHT_RELA ? elf_getdata(section, nullptr) : nullptr;
+        GElf_Rela relocation;
+        for (int i = 0; gelf_getrela(data, i, &relocation) != nullptr; ++i) {
+            const auto index = static_cast<int>(ELF64_R_SYM(relocation.r_info));
+            const std::uint64_t type = ELF64_R_TYPE(relocation.r_info);
+            GElf_Sym symbol;
+            if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) && index != 0 &&
+                gelf_getsym(symbols.data, index, &symbol) != nullptr &&
+                symbols.name(symbol.st_name) == import) {
+                slots.push_back(relocation.r_offset);
+            }
+        }
+    });
+    return slots;
 }
 
 }  // namespace
@@ -76,33 +152,27 @@ std::unique_ptr<ElfFile> ElfFile::open(const std::string& path) {
     if (fd < 0) {
         return nullptr;
     }
-    std::unique_ptr<ElfFile> file;
+    elf_version(EV_CURRENT);
+    std::unique_ptr<ElfFile> file(new ElfFile);
     struct stat status {};
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-        status.st_size >= static_cast<off_t>(sizeof(Elf64_Ehdr))) {
-        const auto size = static_cast<std::size_t>(status.st_size);
-        void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data != MAP_FAILED) {
-            file.reset(new ElfFile);
-            file->data_ = static_cast<const std::byte*>(data);
-            file->size_ = size;
-        }
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        file->elf_ = elf_begin(fd, ELF_C_READ_MMAP, nullptr);
     }
+    const bool is_whole = file->elf_ != nullptr && elf_kind(file->elf_) == ELF_K_ELF &&
+                          elf_cntl(file->elf_, ELF_C_FDREAD) == 0;
     close(fd);
-    return file != nullptr && file->read_headers() ? std::move(file) : nullptr;
+    return is_whole && file->read_headers() ? std::move(file) : nullptr;
 }
 
 ElfFile::~ElfFile() {
-    if (data_ != nullptr) {
-        munmap(const_cast<std::byte*>(data_), size_);
-    }
+    elf_end(elf_);
 }
 
 std::span<const std::byte> ElfFile::part(std::uint64_t offset, std::uint64_t size) const {
-    if (offset > size_ || size > size_ - offset) {
+    if (offset > bytes_.size() || size > bytes_.size() - offset) {
         return {};
     }
-    return {data_ + offset, static_cast<std::size_t>(size)};
+    return bytes_.subspan(offset, size);
 }
 
 std::span<const std::byte> ElfFile::at_address(std::uint64_t address, std::uint64_t size) const {
@@ -127,61 +197,42 @@ std::string_view ElfFile::text(std::span<const std::byte> strings, std::uint64_t
     return {begin, strnlen(begin, strings.size() - offset)};
 }
 
-template <class Entry>
-std::vector<Entry> ElfFile::entries(const Elf64_Shdr& section) const {
-    const std::span<const std::byte> bytes = part(section.sh_offset, section.sh_size);
-    std::vector<Entry> found(bytes.size() / sizeof(Entry));
-    if (!found.empty()) {
-        std::memcpy(found.data(), bytes.data(), found.size() * sizeof(Entry));
-    }
-    return found;
-}
-
 bool ElfFile::read_headers() {
-    const auto header = load<Elf64_Ehdr>(data_);
-    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+    GElf_Ehdr header;
+    std::size_t size = 0;
+    const char* const raw = elf_rawfile(elf_, &size);
+    if (raw == nullptr || gelf_getehdr(elf_, &header) == nullptr) {
         return false;
     }
+    bytes_ = std::as_bytes(std::span(raw, size));
     machine_ = header.e_machine;
     is_64_bit_ = header.e_ident[EI_CLASS] == ELFCLASS64;
     x86_64_ = is_64_bit_ && machine_ == EM_X86_64 && header.e_ident[EI_DATA] == ELFDATA2LSB;
     if (!x86_64_) {
         return true;
     }
-    const auto table = [this](auto* into, std::uint64_t offset, std::size_t count) {
-        using Entry = typename std::remove_pointer_t<decltype(into)>::value_type;
-        const auto bytes = part(offset, count * sizeof(Entry));
-        into->resize(bytes.size() / sizeof(Entry));
-        if (!bytes.empty()) {
-            std::memcpy(into->data(), bytes.data(), bytes.size());
-        }
-    };
-    if (header.e_phentsize == sizeof(Elf64_Phdr)) {
-        table(&segments_, header.e_phoff, header.e_phnum);
+    GElf_Phdr segment;
+    for (int i = 0; gelf_getphdr(elf_, i, &segment) != nullptr; ++i) {
+        segments_.push_back(segment);
     }
-    if (header.e_shentsize == sizeof(Elf64_Shdr)) {
-        table(&sections_, header.e_shoff, header.e_shnum);
-    }
-    for (const Elf64_Phdr& segment : segments_) {
-        if (segment.p_type == PT_INTERP) {
-            interpreter_ = text(part(segment.p_offset, segment.p_filesz), 0);
-        } else if (segment.p_type == PT_DYNAMIC) {
-            read_dynamic(segment);
+    for (const Elf64_Phdr& each : segments_) {
+        if (each.p_type == PT_INTERP) {
+            interpreter_ = text(part(each.p_offset, each.p_filesz), 0);
+        } else if (each.p_type == PT_DYNAMIC) {
+            read_dynamic(each);
         }
     }
     return true;
 }
 
 void ElfFile::read_dynamic(const Elf64_Phdr& segment) {
-    const auto bytes = part(segment.p_offset, segment.p_filesz);
+    Elf_Data* const data = elf_getdata_rawchunk(elf_, static_cast<std::int64_t>(segment.p_offset),
+                                                segment.p_filesz, ELF_T_DYN);
     std::vector<std::uint64_t> names;
     std::uint64_t strings = 0;
     std::uint64_t strings_bytes = 0;
-    for (std::size_t at = 0; at + sizeof(Elf64_Dyn) <= bytes.size(); at += sizeof(Elf64_Dyn)) {
-        const auto entry = load<Elf64_Dyn>(&bytes[at]);
-        if (entry.d_tag == DT_NULL) {
-            break;
-        }
+    GElf_Dyn entry;
+    for (int i = 0; gelf_getdyn(data, i, &entry) != nullptr && entry.d_tag != DT_NULL; ++i) {
         if (entry.d_tag == DT_NEEDED) {
             names.push_back(entry.d_un.d_val);
         } else if (entry.d_tag == DT_STRTAB) {
@@ -214,146 +265,58 @@ std::string ElfFile::machine() const {
     }
 }
 
-std::optional<Elf64_Shdr> ElfFile::section_of(std::uint32_t type) const {
-    for (const Elf64_Shdr& section : sections_) {
-        if (section.sh_type == type) {
-            return section;
-        }
-    }
-    return std::nullopt;
-}
-
-/// Calls visit(name) for each version in a section of that type, whose records are chained.
-template <class Header, class Visit>
-void ElfFile::each_version(std::uint32_t type, const Visit& visit) const {
-    const auto section = section_of(type);
-    if (!section || section->sh_link >= sections_.size()) {
-        return;
-    }
-    const auto bytes = part(section->sh_offset, section->sh_size);
-    const Elf64_Shdr& link = sections_[section->sh_link];
-    const auto strings = part(link.sh_offset, link.sh_size);
-    std::uint64_t at = 0;
-    for (std::size_t guard = 0; guard < bytes.size() && at + sizeof(Header) <= bytes.size();
-         ++guard) {
-        const auto header = load<Header>(&bytes[at]);
-        std::uint64_t next = 0;
-        if constexpr (std::is_same_v<Header, Elf64_Verneed>) {
-            std::uint64_t inner = at + header.vn_aux;
-            for (unsigned i = 0; i < header.vn_cnt && inner + sizeof(Elf64_Vernaux) <= bytes.size();
-                 ++i) {
-                const auto version = load<Elf64_Vernaux>(&bytes[inner]);
-                visit(text(strings, version.vna_name));
-                inner += version.vna_next;
-            }
-            next = header.vn_next;
-        } else {
-            const std::uint64_t inner = at + header.vd_aux;
-            if (inner + sizeof(Elf64_Verdaux) <= bytes.size()) {
-                visit(text(strings, load<Elf64_Verdaux>(&bytes[inner]).vda_name));
-            }
-            next = header.vd_next;
-        }
-        if (next == 0) {
-            break;
-        }
-        at += next;
-    }
-}
-
 std::vector<int> ElfFile::highest_needed(std::string_view prefix) const {
     std::vector<int> highest;
-    each_version<Elf64_Verneed>(SHT_GNU_verneed, [&](std::string_view name) {
-        if (name.starts_with(prefix)) {
-            highest = std::max(highest, parse_version(name.substr(prefix.size())));
-        }
-    });
-    return highest;
-}
-
-std::vector<int> ElfFile::highest_defined(std::string_view prefix) const {
-    std::vector<int> highest;
-    each_version<Elf64_Verdef>(SHT_GNU_verdef, [&](std::string_view name) {
-        if (name.starts_with(prefix)) {
-            highest = std::max(highest, parse_version(name.substr(prefix.size())));
-        }
-    });
-    return highest;
-}
-
-std::optional<Elf64_Sym> ElfFile::find_symbol(std::string_view name, bool defined) const {
-    const auto section = section_of(SHT_DYNSYM);
-    if (!section || section->sh_link >= sections_.size()) {
-        return std::nullopt;
-    }
-    const Elf64_Shdr& link = sections_[section->sh_link];
-    const auto strings = part(link.sh_offset, link.sh_size);
-    const auto bytes = part(section->sh_offset, section->sh_size);
-    for (std::size_t at = 0; at + sizeof(Elf64_Sym) <= bytes.size(); at += sizeof(Elf64_Sym)) {
-        const auto symbol = load<Elf64_Sym>(&bytes[at]);
-        if ((symbol.st_shndx != SHN_UNDEF) == defined && text(strings, symbol.st_name) == name) {
-            return symbol;
+    const NamedEntries needs = entries_of(elf_, SHT_GNU_verneed);
+    GElf_Verneed need;
+    GElf_Vernaux version;
+    for (int at = 0; gelf_getverneed(needs.data, at, &need) != nullptr;
+         at = need.vn_next != 0 ? next_in_chain(at, need.vn_next) : -1) {
+        int inner = next_in_chain(at, need.vn_aux);
+        for (unsigned i = 0;
+             i < need.vn_cnt && gelf_getvernaux(needs.data, inner, &version) != nullptr; ++i) {
+            if (const auto name = needs.name(version.vna_name); name.starts_with(prefix)) {
+                highest = std::max(highest, parse_version(name.substr(prefix.size())));
+            }
+            inner = next_in_chain(inner, version.vna_next);
         }
     }
-    return std::nullopt;
+    return highest;
 }
 
 bool ElfFile::imports(std::string_view symbol) const {
-    return find_symbol(symbol, false).has_value();
+    return find_symbol(elf_, symbol, false).has_value();
 }
 
 bool ElfFile::exports(std::string_view symbol) const {
-    return find_symbol(symbol, true).has_value();
+    return find_symbol(elf_, symbol, true).has_value();
+}
+
+bool ElfFile::calls_through_loader(std::string_view symbol) const {
+    return !slots_of(elf_, symbol).empty();
 }
 
 std::span<const std::byte> ElfFile::contents(std::string_view name, std::size_t bytes) const {
-    const auto symbol = find_symbol(name, true);
+    const auto symbol = find_symbol(elf_, name, true);
     return symbol ? at_address(symbol->st_value, bytes) : std::span<const std::byte>{};
-}
-
-/// Addresses of the words through which a function is called that the loader finds.
-std::vector<std::uint64_t> ElfFile::slots_of(std::string_view import) const {
-    std::vector<std::uint64_t> slots;
-    const auto section = section_of(SHT_DYNSYM);
-    if (!section || section->sh_link >= sections_.size()) {
-        return slots;
-    }
-    const Elf64_Shdr& link = sections_[section->sh_link];
-    const auto strings = part(link.sh_offset, link.sh_size);
-    const auto symbols = part(section->sh_offset, section->sh_size);
-    for (const Elf64_Shdr& relocations : sections_) {
-        if (relocations.sh_type != SHT_RELA) {
-            continue;
-        }
-        for (const auto& relocation : entries<Elf64_Rela>(relocations)) {
-            const std::uint64_t at = ELF64_R_SYM(relocation.r_info) * sizeof(Elf64_Sym);
-            const std::uint64_t type = ELF64_R_TYPE(relocation.r_info);
-            if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) && at != 0 &&
-                at + sizeof(Elf64_Sym) <= symbols.size() &&
-                text(strings, load<Elf64_Sym>(&symbols[at]).st_name) == import) {
-                slots.push_back(relocation.r_offset);
-            }
-        }
-    }
-    return slots;
 }
 
 bool ElfFile::opens_deep_bound() const {
     if (!imports("dlopen")) {
         return false;
     }
-    const std::vector<std::uint64_t> slots = slots_of("dlopen");
+    const std::vector<std::uint64_t> slots = slots_of(elf_, "dlopen");
     if (slots.empty()) {
         return false;
     }
     // Stubs of the PLT: an indirect jump, with a prefix and a landing pad or without.
     std::set<std::uint64_t> stubs;
     const auto each_code = [this](const auto& visit) {
-        for (const Elf64_Shdr& section : sections_) {
-            if ((section.sh_flags & SHF_EXECINSTR) != 0 && section.sh_type == SHT_PROGBITS) {
-                visit(part(section.sh_offset, section.sh_size), section.sh_addr);
+        each_section(elf_, [&](Elf_Scn* /*section*/, const GElf_Shdr& header) {
+            if ((header.sh_flags & SHF_EXECINSTR) != 0 && header.sh_type == SHT_PROGBITS) {
+                visit(part(header.sh_offset, header.sh_size), header.sh_addr);
             }
-        }
+        });
     };
     const auto is_slot = [&slots](std::uint64_t address) {
         return std::find(slots.begin(), slots.end(), address) != slots.end();

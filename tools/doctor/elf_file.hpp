@@ -1,18 +1,19 @@
 // Reads what an ELF file says of itself, without running it: how it is linked, what it needs of
-// which libc, its symbols, and how it calls dlopen. Files are not trusted: each offset is checked.
+// which libc, its symbols, and how it calls dlopen. Files are not trusted: libelf checks what it
+// reads, and this each offset beside it.
 #pragma once
 
 #include <elf.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+struct Elf;
 
 namespace memlab::tools {
 
@@ -37,15 +38,14 @@ class ElfFile {
     /// What it is linked with, as it names them.
     const std::vector<std::string>& needed() const { return needed_; }
 
-    /// The highest version of `prefix` ("GLIBC_") that it needs of another library, or that it
-    /// defines: {2, 36}. Empty: there is none.
+    /// The highest version of `prefix` ("GLIBC_") that it needs of another library: {2, 36}. Empty:
+    /// there is none.
     std::vector<int> highest_needed(std::string_view prefix) const;
-    std::vector<int> highest_defined(std::string_view prefix) const;
 
     bool imports(std::string_view symbol) const;
     bool exports(std::string_view symbol) const;
     /// Whether it calls a function, which may be its own, by what the loader finds for the name.
-    bool calls_through_loader(std::string_view symbol) const { return !slots_of(symbol).empty(); }
+    bool calls_through_loader(std::string_view symbol) const;
     /// The contents of an exported variable, at most `bytes`; empty when there is none, or only
     /// memory without contents in the file.
     std::span<const std::byte> contents(std::string_view symbol, std::size_t bytes) const;
@@ -61,23 +61,15 @@ class ElfFile {
     std::span<const std::byte> part(std::uint64_t offset, std::uint64_t size) const;
     std::span<const std::byte> at_address(std::uint64_t address, std::uint64_t size) const;
     std::string_view text(std::span<const std::byte> strings, std::uint64_t offset) const;
-    template <class Entry>
-    std::vector<Entry> entries(const Elf64_Shdr& section) const;
-    std::optional<Elf64_Shdr> section_of(std::uint32_t type) const;
-    std::optional<Elf64_Sym> find_symbol(std::string_view name, bool defined) const;
-    std::vector<std::uint64_t> slots_of(std::string_view import) const;
-    template <class Header, class Visit>
-    void each_version(std::uint32_t type, const Visit& visit) const;
 
-    const std::byte* data_ = nullptr;
-    std::size_t size_ = 0;
+    Elf* elf_ = nullptr;
+    std::span<const std::byte> bytes_;
     bool x86_64_ = false;
     bool is_64_bit_ = false;
     std::uint16_t machine_ = 0;
     std::string interpreter_;
     std::vector<std::string> needed_;
     std::vector<Elf64_Phdr> segments_;
-    std::vector<Elf64_Shdr> sections_;
 };
 
 /// {2, 36} for the digits of "2.36"; empty when it is no version.
