@@ -43,7 +43,12 @@ export class TimePanel {
       "section",
       { class: "time", attributes: { "aria-label": "Timeline" } },
       this.box,
-      h("div", { class: "selection" }, this.recording.element, this.device.element, this.jumps, this.selectionText),
+      h(
+        "div",
+        { class: "selection" },
+        h("div", { class: "picks" }, this.recording.element, this.device.element, this.jumps),
+        this.selectionText,
+      ),
     );
     this.recording.options(
       inOrderOfRank(data.recordings).map(([one, i]) => [

@@ -1,5 +1,5 @@
 // Callers and callees of a function: who called it and what it called, with what the sites below them have.
-import type { SiteTable } from "./recording";
+import type { SiteTable } from "./site_table";
 
 export interface Call {
   frame: number; // a frame of the function; -1: none: it is the outermost, or allocates by itself

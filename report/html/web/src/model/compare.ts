@@ -4,7 +4,7 @@
 import { basename } from "./format";
 import { named } from "./frame_choice";
 import type { Figures, RecordingModel } from "./recording";
-import { type Frames, SiteTable } from "./recording";
+import { type Frames, SiteTable } from "./site_table";
 
 export interface Union {
   table: SiteTable;

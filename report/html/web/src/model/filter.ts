@@ -1,5 +1,5 @@
 // Which frames a text means: the patterns of `memlab-report --filter` and `--skip`, and category=, which they have not.
-import type { SiteTable } from "./recording";
+import type { SiteTable } from "./site_table";
 import { basename } from "./format";
 import { named } from "./frame_choice";
 

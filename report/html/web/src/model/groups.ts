@@ -1,7 +1,8 @@
 // What memory was used for over the run: sites summed by category, kind or place, the largest groups first.
 import { matchSites } from "./filter";
 import { count } from "./format";
-import type { Figures, RecordingModel, SiteTable } from "./recording";
+import type { Figures, RecordingModel } from "./recording";
+import type { SiteTable } from "./site_table";
 
 export interface Group {
   name: string;

@@ -1,5 +1,6 @@
 // Source lines with what they held: a line stands for everything that it called, as in `memlab-report lines`.
-import type { Figures, SiteTable } from "./recording";
+import type { Figures } from "./recording";
+import type { SiteTable } from "./site_table";
 
 export interface Line {
   number: number;

@@ -1,7 +1,8 @@
 // What tables, graphs and maps measure: bytes or blocks that are held, or what a site did over the whole run.
 import { bytes, count, plural } from "./format";
 import type { Place } from "./places";
-import type { Figures, SiteTable } from "./recording";
+import type { Figures } from "./recording";
+import type { SiteTable } from "./site_table";
 
 export type MetricName = "bytes" | "count" | "churn" | "temporary" | "leaked";
 

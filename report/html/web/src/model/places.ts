@@ -1,5 +1,6 @@
 // Sites summed by the place that stands for them, as `memlab-report sites` does.
-import type { Figures, SiteTable } from "./recording";
+import type { Figures } from "./recording";
+import type { SiteTable } from "./site_table";
 
 export interface Place {
   frame: number; // -1: no stack; -2: the sum of rows

@@ -1,6 +1,6 @@
 // The calls of all sites merged into one tree, as a flame graph draws it: top-down from the outermost call, or
 // bottom-up from the place that allocated. Weights may be changes, which are signed.
-import type { SiteTable } from "./recording";
+import type { SiteTable } from "./site_table";
 
 export interface TreeOptions {
   bottomUp: boolean;

@@ -1,6 +1,6 @@
 // A flame or icicle graph on a canvas: only what is seen and wider than half a pixel is drawn.
 import { percent, plural } from "../model/format";
-import type { SiteTable } from "../model/recording";
+import type { SiteTable } from "../model/site_table";
 import type { CallTree } from "../model/tree";
 import { button, fit, h, onWidth, prepare, replaceControls } from "./dom";
 import { changeColour, colours, frameColour } from "./theme";

@@ -20,12 +20,14 @@ export interface StackedInput {
 }
 
 const margin = { left: 74, right: 22, top: 8, bottom: 24 };
-const height = 280;
+// The legend below is to be seen, too.
+const areaHeight = (): number => (window.innerHeight < 850 ? 220 : 300);
 
 export class StackedAreas {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { attributes: { "aria-hidden": "true" } });
   private input: StackedInput | null = null;
+  private height = areaHeight();
 
   constructor(
     private readonly choose: (from: number, to: number) => void,
@@ -84,6 +86,7 @@ export class StackedAreas {
     if (!input || width < 50 || input.highest.length === 0) return;
     const { series, from, to } = input;
     const c = colours();
+    const height = (this.height = areaHeight());
     const context = prepare(this.canvas, width, height);
     const most = this.most();
     const inner = width - margin.left - margin.right;
@@ -190,7 +193,7 @@ export class StackedAreas {
     const time = input.from + part * (input.to - input.from);
     const moment = input.highest[Math.min(input.highest.length - 1, Math.max(0, Math.floor(time / input.width)))] ?? -1;
     if (moment < 0) return null;
-    let value = (1 - (event.clientY - box.top - margin.top) / (height - margin.top - margin.bottom)) * this.most();
+    let value = (1 - (event.clientY - box.top - margin.top) / (this.height - margin.top - margin.bottom)) * this.most();
     let group = -1;
     for (let i = 0; i < input.series.length && value >= 0; ++i) {
       if (value < input.series[i]![moment]!) {

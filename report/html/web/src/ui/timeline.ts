@@ -362,9 +362,9 @@ export class Timeline {
   }
 }
 
-// What is below has to be seen too: two timelines share the height of one and a half.
+// What is below has to be seen too: two timelines share the height of a third more than one.
 function chartHeight(compact: boolean): number {
   const narrow = window.innerWidth < 600;
   const whole = narrow || window.innerHeight < 700 ? 130 : window.innerHeight < 850 ? 160 : 210;
-  return compact ? Math.round(whole * 0.75) : whole;
+  return compact ? Math.round(whole * 0.67) : whole;
 }

@@ -1,7 +1,7 @@
 // Who called a function, and what it called, with their bytes: one goes from function to function by clicking.
 import { percent } from "../model/format";
 import { type Call, callsOf, functionKey } from "../model/calls";
-import type { SiteTable } from "../model/recording";
+import type { SiteTable } from "../model/site_table";
 import { button, h, replaceControls } from "../ui/dom";
 import { bar } from "../ui/table";
 

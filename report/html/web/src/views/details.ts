@@ -1,6 +1,7 @@
 // One place in full: its figures, its bytes over time, the whole stacks that lead to it, the source around it.
 import { bytes, count, duration, plural, signedBytes } from "../model/format";
-import type { Figures, RecordingModel, SiteTable } from "../model/recording";
+import type { Figures, RecordingModel } from "../model/recording";
+import type { SiteTable } from "../model/site_table";
 import { categoriesOf, type Place } from "../model/places";
 import { button, figure, h, prepare, replace } from "../ui/dom";
 import { colours } from "../ui/theme";
@@ -66,7 +67,7 @@ export class Details {
         place.temporaries > 0 ? figure("temporary", plural(place.temporaries, "allocation")) : null,
         table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null,
       ),
-      model ? this.overTime(model, place.sites, input.selection) : null,
+      model?.knownOverTime ? this.overTime(model, place.sites, input.selection) : null,
       this.source(table, frame),
       h(
         "h3",

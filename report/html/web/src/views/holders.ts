@@ -13,7 +13,8 @@ import {
 import { type Metric, metricHeading, type MetricName, metricOf, metrics } from "../model/metrics";
 import { categoriesOf, holdsAnything, type Place, places, sumOf } from "../model/places";
 import { onUnion, type Union, unite } from "../model/compare";
-import type { Figures, RecordingModel, SiteTable } from "../model/recording";
+import type { Figures, RecordingModel } from "../model/recording";
+import type { SiteTable } from "../model/site_table";
 import { buildTree } from "../model/tree";
 import { checkbox, choice, figure, h, replace, select, textField } from "../ui/dom";
 import { FlameGraph } from "../ui/flame";
@@ -34,7 +35,7 @@ abstract class SitesView implements View {
   abstract readonly title: string;
   readonly element: HTMLElement;
   protected readonly heading = h("p", { class: "heading" });
-  private readonly totals = h("dl", { class: "figures" });
+  private readonly totals = h("dl", { class: "figures in-line" });
   protected table: SiteTable | null = null;
   protected rows: Place[] = [];
   protected total = 0;
@@ -119,13 +120,10 @@ abstract class SitesView implements View {
         skip.element,
         skipped.element,
       ),
-      this.totals,
-      this.heading,
-      this.filtered,
       h(
         "div",
         { class: "beside" },
-        h("div", {}, this.gridBox, this.flame.element),
+        h("div", { class: "main" }, this.totals, this.heading, this.filtered, this.gridBox, this.flame.element),
         this.details.element,
         this.calls.element,
       ),

@@ -1,7 +1,7 @@
 // How a place stands in tables: its function, where it is, through what it allocated, what it is for.
 import { bytes } from "../model/format";
 import { categoriesOf, type Place } from "../model/places";
-import type { SiteTable } from "../model/recording";
+import type { SiteTable } from "../model/site_table";
 import { h } from "../ui/dom";
 import { whereElement } from "../ui/where";
 

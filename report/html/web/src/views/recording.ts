@@ -79,6 +79,9 @@ const steps: [key: string, name: string, part: boolean][] = [
   ["requested_bytes", "requested", false],
 ];
 
+// What a framework's cache tells of them.
+const ofCache = new Set(["reserved_bytes", "cached_bytes", "allocated_bytes"]);
+
 export class RecordingView implements View {
   readonly id = "recording";
   readonly title = "Summary";
@@ -186,7 +189,7 @@ export class RecordingView implements View {
     const rows = waterfall
       ? steps.flatMap(([key, name, part]) => {
           const size = value(key);
-          if (size === null || (part && size === 0)) return [];
+          if (size === null || (part && size === 0) || (device.allocator && !ofCache.has(key))) return [];
           if (!part) level = size;
           const row = h(
             "li",

@@ -68,8 +68,14 @@ export function heldTables(device: HeldDevice): (HTMLElement | null)[] {
           {},
           h("h4", {}, "By category, at the allocated peak"),
           smallTable(
-            ["category", "bytes", "share", "count"],
-            categories.map(([name, one]) => [name, bytes(one.bytes), percent(one.bytes, all), count(one.count)]),
+            ["category", "bytes", "share", "count", ""],
+            categories.map(([name, one]) => [
+              name,
+              bytes(one.bytes),
+              percent(one.bytes, all),
+              count(one.count),
+              h("td"),
+            ]),
           ),
         ),
     heldTable("Still allocated at the end", device.still_allocated),
@@ -103,7 +109,7 @@ export function scopesTable(scopes: ScopeRow[]): HTMLElement | null {
     {},
     h("h3", {}, "Scopes"),
     smallTable(
-      ["scope", "entries", "peak growth", "allocated in all", "left at their ends"],
+      ["scope", "entries", "peak growth", "allocated in all", "left at their ends", ""],
       [...rows]
         .sort((a, b) => b.peak_growth_bytes - a.peak_growth_bytes)
         .slice(0, shown)
@@ -113,6 +119,7 @@ export function scopesTable(scopes: ScopeRow[]): HTMLElement | null {
           bytes(one.peak_growth_bytes),
           bytes(one.allocated_bytes),
           bytes(one.escaped.bytes),
+          h("td"),
         ]),
     ),
   );

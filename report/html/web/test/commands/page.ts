@@ -4,7 +4,8 @@ import { matchFrames, usedSites } from "../../src/model/filter";
 import { withoutDirections } from "../../src/model/load";
 import { type PlaceDocument, placeName, placeWhere } from "../../src/model/place_names";
 import { type Place, places } from "../../src/model/places";
-import { curveDevice, greatestMoment, RecordingModel, type SiteTable } from "../../src/model/recording";
+import { curveDevice, greatestMoment, RecordingModel } from "../../src/model/recording";
+import { type SiteTable } from "../../src/model/site_table";
 import { add, type Rows } from "./differences";
 import { printed } from "./memlab";
 
