@@ -8,7 +8,6 @@ constexpr FrameworkCache caches[] = {
     {.key = "pytorch",
      .name = "PyTorch",
      .library = "libc10_cuda",
-     .advice = "its cache keeps memory freed by tensors: torch.cuda.empty_cache() returns it",
      .switch_name = "PYTORCH_NO_CUDA_MEMORY_CACHING",
      .switch_value = "1",
      .any_value = true,
@@ -17,9 +16,6 @@ constexpr FrameworkCache caches[] = {
     {.key = "jax",
      .name = "XLA",
      .library = "xla_cuda_plugin",
-     .advice = "it takes most of the device at its start unless "
-               "XLA_PYTHON_CLIENT_PREALLOCATE=false, and with "
-               "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async as well memlab sees each array",
      .switch_name = "XLA_PYTHON_CLIENT_ALLOCATOR",
      .switch_value = "cuda_async",
      .other_value = "platform",
@@ -31,8 +27,6 @@ constexpr FrameworkCache caches[] = {
     {.key = "tensorflow",
      .name = "TensorFlow",
      .library = "libtensorflow",
-     .advice = "it takes the whole device at its start unless TF_FORCE_GPU_ALLOW_GROWTH=true, and "
-               "with TF_GPU_ALLOCATOR=cuda_malloc_async memlab sees each tensor",
      .switch_name = "TF_GPU_ALLOCATOR",
      .switch_value = "cuda_malloc_async",
      .changes = "The driver's stream-ordered pool serves TensorFlow: memlab records each tensor "
@@ -40,21 +34,16 @@ constexpr FrameworkCache caches[] = {
     {.key = "dali",
      .name = "DALI",
      .library = "libdali",
-     .advice = "its pool keeps freed memory: with DALI_USE_DEVICE_MEM_POOL=0 memlab sees "
-               "each buffer",
      .switch_name = "DALI_USE_DEVICE_MEM_POOL",
      .switch_value = "0",
      .changes = "DALI calls cudaMalloc for each buffer and memlab's pool answers."},
     {.key = "cupy",
      .name = "CuPy",
      .library = "/cupy/cuda/memory.",
-     .advice = "its default pool keeps memory freed by arrays: "
-               "cupy.get_default_memory_pool().free_all_blocks() returns it",
      .line = "cupy.cuda.set_allocator(None)"},
     {.key = "rmm",
      .name = "RMM",
      .library = "librmm",
-     .advice = "its pool keeps freed memory until the pool is destroyed",
      .line = "rmm.reinitialize(pool_allocator=False)"},
 };
 

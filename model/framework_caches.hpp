@@ -13,7 +13,6 @@ struct FrameworkCache {
     const char* key;      ///< argument of memlab-run --replace: "pytorch"
     const char* name;     ///< "PyTorch"
     const char* library;  ///< part of the path of the library that allocates for it
-    const char* advice;   ///< in an OOM: how to free that memory
     /// The environment variable that turns the cache off; null if there is none.
     const char* switch_name = nullptr;
     const char* switch_value = nullptr;  ///< the value to set

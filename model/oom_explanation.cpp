@@ -16,9 +16,7 @@ using trace::OomTotals;
 
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::uint64_t gib = std::uint64_t{1} << 30;
-constexpr std::size_t max_advice = 3;
-constexpr std::size_t current_allocated = 1;  // of OomTotals::current
-constexpr std::size_t current_reserved = 3;
+constexpr std::size_t current_reserved = 3;  // of OomTotals::current
 
 // By how much the driver's free memory may be less than the room that it is made of.
 constexpr std::uint64_t driver_reserve = 64 * mib;
@@ -172,13 +170,66 @@ std::string kinds_sentence(const OomFigures& figures) {
     return list + tail;
 }
 
+/// What NVML counted for other processes on the GPU nearest to the failure, as a sentence.
+std::string others_sentence(const OomFigures& figures, const Situation& now) {
+    const trace::OtherProcesses& nvml = figures.oom.others;
+    if (now.others == 0) {
+        return {};
+    }
+    const char* const own = "this process's contexts and code and the driver's own pools";
+    if (!nvml.known) {
+        return size_text(now.others) + " are in use by " + own + ", or by other processes.";
+    }
+    const std::uint64_t theirs = std::min(nvml.bytes, now.others);
+    const std::uint64_t rest = now.others - theirs;
+    if (theirs == 0) {
+        return size_text(rest) + " are in use by " + own + ".";
+    }
+    const std::uint64_t failed = figures.oom.event.time_ns;
+    return "Other processes hold " + size_text(theirs) + " of it (" +
+           count_text(nvml.count, "process") + ", by NVML, asked " +
+           (nvml.time_ns < failed ? "before" : "after") + " the failure)" +
+           (rest == 0 ? "." : "; " + size_text(rest) + " are in use by " + own + ".");
+}
+
+/// As Oom::refused_by.
+const char* refuser(const OomFigures& figures, const Situation& now) {
+    return figures.by_own_limit                             ? "allocator"
+           : now.stopped_by_group()                         ? "cgroup"
+           : now.limited && now.requested > now.below_limit ? "memlab_limit"
+                                                            : "driver";
+}
+
+std::string refusal(const OomFigures& figures, const Situation& now) {
+    const std::string_view who = refuser(figures, now);
+    if (who == "allocator") {
+        return figures.allocator + " refused it by a limit of its own" +
+               (figures.allocator == trace::DeviceInfo::pytorch
+                    ? " (torch.cuda.set_per_process_memory_fraction)"
+                    : "") +
+               ": no call of the driver failed, and " + size_text(now.free) + " were free.";
+    }
+    if (who == "memlab_limit") {
+        return "MEMLAB_LIMIT refused it, not the driver.";
+    }
+    // The verdict on the others names the driver.
+    return who == "driver" && now.requested > now.free ? "The driver refused it." : "";
+}
+
 std::string verdict(const OomFigures& figures, const Situation& now) {
     const OomTotals& oom = figures.oom;
     const std::uint64_t largest =
         figures.allocator.empty() ? oom.event.largest_free_block : oom.pool.largest_free;
     std::string text;
+    if (figures.by_own_limit) {
+        return "With the " + size_text(now.requested) + " it would have reserved up to " +
+               size_text(saturating_add(oom.pool.reserved, now.requested)) +
+               "; the largest free block of " + pool_name(figures.allocator) + " had " +
+               size_text(largest) + ".";
+    }
     if (now.stopped_by_group()) {
-        return "It is short by " + size_text(now.missing()) + ", by the cgroup's limit" +
+        return "The driver refused it: it is short by " + size_text(now.missing()) +
+               ", by the cgroup's limit" +
                (now.capped ? "." : ": the device itself has that much free.");
     }
     if (now.requested > now.visible) {
@@ -201,16 +252,11 @@ std::string verdict(const OomFigures& figures, const Situation& now) {
     return text + ".";
 }
 
-/// The largest power of two <= bytes.
-std::uint64_t power_of_two_floor(std::uint64_t bytes) {
-    std::uint64_t power = 1;
-    while (power <= bytes / 2) {
-        power *= 2;
+/// What lay behind caches that memlab does not see into.
+void add_caches(const OomFigures& figures, std::vector<std::string>& sentences) {
+    if (figures.sees_into_caches) {
+        return;
     }
-    return power;
-}
-
-void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advice) {
     const auto& sites = figures.oom.holders.sites;
     for (const FrameworkCache& cache : framework_caches()) {
         std::uint64_t bytes = 0;
@@ -218,39 +264,14 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
             bytes = saturating_add(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
         }
         if (bytes > figures.oom.holders.bytes / 4) {
-            advice.push_back(size_text(bytes) + " were allocated through " + cache.name + ": " +
-                             cache.advice + ".");
+            sentences.push_back(size_text(bytes) + " were allocated through " + cache.name +
+                                "'s own cache: how much of that was in use is not known.");
         }
     }
 }
 
-void advise_on_fragmentation(const OomFigures& figures, const Situation& now,
-                             std::vector<std::string>& advice) {
-    if (!figures.allocator.empty()) {
-        advice.emplace_back(
-            "PYTORCH_ALLOC_CONF=expandable_segments:True lets PyTorch map scattered free memory as "
-            "one piece.");
-        return;
-    }
-    constexpr std::uint64_t min_split_mib = 20;  // the minimum of that option
-    const trace::PoolBytes& pool = figures.oom.pool;
-    const std::uint64_t split_mib = power_of_two_floor(now.requested / mib);
-    if (saturating_add(now.free, pool.large_free) >= now.requested && split_mib >= min_split_mib) {
-        advice.push_back("Of the unallocated memory " + size_text(pool.large_free) +
-                         " are remainders of split blocks: MEMLAB_MAX_SPLIT_SIZE_MB=" +
-                         std::to_string(split_mib) + " keeps blocks that large for requests that " +
-                         "large.");
-    } else {
-        advice.push_back("The unallocated memory is scattered between small allocations, at most " +
-                         size_text(pool.largest_free) +
-                         " in one piece: allocate together what is freed together.");
-    }
-    if (!figures.vmm_backend) {
-        advice.emplace_back("MEMLAB_BACKEND=vmm maps scattered free pages of 2 MiB as one piece.");
-    }
-}
-
-void advise_on_growth(const OomFigures& figures, std::vector<std::string>& advice) {
+/// A call site that holds much and has never freed anything.
+std::string growth_sentence(const OomFigures& figures) {
     const OomTotals& oom = figures.oom;
     constexpr std::uint64_t min_count = 8;
     for (std::size_t i = 0; i < oom.holders.sites.size() && i < oom.allocations.size(); ++i) {
@@ -260,81 +281,31 @@ void advise_on_growth(const OomFigures& figures, std::vector<std::string>& advic
             holder.bytes > oom.holders.bytes / 4) {
             const std::string name =
                 i < figures.labels.size() ? format_labels(figures.labels[i], holder.bytes) : "";
-            advice.push_back("One call site" + (name.empty() ? name : " (" + name + ")") +
-                             " has allocated " + count_text(holder.count, "time") +
-                             " and freed nothing, and holds " + size_text(holder.bytes) +
-                             ": if that is not meant to grow, it is a leak.");
-            return;
+            return "One call site" + (name.empty() ? name : " (" + name + ")") + " has allocated " +
+                   count_text(holder.count, "time") + ", freed nothing, and holds " +
+                   size_text(holder.bytes) + ".";
         }
     }
+    return {};
 }
 
-std::vector<std::string> advice_for(const OomFigures& figures, const Situation& now) {
-    std::vector<std::string> advice;
+/// Memory that would have been enough, and why it could not serve the request.
+void add_unusable(const OomFigures& figures, const Situation& now,
+                  std::vector<std::string>& sentences) {
     const std::uint64_t missing = now.missing();
-    if (now.stopped_by_group()) {
-        const trace::OomEvent& event = figures.oom.event;
-        advice.push_back("A limit of at least " +
-                         size_text(saturating_add(event.group_limit.limit, missing)) +
-                         " for the cgroup " + figures.group +
-                         " would let it pass: who runs the container sets it (" +
-                         "nvidia-smi memory-limits --set).");
+    if (missing == 0 || now.requested > now.visible) {
+        return;
     }
-    if (now.requested > now.visible && !now.stopped_by_group()) {
-        if (now.limited && now.requested <= figures.oom.event.device_total) {
-            advice.push_back("A limit of at least " +
-                             size_text(saturating_add(now.requested, now.used)) +
-                             " would let it pass.");
-        } else {
-            advice.push_back("No setting helps: work in pieces of less than " +
-                             size_text(now.visible) + ", or on more devices.");
-        }
-        return advice;
+    if (now.pending >= missing) {
+        sentences.push_back("The " + size_text(now.pending) +
+                            " that are freed but not yet safe to reuse would have been enough: the "
+                            "capture or the work that may use them has not ended.");
     }
-    advise_on_caches(figures, advice);
-    if (now.fits_in_pieces() && now.requested > now.free) {
-        advise_on_fragmentation(figures, now, advice);
+    if (!comes_from_a_pool(figures.oom.event.kind) && now.cached >= missing) {
+        sentences.push_back("The unallocated " + size_text(now.cached) +
+                            " of memlab's pool would have been enough, but only cudaMalloc's "
+                            "memory comes from there.");
     }
-    if (missing != 0 && now.pending >= missing) {
-        advice.push_back("The " + size_text(now.pending) +
-                         " that are freed but not yet safe to reuse would have been enough: they "
-                         "come back when the capture or the work that may use them has ended.");
-    }
-    if (missing != 0 && !comes_from_a_pool(figures.oom.event.kind) && now.cached >= missing) {
-        advice.push_back("The unallocated " + size_text(now.cached) +
-                         " of memlab's pool would have been enough, but only cudaMalloc's memory "
-                         "comes from there: MEMLAB_POOL=off leaves it to the driver.");
-    }
-    if (missing != 0 && !now.stopped_by_group() && now.others > max_context &&
-        subtract(now.others, max_context) >= missing) {
-        advice.push_back(
-            "Other processes probably hold most of the " + size_text(now.others) +
-            " that this program did not allocate (a context takes below 1 GiB): nvidia-smi lists "
-            "them.");
-    }
-    if (missing != 0 && figures.async_pools && now.others >= missing) {
-        advice.push_back(
-            "The driver's stream-ordered pools may keep what was freed to them, up to "
-            "their release threshold: cudaMemPoolTrimTo gives it back.");
-    }
-    advise_on_growth(figures, advice);
-    const std::uint64_t held = figures.oom.current[current_allocated];
-    if (advice.empty() && missing > held) {
-        const std::uint64_t wanted = saturating_add(now.used, now.requested);
-        advice.push_back(
-            "That is more than the " + size_text(held) + " that this program holds: " +
-            (now.limited && now.requested <= figures.oom.event.device_free
-                 ? "a limit of at least " + size_text(wanted) + " would let it pass."
-                 : "do the work in smaller parts, or on a GPU with more free memory."));
-    } else if (advice.empty() && missing != 0) {
-        advice.push_back("Of the " + size_text(held) + " that this program holds, " +
-                         size_text(missing) +
-                         " must be freed first, or the work done in smaller parts.");
-    }
-    if (advice.size() > max_advice) {
-        advice.resize(max_advice);
-    }
-    return advice;
 }
 
 bool is_switched_off(const trace::Aggregator& from, const FrameworkCache& cache) {
@@ -388,6 +359,25 @@ std::vector<MemoryLabel> holder_labels(const trace::Aggregator& from, const trac
     return labels;
 }
 
+/// Whether a call of the driver failed in the request of an allocator of the program's: the failure
+/// of its own thread before this one, of the same GPU, with nothing allocated there in between.
+/// (The first failures are kept, so one that led to `oom` is.)
+bool driver_failed_before(const trace::Aggregator& from, const OomTotals& oom) {
+    const trace::DeviceInfo& allocator = from.devices()[oom.event.device]->info;
+    const OomTotals* before = nullptr;
+    for (const OomTotals& each : from.ooms()) {
+        if (&each == &oom) {
+            break;
+        }
+        if (each.event.thread == oom.event.thread &&
+            (each.event.device == allocator.gpu || each.event.device == oom.event.device)) {
+            before = &each;
+        }
+    }
+    return before != nullptr && before->event.device == allocator.gpu &&
+           before->allocations_on_gpu == oom.allocations_on_gpu;
+}
+
 }  // namespace
 
 std::string error_text(std::int64_t error) {
@@ -415,11 +405,11 @@ OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oo
     const auto& device = from.devices()[oom.event.device];
     figures.allocator = device->info.allocator;
     figures.group = from.string(oom.event.group_limit.group);
-    figures.async_pools =
-        device->kinds[static_cast<std::size_t>(MemoryKind::async_pool)].count != 0;
-    for (const trace::OptionValue& option : from.options()) {
-        figures.vmm_backend |= option.name == "MEMLAB_BACKEND" && option.value == "vmm";
-    }
+    figures.sees_into_caches =
+        std::any_of(from.devices().begin(), from.devices().end(),
+                    [](const auto& each) { return each != nullptr && !each->info.is_gpu(); });
+    figures.by_own_limit =
+        oom.event.kind == MemoryKind::suballocation && !driver_failed_before(from, oom);
     figures.caches.reserve(oom.holders.sites.size());
     figures.labels.reserve(oom.holders.sites.size());
     for (const trace::Holder& holder : oom.holders.sites) {
@@ -430,6 +420,14 @@ OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oo
         figures.labels.push_back(holder_labels(from, oom, holder.site));
     }
     return figures;
+}
+
+std::string refused_by(const OomFigures& figures) {
+    const trace::OomEvent& event = figures.oom.event;
+    if (event.kind == MemoryKind::pinned || event.device_total == 0) {
+        return {};
+    }
+    return refuser(figures, Situation(figures.oom));
 }
 
 std::vector<std::string> explain_oom(const OomFigures& figures) {
@@ -456,15 +454,14 @@ std::vector<std::string> explain_oom(const OomFigures& figures) {
     if (oom.event.device_total == 0) {
         return sentences;  // the driver did not answer: nothing can be concluded
     }
-    if (now.others != 0) {
-        sentences.push_back(size_text(now.others) +
-                            " are in use by contexts, modules, the driver's own pools and other "
-                            "processes.");
+    for (std::string sentence : {others_sentence(figures, now), refusal(figures, now),
+                                 verdict(figures, now), growth_sentence(figures)}) {
+        if (!sentence.empty()) {
+            sentences.push_back(std::move(sentence));
+        }
     }
-    sentences.push_back(verdict(figures, now));
-    for (std::string& advice : advice_for(figures, now)) {
-        sentences.push_back(std::move(advice));
-    }
+    add_unusable(figures, now, sentences);
+    add_caches(figures, sentences);
     return sentences;
 }
 

@@ -1,9 +1,9 @@
-// Explains why an allocation failed and what to do about it, from the figures at that time. The
-// same text is printed to stderr, stored in the report and derived from a log. All its numbers are
-// in the report.
+// Explains why an allocation failed and who refused it, from the figures at that time. The same
+// text is printed to stderr, stored in the report and derived from a log. All its numbers are in
+// the report.
 //
-// Advice is given only where the figures support it: what would have helped this allocation, most
-// certain first, at most three items.
+// These are facts. What would have helped takes a replay: memlab-report oom
+// (report/whatif/oom_advice.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct OomFigures {
     /// The program's allocator that could not serve the request; empty: the driver, or memlab's
     /// pool.
     std::string allocator = {};
-    std::string group = {};    ///< the cgroup of oom.event.group_limit
-    bool async_pools = false;  ///< the program has used the driver's stream-ordered pools
-    bool vmm_backend = false;  ///< memlab's pool runs with MEMLAB_BACKEND=vmm already
+    std::string group = {};         ///< the cgroup of oom.event.group_limit
+    bool sees_into_caches = false;  ///< what a framework's cache handed out is in the recording
+    bool by_own_limit = false;      ///< `allocator` refused it, and no call of the driver failed
     /// For each of oom.holders.sites: the framework that caches freed memory there, or null.
     std::vector<const FrameworkCache*> caches;
     /// The labels of the memory of each of oom.holders.sites; may be empty.
@@ -43,7 +43,10 @@ std::string label_name(const trace::Aggregator& from, std::uint32_t name);
 /// The inputs from an OOM of the recording.
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom);
 
-/// Full sentences: the memory state, why the request did not fit, what may help.
+/// "driver", "memlab_limit", "cgroup" or "allocator": Oom::refused_by; empty: not known.
+std::string refused_by(const OomFigures& figures);
+
+/// Full sentences: the memory state, who refused the request, and why it did not fit.
 std::vector<std::string> explain_oom(const OomFigures& figures);
 
 /// A call site that holds memory, unsymbolized.

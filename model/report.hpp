@@ -42,6 +42,21 @@ struct Oom {
         }
         bool operator==(const PoolBytes&) const = default;
     };
+    /// NVML's figures of the other processes on the GPU.
+    struct Others {
+        std::uint64_t bytes = 0;
+        std::uint64_t processes = 0;
+        std::uint64_t time_ns = 0;
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.number({"bytes", "what they hold of the GPU"}, self.bytes);
+            visit.number({"processes", "how many they are"}, self.processes);
+            visit.number({"time_ns", "when NVML said so: asked at the failure, it answers later"},
+                         self.time_ns);
+        }
+        bool operator==(const Others&) const = default;
+    };
     std::uint64_t time_ns = 0;
     std::uint64_t device = 0;
     std::uint64_t context = 0;
@@ -60,6 +75,8 @@ struct Oom {
     Named<std::uint64_t> kinds = {};  ///< live bytes
     Holders holders = {};
     std::vector<GroupLimit> group_limits = {};  ///< that of a cgroup with least room, if any
+    std::optional<Others> others = {};
+    std::string refused_by = {};                ///< empty: not known
     std::vector<std::string> explanation = {};  ///< empty in reports of earlier versions
 
     template <typename Self, typename Visitor>
@@ -107,9 +124,16 @@ struct Oom {
         visit.list_if_any(
             {"group_limits", "the limit of a cgroup of this process that left least", AtMost{1}},
             self.group_limits);
+        visit.object_if_any({"others", "the other processes on the GPU, by NVML", Newer{}},
+                            self.others);
+        visit.text_if_any({"refused_by",
+                           "who refused it: the driver, `MEMLAB_LIMIT`, the driver for a cgroup's "
+                           "limit, or the program's own allocator, by a limit of its own",
+                           one_of("driver", "memlab_limit", "cgroup", "allocator"), Newer{}},
+                          self.refused_by);
         visit.texts_if_known({"explanation",
-                              "the same in full sentences, then why it did not fit and what may "
-                              "help: what the process said on stderr"},
+                              "the same in full sentences, then who refused it and why it did not "
+                              "fit: what the process said on stderr"},
                              self.explanation);
     }
     bool operator==(const Oom&) const = default;

@@ -217,7 +217,11 @@ void ReportBuilder::each(EntryTaker<Oom>& to) const {
         if (event.limit_source != trace::LimitSource::none) {
             add_limit(event.limit_source, event.group_limit, 0, out.group_limits);
         }
+        if (oom.others.known) {
+            out.others = Oom::Others{oom.others.bytes, oom.others.count, oom.others.time_ns};
+        }
         const OomFigures figures = oom_figures(from_, oom);
+        out.refused_by = refused_by(figures);
         out.holders = holders(oom.holders);
         for (std::size_t i = 0; i < out.holders.sites.size(); ++i) {
             out.holders.sites[i].allocations = oom.allocations[i];

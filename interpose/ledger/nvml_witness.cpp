@@ -155,6 +155,14 @@ bool NvmlWitness::watch(CUdevice device, std::string uuid, std::string pci) {
     return started;
 }
 
+void NvmlWitness::ask_soon() noexcept {
+    if (!started_.load(std::memory_order_relaxed) || asked_for_.exchange(true)) {
+        return;
+    }
+    wake_.store(1, std::memory_order_release);
+    syscall(SYS_futex, &wake_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
 void NvmlWitness::stop(bool ask_again) {
     if (!started_.load() || state_.load() != State::running) {
         return;
@@ -200,15 +208,36 @@ void NvmlWitness::loop() {
     syscall(SYS_futex, &ended_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-/// Waits until the next time, or the end, and asks. False when that was the last time.
+/// Waits until the next time, until it is asked for, or until the end.
+void NvmlWitness::pause(std::size_t round) {
+    const std::uint64_t next =
+        profiler::monotonic_ns() + pauses_ns[std::min(round, pauses_ns.size() - 1)];
+    for (;;) {
+        wake_.store(0);  // what is asked for from here on ends the wait
+        if (state_.load() != State::running) {
+            return;
+        }
+        const std::uint64_t now = profiler::monotonic_ns();
+        const std::uint64_t earliest = asked_ns_ == 0 ? now : asked_ns_ + second_ns;
+        const std::uint64_t end = asked_for_.load() ? std::min(next, earliest) : next;
+        if (now >= end) {
+            return;
+        }
+        const timespec left = profiler::to_timespec(end - now);
+        syscall(SYS_futex, &wake_, FUTEX_WAIT_PRIVATE, 0, &left, nullptr, 0);
+    }
+}
+
+/// Waits, and asks. False when that was the last time.
 bool NvmlWitness::ask_next(Nvml& nvml, std::size_t round) {
-    const timespec pause = profiler::to_timespec(pauses_ns[std::min(round, pauses_ns.size() - 1)]);
-    syscall(SYS_futex, &wake_, FUTEX_WAIT_PRIVATE, 0, &pause, nullptr, 0);
+    pause(round);
     const threads::LockGuard lock(mutex_);
     const State state = state_.load();
-    if (state == State::stopped || (state == State::last && round == 0)) {
+    const bool asked_for = asked_for_.exchange(false);
+    if (state == State::stopped || (state == State::last && round == 0 && !asked_for)) {
         return false;
     }
+    asked_ns_ = profiler::monotonic_ns();
     if (round == 0) {
         nvml.load();
     }

@@ -4,8 +4,9 @@
 //
 // NVML is loaded and queried in a thread of memlab's own (nvmlInit takes 9 ms, a query 0.4 ms),
 // 0.3 s after the first context was made, so that no short program ever loads it; then after one
-// second, ten, and every sixty, and once more at the end. Where it is missing or does not know the
-// GPU, that is recorded. Instances of MIG have other UUIDs: NVML is asked nothing of them.
+// second, ten, and every sixty, when an allocation failed, and once more at the end. Where it is
+// missing or does not know the GPU, that is recorded. Instances of MIG have other UUIDs: NVML is
+// asked nothing of them.
 #pragma once
 
 #include <pthread.h>
@@ -42,6 +43,9 @@ class NvmlWitness {
     /// or it does not know one. May throw std::bad_alloc.
     std::optional<CgroupLimit> limit_by_nvml(CUdevice device);
 
+    /// Asks soon, in its own thread, though not twice in a second. Waits for nothing.
+    void ask_soon() noexcept;
+
     /// Call at process end: no call of NVML begins after this. Waits for one under way, but at most
     /// a second. Asks a last time if `ask_again` and if NVML was asked before: not from a signal
     /// handler, whose thread may hold locks that NVML needs.
@@ -63,13 +67,16 @@ class NvmlWitness {
 
     static void* run(void* self);
     void loop();
+    void pause(std::size_t round);
     bool ask_next(Nvml& nvml, std::size_t round);
     bool ask(Nvml& nvml);
 
     profiler::Recorder* const recorder_;
+    std::uint64_t asked_ns_ = 0;  ///< when NVML was asked last; its thread's alone
     std::atomic<bool> started_{false};
     std::atomic<State> state_{State::running};
     std::atomic<std::uint32_t> wake_{0};   ///< a futex
+    std::atomic<bool> asked_for_{false};   ///< ask_soon() was called, and not answered
     std::atomic<std::uint32_t> ended_{0};  ///< a futex: 1 when the thread calls nothing any more
     threads::Mutex mutex_;                 ///< held while NVML is asked
     std::atomic<pthread_t> forking_{};     ///< the thread that holds it to fork

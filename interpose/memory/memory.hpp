@@ -133,6 +133,10 @@ class Memory {
     /// without a source: none is known. Reads files. May throw std::bad_alloc.
     virtual GroupLimit group_limit(CUdevice device) = 0;
 
+    /// Call when an allocation has failed for lack of memory and is recorded: a thread of memlab's
+    /// own then asks who else holds memory. Waits for nothing.
+    virtual void ask_for_others() noexcept = 0;
+
     /// Calls detect_new_libraries() if that was requested. Call without any of memlab's locks.
     void on_memory_growth() {
         if (growth_pending_.load(std::memory_order_relaxed)) {

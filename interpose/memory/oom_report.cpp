@@ -158,7 +158,6 @@ void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::
 /// Figures without a recording: the pools' statistics, and driver allocations.
 [[gnu::noinline]] model::OomFigures pool_figures(Memory& memory, const trace::OomEvent& event) {
     model::OomFigures figures;
-    figures.vmm_backend = memory.settings().pool_options.expandable;
     trace::OomTotals& oom = figures.oom;
     oom.event = event;
     for (Context* context : memory.contexts().all(static_cast<CUdevice>(event.device))) {
@@ -261,6 +260,7 @@ void record_and_explain(Memory& memory, trace::OomEvent oom, const char* functio
     oom.limit_source = group.source;
     if (profiler::Recorder* recorder = memory.recorder()) {
         recorder->record(oom);
+        memory.ask_for_others();
     }
     if (!explained_later && is_first_oom(memory)) {
         explain(memory, oom, group.group, function, device);

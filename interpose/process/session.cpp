@@ -288,6 +288,12 @@ Session::Session(LoadedSettings loaded, bool late)
         if (const char* loading = std::getenv("CUDA_MODULE_LOADING")) {
             recorder_->record(trace::OptionValue{"CUDA_MODULE_LOADING", loading});
         }
+        // A replay of PyTorch's cache needs the settings that it had.
+        for (const char* const variable : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+            if (const char* const value = std::getenv(variable)) {
+                recorder_->record(trace::OptionValue{variable, value});
+            }
+        }
         at_quick_exit(at_quick_exit_handler);
         on_exit(note_exit_code, nullptr);
     }

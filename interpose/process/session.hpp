@@ -65,6 +65,7 @@ class Session final : public Memory {
     MemoryRequests& requests() { return requests_; }
     bool others_gave_back(CUdevice device, std::uint64_t bytes) noexcept override;
     GroupLimit group_limit(CUdevice device) override { return ledger_->group_limit(device); }
+    void ask_for_others() noexcept override { ledger_->witness().ask_soon(); }
     CuptiSubscription& cupti() { return cupti_; }
     Ledger& ledger() { return *ledger_; }
     /// Ledger::context_created(), and what is then to be done at exit.

@@ -126,7 +126,7 @@ def _result_cache(_arguments: tuple[str, ...], stdout: str, report: dict) -> lis
         problems.append(f"{report['oom_count']} failures, {report['mark_count']} marks")
         return problems
     said = " ".join(report["ooms"][0]["explanation"])
-    if not re.search(r"2\.00 GiB by MEMLAB_LIMIT .* One call site has allocated \d+ times and freed nothing",
+    if not re.search(r"2\.00 GiB by MEMLAB_LIMIT .* One call site has allocated \d+ times, freed nothing",
                      said):
         problems.append(f"the explanation is {said!r}")
     if device["live"]["bytes"] != 0:

@@ -16,6 +16,20 @@ std::uint64_t large_pool_free(const MemoryStats& stats) {
     return reserved - std::min(reserved, stats.active_bytes.large_pool.current);
 }
 
+/// How long after a failure NVML's answer still tells of it: it is asked at once.
+constexpr std::uint64_t max_answer_delay_ns = 10'000'000'000;
+
+OtherProcesses others_by(const Witness& witness) {
+    return {.known = witness.state == WitnessState::seen,
+            .time_ns = witness.time_ns,
+            .bytes = witness.others,
+            .count = witness.processes};
+}
+
+std::uint32_t gpu_of(const DeviceInfo& device) {
+    return device.is_gpu() ? device.index : device.gpu;
+}
+
 }  // namespace
 
 /// The allocated curve, all devices together: what is cut into suballocations counts as these.
@@ -156,7 +170,9 @@ void Aggregator::on(const OomEvent& record) {
                              .kinds = {},
                              .holders = composition_now(event.device, max_oom_holders),
                              .allocations = {},
-                             .labels = {}};
+                             .labels = {},
+                             .allocations_on_gpu = 0,
+                             .others = {}};
             for (std::size_t kind = 0; kind < totals.kinds.size(); ++kind) {
                 totals.kinds[kind] = device.kinds[kind].live_bytes;
             }
@@ -166,6 +182,15 @@ void Aggregator::on(const OomEvent& record) {
             }
             if (labels_.any_live()) {
                 totals.labels = holder_labels(totals.holders);
+            }
+            const std::uint32_t gpu = gpu_of(device.info);
+            if (gpu < devices_.size() && devices_[gpu] != nullptr) {
+                for (const KindTotals& kind : devices_[gpu]->kinds) {
+                    totals.allocations_on_gpu += kind.count;
+                }
+                if (!devices_[gpu]->ledger.witnesses().empty()) {
+                    totals.others = others_by(devices_[gpu]->ledger.witnesses().back());
+                }
             }
             ooms_.push_back(std::move(totals));
         }
@@ -186,6 +211,15 @@ void Aggregator::on(const Witness& record) {
         advance(witness.time_ns);
         witness.time_ns = now_;
         devices_[witness.device]->ledger.on(witness);
+        // NVML is asked when an allocation fails; its answer comes later.
+        for (OomTotals& oom : ooms_) {
+            if (gpu_of(devices_[oom.event.device]->info) == witness.device &&
+                witness.state == WitnessState::seen &&
+                (!oom.others.known || oom.others.time_ns < oom.event.time_ns) &&
+                witness.time_ns - oom.event.time_ns <= max_answer_delay_ns) {
+                oom.others = others_by(witness);
+            }
+        }
     });
 }
 

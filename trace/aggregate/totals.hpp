@@ -275,6 +275,19 @@ struct PoolBytes {
     }
 };
 
+/// What NVML said of the other processes on a GPU.
+struct OtherProcesses {
+    bool known = false;
+    std::uint64_t time_ns = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t count = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.known, self.time_ns, self.bytes, self.count);
+    }
+};
+
 /// A failed allocation and the memory state right after it.
 struct OomTotals {
     OomEvent event;
@@ -288,12 +301,17 @@ struct OomTotals {
     std::vector<std::uint64_t> allocations;
     /// The labels of the live memory of holders.sites, as in LabelStats::by_site().
     std::vector<SiteLabel> labels;
+    std::uint64_t allocations_on_gpu = 0;  ///< of any kind, so far: not those of allocators on it
+    OtherProcesses others;                 ///< as NVML said next; where that was too late, last
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive.record(self.event);
         archive(self.current, self.pool, self.reserved_beside, self.kinds, self.holders,
                 self.allocations, self.labels);
+        if (archive.version() >= 6) {
+            archive(self.allocations_on_gpu, self.others);
+        }
     }
 };
 

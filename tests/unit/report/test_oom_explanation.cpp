@@ -1,5 +1,5 @@
-// An OOM's explanation: the verdict and the advice follow from the figures, one case each, and no
-// figures make it wrong or endless.
+// An OOM's explanation: who refused and the verdict follow from the figures, one case each, it
+// advises nothing, and no figures make it wrong or endless.
 #include "model/oom_explanation.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::string text_of(const OomFigures& figures) {
     return text;
 }
 
-/// Names no option that does not exist.
+/// Names no option that does not exist, and advises nothing.
 bool names_options(const std::string& text) {
     const std::string prefix = "MEMLAB_";
     for (std::size_t at = text.find(prefix); at != std::string::npos;
@@ -95,20 +95,23 @@ TEST_CASE("a shortage names what is missing and what this program holds") {
     const OomFigures figures = plain_figures(40 * gib);
     CHECK(says(figures, "The device has 80.00 GiB, 39.00 GiB of it free."));
     CHECK(says(figures, "memlab's pool holds 40.00 GiB: 40.00 GiB allocated."));
-    CHECK(says(figures, "1.00 GiB are in use by contexts"));
+    CHECK(says(figures,
+               "1.00 GiB are in use by this process's contexts and code and the driver's own "
+               "pools, or by other processes."));
+    CHECK(says(figures, "The driver refused it."));
     CHECK(says(figures, "It is short by 1.00 GiB, fragmentation aside."));
-    CHECK(says(figures, "Of the 40.00 GiB that this program holds, 1.00 GiB must be freed"));
+    CHECK(model::refused_by(figures) == "driver");
 }
 
 TEST_CASE("a request larger than the device") {
     OomFigures figures = plain_figures(81 * gib);
     CHECK(says(figures, "The request is larger than the whole device."));
-    CHECK(says(figures, "in pieces of less than 80.00 GiB"));
     figures = plain_figures(30 * gib);
     figures.oom.event.limit = 24 * gib;
     CHECK(says(figures, "The device has 24.00 GiB by MEMLAB_LIMIT (80.00 GiB without)"));
     CHECK(says(figures, "larger than the limit; without the limit it would have fit."));
-    CHECK(says(figures, "A limit of at least 71.00 GiB would let it pass."));
+    CHECK(says(figures, "MEMLAB_LIMIT refused it, not the driver."));
+    CHECK(model::refused_by(figures) == "memlab_limit");
 }
 
 TEST_CASE("a limit that is in the way is told from a device that is full") {
@@ -134,19 +137,11 @@ TEST_CASE("fragmentation says in what the memory lies") {
     CHECK(says(figures,
                "enough in all (5.00 GiB), but in pieces: the largest free block of the "
                "pool had 900.00 MiB. This is fragmentation."));
-    CHECK(says(figures,
-               "4.00 GiB are remainders of split blocks: "
-               "MEMLAB_MAX_SPLIT_SIZE_MB=2048"));
-    CHECK(says(figures, "MEMLAB_BACKEND=vmm maps scattered free pages"));
-    figures.vmm_backend = true;
-    CHECK_FALSE(says(figures, "MEMLAB_BACKEND"));
-    oom.pool.large_free = 0;
-    CHECK_FALSE(says(figures, "MAX_SPLIT"));
-    CHECK(says(figures, "between small allocations, at most 900.00 MiB in one piece"));
+    CHECK_FALSE(says(figures, "MEMLAB_"));
     // Memory that the pool cannot serve has no use for the pool's pieces.
     oom.event.kind = MemoryKind::array;
     CHECK(says(figures, "It is short by 1.00 GiB"));
-    CHECK(says(figures, "only cudaMalloc's memory comes from there: MEMLAB_POOL=off"));
+    CHECK(says(figures, "but only cudaMalloc's memory comes from there."));
 }
 
 TEST_CASE("a cache that would not have sufficed was kept whole") {
@@ -160,32 +155,127 @@ TEST_CASE("a cache that would not have sufficed was kept whole") {
     CHECK(says(figures, "1.00 MiB reserved but unallocated, in segments that are partly in use"));
 }
 
-TEST_CASE("advice only where the figures bear it out") {
-    OomFigures figures = plain_figures(39 * gib);
-    CHECK_FALSE(says(figures, "nvidia-smi"));
-    figures.oom.event.device_free = 19 * gib;  // others: 21
-    CHECK(says(figures, "Other processes probably hold most of the 21.00 GiB"));
-    figures.oom.event.requested = 60 * gib;  // more than they hold
-    CHECK_FALSE(says(figures, "nvidia-smi"));
+TEST_CASE("other processes are told by NVML's figures alone") {
+    OomFigures figures = plain_figures(40 * gib);
+    figures.oom.event.time_ns = 1000;
+    figures.oom.event.device_free = 19 * gib;  // 21 beside the program's
+    CHECK(says(figures, "21.00 GiB are in use by this process's contexts"));
+    figures.oom.others = {.known = true, .time_ns = 1001, .bytes = 20 * gib, .count = 2};
+    CHECK(says(figures,
+               "Other processes hold 20.00 GiB of it (2 processes, by NVML, asked after the "
+               "failure); 1.00 GiB are in use by this process's contexts and code and the "
+               "driver's own pools."));
+    figures.oom.others = {.known = true, .time_ns = 999, .bytes = 40 * gib, .count = 1};
+    CHECK(says(figures,
+               "Other processes hold 21.00 GiB of it (1 process, by NVML, asked before the "
+               "failure)."));
+    figures.oom.others = {.known = true, .time_ns = 999};
+    CHECK_FALSE(says(figures, "ther processes"));
+}
 
-    figures = plain_figures(40 * gib);
-    CHECK_FALSE(says(figures, "leak"));
+TEST_CASE("an allocator's own limit is told from the driver's refusal") {
+    OomFigures figures = plain_figures(60 * mib);
+    figures.allocator = trace::DeviceInfo::pytorch;
+    figures.by_own_limit = true;
+    figures.oom.event.kind = MemoryKind::suballocation;
+    figures.oom.pool = {.reserved = 2 * gib, .allocated = gib, .largest_free = 20 * mib};
+    CHECK(says(figures,
+               "PyTorch refused it by a limit of its own "
+               "(torch.cuda.set_per_process_memory_fraction): no call of the driver failed, and "
+               "39.00 GiB were free."));
+    CHECK(says(figures,
+               "With the 60.00 MiB it would have reserved up to 2.06 GiB; the largest free block "
+               "of PyTorch's cache had 20.00 MiB."));
+    CHECK_FALSE(says(figures, "The driver refused it"));
+    CHECK_FALSE(says(figures, "in one piece, in whole pages"));
+    CHECK(model::refused_by(figures) == "allocator");
+}
+
+namespace {
+
+/// A GPU and PyTorch's cache on it; `driver_fails`: the cache's own request of the driver failed.
+model::OomFigures pytorch_failure(bool driver_fails, bool served_after) {
+    trace::Aggregator aggregator;
+    aggregator.on(trace::DeviceInfo{.index = 0, .total_bytes = gib});
+    const std::uint32_t cache = trace::DeviceInfo::suballocator_index(0, 0);
+    aggregator.on(trace::DeviceInfo{
+        .index = cache, .total_bytes = gib, .allocator = trace::DeviceInfo::pytorch, .gpu = 0});
+    if (driver_fails) {
+        aggregator.on(trace::OomEvent{.time_ns = 10,
+                                      .thread = 7,
+                                      .requested = 20 * mib,
+                                      .device_free = mib,
+                                      .device_total = gib,
+                                      .error = 2});
+    }
+    if (served_after) {
+        trace::Event event;
+        event.time_ns = 11;
+        event.thread = 7;
+        event.address = gib;
+        event.requested = event.size = mib;
+        aggregator.on(event);
+    }
+    aggregator.on(trace::OomEvent{.time_ns = 12,
+                                  .device = cache,
+                                  .thread = 7,
+                                  .kind = MemoryKind::suballocation,
+                                  .requested = 10 * mib,
+                                  .device_free = 900 * mib,
+                                  .device_total = gib,
+                                  .error = 2});
+    return model::oom_figures(aggregator, aggregator.ooms().back());
+}
+
+}  // namespace
+
+TEST_CASE("whether a call of the driver failed is in the recording") {
+    CHECK(pytorch_failure(false, false).by_own_limit);
+    CHECK_FALSE(pytorch_failure(true, false).by_own_limit);
+    // The driver's refusal was another request's: it was served at the second try.
+    CHECK(pytorch_failure(true, true).by_own_limit);
+}
+
+TEST_CASE("NVML's answer is attached to the failure that came before it") {
+    trace::Aggregator aggregator;
+    aggregator.on(trace::DeviceInfo{.index = 0, .total_bytes = gib});
+    const auto witness = [&](std::uint64_t time_ns, std::uint64_t others) {
+        aggregator.on(trace::Witness{.time_ns = time_ns,
+                                     .state = trace::WitnessState::seen,
+                                     .others = others,
+                                     .processes = 1});
+    };
+    const auto fail = [&](std::uint64_t time_ns) {
+        aggregator.on(
+            trace::OomEvent{.time_ns = time_ns, .requested = gib, .device_total = gib, .error = 2});
+    };
+    constexpr std::uint64_t second = 1'000'000'000;
+    witness(second, 1);
+    fail(2 * second);
+    CHECK(aggregator.ooms()[0].others.bytes == 1);  // until NVML says more
+    witness(3 * second, 2);
+    CHECK(aggregator.ooms()[0].others.bytes == 2);
+    CHECK(aggregator.ooms()[0].others.time_ns == 3 * second);
+    witness(4 * second, 3);
+    CHECK(aggregator.ooms()[0].others.bytes == 2);
+    fail(5 * second);
+    witness(60 * second, 4);  // too late to tell of the failure
+    CHECK(aggregator.ooms()[1].others.bytes == 3);
+}
+
+TEST_CASE("facts of the program's own memory") {
+    OomFigures figures = plain_figures(40 * gib);
+    CHECK_FALSE(says(figures, "freed nothing"));
     figures.oom.allocations = {10, 50};
-    CHECK(says(figures, "allocated 10 times and freed nothing, and holds 30.00 GiB"));
+    CHECK(
+        says(figures, "One call site has allocated 10 times, freed nothing, and holds 30.00 GiB."));
     figures.oom.allocations = {100, 5};  // a small one, and few
-    CHECK_FALSE(says(figures, "leak"));
-
-    figures = plain_figures(40 * gib);
-    figures.async_pools = true;
-    figures.oom.event.device_free = 37 * gib;
-    CHECK(says(figures, "cudaMemPoolTrimTo"));
-    figures.async_pools = false;
-    CHECK_FALSE(says(figures, "cudaMemPoolTrimTo"));
+    CHECK_FALSE(says(figures, "freed nothing"));
 
     figures = plain_figures(40 * gib);
     figures.oom.pool.allocated = 37 * gib;
     CHECK(says(figures, "3.00 GiB freed but not yet safe to reuse"));
-    CHECK(says(figures, "would have been enough: they come back"));
+    CHECK(says(figures, "would have been enough: the capture or the work"));
 
     figures = plain_figures(16);
     CHECK(says(figures, "The driver refused it although 39.00 GiB were free"));
@@ -222,11 +312,9 @@ TEST_CASE("a cgroup's limit is the reason where the device has the memory") {
                "have 46.00 GiB: 2.00 GiB are left; 6.00 GiB of that are not this "
                "program's allocations."));
     CHECK(says(figures,
-               "It is short by 2.00 GiB, by the cgroup's limit: the device itself has that "
-               "much free."));
-    CHECK(
-        says(figures, "A limit of at least 50.00 GiB for the cgroup /pods/one would let it pass"));
-    CHECK_FALSE(says(figures, "The driver refused it"));
+               "The driver refused it: it is short by 2.00 GiB, by the cgroup's limit: the device "
+               "itself has that much free."));
+    CHECK(model::refused_by(figures) == "cgroup");
 
     // Cached memory that is in pieces is not what is missing.
     figures.oom.event.requested = gib;
@@ -257,7 +345,7 @@ TEST_CASE("a limit that the driver shows as the device's memory") {
                "The cgroup / may have 42.00 GiB, which the driver shows as the device's "
                "memory (NVML's memory limit), and its processes had 41.00 GiB when NVML "
                "was last asked: 1.00 GiB are left."));
-    CHECK(says(figures, "It is short by 3.00 GiB, by the cgroup's limit."));
+    CHECK(says(figures, "it is short by 3.00 GiB, by the cgroup's limit."));
     // A limit that is the whole device, which others use.
     figures.oom.event.group_limit.used = 20 * gib;
     figures.oom.current = {10 * gib, 10 * gib, 10 * gib, 10 * gib};
@@ -265,11 +353,10 @@ TEST_CASE("a limit that the driver shows as the device's memory") {
     // More than the cgroup may ever have.
     figures.oom.event.group_limit.used = 41 * gib;
     figures.oom.event.requested = 50 * gib;
-    CHECK(says(figures, "A limit of at least"));
-    CHECK_FALSE(says(figures, "No setting helps"));
+    CHECK(says(figures, "by the cgroup's limit."));
 }
 
-TEST_CASE("a cache on top is named, and its growth is no leak") {
+TEST_CASE("a cache on top is named, and its growth is none of the program's") {
     trace::Aggregator aggregator;
     aggregator.on(trace::DeviceInfo{.index = 0, .total_bytes = gib});
     aggregator.on(trace::StringDef{.id = 1, .text = "cuMemAlloc_v2"});
@@ -294,9 +381,8 @@ TEST_CASE("a cache on top is named, and its growth is no leak") {
     const trace::OomTotals& oom = aggregator.ooms()[0];
     CHECK(oom.allocations == std::vector<std::uint64_t>{10});
     const OomFigures figures = model::oom_figures(aggregator, oom);
-    CHECK(says(figures, "500.00 MiB were allocated through PyTorch: its cache keeps"));
-    CHECK(says(figures, "torch.cuda.empty_cache() returns it"));
-    CHECK_FALSE(says(figures, "leak"));
+    CHECK(says(figures, "500.00 MiB were allocated through PyTorch's own cache: how much of that"));
+    CHECK_FALSE(says(figures, "freed nothing"));
 
     // Switched off, it is no cache, and what grows is the program's.
     aggregator.on(trace::OptionValue{.name = "PYTORCH_NO_CUDA_MEMORY_CACHING", .value = "1"});
@@ -372,7 +458,9 @@ TEST_CASE("any figures make a bounded text") {
         for (std::uint64_t& kind : oom.kinds) {
             kind = any();
         }
-        figures.async_pools = random() % 2 == 0;
+        oom.others = {random() % 2 == 0, any(), any(), any()};
+        figures.by_own_limit = random() % 4 == 0;
+        figures.allocator = figures.by_own_limit ? "PyTorch" : "";
         oom.event.limit_source = static_cast<trace::LimitSource>(random() % 3);
         oom.event.group_limit = {.group = 1, .limit = any(), .used = any(), .guaranteed = any()};
         const std::vector<std::string> sentences = model::explain_oom(figures);
