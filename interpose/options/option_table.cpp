@@ -454,6 +454,7 @@ LoadedSettings load_settings(const char* const* environment) {
             } else {
                 std::string& problem = loaded.problems.emplace_back(variable);
                 problem.append("=").append(value).append(" ").append(why);
+                loaded.invalid.push_back(problem);
                 problem.append(text.empty() ? "; ignored" : "; using ").append(text);
             }
         };

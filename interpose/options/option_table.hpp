@@ -31,6 +31,8 @@ struct LoadedSettings {
     /// One sentence for each variable with an invalid value, whose default is used instead, and for
     /// each MEMLAB_ variable that does not exist.
     std::vector<std::string> problems;
+    /// Of these, the variables with an invalid value, without what is used instead.
+    std::vector<std::string> invalid;
 };
 
 /// Reads the environment (environ, not secure_getenv: set-user-id programs never load memlab).

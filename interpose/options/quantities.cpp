@@ -1,12 +1,14 @@
 #include "interpose/options/quantities.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <csignal>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string>
+
+#include "model/parse_size.hpp"
 
 namespace memlab::interpose {
 
@@ -56,47 +58,9 @@ bool parse_share(std::string_view text, double* share) {
 }
 
 bool parse_bytes(std::string_view text, std::uint64_t* bytes) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc()) {
-        return false;
-    }
-    std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-    while (!unit.empty() && unit.front() == ' ') {
-        unit.remove_prefix(1);
-    }
-    unsigned shift = 0;
-    if (!unit.empty() && !(unit.size() == 1 && (unit[0] == 'B' || unit[0] == 'b'))) {
-        switch (std::tolower(static_cast<unsigned char>(unit[0]))) {
-            case 'k':
-                shift = 10;
-                break;
-            case 'm':
-                shift = 20;
-                break;
-            case 'g':
-                shift = 30;
-                break;
-            case 't':
-                shift = 40;
-                break;
-            default:
-                return false;
-        }
-        unit.remove_prefix(1);
-        if (!unit.empty()) {
-            const bool binary = (unit.size() == 2 && (unit[0] == 'i' || unit[0] == 'I') &&
-                                 (unit[1] == 'B' || unit[1] == 'b'));
-            if (!binary) {
-                return false;
-            }
-        }
-    }
-    if (number > (std::numeric_limits<std::uint64_t>::max() >> shift)) {
-        return false;
-    }
-    *bytes = number << shift;
-    return true;
+    const std::optional<std::uint64_t> size = model::parse_size(text);
+    *bytes = size.value_or(*bytes);
+    return size.has_value();
 }
 
 bool parse_signals(std::string_view text, std::uint64_t* signals) {

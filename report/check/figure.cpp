@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 
+#include "model/parse_size.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report::check {
@@ -95,25 +95,12 @@ std::optional<NumberAndUnit> split_number(std::string_view text) {
 }
 
 std::optional<Figure> in_bytes(Figure number, std::string_view unit) {
-    std::string lower;
-    for (const char c : unit) {
-        lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
-    static constexpr std::string_view prefixes = "kmgt";
-    unsigned shift = 0;
-    if (!lower.empty() && lower != "b") {
-        const std::size_t prefix = prefixes.find(lower[0]);
-        const std::string_view rest = std::string_view(lower).substr(1);
-        if (prefix == std::string_view::npos || (!rest.empty() && rest != "ib")) {
-            return std::nullopt;
-        }
-        shift = 10 * static_cast<unsigned>(prefix + 1);
-    }
+    const std::optional<unsigned> shift = model::unit_shift(unit);
     const Figure::Wide value = number.in_millionths();
-    if (value > (largest >> shift)) {
+    if (!shift || value > (largest >> *shift)) {
         return std::nullopt;
     }
-    return Figure::millionths(value << shift);
+    return Figure::millionths(value << *shift);
 }
 
 }  // namespace memlab::report::check

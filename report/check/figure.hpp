@@ -61,8 +61,8 @@ struct NumberAndUnit {
 };
 std::optional<NumberAndUnit> split_number(std::string_view text);
 
-/// `number` times the size unit `unit`: "", "B", "KiB" to "TiB", or K, M, G, T, case-insensitive.
-/// std::nullopt for other units and above 2^64.
+/// `number` times the size unit `unit` (model::unit_shift()). std::nullopt for other units and
+/// above 2^64.
 std::optional<Figure> in_bytes(Figure number, std::string_view unit);
 
 }  // namespace memlab::report::check

@@ -145,6 +145,22 @@ class Runs(EndToEnd):
         self.assertEqual(gpu["allocated"]["at_once_at_least_bytes"], 7 * MIB)
         self.assert_text(r"sum of peaks +at once\n  allocated +10\.00 MiB +7\.00 MiB\n")
 
+    def test_an_option_that_is_not_understood_ends_it(self) -> None:
+        """Also with --quiet: the program would run without the limit that was meant."""
+        ran = self.work / "ran"
+        for options in ([], ["--quiet"]):
+            for name, value in (("LIMIT", "24XB"), ("STACK_DEPTH", "many"), ("BACKEND", "mapped")):
+                with self.subTest(options=options, name=name):
+                    outcome = self.under_run(["touch", str(ran)], *options, settings={f"MEMLAB_{name}": value})
+                    self.assertEqual(outcome.code, 2, outcome.describe())
+                    self.assertRegex(outcome.stderr.decode(), rf"^memlab-run: MEMLAB_{name}={value} is not understood "
+                                     r"\(takes .*\)\n$")
+                    self.assertFalse(ran.exists())
+        for size in ("24GB", "24Gi", "24 GiB", "1.5g"):
+            outcome = self.under_run(["touch", str(ran)], "--quiet", settings={"MEMLAB_LIMIT": size})
+            self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+            self.assertTrue(ran.exists())
+
     def test_fifty_children(self) -> None:
         document = self.tree("a(" + " ".join(["+b"] * 50) + ")")
         self.assertEqual(self.families(document), {"": ["a"], "a": ["b"] * 50})

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -275,22 +276,25 @@ Environment make_environment(const RunArguments& arguments, memlab::model::RunFi
     return environment;
 }
 
-/// What the command's processes will read of the options that decide what memlab-run says.
-memlab::interpose::Settings effective_settings(const Environment& environment) {
+/// What the command's processes will read of memlab's options.
+memlab::interpose::LoadedSettings effective_settings(const Environment& environment) {
+    std::map<std::string, std::string> variables;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        const std::size_t equals = text.find('=');
+        if (equals != std::string_view::npos) {
+            variables.try_emplace(std::string(text.substr(0, equals)), text.substr(equals + 1));
+        }
+    }
+    for (const auto& [name, value] : environment) {
+        variables[name] = value;
+    }
     std::vector<std::string> entries;
-    for (const char* const variable : {"MEMLAB_ARGUMENTS", "MEMLAB_RECORD", "MEMLAB_DISABLE"}) {
-        const char* const inherited = std::getenv(variable);
-        std::string entry = inherited == nullptr ? "" : std::string(variable) + "=" + inherited;
-        for (const auto& [name, value] : environment) {
-            if (name == variable) {
-                entry = name;
-                entry += '=';
-                entry += value;
-            }
-        }
-        if (!entry.empty()) {
-            entries.push_back(std::move(entry));
-        }
+    entries.reserve(variables.size());
+    for (const auto& [name, value] : variables) {
+        std::string& entry = entries.emplace_back(name);
+        entry += '=';
+        entry += value;
     }
     std::vector<const char*> pointers;
     pointers.reserve(entries.size() + 1);
@@ -298,7 +302,15 @@ memlab::interpose::Settings effective_settings(const Environment& environment) {
         pointers.push_back(entry.c_str());
     }
     pointers.push_back(nullptr);
-    return memlab::interpose::load_settings(pointers.data()).settings;
+    return memlab::interpose::load_settings(pointers.data());
+}
+
+/// The program would run with the option's default, which may be no limit at all. Without memlab,
+/// or for the doctor, no option matters.
+void refuse_invalid(const memlab::interpose::LoadedSettings& loaded) {
+    if (!loaded.settings.disabled && !loaded.invalid.empty()) {
+        throw UsageError(memlab::report::printable(loaded.invalid.front(), false));
+    }
 }
 
 void print_options() {
@@ -392,7 +404,9 @@ int run(const RunArguments& arguments) {
     description.directory = working_directory();
     description.command = arguments.command;
     Environment environment = make_environment(arguments, description, folder);
-    const memlab::interpose::Settings settings = effective_settings(environment);
+    const memlab::interpose::LoadedSettings loaded = effective_settings(environment);
+    refuse_invalid(loaded);
+    const memlab::interpose::Settings& settings = loaded.settings;
     if (!settings.arguments) {
         description.command.resize(1);
     }

@@ -31,6 +31,8 @@ TEST_CASE("sizes are taken with and without units") {
     CHECK(parsed("1.5MiB")->amount == Figure::whole(3 << 19));
     CHECK(parsed("2k")->amount == Figure::whole(2048));
     CHECK(parsed("7 B")->amount == Figure::whole(7));
+    CHECK(parsed("4GB")->amount == Figure::whole(4ULL << 30));
+    CHECK(parsed("4 Gi")->amount == Figure::whole(4ULL << 30));
     CHECK(parsed("1tib")->amount == Figure::whole(1ULL << 40));
     CHECK(parsed("18446744073709551615")->amount == Figure::whole(largest));
     CHECK_FALSE(parsed("4GiB")->relative());
@@ -45,7 +47,7 @@ TEST_CASE("what is no amount is refused") {
                              ".5",
                              "1.2.3",
                              "1e3",
-                             "4 GB",
+                             "4 GX",
                              "4 GiBs",
                              "0x10",
                              "1,000",

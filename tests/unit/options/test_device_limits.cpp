@@ -42,7 +42,7 @@ TEST_CASE("an invalid limit changes nothing") {
                             ";",
                             "1GiB;",
                             ";1GiB",
-                            "1GB",
+                            "1GX",
                             "x",
                             "1GiB,",
                             "1GiB,device",

@@ -169,8 +169,15 @@ TEST_CASE("bytes with units") {
     CHECK((parse_bytes("1GiB", &bytes) && bytes == 1ULL << 30));
     CHECK((parse_bytes("512 MiB", &bytes) && bytes == 512ULL << 20));
     CHECK((parse_bytes("2T", &bytes) && bytes == 2ULL << 40));
-    for (const char* bad :
-         {"", "MiB", "-1", "1.5G", "1GB", "1GiBs", "18446744073709551616", "99999999T"}) {
+    for (const char* same : {"4GiB", "4GB", "4 gb", "4Gi", "4g", "4096M", "4.0GiB", "4.000000G"}) {
+        INFO(same);
+        CHECK((parse_bytes(same, &bytes) && bytes == 4ULL << 30));
+    }
+    CHECK((parse_bytes("1.5G", &bytes) && bytes == 3ULL << 29));
+    CHECK((parse_bytes("0.1k", &bytes) && bytes == 102));
+    CHECK((parse_bytes("16777215.999999TiB", &bytes) && bytes > 0xffffff0000000000));
+    for (const char* bad : {"", "MiB", "-1", "1.5", "1.G", ".5G", "1.0000000G", "24XB", "1GiBs",
+                            "1Gib/s", "1 G B", "18446744073709551616", "16777216T", "99999999T"}) {
         INFO(bad);
         CHECK_FALSE(parse_bytes(bad, &bytes));
     }
