@@ -13,11 +13,24 @@ bool is_path_named(std::string_view path, std::string_view name) {
                             path[path.size() - name.size() - 1] == '/');
 }
 
+bool is_step_named(std::string_view path, std::string_view name) {
+    if (is_path_named(path, name)) {
+        return true;
+    }
+    // "step 12", "step #": a step of "step".
+    std::string folded = trace::folded_name(path);
+    if (is_path_named(folded, name)) {
+        return true;
+    }
+    folded.resize(folded.find_last_not_of("# _-:.") + 1);
+    return is_path_named(folded, name);
+}
+
 std::optional<std::size_t> choose_steps(const model::Report& report, const std::string& name) {
     std::optional<std::size_t> chosen;
     for (std::size_t i = 0; i < report.steps.size(); ++i) {
         const model::Steps& steps = report.steps[i];
-        if ((name.empty() || is_path_named(steps.name, name)) &&
+        if ((name.empty() || is_step_named(steps.name, name)) &&
             (!chosen || steps.steps > report.steps[*chosen].steps)) {
             chosen = i;
         }
@@ -74,7 +87,7 @@ StepEnds StepEnds::at(const trace::StepAnchor& anchor) {
 }
 
 bool StepEnds::matches(std::string_view text) const {
-    return which_ == Which::path ? text == name_ : is_path_named(text, name_);
+    return which_ == Which::path ? text == name_ : is_step_named(text, name_);
 }
 
 bool StepEnds::is_end(const trace::Event& event, const trace::Aggregator& figures) {

@@ -19,7 +19,10 @@ namespace memlab::report {
 /// name, or the last parts of its path.
 bool is_path_named(std::string_view path, std::string_view name);
 
-/// Index into Report::steps: of the steps that `name` means (is_path_named) those with the most
+/// The same of steps, which may be numbered: "step 12", "step #" are steps of "step".
+bool is_step_named(std::string_view path, std::string_view name);
+
+/// Index into Report::steps: of the steps that `name` means (is_step_named) those with the most
 /// steps; of all if it is empty. None: there are none.
 std::optional<std::size_t> choose_steps(const model::Report& report, const std::string& name);
 

@@ -7,6 +7,7 @@
 #include "report/lines/source_text.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
+#include "report/steps.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
@@ -376,4 +377,20 @@ TEST_CASE("where a function ends") {
     CHECK(python_function(python, 1, 1).last == 1);
     CHECK(python_function(python, 3, 3).last == 3);
     CHECK(python_function(python, 4, 7).last == 7);
+}
+
+TEST_CASE("a step is meant by its name, with and without its number") {
+    using memlab::report::is_step_named;
+    for (const char* path : {"step", "step 0", "step 12", "step #", "epoch #/step", "step_3",
+                             "epoch 2/step 7", "Step/step#"}) {
+        INFO(path);
+        CHECK(is_step_named(path, "step"));
+    }
+    CHECK(is_step_named("step 12", "step 12"));
+    CHECK(is_step_named("epoch 2/step 7", "epoch #/step #"));
+    for (const char* path : {"steps", "substep", "step a", "", "step/forward", "12"}) {
+        INFO(path);
+        CHECK_FALSE(is_step_named(path, "step"));
+    }
+    CHECK_FALSE(is_step_named("12", ""));
 }
