@@ -204,6 +204,7 @@ class Collector {
                              return std::tie(p.start_wall_ns, p.host, p.pid) <
                                     std::tie(q.start_wall_ns, q.host, q.pid);
                          });
+        order_ranks();
         std::stable_sort(out_.runs.begin(), out_.runs.end(), [](const auto& a, const auto& b) {
             return a.start_wall_ns < b.start_wall_ns;
         });
@@ -216,6 +217,24 @@ class Collector {
     }
 
   private:
+    /// Ranks start in any order: among themselves they come by rank, in the places that they have.
+    void order_ranks() {
+        std::vector<std::size_t> places;
+        std::vector<RunMember> ranks;
+        for (std::size_t i = 0; i < out_.members.size(); ++i) {
+            if (find_rank(out_.members[i].report.process)) {
+                places.push_back(i);
+                ranks.push_back(std::move(out_.members[i]));
+            }
+        }
+        std::stable_sort(ranks.begin(), ranks.end(), [](const RunMember& a, const RunMember& b) {
+            return *find_rank(a.report.process) < *find_rank(b.report.process);
+        });
+        for (std::size_t i = 0; i < places.size(); ++i) {
+            out_.members[places[i]] = std::move(ranks[i]);
+        }
+    }
+
     void add_folder(const std::string& folder) {
         std::error_code error;
         std::vector<std::string> files;

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "model/bounded_sum.hpp"
+#include "report/summary/framework_findings.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report {
@@ -30,7 +31,9 @@ std::vector<StackPeak> StackNumbers::peaks_of(const model::Report& report) {
     std::vector<StackPeak> peaks;
     std::vector<std::pair<std::string, const model::Site*>> found;
     for (const model::Site& site : report.sites) {
-        if (!model::is_in_curves(site.kind) || site.peak_bytes == 0) {
+        // Segments are told by what a framework's cache handed out of them.
+        if (!model::is_in_curves(site.kind) || site.peak_bytes == 0 ||
+            is_segment_seen_inside(report, site)) {
             continue;
         }
         std::string key = site.kind;

@@ -129,6 +129,22 @@ std::vector<FrameworkFinding> find_frameworks(const model::Report& report) {
     return findings;
 }
 
+bool is_pytorchs_own(const model::Report& report, const model::Site& site) {
+    if ((site.kind != "suballocation" && site.kind != "pinned") || site.live_count != site.count) {
+        return false;
+    }
+    const auto is_in = [](std::string_view path, std::string_view library) {
+        return path.find(library) != std::string_view::npos;
+    };
+    for (const std::size_t frame : report.stacks.at(site.stack).frames) {
+        const std::string_view path = report.modules.at(report.frames.at(frame).module).path;
+        if (!is_in(path, "/libc10") && !is_in(path, "/libcuda")) {
+            return is_in(path, "/libtorch_cuda");
+        }
+    }
+    return false;
+}
+
 bool is_frameworks_cache(const model::Device& device) {
     const auto caches = model::framework_caches();
     return std::any_of(caches.begin(), caches.end(), [&](const model::FrameworkCache& cache) {

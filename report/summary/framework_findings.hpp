@@ -31,4 +31,10 @@ bool is_frameworks_cache(const model::Device& device);
 /// True for segments of such a cache: what is allocated in them is in the report, too.
 bool is_segment_seen_inside(const model::Report& report, const model::Site& site);
 
+/// Memory of PyTorch's cache, or pinned, that PyTorch's own CUDA code took for itself, not for a
+/// tensor, and never gave back: the workspaces of cuBLAS, its cache of pinned memory. Told by the
+/// libraries of its call stack, so also where functions have no names: a tensor's memory is asked
+/// for by libtorch_cpu.
+bool is_pytorchs_own(const model::Report& report, const model::Site& site);
+
 }  // namespace memlab::report

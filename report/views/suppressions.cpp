@@ -182,7 +182,9 @@ const Suppression* find_suppression(const std::vector<Suppression>& list,
                                     const std::vector<StackFrame>& frames, LeakKind leak) {
     const auto found = std::find_if(list.begin(), list.end(), [&](const Suppression& each) {
         return (leak == LeakKind::at_end || !each.built_in) &&
-               (each.segments ? is_segment_seen_inside(report, site) : each.matches(site, frames));
+               (each.segments       ? is_segment_seen_inside(report, site)
+                : each.pytorchs_own ? is_pytorchs_own(report, site)
+                                    : each.matches(site, frames));
     });
     return found == list.end() ? nullptr : &*found;
 }
@@ -235,6 +237,16 @@ const std::vector<Suppression>& default_suppressions() {
              .api = {},
              .built_in = true,
              .segments = true});
+        // Where PyTorch's functions have names, those above tell them.
+        read.list.push_back(
+            {.name = "PyTorch's own workspaces",
+             .reason =
+                 "PyTorch's CUDA code took it for itself, not for a tensor: it keeps a cuBLAS "
+                 "workspace for each handle and stream, and pinned memory",
+             .filter = {},
+             .api = {},
+             .built_in = true,
+             .pytorchs_own = true});
         return std::move(read.list);
     }();
     return list;

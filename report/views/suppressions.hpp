@@ -29,6 +29,7 @@ struct Suppression {
     bool built_in = false;
     /// Built in: segments of a framework's cache that was seen from inside, whatever the patterns.
     bool segments = false;
+    bool pytorchs_own = false;  ///< built in: is_pytorchs_own(), whatever the patterns
 
     bool matches(const model::Site& site, const std::vector<StackFrame>& frames) const;
 };

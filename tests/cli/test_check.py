@@ -393,6 +393,17 @@ class Check(CommandTest):
         broken = self.refused("check", "--peak-allocated", "2GiB", "run", says="memlab.broken.json")
         self.assertIn("not everything could be checked", broken.stdout)
 
+    def test_healthy_ranks_leak_nothing_and_come_by_rank(self):
+        """Without the names of PyTorch's functions: its workspaces are told by their libraries."""
+        run = os.path.join(DATA, "h200", "run_of_four_ranks")
+        result = self.call("check", "--leaks", "0", "--no-symbols", run)
+        ranks = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("rank ")]
+        self.assertEqual(ranks, ["0", "1", "2", "3"])
+        self.assertEqual(result.stdout.count("  leaks             0 B         0 B  ok\n"), 4, result.stdout)
+        leaks = self.call("leaks", "--no-symbols", os.path.join(run, "memlab.python3.12.983.memlog")).stdout
+        self.assertIn("65.00 MiB", leaks)
+        self.assertIn("not for a tensor", " ".join(leaks.split()))
+
     def test_a_damaged_log_proves_nothing_kept(self):
         log = self.path("bad.memlog")
         subprocess.run([SYNTH, "--events", "20000", "-o", log], check=True, timeout=60,

@@ -67,16 +67,19 @@ class Tensors(ToolTest):
         leaked, segments = 65 << 20, 746 << 20
         scopes = os.path.join(RECORDINGS, "pytorch_scopes.memlog")
 
-        def measured(*arguments):
+        def measured(*arguments, code=1):
             result = self.call(REPORT, "check", "--no-symbols", "--json", *arguments, scopes)
-            self.assertEqual((result.returncode, result.stderr), (1, ""))
+            self.assertEqual((result.returncode, result.stderr), (code, ""))
             return [row["measured"] for process in json.loads(result.stdout)["processes"] for row in process["rows"]
                     if row["metric"] in ("leaks", "leak_count")]
-        for level, of_all in (("all", leaked), ("framework", leaked), ("driver", segments)):
-            self.assertEqual(measured("--leaks", "0", "--level", level), [of_all])
-        self.assertEqual(measured("--leak-count", "0"), [3])
-        workspaces, tensors = measured("--limit", "leaks@site:cublas=0", "--limit", "leaks@site:c10_cuda=0")
-        self.assertEqual(tensors, leaked)
+        # What PyTorch itself keeps is no leak: its workspaces, told without names by their libraries.
+        for level in ("all", "framework"):
+            self.assertEqual(measured("--leaks", "0", "--level", level, code=0), [0])
+        self.assertEqual(measured("--leaks", "0", "--level", "driver"), [segments])
+        self.assertEqual(measured("--leak-count", "0", code=0), [0])
+        workspaces, tensors = measured("--limit", "leaks@site:cublas=0", "--limit", "leaks@site:c10_cuda=0",
+                                       "--no-default-suppressions")
+        self.assertGreater(tensors, leaked)
         self.assertEqual(measured("--leaks", "0", "--no-default-suppressions"), [leaked + workspaces])
         text = self.report("leaks", "--no-symbols", scopes)
         self.assertIn("GPU 0: NVIDIA H200\nStill allocated at the end: nothing else\n", text)
