@@ -75,7 +75,9 @@ class Junit {
             out_ += " <testsuite name=\"memlab\" tests=\"" + errors +
                     "\" failures=\"0\" errors=\"" + errors + "\" skipped=\"0\">\n";
             for (std::size_t i = 0; i < view_.outcome.problems.size(); ++i) {
-                out_ += "  <testcase classname=\"memlab\" name=\"checked " + std::to_string(i + 1) +
+                // The same in each build: servers follow a case by its name.
+                out_ += "  <testcase classname=\"memlab\" name=\"everything could be checked" +
+                        (i == 0 ? std::string() : " (" + std::to_string(i + 1) + ")") +
                         "\">\n   <error message=\"" + escaped_xml(view_.outcome.problems[i]) +
                         "\"/>\n  </testcase>\n";
             }

@@ -53,6 +53,11 @@ class PoolText {
         for (const DevicePool& pool : pools.devices) {
             page_.heading(device_title(*pool.device, style_.ascii),
                           page_.clean(model::pool_name(pool.device->allocator)));
+            // Mapped memory has no segments, by PyTorch's words: the statistics count none.
+            const auto segments = pool.device->memory_stats.find("segment.all.peak");
+            unit_ = segments != pool.device->memory_stats.end() && segments->second == 0
+                        ? "mapped range"
+                        : "segment";
             for (const PoolSnapshot& each : pool.moments) {
                 moment(each);
             }
@@ -100,7 +105,7 @@ class PoolText {
             empty_bytes += segment.blocks.empty() ? segment.size : 0;
         }
         std::string text = format_bytes(reserved) + " reserved in " +
-                           format_plural(moment.segments.size(), "segment") + ", " +
+                           format_plural(moment.segments.size(), unit_) + ", " +
                            format_bytes(active) + " of it active";
         if (const std::uint64_t pending = moment.pending_bytes(); pending != 0) {
             text += " (" + format_bytes(pending) + " freed, but maybe still in use by the GPU)";
@@ -110,11 +115,11 @@ class PoolText {
         } else {
             text += "; " + format_bytes(reserved - active) + " free, the largest piece " +
                     format_bytes(moment.largest_free()) + ". " +
-                    (empty_count == 0 ? "No segment is empty: none could be given back."
-                                      : format_plural(empty_count, "segment") + " (" +
-                                            format_bytes(empty_bytes) + ") " +
-                                            (empty_count == 1 ? "is" : "are") +
-                                            " empty: memlab_empty_cache() would give that back.");
+                    (empty_count == 0
+                         ? std::string("No ") + unit_ + " is empty: none could be given back."
+                         : format_plural(empty_count, unit_) + " (" + format_bytes(empty_bytes) +
+                               ") " + (empty_count == 1 ? "is" : "are") +
+                               " empty: memlab_empty_cache() would give that back.");
         }
         page_.paragraph("  ", text);
         picture(moment);
@@ -298,6 +303,7 @@ class PoolText {
     Resolver& resolver_;
     const PoolViewOptions& options_;
     const Style style_;
+    const char* unit_ = "segment";
     Page page_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "report/text/names.hpp"
 
@@ -76,10 +77,10 @@ std::string absolute_file(const char* file, const char* directory) {
     if (file == nullptr) {
         return {};
     }
-    if (file[0] == '/' || directory == nullptr || directory[0] != '/') {
-        return file;
-    }
-    return std::string(directory) + "/" + file;
+    // Compilers spell one file in several ways ("a/../b.h"): a place is known by its file's name.
+    const bool known = file[0] == '/' || directory == nullptr || directory[0] != '/';
+    const std::string path = known ? std::string(file) : std::string(directory) + "/" + file;
+    return std::filesystem::path(path).lexically_normal().string();
 }
 
 std::string linkage_name(Dwarf_Die* die) {

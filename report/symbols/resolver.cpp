@@ -62,6 +62,11 @@ std::string Resolver::missing_names() const {
         }
         return text + (modules.size() == 1 ? one : many);
     };
+    // A compiler's, made while the program ran and removed since: nowhere is it to be had.
+    std::erase_if(gone, [](const std::string& module) {
+        return module.starts_with("/tmp/") || module.starts_with("/var/tmp/") ||
+               module.starts_with("/dev/shm/") || module.starts_with("/memfd:");
+    });
     std::string text;
     if (!gone.empty()) {
         text = list(gone, " is not on this machine", " are not on this machine");

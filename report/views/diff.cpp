@@ -206,8 +206,10 @@ class DeviceDiffer {
                 out.totals.push_back({row.name, row.member, "in the ledger", true, change});
             }
         }
-        out.totals.push_back(
-            {"the rest", "rest_bytes", "not explained", true, {before->rest, after->rest}});
+        if (before->rest != 0 || after->rest != 0) {
+            out.totals.push_back(
+                {"the rest", "rest_bytes", "not explained", true, {before->rest, after->rest}});
+        }
     }
 
     const DiffSide& before_;
@@ -298,7 +300,7 @@ std::string format_change_percent(const Change& change) {
     const double ratio = static_cast<double>(change.size()) / static_cast<double>(change.before);
     // Beyond that, the figures themselves are easier to read.
     if (ratio >= 10) {
-        return ">+999%";
+        return "";
     }
     return with_sign(change, format_percent(change.size(), change.before));
 }
@@ -314,7 +316,14 @@ Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptio
         }
     }
     DeviceDiffer differ(before, after, options);
-    for (const std::uint64_t index : devices) {
+    // What a framework's cache handed out goes before the GPU that it is on, as in a summary.
+    const auto is_gpu = [](std::uint64_t index) { return index < trace::DeviceInfo::max_gpus; };
+    std::vector<std::uint64_t> order(devices.begin(), devices.end());
+    std::stable_sort(order.begin(), order.end(), [&](std::uint64_t a, std::uint64_t b) {
+        return std::make_pair(a % trace::DeviceInfo::max_gpus, is_gpu(a)) <
+               std::make_pair(b % trace::DeviceInfo::max_gpus, is_gpu(b));
+    });
+    for (const std::uint64_t index : order) {
         diff.devices.push_back(differ.diff(index));
     }
     static_cast<ScopeChanges&>(diff) = diff_scopes({before}, {after});
