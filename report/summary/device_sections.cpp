@@ -126,9 +126,14 @@ void SummaryPage::curve_table(const model::Device& device) {
             continue;
         }
         row.figures = &*curve;
+        model::CurveSummary at_least = *curve;
         if (gpu && row.curve == model::Curve::device_used &&
             curve->peak_bytes < reserved.peak_bytes) {
-            row.meaning = "the whole GPU, before the peak";
+            // It was sampled before: then there was what is reserved, and more.
+            at_least.peak_bytes = reserved.peak_bytes;
+            at_least.peak_time_ns = reserved.peak_time_ns;
+            row.figures = &at_least;
+            row.meaning = "at least: not sampled then";
         }
         table.row(row);
     }

@@ -73,6 +73,7 @@ class PageMaker {
         page_.used = std::max(moment_.used, known);
         page_.rest = page_.used - known;
         others();
+        name_others_before();
         std::stable_sort(page_.groups.begin(), page_.groups.end(),
                          [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
         return std::move(page_);
@@ -153,6 +154,21 @@ class PageMaker {
             add_line(group, std::move(line));
         }
         add_group(std::move(group));
+    }
+
+    /// What was in use before the first context is other processes', if NVML did not tell them
+    /// apart: a context takes less than 1 GiB.
+    void name_others_before() {
+        constexpr std::uint64_t max_context = std::uint64_t{1} << 30;
+        for (LedgerGroup& group : page_.groups) {
+            const bool more =
+                std::any_of(group.lines.begin(), group.lines.end(), [](const LedgerLine& line) {
+                    return line.with_earlier && line.bytes > max_context;
+                });
+            if (group.kind == "context" && more) {
+                group.title = "contexts, and what other processes had in use before";
+            }
+        }
     }
 
     /// NVML found this process each time.

@@ -70,6 +70,7 @@ class SummaryPage : private Page {
     void one_stack(std::size_t stack);
     std::string bypassed_text() const;
     void coverage();
+    std::string whole_note() const;
     void scopes();
     void labels();
     void steps();

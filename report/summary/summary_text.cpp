@@ -250,6 +250,15 @@ void SummaryPage::coverage() {
     }
 }
 
+/// Figures of scopes and steps are of the process: they are no device's.
+std::string SummaryPage::whole_note() const {
+    const auto& devices = summary_.report->devices;
+    const bool cut = std::any_of(devices.begin(), devices.end(), [](const model::Device& device) {
+        return device.used() && !device.is_gpu();
+    });
+    return cut ? "tensors and other memory" : "";
+}
+
 void SummaryPage::scopes() {
     const auto& all = summary_.report->scopes;
     if (all.empty()) {
@@ -260,7 +269,8 @@ void SummaryPage::scopes() {
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return all[a].peak_growth_bytes > all[b].peak_growth_bytes;
     });
-    heading("Scopes", "by peak growth: what one entry adds at its peak");
+    heading("Scopes", whole_note().empty() ? "by peak growth: what one entry adds at its peak"
+                                           : "by what one entry adds at its peak: " + whole_note());
     const auto figure = [&](std::uint64_t model::Scope::*which) {
         return [&all, which](std::size_t scope) { return all[scope].*which; };
     };
@@ -268,7 +278,7 @@ void SummaryPage::scopes() {
     table.bytes("growth", figure(&model::Scope::peak_growth_bytes))
         .bytes("peak", figure(&model::Scope::peak_bytes))
         .bytes("allocated", figure(&model::Scope::allocated_bytes))
-        .bytes("left behind", [&](std::size_t scope) { return all[scope].escaped.bytes; })
+        .bytes("most left", figure(&model::Scope::max_escaped_bytes))
         .count("entries", 9, figure(&model::Scope::entries))
         .last("scope", [&](std::size_t scope) {
             const std::string name = (all[scope].kind == "range" ? "[range] " : "") +
@@ -310,7 +320,7 @@ void SummaryPage::steps() {
     if (summary_.steps.empty()) {
         return;
     }
-    heading("Steps");
+    heading("Steps", whole_note());
     constexpr std::size_t max_shown = 4;
     for (std::size_t i = 0; i < summary_.steps.size() && i < max_shown; ++i) {
         verdict(summary_.steps[i]);

@@ -60,6 +60,28 @@ constexpr const char* anybodys =
 
 }  // namespace
 
+TEST_CASE("what others had in use before the first context is not called contexts") {
+    constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+    const auto title = [&](std::uint64_t bytes, const Witnesses& witnesses) {
+        Report report = grown(witnesses);
+        Ledger& ledger = *report.devices[0].ledger;
+        ledger.peak.used = bytes + 1200;
+        ledger.rows = {
+            {.kind = "context", .count = 1, .at_peak_bytes = bytes, .bytes = bytes, .whole = true}};
+        const LedgerPage page = page_of(report);
+        for (const LedgerGroup& group : page.groups) {
+            if (group.kind == "context") {
+                return group.title;
+            }
+        }
+        return std::string();
+    };
+    CHECK(title(57 * gib, {}) == "contexts, and what other processes had in use before");
+    CHECK(title(gib / 2, {}) == "contexts");
+    // NVML tells them apart.
+    CHECK(title(57 * gib, {seen(5, gib / 2, 57 * gib - gib / 2, 1)}) == "contexts");
+}
+
 TEST_CASE("what grew is the process's own where NVML saw no other") {
     const LedgerPage page = page_of(grown({seen(1, 50, 0, 0), seen(11, 400, 0, 0)}));
     CHECK(title_of_growth(page) == own);
