@@ -20,6 +20,7 @@
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "report/views/suppressions.hpp"
+#include "report/whatif/trials.hpp"
 
 namespace memlab::report {
 
@@ -29,6 +30,7 @@ struct PageOptions {
     FrameSkips skips;
     const std::vector<Suppression>* suppressions = nullptr;  ///< for leaks; must not be null
     HistoryLimits limits;
+    whatif::PoolSettingsOf pool_settings = {};  ///< for replays; empty: none
 };
 
 /// A recording in full. All members refer to its report.

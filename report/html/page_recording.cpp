@@ -15,6 +15,7 @@
 #include "report/text/units.hpp"
 #include "report/views/leaks.hpp"
 #include "report/views/ledger_text.hpp"
+#include "report/whatif/oom_advice.hpp"
 
 namespace memlab::report {
 
@@ -101,6 +102,7 @@ PageRecording read_recording(const std::string& file, model::Report given, Symbo
         InefficiencyQuery query;
         query.taken.assign(report.sites.size(), true);
         query.suppressions = options.suppressions;
+        query.pool_settings = options.pool_settings;
         std::string problem;
         const Inefficiencies found = find_inefficiencies(report, resolver, log, query, &problem);
         return problem.empty() ? inefficiencies_json(report, resolver, found, view) : std::string();
@@ -122,7 +124,8 @@ PageRecording read_recording(const std::string& file, model::Report given, Symbo
         }
     };
     add("inefficiencies", log.empty() ? std::string() : inefficiencies.get());
-    const Summary summary = summarize(file, report, resolver);
+    Summary summary = summarize(file, report, resolver);
+    whatif::advise_on_ooms(log, options.pool_settings, summary);
     recording.notes = summary.warnings;
     add("summary", render_json(summary, resolver, documents_top));
     LeakOptions leak_options{view};

@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "model/bounded_sum.hpp"
 #include "report/inefficiencies/busy_times.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/steps.hpp"
@@ -36,6 +37,31 @@ struct ReplacedChain {
     std::array<AvoidableSpan, min_length - 1> first;
 };
 
+/// The highest value of a curve since any of its events. O(log n), and O(1) amortized to add.
+class RecentPeaks {
+  public:
+    void add(std::uint64_t number, std::uint64_t value) {
+        while (!falling_.empty() && falling_.back().value <= value) {
+            falling_.pop_back();
+        }
+        falling_.push_back({number, value});
+    }
+    /// From event `since` on; 0: there was none.
+    std::uint64_t most_since(std::uint64_t since) const {
+        const auto first = std::lower_bound(
+            falling_.begin(), falling_.end(), since,
+            [](const Peak& peak, std::uint64_t number) { return peak.number < number; });
+        return first == falling_.end() ? 0 : first->value;
+    }
+
+  private:
+    struct Peak {
+        std::uint64_t number = 0;
+        std::uint64_t value = 0;
+    };
+    std::vector<Peak> falling_;  ///< by number; each is lower than the one before it
+};
+
 /// Whether every kernel, copy and fill was recorded.
 bool all_work_recorded(const model::Report& report) {
     return !report.process.started_late && report.coverage.lost_records == 0 &&
@@ -46,11 +72,25 @@ bool all_work_recorded(const model::Report& report) {
 class PatternCollector final : public trace::GenericSink<PatternCollector>,
                                private trace::LiveObserver {
   public:
-    PatternCollector(const model::Report& report, const model::Steps* steps)
+    PatternCollector(const model::Report& report, const model::Steps* steps,
+                     const std::vector<std::uint32_t>& groups)
         : report_(report),
           work_recorded_(all_work_recorded(report)),
-          peak_seen_(report.devices.size()) {
+          peak_seen_(report.devices.size()),
+          groups_(groups) {
         patterns_.sites.resize(report.sites.size());
+        group_.resize(groups.empty() ? 0 : *std::max_element(groups.begin(), groups.end()) + 1);
+        patterns_.peaks_without.resize(group_.size());
+        has_rounding_.resize(report.sites.size());
+        // What may count: places that held the smallest share of the peak that is told, or more.
+        std::vector<std::uint64_t> held(group_.size());
+        for (std::size_t i = 0; i < report.sites.size(); ++i) {
+            model::add_to(held[groups[i]], report.sites[i].peak_bytes);
+        }
+        for (std::size_t i = 0; i < report.sites.size(); ++i) {
+            has_rounding_[i] = report.sites[i].bytes > report.sites[i].requested_bytes &&
+                               held[groups[i]] >= least_rounding(report, i);
+        }
         patterns_.growth.resize(report.devices.size());
         if (steps != nullptr) {
             steps_.emplace(*steps);
@@ -89,6 +129,9 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
             collect_leaks();
         }
         collect_unused();
+        for (std::size_t i = 0; i < patterns_.sites.size() && i < figures_.sites().size(); ++i) {
+            note_others(static_cast<std::uint32_t>(i), figures_.sites()[i].device, 0, 0);
+        }
         patterns_.steps = step_ends_.size();
         return std::move(patterns_);
     }
@@ -109,8 +152,13 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
     }
 
     void allocated(std::uint32_t slot, const trace::Live& live, const trace::Event& by) override {
-        patterns_.allocated.add(number_, by.device,
-                                figures_.devices()[by.device]->curve(CurveName::allocated).current);
+        const std::uint64_t in_all =
+            figures_.devices()[by.device]->curve(CurveName::allocated).current;
+        patterns_.allocated.add(number_, by.device, in_all);
+        if (live.site < patterns_.sites.size()) {
+            note_others(live.site, by.device, live.size, 0);
+        }
+        peaks_[by.device].add(number_, in_all);
         if (live.site >= patterns_.sites.size()) {
             return;  // the log of a running program has grown since the report
         }
@@ -132,10 +180,20 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
     }
 
     void freed(std::uint32_t slot, const trace::Live& live, const trace::LifeEnd& end) override {
+        if (live.site < patterns_.sites.size()) {
+            note_others(live.site, figures_.sites()[live.site].device, 0, live.size);
+        }
         if (end.cause != trace::LifeEnd::Cause::freed || !is_the_programs(live)) {
             return;
         }
         SitePatterns& site = patterns_.sites[live.site];
+        if (end.event->name != 0) {
+            add_span(made_[slot], live.size, live.site, AvoidableSpan::Reason::collected);
+        }
+        if (has_rounding_[live.site] && live.size > live.requested) {
+            add_span(made_[slot], live.size - live.requested, live.site,
+                     AvoidableSpan::Reason::rounding);
+        }
         const auto latest = latest_.find(end.event->thread);
         if (latest != latest_.end()) {
             if (latest->second.is_last_event && latest->second.previous_serial == live.serial &&
@@ -158,6 +216,33 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
                  figures_.duration_ns(),
                  {made_[slot], number_, live.size, live.site, AvoidableSpan::Reason::unused}});
         }
+    }
+
+    /// A site smaller than this has too little rounding to be told of.
+    static std::uint64_t least_rounding(const model::Report& report, std::size_t site) {
+        for (const model::Device& device : report.devices) {
+            if (device.index == report.sites[site].device) {
+                return device.curve(model::Curve::allocated).peak_bytes / 100;
+            }
+        }
+        return 0;
+    }
+
+    /// What others held beside a site's group at most since the group's last event; then the group
+    /// holds `more`, or `less`.
+    void note_others(std::uint32_t site, std::uint32_t device, std::uint64_t more,
+                     std::uint64_t less) {
+        const std::uint32_t index = groups_[site];
+        Group& group = group_[index];
+        const auto peaks = peaks_.find(device);
+        if (peaks != peaks_.end()) {
+            const std::uint64_t most = peaks->second.most_since(group.since);
+            std::uint64_t& without = patterns_.peaks_without[index];
+            without = std::max(without, most - std::min(most, group.held));
+        }
+        group.since = number_;
+        group.held += more;
+        group.held -= std::min(group.held, less);
     }
 
     /// The block was freed right after the next one of its site and size had been made. Counted
@@ -237,10 +322,15 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
             if (!is_the_programs(live)) {
                 return;
             }
+            if (has_rounding_[live.site] && live.size > live.requested) {
+                add_span(made_[slot], live.size - live.requested, live.site,
+                         AvoidableSpan::Reason::rounding);
+            }
             const trace::Lifetimes& others = figures_.sites()[live.site].lifetimes;
             if (!others.empty() && figures_.duration_ns() - live.time_ns > 2 * others.max()) {
                 ++patterns_.sites[live.site].outstayed_count;
                 patterns_.sites[live.site].outstayed_bytes += live.size;
+                add_span(made_[slot], live.size, live.site, AvoidableSpan::Reason::outstayed);
             }
             if (step_made_[slot] < step_ends_.size()) {
                 add_span(step_ends_[step_made_[slot]], live.size, live.site,
@@ -305,7 +395,15 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
     std::vector<std::uint32_t> step_made_;  ///< by slot of the live table
     std::vector<std::uint64_t> made_;       ///< event numbers of the allocations, likewise
     std::vector<bool> peak_seen_;           ///< by device
-    BusyTimes busy_;  ///< of all GPUs, since they can access each other's memory
+    std::unordered_map<std::uint32_t, RecentPeaks> peaks_;  ///< by device
+    struct Group {
+        std::uint64_t since = 0;  ///< the number of its last event
+        std::uint64_t held = 0;   ///< since then
+    };
+    const std::vector<std::uint32_t>& groups_;  ///< by site
+    std::vector<Group> group_;
+    std::vector<bool> has_rounding_;  ///< by site: enough to be worth a span
+    BusyTimes busy_;                  ///< of all GPUs, since they can access each other's memory
     std::vector<Idle> idle_;
     std::unordered_map<std::uint32_t, Latest> latest_;  ///< by thread
     /// By slot of the live table: the chain whose last block lives there.
@@ -315,8 +413,9 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
 }  // namespace
 
 CollectedPatterns collect_patterns(const model::Report& report, const std::string& log,
-                                   const model::Steps* steps) {
-    PatternCollector collector(report, steps);
+                                   const model::Steps* steps,
+                                   const std::vector<std::uint32_t>& groups) {
+    PatternCollector collector(report, steps, groups);
     constexpr trace::LogPart part = trace::LogPart::beginning;
     const trace::LogReadResult read = read_log_ahead(log, collector, part);
     CollectedPatterns patterns = collector.finish(!read.gap);

@@ -36,7 +36,16 @@ struct SitePatterns {
 /// Bytes of one site that the program did not need from event number `begin` to event number `end`,
 /// where they were freed.
 struct AvoidableSpan {
-    enum class Reason : std::uint8_t { replaced, outlived, unused, leaked };
+    enum class Reason : std::uint8_t {
+        replaced,
+        outlived,
+        unused,
+        leaked,
+        outstayed,  ///< never freed: from the allocation on
+        collected,  ///< freed by a garbage collector: from the allocation on
+        rounding,   ///< the part of an allocation that was not asked for
+    };
+    static constexpr std::size_t reason_count = 7;
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::uint64_t bytes = 0;
@@ -56,15 +65,19 @@ struct CollectedPatterns {
     std::uint64_t omitted = 0;             ///< spans beyond that
     std::vector<Growth> growth;            ///< by index into Report::devices; time 0: none
     AllocatedCurve allocated;              ///< by number of the event, as in `avoidable`
-    std::uint64_t steps = 0;               ///< finished
-    std::string stretch;  ///< a sentence on what of the recording was examined; empty: all
+    /// By group of sites: the device's highest allocated bytes without theirs.
+    std::vector<std::uint64_t> peaks_without;
+    std::uint64_t steps = 0;  ///< finished
+    std::string stretch;      ///< a sentence on what of the recording was examined; empty: all
 };
 
 /// Limit of stored spans: 4 million take 128 MiB.
 inline constexpr std::size_t max_avoidable = std::size_t{4} << 20;
 
-/// Reads `log`, the event log of `report`. `steps`: one of Report::steps; null: no steps.
+/// Reads `log`, the event log of `report`. `steps`: one of Report::steps; null: no steps. `groups`:
+/// by site, the number of its group, counted from 0; the sites of a group are of one device.
 CollectedPatterns collect_patterns(const model::Report& report, const std::string& log,
-                                   const model::Steps* steps);
+                                   const model::Steps* steps,
+                                   const std::vector<std::uint32_t>& groups);
 
 }  // namespace memlab::report

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "model/bounded_sum.hpp"
@@ -12,6 +10,8 @@
 #include "report/device_label.hpp"
 #include "report/inefficiencies/estimate_peaks.hpp"
 #include "report/inefficiencies/rank_findings.hpp"
+#include "report/inefficiencies/replays.hpp"
+#include "report/inefficiencies/reserve_findings.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
 #include "trace/record.hpp"
@@ -21,10 +21,10 @@ namespace memlab::report {
 namespace {
 
 constexpr std::uint64_t min_cases = 4;        ///< of a repeated pattern
+constexpr std::uint64_t min_kept = 8;         ///< allocations of a place that frees none
 constexpr std::uint64_t min_calls = 100;      ///< to be saved
 constexpr std::uint64_t calls_a_buffer = 10;  ///< allocations that one buffer must replace
 constexpr std::uint64_t spare_part = 8;       ///< kept buffers may take 1/8 more than was held
-constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is at most 1/4 full
 constexpr std::size_t max_estimates = 64;     ///< findings whose saving is computed
 constexpr std::uint64_t min_steps = 4;        ///< for a finding about steps
 
@@ -42,11 +42,21 @@ std::uint64_t product(std::uint64_t count, std::uint64_t bytes) {
 class PatternDetector {
   public:
     PatternDetector(const model::Report& report, Resolver& resolver, const InefficiencyQuery& query,
-                    const CollectedPatterns& patterns, const model::Steps* steps)
-        : report_(report), resolver_(resolver), query_(query), patterns_(patterns), steps_(steps) {}
+                    const CollectedPatterns& patterns, const model::Steps* steps,
+                    const std::string& log)
+        : report_(report),
+          resolver_(resolver),
+          query_(query),
+          patterns_(patterns),
+          steps_(steps),
+          replays_(log, query.pool_settings) {}
 
     void examine(const model::Device& device) {
-        found_.push_back({&device, allocation_count(device, Counted::all_kinds), {}, {}, {}});
+        DeviceFindings& found = found_.emplace_back();
+        found.device = &device;
+        found.allocations = allocation_count(device, Counted::all_kinds);
+        found.least_bytes = least_bytes(report_, device);
+        categories_known_ = has_categories(report_, device);
         const std::vector<SiteRow> rows = rows_of(device);
         std::vector<std::size_t> sites;
         for (const SiteRow& row : rows) {
@@ -55,14 +65,16 @@ class PatternDetector {
         found_.back().collected = sum_collected(report_, sites);
         for (const SiteRow& row : rows) {
             leak(device, row);
-            replaced(device, row);
-            outlived(device, row);
+            const SiteRow other = without_model_state(row);
+            replaced(device, other);
+            outlived(device, other);
             unused(device, row);
-            collected(row);
-            rounding(row);
-            calls(row);
+            collected(device, row);
+            rounding(device, row);
+            calls(device, row);
+            never_freed(row);
         }
-        growth(device, rows);
+        find_in_reserve(query_, patterns_.growth[index_of(device)], rows, replays_, &found_.back());
     }
 
     /// Returns the findings; reads a very long log again when peaks have to be computed.
@@ -70,7 +82,7 @@ class PatternDetector {
         estimate_saved_peaks(log);
         for (DeviceFindings& found : found_) {
             std::erase_if(found.findings, [&](const Finding& finding) {
-                return !is_worth_it(*found.device, finding);
+                return !is_worth_it(found.least_bytes, finding);
             });
             sort_findings(&found);
         }
@@ -78,9 +90,10 @@ class PatternDetector {
     }
 
   private:
-    bool wanted(Pattern pattern) const {
-        return query_.patterns.empty() || std::find(query_.patterns.begin(), query_.patterns.end(),
-                                                    pattern) != query_.patterns.end();
+    bool wanted(Pattern pattern) const { return is_wanted(query_, pattern); }
+
+    std::size_t index_of(const model::Device& device) const {
+        return static_cast<std::size_t>(&device - report_.devices.data());
     }
 
     std::vector<SiteRow> rows_of(const model::Device& device) {
@@ -102,15 +115,41 @@ class PatternDetector {
         return total;
     }
 
-    static Finding make_finding(Pattern pattern, Confidence confidence, const SiteRow& row) {
-        Finding finding;
-        finding.pattern = pattern;
-        finding.confidence = confidence;
-        finding.place = row.place;
-        finding.kind = row.kind;
-        finding.api = row.api;
-        finding.sites = row.sites;
-        return finding;
+    /// What a training holds on purpose: freeing it earlier would break it.
+    bool is_model_state(std::size_t index) const {
+        if (!categories_known_) {
+            return false;
+        }
+        switch (categorize(report_.sites[index], resolver_)) {
+            case Category::parameters:
+            case Category::gradients:
+            case Category::optimizer_state:
+            case Category::workspaces:
+                return true;
+            default:
+                return false;
+        }
+    }
+
+    SiteRow without_model_state(const SiteRow& row) const {
+        SiteRow others{row.place, row.kind, row.api, {}, {}, {}};
+        for (const std::size_t index : row.sites) {
+            if (!is_model_state(index)) {
+                others.add(report_.sites[index], index);
+            }
+        }
+        return others;
+    }
+
+    /// No finding: many allocations of one place, none of which was ever freed, may be meant so.
+    void never_freed(const SiteRow& row) {
+        if (row.stats.live_count == row.stats.count && row.stats.count >= min_kept &&
+            row.stats.live_bytes >= found_.back().least_bytes && model::is_in_curves(row.kind) &&
+            row.stats.live_bytes > found_.back().kept_bytes) {
+            found_.back().kept_bytes = row.stats.live_bytes;
+            found_.back().kept_count = row.stats.live_count;
+            found_.back().kept_place = row.place;
+        }
     }
 
     void add(Finding finding) { found_.back().findings.push_back(std::move(finding)); }
@@ -160,7 +199,7 @@ class PatternDetector {
                     growing.add(site, index);
                     per_step += *rate;
                 }
-            } else if (patterns_.sites[index].outstayed_count != 0 &&
+            } else if (patterns_.sites[index].outstayed_count != 0 && !is_model_state(index) &&
                        !is_suppressed(site, LeakKind::at_end)) {
                 forgotten.add(site, index);
             }
@@ -193,11 +232,9 @@ class PatternDetector {
         finding.what = were(finding.count, "allocation") + " never freed (" +
                        format_bytes(finding.bytes) + "). " + also;
         finding.change = change;
-        if (confidence == Confidence::certain) {
-            add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::leaked);
-        } else {
-            add(std::move(finding));
-        }
+        add_with_estimate(device, std::move(finding),
+                          confidence == Confidence::certain ? AvoidableSpan::Reason::leaked
+                                                            : AvoidableSpan::Reason::outstayed);
     }
 
     bool has_ended() const {
@@ -259,7 +296,7 @@ class PatternDetector {
         add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::unused);
     }
 
-    void collected(const SiteRow& row) {
+    void collected(const model::Device& device, const SiteRow& row) {
         const model::Collected all = sum_collected(report_, row.sites);
         if (!wanted(Pattern::reference_cycle) || all.at_peak_bytes == 0) {
             return;
@@ -267,7 +304,6 @@ class PatternDetector {
         Finding finding = make_finding(Pattern::reference_cycle, Confidence::likely, row);
         finding.count = all.count;
         finding.bytes = all.bytes;
-        finding.saving.peak_bytes = all.at_peak_bytes;
         finding.what = format_count(all.count) + " of " + format_count(row.stats.count) +
                        " were freed only when Python's garbage collector ran (" +
                        format_bytes(all.bytes) + " in all); " + format_count(all.at_peak_count) +
@@ -275,18 +311,17 @@ class PatternDetector {
         finding.change =
             "Objects in a reference cycle hold them (an exception that is kept, a callback): break "
             "the cycle with del or a weakref, or call gc.collect() where it may take its time.";
-        add(std::move(finding));
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::collected);
     }
 
-    void rounding(const SiteRow& row) {
+    void rounding(const model::Device& device, const SiteRow& row) {
         const std::uint64_t bytes = sum(row, &SitePatterns::rounding_at_peak);
-        if (!wanted(Pattern::oversized_alignment) || bytes == 0) {
+        if (!wanted(Pattern::oversized_alignment) || bytes < found_.back().least_bytes) {
             return;
         }
         Finding finding = make_finding(Pattern::oversized_alignment, Confidence::certain, row);
         finding.count = sum(row, &SitePatterns::count_at_peak);
         finding.bytes = bytes;
-        finding.saving.peak_bytes = bytes;
         const std::uint64_t taken = row.stats.peak_bytes;
         finding.what = "At the peak " + format_plural(finding.count, "allocation") +
                        (taken > bytes ? " took " + format_bytes(taken) + " for " +
@@ -297,18 +332,12 @@ class PatternDetector {
                 ? "Make one allocation for many of them, or ask for sizes that need "
                   "no rounding (docs/pool.md has the steps)."
                 : "Ask for a size that needs no rounding (docs/pool.md has the steps).";
-        add(std::move(finding));
-    }
-
-    bool uses_vmm() const {
-        return std::find(report_.options.begin(), report_.options.end(),
-                         std::pair<std::string, std::string>("MEMLAB_BACKEND", "vmm")) !=
-               report_.options.end();
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::rounding);
     }
 
     /// Places whose allocations could be replaced by a few buffers: as many as there were at once,
     /// of one size, so that keeping them takes little more than the program held at once.
-    void calls(const SiteRow& row) {
+    void calls(const model::Device& device, const SiteRow& row) {
         SiteRow reusable{row.place, row.kind, row.api, {}, {}, {}};
         std::uint64_t buffers = 0;
         std::uint64_t kept = 0;
@@ -331,7 +360,8 @@ class PatternDetector {
         const bool churn = 2 * reusable.stats.temporaries >= count;
         const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
         if (!wanted(pattern) || saved < min_calls || saved < found_.back().allocations / min_part ||
-            kept > model::saturating_add(held, held / spare_part)) {
+            kept > model::saturating_add(held, held / spare_part) ||
+            peak_with(device, row, reusable.sites, kept) > affordable_peak(device)) {
             return;
         }
         Finding finding = make_finding(pattern, Confidence::certain, reusable);
@@ -349,97 +379,21 @@ class PatternDetector {
         found_.back().calls.push_back(std::move(finding));
     }
 
-    /// The pool just before its reserved peak: blocks that kept free memory from being reused.
-    void growth(const model::Device& device, const std::vector<SiteRow>& rows) {
-        const auto at = static_cast<std::size_t>(&device - report_.devices.data());
-        const Growth& moment = patterns_.growth[at];
-        std::map<std::size_t, std::size_t> row_of;
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            for (const std::size_t site : rows[i].sites) {
-                row_of.emplace(site, i);
-            }
-        }
-        struct Kept {
-            std::uint64_t count = 0;
-            std::uint64_t bytes = 0;
-            std::uint64_t segments = 0;
-            std::uint64_t free_bytes = 0;
-            std::uint64_t oldest_ns = std::numeric_limits<std::uint64_t>::max();
-        };
-        std::map<std::size_t, Kept> pending;
-        std::map<std::size_t, Kept> pinning;
-        for (const SegmentLayout& segment : moment.segments) {
-            std::set<std::size_t> in_it;
-            bool known = true;
-            Kept blocks;
-            for (const BlockLayout& block : segment.blocks) {
-                const auto row = row_of.find(block.site);
-                known = known && row != row_of.end();
-                if (row == row_of.end()) {
-                    continue;
-                }
-                in_it.insert(row->second);
-                ++blocks.count;
-                blocks.bytes += block.size;
-                blocks.oldest_ns = std::min(blocks.oldest_ns, block.time_ns);
-                if (block.pending) {
-                    ++pending[row->second].count;
-                    pending[row->second].bytes += block.size;
-                }
-            }
-            if (known && in_it.size() == 1 && blocks.bytes <= segment.size / pinned_part) {
-                Kept& kept = pinning[*in_it.begin()];
-                kept.count += blocks.count;
-                kept.bytes += blocks.bytes;
-                kept.segments += 1;
-                kept.free_bytes += segment.free_bytes();
-                kept.oldest_ns = std::min(kept.oldest_ns, blocks.oldest_ns);
-            }
-        }
-        const std::string when =
-            "When the pool grew to its largest, at " + format_duration(moment.time_ns) + ", ";
-        for (const auto& [row, kept] : pending) {
-            if (wanted(Pattern::late_reuse)) {
-                late_reuse(rows[row], when, kept.count, kept.bytes);
-            }
-        }
-        for (const auto& [row, kept] : pinning) {
-            if (!wanted(Pattern::fragmentation_source)) {
-                continue;
-            }
-            Finding finding =
-                make_finding(Pattern::fragmentation_source, Confidence::likely, rows[row]);
-            finding.count = kept.count;
-            finding.bytes = kept.bytes;
-            finding.saving.reserved_bytes = kept.free_bytes;
-            finding.what =
-                when + format_plural(kept.count, "block") + " of " + format_bytes(kept.bytes) +
-                " in all kept " + format_plural(kept.segments, "segment") + " with " +
-                format_bytes(kept.free_bytes) +
-                " free that could not serve what was asked for. The oldest was there for " +
-                format_duration(moment.time_ns - std::min(moment.time_ns, kept.oldest_ns)) + ".";
-            finding.change =
-                std::string("Allocate what lives long before what comes and goes") +
-                (uses_vmm() ? "."
-                            : ", or let segments shrink: MEMLAB_BACKEND=vmm (memlab-report whatif "
-                              "says what that saves).");
-            add(std::move(finding));
-        }
+    /// An upper bound of the allocated peak if some sites of a row kept that many bytes all the
+    /// time.
+    std::uint64_t peak_with(const model::Device& device, const SiteRow& row,
+                            const std::vector<std::size_t>& sites, std::uint64_t kept) const {
+        const std::uint64_t peak = device.curve(model::Curve::allocated).peak_bytes;
+        const std::uint64_t without =
+            sites.size() == row.sites.size()
+                ? patterns_.peaks_without.at(query_.groups.at(sites.front()))
+                : peak;
+        return model::saturating_add(std::min(without, peak), kept);
     }
 
-    void late_reuse(const SiteRow& row, const std::string& when, std::uint64_t count,
-                    std::uint64_t bytes) {
-        Finding finding = make_finding(Pattern::late_reuse, Confidence::likely, row);
-        finding.count = count;
-        finding.bytes = bytes;
-        finding.saving.reserved_bytes = bytes;
-        finding.what = when + format_plural(count, "block") + " of " + format_bytes(bytes) +
-                       " in all had been freed, but the GPU might still have been using " +
-                       (count == 1 ? "it." : "them.");
-        finding.change =
-            "Reuse such a buffer in stream order instead of freeing it, or free it "
-            "before the work that follows is submitted.";
-        add(std::move(finding));
+    static std::uint64_t affordable_peak(const model::Device& device) {
+        const std::uint64_t peak = device.curve(model::Curve::allocated).peak_bytes;
+        return model::saturating_add(peak, peak / min_part);
     }
 
     struct Entry {
@@ -468,8 +422,14 @@ class PatternDetector {
             const model::Device& device = *found_[estimates_[i].device].device;
             const std::uint64_t peak = device.curve(model::Curve::allocated).peak_bytes;
             saving.peak_bytes = peak - std::min(peak, list[i].peak_bytes);
-            saving.peak_is_exact = true;
+            saving.peak_is_exact = is_exact(list[i].reason);
         }
+    }
+
+    /// Of the others it is not known from when on the memory was not needed.
+    static bool is_exact(AvoidableSpan::Reason reason) {
+        return reason != AvoidableSpan::Reason::collected &&
+               reason != AvoidableSpan::Reason::outstayed;
     }
 
     const model::Report& report_;
@@ -477,6 +437,8 @@ class PatternDetector {
     const InefficiencyQuery& query_;
     const CollectedPatterns& patterns_;
     const model::Steps* steps_;
+    Replays replays_;
+    bool categories_known_ = false;  ///< of the device that is examined
     std::vector<DeviceFindings> found_;
     std::vector<Entry> estimates_;
 };
@@ -487,7 +449,7 @@ std::vector<DeviceFindings> detect_patterns(const model::Report& report, Resolve
                                             const InefficiencyQuery& query,
                                             const CollectedPatterns& patterns,
                                             const model::Steps* steps, const std::string& log) {
-    PatternDetector detector(report, resolver, query, patterns, steps);
+    PatternDetector detector(report, resolver, query, patterns, steps, log);
     for (const model::Device& device : report.devices) {
         if (device.used() && (!query.device || is_on(device.index, *query.device))) {
             detector.examine(device);

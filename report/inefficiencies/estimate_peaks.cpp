@@ -41,7 +41,7 @@ class FindingIndex {
     }
 
   private:
-    std::array<std::vector<std::size_t>, 4> of_;
+    std::array<std::vector<std::size_t>, AvoidableSpan::reason_count> of_;
 };
 
 class PeakEstimator {

@@ -14,7 +14,8 @@ const std::vector<std::string>& pattern_names() {
                                                    "unused_allocation",
                                                    "reference_cycle",
                                                    "redundant_allocation",
-                                                   "temporary_churn"};
+                                                   "temporary_churn",
+                                                   "unused_reserve"};
     return names;
 }
 

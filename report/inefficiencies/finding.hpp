@@ -29,6 +29,7 @@ enum class Pattern : std::uint8_t {
     reference_cycle,       ///< freed only when the language's garbage collector ran
     redundant_allocation,  ///< a few persistent buffers could serve all of them
     temporary_churn,       ///< the same, freed before anything else is allocated
+    unused_reserve,        ///< of a device: far more is reserved than was ever allocated
 };
 
 /// "leak", "late_deallocation", ...: in the order of Pattern.
@@ -80,9 +81,23 @@ struct Finding {
 /// The sum over these sites. Saturates.
 model::Collected sum_collected(const model::Report& report, const std::vector<std::size_t>& sites);
 
+/// Reserved memory that was never used, and what mends it.
+struct UnusedReserve {
+    std::uint64_t reserved_bytes = 0;      ///< at most
+    std::uint64_t allocated_bytes = 0;     ///< at most
+    std::string setting;                   ///< "MEMLAB_BACKEND=vmm"; empty: none that was tried
+    std::uint64_t with_setting_bytes = 0;  ///< reserved at most, in a replay with it
+};
+
 struct DeviceFindings {
     const model::Device* device = nullptr;
     std::uint64_t allocations = 0;  ///< on this device in all
+    std::uint64_t least_bytes = 0;  ///< what saves less is not told
+    std::optional<UnusedReserve> reserve = {};
+    /// The place that holds most of those with many allocations, none of which was ever freed.
+    std::uint64_t kept_bytes = 0;
+    std::uint64_t kept_count = 0;
+    Place kept_place = {};
     model::Collected collected;     ///< of the sites that are examined
     std::vector<Finding> findings;  ///< that save memory: most bytes first
     std::vector<Finding> calls;     ///< that save calls: most calls first

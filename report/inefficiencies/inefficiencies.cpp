@@ -1,6 +1,8 @@
 #include "report/inefficiencies/inefficiencies.hpp"
 
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "report/inefficiencies/collect_patterns.hpp"
 #include "report/steps.hpp"
@@ -31,6 +33,19 @@ std::vector<std::string> make_notes(const model::Report& report, const Collected
     return notes;
 }
 
+/// The sites that are one row: by device, place and kind of memory.
+std::vector<std::uint32_t> groups_of(const model::Report& report, Resolver& resolver) {
+    std::map<std::tuple<std::uint64_t, Place, std::string>, std::uint32_t> known;
+    std::vector<std::uint32_t> groups;
+    for (const model::Site& site : report.sites) {
+        const auto next = static_cast<std::uint32_t>(known.size());
+        groups.push_back(
+            known.try_emplace({site.device, resolver.place(site.stack), site.kind}, next)
+                .first->second);
+    }
+    return groups;
+}
+
 }  // namespace
 
 Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolver,
@@ -49,7 +64,9 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
         return result;
     }
     const model::Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
-    const CollectedPatterns patterns = collect_patterns(report, log, chosen);
+    InefficiencyQuery grouped = query;
+    grouped.groups = groups_of(report, resolver);
+    const CollectedPatterns patterns = collect_patterns(report, log, chosen, grouped.groups);
     if (chosen != nullptr) {
         result.steps = chosen->anchor ? "found: " + chosen->evidence
                                       : chosen->kind + " \"" + chosen->name + "\"";
@@ -58,7 +75,7 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
     if (!patterns.stretch.empty()) {
         result.notes.push_back(patterns.stretch);
     }
-    result.devices = detect_patterns(report, resolver, query, patterns, chosen, log);
+    result.devices = detect_patterns(report, resolver, grouped, patterns, chosen, log);
     return result;
 }
 

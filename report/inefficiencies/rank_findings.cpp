@@ -7,7 +7,7 @@ namespace memlab::report {
 
 namespace {
 
-/// Certain leaks are reported whatever their size.
+/// Goes before all others.
 bool is_growing(const Finding& finding) {
     return finding.pattern == Pattern::leak && finding.confidence == Confidence::certain;
 }
@@ -21,14 +21,25 @@ std::uint64_t saved_bytes(const Finding& finding) {
 
 }  // namespace
 
-bool is_worth_it(const model::Device& device, const Finding& finding) {
-    const auto counts = [](std::uint64_t saved, std::uint64_t whole) {
-        return saved != 0 && saved >= whole / min_part;
-    };
-    const std::uint64_t allocated = device.curve(model::Curve::allocated).peak_bytes;
-    return is_growing(finding) || counts(finding.saving.peak_bytes, allocated) ||
-           counts(finding.saving.reserved_bytes, device.curve(model::Curve::reserved).peak_bytes) ||
-           counts(finding.saving.end_bytes, allocated);
+std::uint64_t least_bytes(const model::Report& report, const model::Device& device) {
+    std::uint64_t peak = 0;
+    for (const model::Device& each : report.devices) {
+        if (each.gpu() != device.gpu()) {
+            continue;
+        }
+        // Not of the whole GPU: contexts and other processes are in that.
+        peak = std::max({peak, each.curve(model::Curve::allocated).peak_bytes,
+                         each.curve(model::Curve::reserved).peak_bytes});
+        for (const auto& [kind, totals] : each.kinds) {
+            peak = std::max(peak, totals.peak_bytes);
+        }
+    }
+    return std::max<std::uint64_t>(1, peak / min_part);
+}
+
+bool is_worth_it(std::uint64_t least, const Finding& finding) {
+    const Saving& saving = finding.saving;
+    return std::max({saving.peak_bytes, saving.reserved_bytes, saving.end_bytes}) >= least;
 }
 
 void sort_findings(DeviceFindings* found) {

@@ -10,8 +10,11 @@ namespace memlab::report {
 /// What counts: 1/100 of the peak, or of all calls.
 inline constexpr std::uint64_t min_part = 100;
 
-/// Whether it saves enough of the device's memory. What grows always does.
-bool is_worth_it(const model::Device& device, const Finding& finding);
+/// What a finding has to save: 1/100 of the largest peak on the device's GPU: allocated, reserved,
+/// or of a kind of memory that is in neither.
+std::uint64_t least_bytes(const model::Report& report, const model::Device& device);
+
+bool is_worth_it(std::uint64_t least, const Finding& finding);
 
 /// The largest saving first; what grows before all others.
 void sort_findings(DeviceFindings* found);

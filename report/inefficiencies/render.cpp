@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
@@ -47,12 +48,47 @@ class InefficienciesText {
                 " reserved" +
                 (options_.filter.empty() ? "" : "; only " + page_.clean(options_.filter)));
         collected(device, found.collected);
+        reserve(found);
         if (found.findings.empty() && found.calls.empty()) {
-            page_.line("No inefficiency was found.");
+            nothing(found);
             return;
         }
         memory(device, found.findings);
         calls(found.calls, found.allocations);
+    }
+
+    /// Reserved memory that is a multiple of what was allocated goes before all else.
+    void reserve(const DeviceFindings& found) {
+        if (!found.reserve) {
+            return;
+        }
+        const UnusedReserve& reserve = *found.reserve;
+        const std::uint64_t times =
+            reserve.reserved_bytes / std::max<std::uint64_t>(1, reserve.allocated_bytes);
+        std::string text =
+            "At most " + format_bytes(reserve.reserved_bytes) + " were reserved, " +
+            (times > 1 ? format_count(times) + " times the " : std::string("and at most ")) +
+            format_bytes(reserve.allocated_bytes) +
+            (times > 1 ? " that were allocated at most. " : " allocated. ");
+        text += reserve.setting.empty()
+                    ? "No setting that could be replayed reserves clearly less."
+                    : "With " + reserve.setting + " a replay reserves " +
+                          format_bytes(reserve.with_setting_bytes) + " at most.";
+        page_.paragraph("  ", page_.bold("unused reserve") + ": " + text);
+    }
+
+    /// That no pattern was seen does not say that nothing can be saved.
+    void nothing(const DeviceFindings& found) {
+        if (!found.reserve) {
+            page_.line("None of the patterns that are looked for was found.");
+        }
+        if (found.kept_count != 0) {
+            page_.paragraph(
+                "  ", format_count(found.kept_count) + " allocations of " +
+                          format_bytes(found.kept_bytes) + " in all, by " +
+                          page_.clean(location_text(found.kept_place, options_.working_directory)) +
+                          ", were never freed: meant to be kept, or a leak (memlab-report leaks).");
+        }
     }
 
     void collected(const model::Device& device, const model::Collected& collected) {
@@ -100,7 +136,7 @@ class InefficienciesText {
                                   device.curve(model::Curve::allocated).peak_bytes);
         }
         if (saving.reserved_bytes != 0) {
-            return "saves up to " + format_bytes(saving.reserved_bytes) + " reserved, " +
+            return "saves " + format_bytes(saving.reserved_bytes) + " reserved, in a replay, " +
                    format_percent(saving.reserved_bytes,
                                   device.curve(model::Curve::reserved).peak_bytes);
         }
@@ -141,6 +177,18 @@ class InefficienciesText {
     const ViewOptions& options_;
     Page page_;
 };
+
+ordered_json reserve_json(const std::optional<UnusedReserve>& reserve) {
+    if (!reserve) {
+        return nullptr;
+    }
+    return {
+        {"reserved_bytes", reserve->reserved_bytes},
+        {"allocated_bytes", reserve->allocated_bytes},
+        {"setting", text_or_null(reserve->setting)},
+        {"with_setting_bytes",
+         reserve->setting.empty() ? ordered_json() : ordered_json(reserve->with_setting_bytes)}};
+}
 
 ordered_json finding_json(const Finding& finding, const model::Report& report, Resolver& resolver) {
     ordered_json out;
@@ -187,6 +235,12 @@ std::string inefficiencies_json(const model::Report& report, Resolver& resolver,
                               {"bytes", device.collected.bytes},
                               {"at_peak_count", device.collected.at_peak_count},
                               {"at_peak_bytes", device.collected.at_peak_bytes}};
+        shown["reserve"] = reserve_json(device.reserve);
+        shown["never_freed"] = device.kept_count == 0
+                                   ? ordered_json()
+                                   : ordered_json{{"place", place_json(device.kept_place)},
+                                                  {"count", device.kept_count},
+                                                  {"bytes", device.kept_bytes}};
         shown["findings"] = ordered_json::array();
         for (const auto* list : {&device.findings, &device.calls}) {
             for (const Finding& finding : *list) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,8 @@ struct OomSummary {
     Place place;
     HoldersSummary holders;
     std::string explanation;  ///< whole sentences
+    /// What would have served it, by replays, whole sentences; none: nobody tried.
+    std::optional<std::vector<std::string>> advice = {};
 };
 
 /// A kind of step, and the places whose memory grows with it.

@@ -20,7 +20,8 @@
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns), still_allocated (as
 //     live, of every kind of memory)],
 //   ooms [time_ns, device, thread, thread_name, api, kind, requested_bytes, device_free_bytes,
-//     device_total_bytes, largest_free_block_bytes, error, place, explanation, holders], oom_count,
+//     device_total_bytes, largest_free_block_bytes, error, refused_by, others, place,
+//     explanation, holders], oom_count,
 //   frameworks [name, key, switched_off, peak_bytes, text, command (null if there is none)]: caches
 //     on top of memlab's pool, and those that were switched off,
 //   marks [type, name, time_ns, devices], mark_count, scopes [path, kind, ...], labels [name, ...],
@@ -295,6 +296,11 @@ json oom_json(const model::Report& report, const OomSummary& summary, Resolver& 
             {"device_total_bytes", oom.device_total_bytes},
             {"largest_free_block_bytes", oom.largest_free_block_bytes},
             {"error", oom.error},
+            {"refused_by", text_or_null(oom.refused_by)},
+            {"others", oom.others ? json{{"bytes", oom.others->bytes},
+                                         {"processes", oom.others->processes},
+                                         {"time_ns", oom.others->time_ns}}
+                                  : json()},
             {"current", values_json(oom.current)},
             {"place", place_json(summary.place)},
             {"explanation", summary.explanation},
@@ -358,6 +364,9 @@ std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::si
     for (const OomSummary& oom : summary.ooms) {
         json& shown = out["ooms"].emplace_back(oom_json(*summary.report, oom, resolver, top));
         shown["stack"] = stack_json(resolver.frames(oom.oom->stack));
+        if (oom.advice) {
+            shown["advice"] = *oom.advice;
+        }
     }
     return json_text(out);
 }

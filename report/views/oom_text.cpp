@@ -6,6 +6,7 @@
 
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
+#include "report/summary/alike_failures.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/page.hpp"
@@ -27,8 +28,8 @@ class OomText {
           page_(options.style) {}
 
     std::string write() {
-        for (const Failures& failures : distinct()) {
-            show(failures);
+        for (const AlikeFailures& alike : group_failures(summary_)) {
+            show(alike);
         }
         if (summary_.ooms.empty()) {
             page_.line("No allocation failed for lack of memory.");
@@ -42,56 +43,46 @@ class OomText {
     }
 
   private:
-    /// A failure, and those that read the same except for number and time.
-    struct Failures {
-        std::size_t number = 0;  ///< the first one's, from 1
-        std::uint64_t time_ns = 0;
-        std::string where;      ///< device and thread
-        std::string call;       ///< a sentence
-        std::string explained;  ///< lines
-        std::size_t more = 0;
-        std::string times = {};  ///< of those
-    };
-
-    std::vector<Failures> distinct() {
-        std::vector<Failures> all;
-        std::size_t number = 0;
-        for (const OomSummary& summary : summary_.ooms) {
-            const model::Oom& oom = *summary.oom;
-            Failures failure{
-                ++number, oom.time_ns,
-                page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
-                    page_.clean(thread_text(*summary_.report, oom.thread)),
-                page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) + " (" +
-                    page_.clean(oom.kind == "suballocation"
-                                    ? block_name(*summary_.report, oom.device)
-                                    : oom.kind) +
-                    ") failed with " + model::error_text(oom.error) + ".",
-                explanation(summary)};
-            const auto same = std::find_if(all.begin(), all.end(), [&](const Failures& each) {
-                return each.where == failure.where && each.call == failure.call &&
-                       each.explained == failure.explained;
-            });
-            if (same == all.end()) {
-                all.push_back(std::move(failure));
-            } else {
-                same->times += (same->more++ == 0 ? "" : ", ") + format_duration(oom.time_ns);
-            }
+    void show(const AlikeFailures& alike) {
+        const OomSummary& first = summary_.ooms[alike.ooms.front()];
+        const model::Oom& oom = *first.oom;
+        page_.heading(page_.red("Out of memory") + " " + std::to_string(alike.ooms.front() + 1) +
+                          " of " + format_count(summary_.ooms.size()),
+                      "at " + format_duration(oom.time_ns) + page_.separator() +
+                          page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
+                          page_.clean(thread_text(*summary_.report, oom.thread)));
+        page_.paragraph(
+            "  ",
+            page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) + " (" +
+                page_.clean(oom.kind == "suballocation" ? block_name(*summary_.report, oom.device)
+                                                        : oom.kind) +
+                ") failed with " + model::error_text(oom.error) + ".");
+        if (alike.ooms.size() > 1) {
+            page_.paragraph("  ", others_like(alike));
         }
-        return all;
+        page_.lines(explanation(first));
     }
 
-    void show(const Failures& failures) {
-        page_.heading(
-            page_.red("Out of memory") + " " + std::to_string(failures.number) + " of " +
-                format_count(summary_.ooms.size()),
-            "at " + format_duration(failures.time_ns) + page_.separator() + failures.where);
-        page_.paragraph("  ", failures.call);
-        if (failures.more != 0) {
-            page_.paragraph(
-                "  ", format_count(failures.more) + " more like it, at " + failures.times + ".");
+    /// "27 more like it, of 4.00 to 4.11 MiB, at 1.2 s to 3.4 s."
+    std::string others_like(const AlikeFailures& alike) {
+        constexpr std::size_t max_times = 4;
+        std::uint64_t least = summary_.ooms[alike.ooms.front()].oom->requested_bytes;
+        std::uint64_t most = least;
+        std::string times;
+        for (std::size_t i = 1; i < alike.ooms.size(); ++i) {
+            const model::Oom& oom = *summary_.ooms[alike.ooms[i]].oom;
+            least = std::min(least, oom.requested_bytes);
+            most = std::max(most, oom.requested_bytes);
+            times += (i == 1 ? "" : ", ") + format_duration(oom.time_ns);
         }
-        page_.lines(failures.explained);
+        const std::size_t more = alike.ooms.size() - 1;
+        if (more > max_times) {
+            times = format_duration(summary_.ooms[alike.ooms[1]].oom->time_ns) + " to " +
+                    format_duration(summary_.ooms[alike.ooms.back()].oom->time_ns);
+        }
+        return format_count(more) + " more like it" +
+               (least == most ? "" : ", of " + format_bytes(least) + " to " + format_bytes(most)) +
+               ", at " + times + ".";
     }
 
     std::string explanation(const OomSummary& summary) {
@@ -124,11 +115,29 @@ class OomText {
                 page_.paragraph("  ", page_.clean(sentence));
             }
         }
+        advice(summary);
         page_.line("");
         page_.line("  The call:");
         stack(oom.stack);
         holders(summary.holders);
         return page_.take();
+    }
+
+    void advice(const OomSummary& summary) {
+        if (!summary.advice) {
+            return;
+        }
+        page_.line("");
+        if (summary.advice->empty()) {
+            page_.paragraph("  ",
+                            "No setting that a replay of the recording tried would have served "
+                            "it.");
+            return;
+        }
+        page_.line("  " + page_.bold("What a replay of the recording shows:"));
+        for (const std::string& sentence : *summary.advice) {
+            page_.paragraph(page_.style().ascii ? "  > " : "  → ", page_.clean(sentence));
+        }
     }
 
     /// MEMLAB_LIMIT where it allows less than the device has.

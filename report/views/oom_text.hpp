@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"

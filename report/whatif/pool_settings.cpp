@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <cstdint>
-#include <limits>
+#include <optional>
+
+#include "model/parse_size.hpp"
 
 namespace memlab::report::whatif {
 
@@ -40,35 +42,6 @@ bool parse_megabytes(std::string_view value, std::uint64_t* bytes) {
 
 }  // namespace
 
-bool parse_size(std::string_view text, std::uint64_t* bytes) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc()) {
-        return false;
-    }
-    std::string unit;
-    for (const char c : text.substr(static_cast<std::size_t>(end - text.data()))) {
-        if (c != ' ') {
-            unit += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-        }
-    }
-    constexpr std::string_view prefixes = "kmgt";
-    unsigned shift = 0;
-    if (!unit.empty() && unit != "b") {
-        const std::size_t prefix = prefixes.find(unit[0]);
-        const std::string_view rest = std::string_view(unit).substr(1);
-        if (prefix == std::string_view::npos || (!rest.empty() && rest != "ib")) {
-            return false;
-        }
-        shift = static_cast<unsigned>(10 * (prefix + 1));
-    }
-    if (number > (std::numeric_limits<std::uint64_t>::max() >> shift)) {
-        return false;
-    }
-    *bytes = number << shift;
-    return true;
-}
-
 bool set_pool_option(std::string_view name, std::string_view value, PoolOptions* options,
                      std::string* problem) {
     const auto takes = [&](const char* what) {
@@ -102,7 +75,9 @@ bool set_pool_option(std::string_view name, std::string_view value, PoolOptions*
     }
     for (const SizeSetting& setting : sizes) {
         if (name == setting.name) {
-            return parse_size(value, &(options->*setting.field)) || takes("a size like 64MiB");
+            const std::optional<std::uint64_t> size = model::parse_size(value);
+            options->*setting.field = size.value_or(options->*setting.field);
+            return size || takes("a size like 64MiB");
         }
     }
     *problem = "the pool has no option " + std::string(name) + "; it has " + pool_option_names();

@@ -18,7 +18,4 @@ bool set_pool_option(std::string_view name, std::string_view value, allocator::P
 /// The names that set_pool_option() takes, comma-separated, for an error message.
 std::string pool_option_names();
 
-/// "64MiB", "64 MiB", "64M", "512" (bytes): false for other forms and above 64 bits.
-bool parse_size(std::string_view text, std::uint64_t* bytes);
-
 }  // namespace memlab::report::whatif

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "model/bounded_sum.hpp"
 #include "report/reading/read_ahead.hpp"
@@ -296,6 +297,18 @@ Recording read_recording(const std::string& path, std::string* error) {
         recording.warning = report::describe_stretch(read, part);
     }
     return recording;
+}
+
+void prefer_allocators(std::vector<Program>& programs) {
+    std::set<std::uint32_t> cut;
+    for (const Program& program : programs) {
+        if (!program.device.is_gpu()) {
+            cut.insert(program.device.gpu);
+        }
+    }
+    std::erase_if(programs, [&](const Program& program) {
+        return program.device.is_gpu() && cut.count(program.device.index) != 0;
+    });
 }
 
 }  // namespace memlab::report::whatif

@@ -112,6 +112,10 @@ class ProgramBuilder final : public trace::RecordSink {
     bool uses_pytorch_ = false;
 };
 
+/// Of a GPU whose memory an allocator of the program's cuts, as far as was seen from inside, only
+/// what that handed out: the rest is its segments.
+void prefer_allocators(std::vector<Program>& programs);
+
 /// The state of a log according to its reader, without the file's name.
 std::string log_message(const trace::LogReadResult& read, const std::string& path);
 

@@ -62,4 +62,19 @@ Outcome run(const Program& program, Model& model, const StepObserver& observe) {
     return outcome;
 }
 
+Served serves(const Program& program, Model& model, std::uint32_t allocation) {
+    Outcome outcome;
+    for (const Step step : program.steps) {
+        const bool asks = step.kind == StepKind::allocate || step.kind == StepKind::attempt;
+        if (asks && step.subject == allocation) {
+            return model.allocate(allocation, program.allocations[allocation]) ? Served::yes
+                                                                               : Served::no;
+        }
+        if (!take_step(program, step, model, outcome)) {
+            return Served::not_reached;
+        }
+    }
+    return Served::not_reached;
+}
+
 }  // namespace memlab::report::whatif

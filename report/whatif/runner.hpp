@@ -34,4 +34,15 @@ using StepObserver = std::function<void(std::size_t step, const Model& model)>;
 
 Outcome run(const Program& program, Model& model, const StepObserver& observe = {});
 
+/// What became of one allocation in a run that ends there.
+enum class Served : std::uint8_t {
+    yes,
+    no,
+    not_reached,  ///< the model refused an earlier one that the recording served
+};
+
+/// Runs the program up to `allocation`, which it asks for or tried to get, and tells whether the
+/// model serves it.
+Served serves(const Program& program, Model& model, std::uint32_t allocation);
+
 }  // namespace memlab::report::whatif

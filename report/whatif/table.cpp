@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model/parse_size.hpp"
 #include "report/parallel.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/async_model.hpp"
@@ -141,20 +142,20 @@ bool read_rmm(std::string_view settings, Policy* policy, std::string* problem) {
     RmmSettings parsed;
     bool half = false;
     const auto use = [&](std::string_view name, std::string_view value) {
-        std::uint64_t bytes = 0;
+        const std::optional<std::uint64_t> bytes = model::parse_size(value);
         if (name == "initial" && value == "half") {
             half = true;
             return true;
         }
-        if ((name != "initial" && name != "maximum") || !parse_size(value, &bytes)) {
+        if ((name != "initial" && name != "maximum") || !bytes) {
             *problem = "rmm takes initial=SIZE, initial=half and maximum=SIZE, not " +
                        std::string(name) + "=" + std::string(value);
             return false;
         }
         if (name == "initial") {
-            parsed.initial = bytes;
+            parsed.initial = *bytes;
         } else {
-            parsed.maximum = bytes;
+            parsed.maximum = *bytes;
         }
         return true;
     };
@@ -184,11 +185,13 @@ bool read_async(std::string_view settings, Policy* policy, std::string* problem)
             threshold = no_threshold;
             return true;
         }
-        if (name != "threshold" || !parse_size(value, &threshold)) {
+        const std::optional<std::uint64_t> bytes = model::parse_size(value);
+        if (name != "threshold" || !bytes) {
             *problem = "async takes threshold=SIZE or threshold=max, not " + std::string(name) +
                        "=" + std::string(value);
             return false;
         }
+        threshold = *bytes;
         return true;
     };
     if (!for_each_setting(settings, problem, use)) {
@@ -262,44 +265,70 @@ std::string about_attempts(const Table& table, const Outcome& outcome) {
                      " allocations that failed";
 }
 
+/// The rows of allocators that run the program, out of those that `takes` accepts: those that serve
+/// most of what failed, and of these the ones that do not spend more than 5 % of the run in the
+/// driver and more than ten times as long as the fastest one.
+class UsableRows {
+  public:
+    UsableRows(const Table& table, std::function<bool(const Row&)> takes)
+        : takes_(std::move(takes)) {
+        for (const Row& row : table.rows) {
+            if (runs(row)) {
+                most_served_ = std::max(most_served_, row.outcome.attempts_served);
+            }
+        }
+        double min_time = std::numeric_limits<double>::max();
+        for (const Row& row : table.rows) {
+            if (serves_most(row)) {
+                min_time = std::min(min_time, row.outcome.calls.time_ns);
+            }
+        }
+        max_time_ = std::max(0.05 * static_cast<double>(table.duration_ns), 10 * min_time);
+    }
+
+    bool serves_most(const Row& row) const {
+        return runs(row) && row.outcome.attempts_served == most_served_;
+    }
+    bool usable(const Row& row) const {
+        return serves_most(row) && row.outcome.calls.time_ns <= max_time_;
+    }
+    std::uint64_t most_served() const { return most_served_; }
+
+  private:
+    bool runs(const Row& row) const {
+        return row.policy.kind == PolicyKind::allocator && row.fits() && takes_(row);
+    }
+
+    std::function<bool(const Row&)> takes_;
+    std::uint64_t most_served_ = 0;
+    double max_time_ = 0;
+};
+
 Choice choose(const Table& table) {
-    // Excludes allocators that spend more than 5 % of the run in the driver and more than ten times
-    // as long as the fastest one.
-    double min_time = std::numeric_limits<double>::max();
-    for (const Row& row : table.rows) {
-        if (row.policy.kind == PolicyKind::allocator && row.fits()) {
-            min_time = std::min(min_time, row.outcome.calls.time_ns);
-        }
-    }
-    // Of those that run the program, only the ones that serve most of what failed.
-    std::uint64_t most_served = 0;
-    for (const Row& row : table.rows) {
-        if (row.policy.kind == PolicyKind::allocator && row.fits()) {
-            most_served = std::max(most_served, row.outcome.attempts_served);
-        }
-    }
-    const double max_time = std::max(0.05 * static_cast<double>(table.duration_ns), 10 * min_time);
-    const auto fits = [most_served](const Row& row) {
-        return row.policy.kind == PolicyKind::allocator && row.fits() &&
-               row.outcome.attempts_served == most_served;
-    };
-    const auto usable = [&](const Row& row) {
-        return fits(row) && row.outcome.calls.time_ns <= max_time;
-    };
-    // Prefers settings by environment variable to changes of the program; of PyTorch's own cache,
-    // its.
+    // What an option can do goes before what changes the program, unless only that serves anything
+    // of what failed. Of PyTorch's own cache the options are its.
     const bool of_pytorch = table.program->device.allocator == trace::DeviceInfo::pytorch;
     const auto settable = [&](const Row& row) {
         return (row.policy.ours && !of_pytorch) ||
                (row.policy.pytorch && table.program->uses_pytorch);
     };
+    const UsableRows all(table, [](const Row&) { return true; });
+    const UsableRows by_option(table, settable);
+    const UsableRows own(table, [](const Row& row) { return row.policy.ours; });
+    const bool option_serves = by_option.most_served() != 0 || all.most_served() == 0;
+    const auto usable_by = [&table](const UsableRows& rows) {
+        return best_row(table.rows, [&](const Row& row) { return rows.usable(row); });
+    };
     Choice choice;
-    choice.ours =
-        best_row(table.rows, [&](const Row& row) { return usable(row) && row.policy.ours; });
-    choice.least = best_row(table.rows, usable);
-    choice.row = best_row(table.rows, [&](const Row& row) { return usable(row) && settable(row); });
+    choice.ours = usable_by(own);
+    choice.least = usable_by(all);
+    if (option_serves) {
+        choice.row = usable_by(by_option);
+    }
     if (!choice.row) {
-        choice.row = choice.least ? choice.least : best_row(table.rows, fits);
+        choice.row = choice.least ? choice.least : best_row(table.rows, [&](const Row& row) {
+            return all.serves_most(row);
+        });
     }
     using report::format_bytes;
     if (!choice.row) {
@@ -313,6 +342,7 @@ Choice choose(const Table& table) {
     // memlab's pool unless another is clearly better: it needs no change of the program.
     const Row& least = table.rows[*choice.row];
     if (choice.ours && !of_pytorch &&
+        table.rows[*choice.ours].outcome.attempts_served >= least.outcome.attempts_served &&
         table.rows[*choice.ours].outcome.reserved_peak <=
             least.outcome.reserved_peak + least.outcome.reserved_peak / 50) {
         choice.row = choice.ours;
@@ -321,7 +351,7 @@ Choice choose(const Table& table) {
     choice.why = "reserves " + format_bytes(chosen.reserved_peak) + " at most, " +
                  report::format_percent(chosen.reserved_peak, table.bound.rounded) +
                  " of what the program holds at once" + about_attempts(table, chosen);
-    if (!usable(table.rows[*choice.row])) {
+    if (!all.usable(table.rows[*choice.row]) && !by_option.usable(table.rows[*choice.row])) {
         choice.why += ", but spends " +
                       report::format_duration(static_cast<std::uint64_t>(chosen.calls.time_ns)) +
                       " in the driver's calls, in a run of " +

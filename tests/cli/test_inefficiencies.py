@@ -16,16 +16,22 @@ class Inefficiencies(ToolTest):
         log = os.path.join(RECORDINGS, "h200", "pytorch_transformer.memlog")
         text = self.report("inefficiencies", log, "--no-symbols")
         self.assertIn("peak: 1.21 GiB allocated, 1.44 GiB reserved", text)
-        self.assertIn("  1. late reuse: saves up to 47.50 MiB reserved, 3.2% (likely)", text)
-        self.assertIn("fragmentation source: saves up to 29.34 MiB reserved", text)
-        self.assertIn("oversized alignment: saves up to 13.82 MiB of the peak, 1.1% (certain)",
-                      text)
+        words = " ".join(text.split())
+        self.assertIn("unused reserve: At most 1.44 GiB were reserved, and at most 1.21 GiB allocated. With "
+                      "MEMLAB_BACKEND=vmm a replay reserves 1.29 GiB at most.", words)
+        # Blocks that waited for the GPU and that kept segments were there when the pool grew: replays
+        # in which they do not save nothing. Rounding is below 1 % of what was reserved.
+        for pattern in ("late reuse", "fragmentation source", "oversized alignment"):
+            self.assertNotIn(pattern, text)
         self.assertIn("marks no steps", text)
         for line in text.splitlines():
             self.assertLessEqual(len(line), 80, line)
-        first = self.report("inefficiencies", log, "--no-symbols", "--top", "1")
-        self.assertNotIn("fragmentation source", first)
-        self.assertIn("[2 others; --top shows more]", first)
+
+    def test_the_model_is_not_held_longer_than_needed(self):
+        """Optimizer state and parameters of a training: the categories say what they are."""
+        for name in ("pytorch_tensors.memlog", "pytorch_scopes.memlog"):
+            text = self.report("inefficiencies", os.path.join(RECORDINGS, "h200", name))
+            self.assertNotIn("held longer", text)
 
     def test_collectives_are_no_steps(self):
         """Of a rank of four: what lives from one all-reduce to the next is no finding."""
@@ -51,22 +57,24 @@ class Inefficiencies(ToolTest):
         findings = report["devices"][0]["findings"]
         leaks = [each for each in findings if each["pattern"] == "leak"]
         certain = [each for each in leaks if each["confidence"] == "certain"]
-        self.assertTrue(certain)
         for leak in certain:
             self.assertTrue(leak["saves"]["peak_is_exact"])
             self.assertTrue(0 < leak["saves"]["peak_bytes"] <= min(leak["bytes"], peak))
-        # leaks --growth says the same of it.
+        # leaks --growth says the same of it, and also of what is too small to be told here.
         growth = json.loads(self.report("leaks", "--growth", "--json", "--no-symbols", log))
         for steps in growth["reports"][0]["steps"]:
             places = [row["place"] for row in steps["growing"]]
             for leak in leaks:
                 self.assertEqual(leak["place"] in places, leak["confidence"] == "certain")
+            for row in steps["growing"]:
+                self.assertTrue(row["live_bytes"] < peak / 100 or
+                                row["place"] in [leak["place"] for leak in certain], row)
 
     def test_only_what_is_asked_for(self):
         log = self.large_run()
         nothing = self.report("inefficiencies", log, "--no-symbols", "--pattern", "late_reuse",
                               "--pattern", "unused_allocation")
-        self.assertIn("No inefficiency was found.", nothing)
+        self.assertIn("None of the patterns that are looked for was found.", nothing)
         self.assertNotIn("leak:", self.report("inefficiencies", log, "--filter", "kind=pinned"))
         with open(self.path("known.supp"), "w", encoding="utf-8") as file:
             file.write("[all]\nreason = on purpose\nkind = device\n")

@@ -23,6 +23,7 @@
 #include "tools/report/commands.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/output_file.hpp"
+#include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/run_members.hpp"
 
@@ -112,6 +113,7 @@ class PageMaker {
         options_.source_folders = arguments.sources;
         options_.skips = arguments.skips;
         options_.suppressions = &suppressions_.list;
+        options_.pool_settings = pool_settings_of;
     }
 
     /// None: problem() says why.

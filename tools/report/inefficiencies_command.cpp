@@ -9,6 +9,7 @@
 #include "report/inefficiencies/inefficiencies.hpp"
 #include "report/inefficiencies/render.hpp"
 #include "report/reading/find_event_log.hpp"
+#include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/view_options.hpp"
 
@@ -65,6 +66,8 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
         "                        same place never lived half as long\n"
         "  late_deallocation     freed only after its replacement was allocated\n"
         "  over_long_life        freed in a later step than the one that made it\n"
+        "  unused_reserve        twice as much reserved as was ever allocated, or more,\n"
+        "                        and the setting that reserves less\n"
         "  fragmentation_source  small blocks that keep segments with much free memory\n"
         "  late_reuse            freed, but not yet to be used again when the pool grew\n"
         "  oversized_alignment   rounding is a hundredth of the peak or more\n"
@@ -75,8 +78,10 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
         "  temporary_churn       the same, where most are freed before anything else is\n"
         "                        allocated\n"
         "\n"
-        "\"saves 3 MiB\": the peak of allocated memory would be lower by that; \"up to\": its "
-        "share of the peak, an upper bound. Savings do not add up. certain: follows from the "
+        "\"saves 3 MiB\": the peak of allocated memory, which may then be at another moment, would "
+        "be lower by that; \"up to\": an upper bound. What saves reserved memory is shown by a "
+        "replay. Nothing below a hundredth of the GPU's peak is told. Savings do not add up. "
+        "certain: follows from the "
         "recording. likely: rarely intended. possible: may be intended.\n"
         "\n"
         "Examples:\n"
@@ -120,6 +125,8 @@ int inefficiencies_command(int argc, char** argv) {
     query.patterns = patterns_of(arguments.patterns);
     query.step = arguments.step;
     query.suppressions = &suppressions.list;
+    query.pool_settings = pool_settings_of;
+    query.patterns_of_all_sites = arguments.filter.empty();
     const ViewOptions view = make_view_options(arguments);
     arguments.find_steps = true;
     return show_reports(arguments, "memlab-inefficiencies", [&](const OpenReport& open) {

@@ -5,8 +5,11 @@
 #include <string>
 
 #include "report/device_label.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/summary/summary.hpp"
 #include "report/views/oom_text.hpp"
+#include "report/whatif/oom_advice.hpp"
+#include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/view_options.hpp"
 
@@ -36,7 +39,7 @@ void define(CLI::App& app, OomArguments& arguments) {
         "  memlab-report oom memlab.train.4711.json\n"
         "  memlab-report oom --stacks 3 memlab.train.4711.memlog\n"
         "  memlab-report pool memlab.train.4711.memlog    the pool's layout then\n"
-        "  memlab-report whatif memlab.train.4711.memlog  what would make it fit\n"
+        "  memlab-report whatif memlab.train.4711.memlog  other allocators, too\n"
         "\n"
         "Exit code: 0 good (also when nothing failed), 2 a file could not be read or the usage is "
         "wrong.");
@@ -48,7 +51,8 @@ int oom_command(int argc, char** argv) {
     OomArguments arguments;
     CLI::App app(
         "Explains each allocation that failed for lack of memory: what there was, why it did not "
-        "fit, which call it was, and what held the memory.",
+        "fit, who refused it, which call it was, what held the memory, and, where the event log is "
+        "there, what a replay shows to help.",
         "memlab-report oom");
     define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report oom")) {
@@ -62,6 +66,8 @@ int oom_command(int argc, char** argv) {
                 return !report::is_on(oom.oom->device, *arguments.device);
             });
         }
+        report::whatif::advise_on_ooms(report::find_event_log(open.file, open.report),
+                                       pool_settings_of, summary);
         std::string only;
         if (!arguments.filter.empty()) {
             only = "Holders: only " + report::printable(arguments.filter.text(), view.style.ascii) +

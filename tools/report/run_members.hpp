@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "report/runs/collection.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
+#include "tools/report/subcommand.hpp"
 
 namespace memlab::tools {
 
@@ -50,6 +53,13 @@ class Resolvers {
 };
 
 /// Prints read errors, a line each; returns the exit code.
-int report_errors(const report::RunCollection& collection);
+inline int report_errors(const report::RunCollection& collection) {
+    for (const auto& [file, error] : collection.errors) {
+        std::string problem = file;
+        problem.append(": ").append(error);
+        fail(problem);
+    }
+    return collection.errors.empty() ? EXIT_SUCCESS : exit_bad_input;
+}
 
 }  // namespace memlab::tools

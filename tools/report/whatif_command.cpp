@@ -8,11 +8,12 @@
 #include <iostream>
 #include <new>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "interpose/options/device_limits.hpp"
 #include "interpose/options/option_table.hpp"
+#include "model/parse_size.hpp"
 #include "report/device_label.hpp"
 #include "report/lacks.hpp"
 #include "report/reading/find_event_log.hpp"
@@ -31,6 +32,7 @@
 #include "report/whatif/table.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
+#include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/subcommand.hpp"
 
@@ -39,8 +41,6 @@ namespace memlab::tools {
 namespace {
 
 constexpr int exit_differs = 1;
-
-using allocator::PoolOptions;
 
 /// The options that the option table parses from these environment variables.
 bool read_environment(const std::vector<std::string>& assignments, interpose::Settings* settings,
@@ -62,8 +62,8 @@ bool read_environment(const std::vector<std::string>& assignments, interpose::Se
 
 constexpr const char* packed_share_name = "MEMLAB_PACKED_SHARE";
 
-/// The recorded options with these changed: MEMLAB_... by the option table, the others by their own
-/// names.
+}  // namespace
+
 bool read_options(const std::vector<trace::OptionValue>& recorded,
                   const report::whatif::PoolSettings& changes, interpose::Settings* settings,
                   std::string* problem) {
@@ -76,7 +76,9 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
         }
     }
     for (const trace::OptionValue& each : recorded) {
-        assignments.push_back(each.name + "=" + each.value);
+        if (each.name.starts_with("MEMLAB_")) {  // not those of frameworks
+            assignments.push_back(each.name + "=" + each.value);
+        }
     }
     // Logs record all options. A log without one of these is of a pool before the option was there,
     // whatever the default is now.
@@ -102,26 +104,27 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
     return problem->empty();
 }
 
-/// MEMLAB_LIMIT of the device; 0: none.
 std::uint64_t limit_of(const interpose::Settings& settings, const trace::DeviceInfo& device) {
     return interpose::find_limit(settings.limits,
                                  static_cast<int>(device.is_gpu() ? device.index : device.gpu),
                                  device.uuid);
 }
 
-/// Of a GPU whose memory an allocator of the program's cuts, as far as was seen from inside, only
-/// what that handed out: the rest is its segments.
-void prefer_allocators(std::vector<report::whatif::Program>& programs) {
-    std::set<std::uint32_t> cut;
-    for (const report::whatif::Program& program : programs) {
-        if (!program.device.is_gpu()) {
-            cut.insert(program.device.gpu);
-        }
-    }
-    std::erase_if(programs, [&](const report::whatif::Program& program) {
-        return program.device.is_gpu() && cut.count(program.device.index) != 0;
-    });
+report::whatif::ReadPoolSettings pool_settings_of(const std::vector<trace::OptionValue>& recorded) {
+    return [&recorded](const report::whatif::PoolSettings& changes, allocator::PoolOptions* options,
+                       bool* one_stream, std::string* problem) {
+        interpose::Settings settings;
+        const bool good = read_options(recorded, changes, &settings, problem);
+        *options = settings.pool_options;
+        *one_stream = settings.one_stream &&
+                      std::any_of(changes.begin(), changes.end(), [](const auto& change) {
+                          return change.first == "MEMLAB_ONE_STREAM";
+                      });
+        return good;
+    };
 }
+
+namespace {
 
 bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
                         const trace::DeviceInfo& device, bool first,
@@ -279,8 +282,8 @@ std::vector<report::Lack> lacks_of(const std::string& log) {
 int try_out(WhatifArguments arguments) {
     std::optional<std::uint64_t> limit;
     if (!arguments.limit.empty()) {
-        limit.emplace();
-        if (!report::whatif::parse_size(arguments.limit, &*limit) || *limit == 0) {
+        limit = model::parse_size(arguments.limit);
+        if (limit.value_or(0) == 0) {
             return fail("--limit takes a size like 24GiB, not " + arguments.limit);
         }
     }
@@ -303,25 +306,14 @@ int try_out(WhatifArguments arguments) {
                         "; leave --device out to see those that were used");
         }
     }
-    prefer_allocators(recording.programs);
+    report::whatif::prefer_allocators(recording.programs);
     interpose::Settings recorded;
     if (!read_options(recording.options, {}, &recorded, &error)) {
         return fail(arguments.log + ": its options cannot be used (" + error +
                     "); use the memlab-report of the memlab that recorded it");
     }
     std::vector<report::whatif::Policy> policies;
-    const auto read_pool = [&](const report::whatif::PoolSettings& changes, PoolOptions* options,
-                               bool* one_stream, std::string* problem) {
-        interpose::Settings settings;
-        const bool good = read_options(recording.options, changes, &settings, problem);
-        *options = settings.pool_options;
-        *one_stream = settings.one_stream &&
-                      std::any_of(changes.begin(), changes.end(), [](const auto& change) {
-                          return change.first == "MEMLAB_ONE_STREAM";
-                      });
-        return good;
-    };
-    error = choose_policies(arguments, read_pool, &policies);
+    error = choose_policies(arguments, pool_settings_of(recording.options), &policies);
     if (!error.empty()) {
         return fail(error);
     }

@@ -69,7 +69,8 @@ TEST_CASE("random recordings: the peak that is left of every site is that of the
         REQUIRE(read.report);
         const memlab::model::Steps* const steps =
             read.report->steps.empty() ? nullptr : &read.report->steps.front();
-        const CollectedPatterns patterns = collect_patterns(*read.report, path, steps);
+        const CollectedPatterns patterns = collect_patterns(
+            *read.report, path, steps, std::vector<std::uint32_t>(read.report->sites.size()));
         std::vector<PeakEstimate> findings;
         for (std::size_t site = 0; site < read.report->sites.size(); ++site) {
             for (const auto reason :
@@ -113,7 +114,8 @@ TEST_CASE("random recordings: what is avoidable of a site is never more than it 
         created.writer->close();
         const ReadResult read = read_report(path);
         REQUIRE(read.report);
-        const CollectedPatterns patterns = collect_patterns(*read.report, path, nullptr);
+        const CollectedPatterns patterns = collect_patterns(
+            *read.report, path, nullptr, std::vector<std::uint32_t>(read.report->sites.size()));
         for (std::size_t i = 0; i < patterns.sites.size(); ++i) {
             const SitePatterns& found = patterns.sites[i];
             const memlab::model::Site& site = read.report->sites[i];

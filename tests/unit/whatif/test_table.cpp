@@ -109,19 +109,6 @@ TEST_CASE("policies that are none are refused with what there is") {
           nothing);
 }
 
-TEST_CASE("sizes as people write them") {
-    std::uint64_t bytes = 0;
-    CHECK((parse_size("24GiB", &bytes) && bytes == 24ULL << 30));
-    CHECK((parse_size("24 GiB", &bytes) && bytes == 24ULL << 30));
-    CHECK((parse_size("512", &bytes) && bytes == 512));
-    CHECK((parse_size("2m", &bytes) && bytes == 2 * mib));
-    for (const char* wrong :
-         {"", "x", "-1", "1.5GiB", "1XB", "1GB", "99999999999999999999", "17179869184GiB"}) {
-        INFO(wrong);
-        CHECK_FALSE(parse_size(wrong, &bytes));
-    }
-}
-
 TEST_CASE("the limit is the device, less what was in use beside the program") {
     ProgramWriter writer;
     writer.allocate(600 * mib);
@@ -168,6 +155,22 @@ TEST_CASE("the choice reserves least, and does not live in the driver") {
         tabulate(tight, policies({"rmm:initial=900MiB", "plain"}), std::nullopt);
     CHECK_FALSE(last_resort.rows[0].fits());
     CHECK(last_resort.rows[*last_resort.choice.row].policy.name == "plain");
+}
+
+TEST_CASE("what an option can do goes before what changes the program") {
+    ProgramWriter writer;
+    for (std::uint64_t i = 0; i < 200; ++i) {  // many calls of the driver with mapped memory
+        const std::uint32_t id = writer.allocate((20 + 2 * i) * mib);
+        writer.free(id);
+        writer.empty_cache();
+    }
+    const Program program = on_a_device(std::move(writer.program), 80ULL << 30);
+    const Table table =
+        tabulate(program, policies({"pool", "pool:MEMLAB_BACKEND=vmm", "async:threshold=max"}),
+                 std::nullopt);
+    REQUIRE(table.choice.row);
+    CHECK(table.rows[*table.choice.row].policy.ours);
+    CHECK_THAT(table.rows[*table.choice.row].policy.name, ContainsSubstring("pool"));
 }
 
 TEST_CASE("PyTorch's allocator is a choice for programs that use it only") {

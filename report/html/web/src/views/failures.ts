@@ -21,6 +21,7 @@ interface Failure {
   current: { allocated_bytes: number; active_bytes: number; reserved_bytes: number } | null;
   place: PlaceDocument;
   explanation: string | null;
+  advice?: string[];
   holders: {
     count: number;
     bytes: number;
@@ -91,6 +92,7 @@ export class FailuresView extends DocumentView<FailuresReport> {
             ),
           ),
           failure.explanation ? h("p", { class: "explanation" }, failure.explanation) : null,
+          ...(failure.advice ?? []).map((sentence) => h("p", { class: "advice" }, `A replay: ${sentence}`)),
           h(
             "dl",
             { class: "figures" },

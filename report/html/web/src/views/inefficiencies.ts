@@ -33,6 +33,7 @@ interface InefficienciesReport {
     allocated_peak_bytes: number;
     reserved_peak_bytes: number;
     findings: Finding[];
+    reserve: { reserved_bytes: number; allocated_bytes: number; setting: string | null; with_setting_bytes: number | null } | null;
     collected: { count: number; bytes: number; at_peak_bytes: number };
   })[];
 }
@@ -52,7 +53,7 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
     if (saves.peak_bytes > 0)
       return `saves ${saves.peak_is_exact ? "" : "up to "}${bytes(saves.peak_bytes)} of the peak, ${percent(saves.peak_bytes, device.allocated_peak_bytes)}`;
     if (saves.reserved_bytes > 0)
-      return `saves up to ${bytes(saves.reserved_bytes)} of the reserved peak, ${percent(saves.reserved_bytes, device.reserved_peak_bytes)}`;
+      return `saves ${bytes(saves.reserved_bytes)} of the reserved peak in a replay, ${percent(saves.reserved_bytes, device.reserved_peak_bytes)}`;
     if (saves.calls > 0) return `saves ${plural(saves.calls, "call")}`;
     return saves.end_bytes > 0 ? `leaves ${bytes(saves.end_bytes)} at the end` : "";
   }
@@ -66,10 +67,19 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
           { class: "heading" },
           `Peak: ${bytes(device.allocated_peak_bytes)} allocated, ${bytes(device.reserved_peak_bytes)} reserved. ${
             device.findings.length === 0
-              ? "Nothing was found."
+              ? "None of the patterns that are looked for was found."
               : `${plural(device.findings.length, "finding")}; savings do not add up.`
           }`,
         ),
+        device.reserve
+          ? h(
+              "p",
+              { class: "advice" },
+              device.reserve.setting === null || device.reserve.with_setting_bytes === null
+                ? `Far more was reserved than allocated, and no setting that could be replayed reserves clearly less.`
+                : `Far more was reserved than allocated: with ${device.reserve.setting} a replay reserves ${bytes(device.reserve.with_setting_bytes)} at most.`,
+            )
+          : null,
         device.collected.count > 0
           ? h(
               "p",
