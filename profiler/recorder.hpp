@@ -109,7 +109,7 @@ class Recorder final : private StackDefinitions {
     void report_missed(std::string_view reason, std::uint64_t bytes,
                        std::uint64_t count = 1) noexcept;
     /// The same of what was served or shown in another way than wished: the figures are complete.
-    void report_limitation(std::string_view reason, std::uint64_t bytes = 0,
+    void report_limitation(std::string_view reason, std::uint64_t bytes,
                            std::uint64_t count = 1) noexcept;
 
     /// Calls `visit` with the present aggregate, under the recorder's lock: it must be quick and

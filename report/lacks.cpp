@@ -212,42 +212,6 @@ std::string missed_text(const model::Missed& missed) {
     return text + (missed.bytes == 0 ? ")" : ", " + format_bytes(missed.bytes) + ")");
 }
 
-const std::vector<LackInfo>& lack_infos() {
-    static const std::vector<LackInfo> all = {
-        {Kind::started_late, "started-late", "what was allocated before: all figures are at least",
-         "load memlab with the program (memlab-run)"},
-        {Kind::damaged, "damaged", "everything after the damage", "record again"},
-        {Kind::running, "running", "everything after this moment", "record it to its end"},
-        {Kind::cut_off, "cut-off", "everything after the last event", "record it to its end"},
-        {Kind::stopped, "stopped", "everything after the stop",
-         "record with more room for the event log (MEMLAB_LOG_LIMIT, disk space)"},
-        {Kind::gap, "gap", "single events and what was live at a moment; sums and peaks are exact",
-         "record with more room for the event log (MEMLAB_LOG_LIMIT, disk space)"},
-        {Kind::missed, "missed", "all figures: they are at least",
-         "record again where nothing is missed"},
-        {Kind::bypassed, "bypassed", "all figures: they are at least",
-         "see the audit of memlab-report FILE"},
-        {Kind::audit, "audit", "what bypassed memlab, and what kernels did", "record again"},
-        {Kind::unseen, "unseen-frees", "all figures: they may be too low or too high",
-         "record again, so that memlab sees all of the program's calls"},
-        {Kind::order, "time-order", "times, and what was held at a time", "record again"},
-        {Kind::overflow, "overflow", "all figures", "record again"},
-        {Kind::host_memory, "host-memory", "everything after that moment", "record again"},
-        {Kind::scopes, "scopes", "figures of scopes and steps",
-         "end each scope in the thread that began it"},
-        {Kind::steps, "steps", "growth per step", "use fewer names for marks and scopes"},
-        {Kind::processes, "processes", "what these processes did: sums and maxima are at least",
-         "copy all files of the run"},
-        {Kind::ranks, "ranks", "what these ranks did: sums and maxima are at least",
-         "copy the files of all ranks"},
-    };
-    return all;
-}
-
-const LackInfo& info(Lack::Kind kind) {
-    return lack_infos()[static_cast<std::size_t>(kind)];
-}
-
 std::vector<Lack> find_lacks(const model::Report& report) {
     return Finder(report, false).run();
 }

@@ -5,6 +5,8 @@
 // is never taken for complete.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -54,7 +56,44 @@ struct LackInfo {
     std::string_view uncertain;  ///< what it makes uncertain
     std::string_view advice;     ///< what to do; empty: nothing
 };
-const LackInfo& info(Lack::Kind kind);
+/// All kinds, in their order.
+inline constexpr std::array lack_infos = {
+    LackInfo{Lack::Kind::started_late, "started-late",
+             "what was allocated before: all figures are at least",
+             "load memlab with the program (memlab-run)"},
+    LackInfo{Lack::Kind::damaged, "damaged", "everything after the damage", "record again"},
+    LackInfo{Lack::Kind::running, "running", "everything after this moment",
+             "record it to its end"},
+    LackInfo{Lack::Kind::cut_off, "cut-off", "everything after the last event",
+             "record it to its end"},
+    LackInfo{Lack::Kind::stopped, "stopped", "everything after the stop",
+             "record with more room for the event log (MEMLAB_LOG_LIMIT, disk space)"},
+    LackInfo{Lack::Kind::gap, "gap",
+             "single events and what was live at a moment; sums and peaks are exact",
+             "record with more room for the event log (MEMLAB_LOG_LIMIT, disk space)"},
+    LackInfo{Lack::Kind::missed, "missed", "all figures: they are at least",
+             "record again where nothing is missed"},
+    LackInfo{Lack::Kind::bypassed, "bypassed", "all figures: they are at least",
+             "see the audit of memlab-report FILE"},
+    LackInfo{Lack::Kind::audit, "audit", "what bypassed memlab, and what kernels did",
+             "record again"},
+    LackInfo{Lack::Kind::unseen, "unseen-frees", "all figures: they may be too low or too high",
+             "record again, so that memlab sees all of the program's calls"},
+    LackInfo{Lack::Kind::order, "time-order", "times, and what was held at a time", "record again"},
+    LackInfo{Lack::Kind::overflow, "overflow", "all figures", "record again"},
+    LackInfo{Lack::Kind::host_memory, "host-memory", "everything after that moment",
+             "record again"},
+    LackInfo{Lack::Kind::scopes, "scopes", "figures of scopes and steps",
+             "end each scope in the thread that began it"},
+    LackInfo{Lack::Kind::steps, "steps", "growth per step", "use fewer names for marks and scopes"},
+    LackInfo{Lack::Kind::processes, "processes",
+             "what these processes did: sums and maxima are at least", "copy all files of the run"},
+    LackInfo{Lack::Kind::ranks, "ranks", "what these ranks did: sums and maxima are at least",
+             "copy the files of all ranks"}};
+
+constexpr const LackInfo& info(Lack::Kind kind) {
+    return lack_infos[static_cast<std::size_t>(kind)];
+}
 template <typename Self, typename Visitor>
 void Lack::fields(Self& self, Visitor& visit) {
     visit.text({"name", "what is missing",
@@ -76,9 +115,6 @@ template <typename Visitor>
 void lack_fields(const std::vector<Lack>& lacks, Visitor& visit) {
     visit.list({"lacks", "what is missing; empty: nothing"}, lacks);
 }
-
-/// All kinds, in their order.
-const std::vector<LackInfo>& lack_infos();
 
 /// In the order of Lack::Kind. Those of a run's processes come from RunCollection.
 std::vector<Lack> find_lacks(const model::Report& report);

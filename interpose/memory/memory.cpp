@@ -66,7 +66,7 @@ namespace {
 
 void note_unpooled(profiler::Recorder& recorder, const std::string& why, trace::Figures figures) {
     if (figures == trace::Figures::complete) {
-        recorder.report_limitation(why);
+        recorder.report_limitation(why, 0);
     } else {
         recorder.report_missed(why, 0);
     }

@@ -335,7 +335,7 @@ void Session::choose_pooling() {
     if (!reason.empty()) {
         pooling_.store(false, std::memory_order_relaxed);
         if (recorder_) {
-            recorder_->report_limitation(reason);
+            recorder_->report_limitation(reason, 0);
         }
     }
 }

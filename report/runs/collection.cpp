@@ -409,15 +409,11 @@ class Collector {
     /// one: it has what ran on its host. A rank may have several processes, of restarts for
     /// example.
     void find_missing_ranks() {
-        std::uint64_t world = 0;
-        std::set<std::uint64_t> here;
+        std::vector<const model::Process*> processes;
         for (const RunMember& member : out_.members) {
-            if (const auto rank = find_rank(member.report.process)) {
-                here.insert(*rank);
-                world = std::max(world, find_world_size(member.report.process).value_or(0));
-            }
+            processes.push_back(&member.report.process);
         }
-        if (const std::string text = missing_ranks_text(world, here);
+        if (const std::string text = missing_ranks_text(processes);
             out_.runs.empty() && !text.empty()) {
             out_.lacks.emplace_back().kind = Lack::Kind::ranks;
             out_.lacks.back().text = text;
@@ -451,23 +447,6 @@ class Collector {
 };
 
 }  // namespace
-
-bool replaced_by_exec(const RunCollection& run, const RunMember& member) {
-    return std::any_of(run.members.begin(), run.members.end(), [&](const RunMember& later) {
-        const model::Process& process = member.report.process;
-        return member.start_ticks != 0 && later.start_ticks == member.start_ticks &&
-               later.report.process.pid == process.pid &&
-               later.report.process.host == process.host &&
-               later.report.process.start_wall_ns > process.start_wall_ns;
-    });
-}
-
-std::vector<std::string> all_notes(const RunCollection& run) {
-    std::vector<std::string> notes = run.notes;
-    const std::vector<std::string> missing = sentences(run.lacks);
-    notes.insert(notes.end(), missing.begin(), missing.end());
-    return notes;
-}
 
 RunCollection collect_run(const std::vector<std::string>& paths, Keep keep) {
     try {

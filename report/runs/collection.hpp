@@ -3,6 +3,7 @@
 // are listed as errors, inconsistencies as notes; everything readable is included.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,10 +53,24 @@ enum class Keep : std::uint8_t {
 RunCollection collect_run(const std::vector<std::string>& paths, Keep keep = Keep::everything);
 
 /// An image that exec replaced is complete: its memory was released with it.
-bool replaced_by_exec(const RunCollection& run, const RunMember& member);
+inline bool replaced_by_exec(const RunCollection& run, const RunMember& member) {
+    return std::any_of(run.members.begin(), run.members.end(), [&](const RunMember& later) {
+        const model::Process& process = member.report.process;
+        return member.start_ticks != 0 && later.start_ticks == member.start_ticks &&
+               later.report.process.pid == process.pid &&
+               later.report.process.host == process.host &&
+               later.report.process.start_wall_ns > process.start_wall_ns;
+    });
+}
 
 /// The notes, and the sentences of the lacks.
-std::vector<std::string> all_notes(const RunCollection& run);
+inline std::vector<std::string> all_notes(const RunCollection& run) {
+    std::vector<std::string> notes = run.notes;
+    for (const Lack& lack : run.lacks) {
+        notes.push_back(lack.text);
+    }
+    return notes;
+}
 
 /// The whole report of a member. Where its file can no longer be read: what there is.
 model::Report read_whole(const RunMember& member);

@@ -59,4 +59,16 @@ std::string missing_ranks_text(std::uint64_t world_size, const std::set<std::uin
            (missing > max_named ? ", ..." : "") + ".";
 }
 
+std::string missing_ranks_text(const std::vector<const model::Process*>& processes) {
+    std::uint64_t world = 0;
+    std::set<std::uint64_t> here;
+    for (const model::Process* const process : processes) {
+        if (const auto rank = find_rank(*process)) {
+            here.insert(*rank);
+            world = std::max(world, find_world_size(*process).value_or(0));
+        }
+    }
+    return missing_ranks_text(world, here);
+}
+
 }  // namespace memlab::report

@@ -218,7 +218,7 @@ class MissingEvents(TimelineTest):
     def logs(self):
         whole, ring = self.path("whole.memlog"), self.path("ring.memlog")
         for log, limit in ((whole, "0"), (ring, str(2 << 20))):
-            subprocess.run([os.path.join(BIN, "memlab-synth"), "--events", "600000", "--seed", "3", "--limit", limit,
+            subprocess.run([os.path.join(BIN, "memlab-synth"), "--events", "400000", "--sites", "40", "--seed", "3", "--limit", limit,
                             "-o", log], check=True, timeout=60, stdout=subprocess.DEVNULL)
         return whole, ring
 

@@ -56,14 +56,14 @@ std::string pass_or_fail(const std::string& text) {
 
 std::string names_of_lacks() {
     std::string names;
-    for (const report::LackInfo& each : report::lack_infos()) {
+    for (const report::LackInfo& each : report::lack_infos) {
         names.append(names.empty() ? "" : ", ").append(each.name);
     }
     return names;
 }
 
 void allow(const std::string& name, std::set<report::Lack::Kind>& allowed) {
-    for (const report::LackInfo& each : report::lack_infos()) {
+    for (const report::LackInfo& each : report::lack_infos) {
         if (each.name == name) {
             allowed.insert(each.kind);
             return;

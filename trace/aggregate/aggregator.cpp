@@ -39,6 +39,18 @@ void Aggregator::advance_to_event(std::uint64_t time_ns) {
     advance(time_ns);
 }
 
+/// Every sum of bytes is at most that of all allocations and segments. What does not fit into 64
+/// bits, which only a wrong file can have, is left out: false.
+bool Aggregator::fits(const Event& event) {
+    std::uint64_t sum = 0;
+    if (__builtin_add_overflow(bytes_so_far_, std::max(event.size, event.requested), &sum)) {
+        integrity_.overflowed = true;
+        return false;
+    }
+    bytes_so_far_ = sum;
+    return true;
+}
+
 // ---- definitions
 
 void Aggregator::on(const ProcessInfo& record) {

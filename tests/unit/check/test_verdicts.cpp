@@ -127,7 +127,7 @@ TEST_CASE("a recording with holes proves no limit kept, but one exceeded") {
     for (const int kind : {0, 1, 2, 3}) {
         RunMember member = member_with_gpu(1000, 1000);
         member.report.integrity.incomplete = kind == 0;
-        member.warning = kind == 1 ? "The event log is damaged." : "";
+        member.report.log.damage = kind == 1 ? "The event log is damaged." : "";
         member.report.process.started_late = kind == 2;
         member.report.from_log = kind == 3;
         member.report.log.dropped = kind == 3 ? 5 : 0;

@@ -37,11 +37,11 @@ TEST_CASE("a whole recording lacks nothing") {
 
 TEST_CASE("each kind of lack has a name of its own, in the order of the kinds") {
     std::set<std::string> names;
-    for (std::size_t i = 0; i < lack_infos().size(); ++i) {
-        CHECK(lack_infos()[i].kind == static_cast<Kind>(i));
-        names.insert(std::string(lack_infos()[i].name));
-        CHECK_FALSE(lack_infos()[i].uncertain.empty());
-        CHECK_FALSE(lack_infos()[i].advice.empty());
+    for (std::size_t i = 0; i < lack_infos.size(); ++i) {
+        CHECK(lack_infos[i].kind == static_cast<Kind>(i));
+        names.insert(std::string(lack_infos[i].name));
+        CHECK_FALSE(lack_infos[i].uncertain.empty());
+        CHECK_FALSE(lack_infos[i].advice.empty());
     }
     CHECK(names.size() == static_cast<std::size_t>(Kind::ranks) + 1);
 }
