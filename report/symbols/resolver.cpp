@@ -62,7 +62,7 @@ std::string Resolver::missing_names() const {
         }
         return text + (modules.size() == 1 ? one : many);
     };
-    // A compiler's, made while the program ran and removed since: nowhere is it to be had.
+    // A compiler's, made while the program ran and removed since: it is available nowhere.
     std::erase_if(gone, [](const std::string& module) {
         return module.starts_with("/tmp/") || module.starts_with("/var/tmp/") ||
                module.starts_with("/dev/shm/") || module.starts_with("/memfd:");
