@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "report/text/page.hpp"
-#include "report/text/table.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
