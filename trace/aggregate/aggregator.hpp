@@ -266,17 +266,7 @@ class Aggregator final : public RecordSink {
     static std::uint64_t site_hash(const SiteOrEvent& of);
     std::uint32_t site_index(const Event& event);
 
-    /// Every sum of bytes is at most that of all allocations and segments. What does not fit into
-    /// 64 bits, which only a wrong file can have, is left out: false.
-    bool fits(const Event& event) {
-        std::uint64_t sum = 0;
-        if (__builtin_add_overflow(bytes_so_far_, std::max(event.size, event.requested), &sum)) {
-            integrity_.overflowed = true;
-            return false;
-        }
-        bytes_so_far_ = sum;
-        return true;
-    }
+    bool fits(const Event& event);
     void allocate(const Event& event);
     void free(const Event& event);
     void complete(const Event& event);
