@@ -50,7 +50,9 @@ class TimelineText {
                 figures(device);
             }
             for (const KindTimeline& kind : device.kinds) {
-                picture(device, kind);
+                if (is_worth_telling(*device.device, kind.figures.highest)) {
+                    picture(device, kind);
+                }
             }
             if (view_.by_category) {
                 page_.paragraph("  ", no_categories);
@@ -314,23 +316,6 @@ class TimelineText {
     /// Of memory that the device's curves do not include.
     void picture(const DeviceTimeline& device, const KindTimeline& kind) {
         page_.heading(page_.clean(kind_label(*device.device, kind.kind)));
-        if (is_worth_telling(*device.device, kind.figures.highest)) {
-            draw_kind(device, kind);
-        }
-        Table<CurveFigures> table(page_);
-        table.left("", 12, [&kind](const CurveFigures&) { return kind.kind; })
-            .bytes("at first", &CurveFigures::at_begin)
-            .bytes("lowest", &CurveFigures::lowest)
-            .bytes("highest", &CurveFigures::highest)
-            .bold()
-            .duration("at", &CurveFigures::highest_ns)
-            .bytes("at last", &CurveFigures::at_end);
-        page_.line("");
-        table.head();
-        table.row(kind.figures);
-    }
-
-    void draw_kind(const DeviceTimeline& device, const KindTimeline& kind) {
         std::vector<PlotPoint> points;
         for (const model::KindCurve::Row& row : kind.rows) {
             points.push_back({row.begin_ns, row.max, row.max});
@@ -344,6 +329,17 @@ class TimelineText {
         draw({std::string(page_.style().cyan()) + (page_.style().ascii ? "#" : "█") +
               std::string(page_.style().reset()) + " " + kind_label(kind.kind)},
              notes, lines, 0);
+        Table<CurveFigures> table(page_);
+        table.left("", 12, [&kind](const CurveFigures&) { return kind.kind; })
+            .bytes("at start", &CurveFigures::at_begin)
+            .bytes("lowest", &CurveFigures::lowest)
+            .bytes("highest", &CurveFigures::highest)
+            .bold()
+            .duration("at", &CurveFigures::highest_ns)
+            .bytes("at end", &CurveFigures::at_end);
+        page_.line("");
+        table.head();
+        table.row(kind.figures);
     }
 
     void figures(const DeviceTimeline& device) {
@@ -431,8 +427,13 @@ class TimelineText {
     void live(const SiteTable& table) {
         const std::vector<LiveMemory> all = live_memory(table, *moment_);
         for (const LiveMemory& memory : all) {
-            // Where there is nothing but other kinds, these alone.
-            if (memory.count != 0 || all.size() == 1) {
+            // Where there is nothing but other kinds, these alone; a few bytes where they are
+            // asked for.
+            const bool told = memory.kind.empty()
+                                  ? memory.count != 0 || all.size() == 1
+                                  : all.front().count == 0 || !options_.filter.empty() ||
+                                        is_worth_telling(*table.device, memory.bytes);
+            if (told) {
                 live(table, memory);
             }
         }
