@@ -35,7 +35,7 @@ unsigned choice_of(const StackFrame& frame) {
 /// As the views name it: "libcublas.so.13+0x1a5e" without a name.
 std::string CodeTable::function_of(const StackFrame& frame) {
     if (frame.function.empty()) {
-        const std::string module = frame.module.empty() ? "[unknown]" : base_name(frame.module);
+        std::string module = frame.module.empty() ? "[unknown]" : base_name(frame.module);
         if (frame.module.empty() && frame.address == 0) {
             return module;
         }

@@ -138,18 +138,20 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
             }
         }
         state_.on(record);
-        if constexpr (std::same_as<Record, trace::DeviceSample> ||
-                      std::same_as<Record, trace::ContextLost>) {
-            update();
-        } else if constexpr (std::same_as<Record, trace::AggregateState>) {
+        if constexpr (std::same_as<Record, trace::AggregateState>) {
             if (record.last) {
                 moments_.update_all(state_);
                 update();
             }
-        } else if constexpr (std::same_as<Record, trace::Checkpoint>) {
+            return;
+        }
+        if constexpr (std::same_as<Record, trace::Checkpoint>) {
             open_.close_all(record.time_ns,
                             [this](TimelineScope&& scope) { keep(std::move(scope)); });
-        } else if (moments_.touched()) {
+        }
+        constexpr bool always =
+            std::same_as<Record, trace::DeviceSample> || std::same_as<Record, trace::ContextLost>;
+        if (always || moments_.touched()) {
             update();
         }
     }

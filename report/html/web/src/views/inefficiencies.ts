@@ -33,7 +33,12 @@ interface InefficienciesReport {
     allocated_peak_bytes: number;
     reserved_peak_bytes: number;
     findings: Finding[];
-    reserve: { reserved_bytes: number; allocated_bytes: number; setting: string | null; with_setting_bytes: number | null } | null;
+    reserve: {
+      reserved_bytes: number;
+      allocated_bytes: number;
+      setting: string | null;
+      with_setting_bytes: number | null;
+    } | null;
     collected: { count: number; bytes: number; at_peak_bytes: number };
   })[];
 }

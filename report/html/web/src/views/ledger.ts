@@ -76,11 +76,7 @@ export class LedgerView extends DocumentView<LedgerReport> {
             ],
       ),
       device.not_measured > 0
-        ? h(
-            "p",
-            { class: "note" },
-            `${plural(device.not_measured, "call")} not measured: time budget used up.`,
-          )
+        ? h("p", { class: "note" }, `${plural(device.not_measured, "call")} not measured: time budget used up.`)
         : null,
       ...device.advice.map((advice) => h("p", { class: "advice" }, advice)),
     ]);

@@ -4,6 +4,7 @@ import { curveDevice } from "../model/recording";
 import { bytes, count, duration, markdownRows, markdownTable, percent, plural } from "../model/format";
 import { type Metric, type MetricName, metricOf, metrics } from "../model/metrics";
 import { placeOfSite } from "../model/places";
+import type { PlaceOfSite, SiteTable } from "../model/site_table";
 import { type SegmentRow, segmentRow, segmentSums } from "../model/segments";
 import { button, checkbox, figure, h, replace, select, textField } from "../ui/dom";
 import { MapCanvas } from "../ui/memory_map";
@@ -11,6 +12,10 @@ import { frameColour, seriesColour } from "../ui/theme";
 import { Details } from "./details";
 import type { Scene } from "../model/scene";
 import type { Surroundings, View } from "./view";
+
+function nameOf(table: SiteTable, { frame, through }: PlaceOfSite): string {
+  return [table.functionName(frame), table.location(frame), through && `via ${through}`].filter(Boolean).join("  ");
+}
 
 export class MapView implements View {
   readonly id = "map";
@@ -50,6 +55,8 @@ export class MapView implements View {
   private toScale = false;
   private chosen = -1;
   private scene: Scene | null = null;
+  private keys: string[] = []; // of places, by site of the recording that is shown
+  private places = new Map<string, { frame: number; through: string }>();
 
   constructor(private readonly around: Surroundings) {
     this.details = new Details(around, () => {
@@ -101,6 +108,10 @@ export class MapView implements View {
   }
 
   update(scene: Scene): void {
+    if (this.scene?.model !== scene.model) {
+      this.keys = [];
+      this.places.clear();
+    }
     this.scene = scene;
     const { model } = scene;
     this.moment.options([
@@ -122,11 +133,13 @@ export class MapView implements View {
   }
 
   // The places that have blocks in the map: bytes and blocks are those in it, what is of the run is of the whole place.
-  private placesOf(scene: Scene, rows: SegmentRow[], metric: Metric): Map<number, number> {
+  private placesOf(scene: Scene, rows: SegmentRow[], metric: Metric): Map<string, number> {
     const table = scene.model.sites;
-    const held = new Map<number, number>();
-    const add = (site: number, value: number) =>
-      held.set(table.place(site), (held.get(table.place(site)) ?? 0) + value);
+    const held = new Map<string, number>();
+    const add = (site: number, value: number) => {
+      const key = this.placeKey(site);
+      held.set(key, (held.get(key) ?? 0) + value);
+    };
     const seen = new Set<number>();
     const figures = scene.figures(scene.shown);
     for (const row of rows)
@@ -137,6 +150,17 @@ export class MapView implements View {
         seen.add(site);
       });
     return held;
+  }
+
+  // Places are those of the tables: what a line's backward holds is another's.
+  private placeKey(site: number): string {
+    let key = this.keys[site];
+    if (key === undefined) {
+      const { frame, through } = this.scene!.model.sites.placeWith(site, null);
+      key = this.keys[site] = `${frame} ${through}`;
+      if (!this.places.has(key)) this.places.set(key, { frame, through });
+    }
+    return key;
   }
 
   redraw(): void {
@@ -183,24 +207,25 @@ export class MapView implements View {
     const metric = metricOf(scene.state.metric);
     const held = this.placesOf(scene, rows, metric);
     const top = [...held].sort((a, b) => b[1] - a[1]).slice(0, 7);
-    const colourOf = new Map(top.map(([frame], i) => [frame, seriesColour(i)]));
+    const colourOf = new Map(top.map(([place], i) => [place, seriesColour(i)]));
     const colour = (site: number) =>
       site < 0
         ? "#b8bec6"
-        : (colourOf.get(table.place(site)) ?? frameColour(false, table.functionName(table.place(site))));
+        : (colourOf.get(this.placeKey(site)) ?? frameColour(false, table.functionName(table.place(site))));
     replace(
       this.legend,
-      ...top.map(([frame, size]) => {
-        const key = h(
+      ...top.map(([key, size]) => {
+        const { frame, through } = this.places.get(key)!;
+        const item = h(
           "li",
           {},
           h("span", { class: "swatch" }),
           h("span", { class: "name" }, table.functionName(frame)),
-          h("span", { class: "where" }, table.location(frame)),
+          h("span", { class: "where" }, [table.location(frame), through && `via ${through}`].filter(Boolean).join(" ")),
           h("span", { class: "value" }, metric.text(size)),
         );
-        key.style.setProperty("--colour", colourOf.get(frame)!);
-        return key;
+        item.style.setProperty("--colour", colourOf.get(key)!);
+        return item;
       }),
       h(
         "li",
@@ -216,8 +241,7 @@ export class MapView implements View {
       rows,
       toScale: this.toScale,
       colour,
-      name: (site) =>
-        site < 0 ? "several places" : `${table.functionName(table.place(site))}  ${table.location(table.place(site))}`,
+      name: (site) => (site < 0 ? "several places" : nameOf(table, table.placeWith(site, null))),
       lit: (site) => !matched || (site >= 0 && matched[site] === 1),
       chosen: this.chosen,
     });
