@@ -326,13 +326,13 @@ TEST_CASE("every member that the schema requires is missed") {
     std::size_t tried = 0;
     // Members for other tools, which the summary does not need.
     const std::vector<std::string> unread = {
-        "contexts",      "start_iso8601", "context",       "thread",
-        "bias",          "start",         "end",           "id",
-        "peak_time_ns",  "at_peak_count", "at_peak_bytes", "pool",
-        "allocations",   "limit_bytes",   "explanation",  // these and the following may be missing
-        "scopes",        "steps",         "labels",        "unbalanced_scopes",
-        "largest_live",  "coverage",      "threads",       "freed_elsewhere",
-        "curves_at_peak", "refused_by",  "others"};
+        "contexts",       "start_iso8601", "context",       "thread",
+        "bias",           "start",         "end",           "id",
+        "peak_time_ns",   "at_peak_count", "at_peak_bytes", "pool",
+        "allocations",    "limit_bytes",   "explanation",  // these and the following may be missing
+        "scopes",         "steps",         "labels",        "unbalanced_scopes",
+        "largest_live",   "coverage",      "threads",       "freed_elsewhere",
+        "curves_at_peak", "refused_by",    "others"};
     const std::function<void(const json&, const json::json_pointer&)> walk =
         [&](const json& node, const json::json_pointer& at) {
             for (auto item = node.begin(); node.is_object() && item != node.end(); ++item) {
