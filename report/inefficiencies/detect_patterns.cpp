@@ -65,7 +65,7 @@ class PatternDetector {
         found_.back().collected = sum_collected(report_, sites);
         for (const SiteRow& row : rows) {
             leak(device, row);
-            const SiteRow other = without_model_state(row);
+            const SiteRow other = of_one_pass(row);
             replaced(device, other);
             outlived(device, other);
             unused(device, row);
@@ -131,10 +131,20 @@ class PatternDetector {
         }
     }
 
-    SiteRow without_model_state(const SiteRow& row) const {
+    /// Of PyTorch's memory only what is known to be of one pass: the rest may be the model's, where
+    /// its functions have no names.
+    bool is_of_one_pass(std::size_t index) const {
+        if (!categories_known_) {
+            return true;
+        }
+        const Category category = categorize(report_.sites[index], resolver_);
+        return category == Category::activations || category == Category::inputs;
+    }
+
+    SiteRow of_one_pass(const SiteRow& row) const {
         SiteRow others{row.place, row.kind, row.api, {}, {}, {}};
         for (const std::size_t index : row.sites) {
-            if (!is_model_state(index)) {
+            if (is_of_one_pass(index)) {
                 others.add(report_.sites[index], index);
             }
         }

@@ -7,6 +7,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/parallel.hpp"
+#include "report/reading/reader.hpp"
 #include "report/summary/alike_failures.hpp"
 #include "report/text/units.hpp"
 
@@ -224,13 +225,23 @@ void advise_on_ooms(const std::string& log, const PoolSettingsOf& settings, Summ
         return;
     }
     prefer_allocators(recording.programs);
+    // The pool's own figures at a failure are read of a log only.
+    const ReadResult derived = summary.report->from_log ? ReadResult() : read_report(log);
+    const model::Report& report = derived.report ? *derived.report : *summary.report;
     const ReadPoolSettings read_pool = settings(recording.options);
     constexpr std::size_t max_kinds = 4;  // each takes several replays
     std::size_t kinds = 0;
     for (const AlikeFailures& alike : group_failures(summary)) {
         OomSummary& first = summary.ooms[alike.ooms.front()];
         if (first.oom->kind != "pinned" && kinds++ < max_kinds) {
-            first.advice = advise_on_oom(recording, *summary.report, *first.oom, read_pool);
+            const auto same =
+                std::find_if(report.ooms.begin(), report.ooms.end(), [&](const model::Oom& each) {
+                    return each.time_ns == first.oom->time_ns && each.device == first.oom->device &&
+                           each.requested_bytes == first.oom->requested_bytes;
+                });
+            if (same != report.ooms.end()) {
+                first.advice = advise_on_oom(recording, report, *same, read_pool);
+            }
         }
     }
 }

@@ -23,14 +23,14 @@ class Inefficiencies(ToolTest):
         # in which they do not save nothing. Rounding is below 1 % of what was reserved.
         for pattern in ("late reuse", "fragmentation source", "oversized alignment"):
             self.assertNotIn(pattern, text)
-        self.assertIn("marks no steps", text)
         for line in text.splitlines():
             self.assertLessEqual(len(line), 80, line)
 
     def test_the_model_is_not_held_longer_than_needed(self):
         """Optimizer state and parameters of a training: the categories say what they are."""
-        for name in ("pytorch_tensors.memlog", "pytorch_scopes.memlog"):
-            text = self.report("inefficiencies", os.path.join(RECORDINGS, "h200", name))
+        for name in ("pytorch_tensors.memlog", "pytorch_scopes.memlog", "pytorch_transformer.memlog"):
+            # Also where the functions have no names, and so the memory no categories.
+            text = self.report("inefficiencies", "--no-symbols", os.path.join(RECORDINGS, "h200", name))
             self.assertNotIn("held longer", text)
 
     def test_collectives_are_no_steps(self):
@@ -67,8 +67,8 @@ class Inefficiencies(ToolTest):
             for leak in leaks:
                 self.assertEqual(leak["place"] in places, leak["confidence"] == "certain")
             for row in steps["growing"]:
-                self.assertTrue(row["live_bytes"] < peak / 100 or
-                                row["place"] in [leak["place"] for leak in certain], row)
+                small = row["bytes_per_step"] * steps["steps"] < peak / 100
+                self.assertTrue(small or row["place"] in [leak["place"] for leak in certain], row)
 
     def test_only_what_is_asked_for(self):
         log = self.large_run()
@@ -85,7 +85,7 @@ class Inefficiencies(ToolTest):
         folder = os.path.join(RECORDINGS, "h100")
         text = self.report("inefficiencies", "--no-symbols",
                            os.path.join(folder, "sample_checkpointing_plain.json"))
-        self.assertIn("oversized alignment: saves up to 2.06 MiB", text)
+        self.assertIn("oversized alignment: saves 2.06 MiB of the peak, 2.9% (certain)", text)
         shutil.copy(os.path.join(folder, "sample_checkpointing_plain.json"), self.path("a.json"))
         result = self.call(REPORT, "inefficiencies", self.path("a.json"))
         self.assertEqual((result.returncode, result.stdout), (2, ""))
