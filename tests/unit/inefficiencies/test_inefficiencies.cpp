@@ -524,8 +524,9 @@ A few buffers that are kept would serve all allocations of these places:
            152   93.3%        2    5.00 MiB  /opt/app/model.py:15  work *
   * most are freed before their thread allocates anything else
 
-  ! The program marks no steps, so memory that outlives a step or grows with
-    steps is not found: docs/scopes.md shows how to mark them.
+  ! The program marks no steps and none were found, so memory that outlives a
+    step or grows with steps is not found: docs/scopes.md shows how to mark
+    them.
 )");
     options.top = 0;
     CHECK(render_inefficiencies(looked.found, options).find("[1 other; --top shows more]") !=
