@@ -16,9 +16,8 @@ bool is_pytorchs(const Program& program) {
     return program.device.allocator == trace::DeviceInfo::pytorch;
 }
 
-/// Any allocator of the program's but PyTorch's has no model.
-bool is_modelled(const Program& program) {
-    return is_pytorchs(program) || (program.device.is_gpu() && program.recorded.pooled != 0);
+bool is_pooled(const Program& program) {
+    return program.device.is_gpu() && program.recorded.pooled != 0;
 }
 
 std::optional<Policy> policy_of(const std::string& name, const ReadPoolSettings& read_pool) {
@@ -56,11 +55,11 @@ std::uint64_t largest_power_of_two(std::uint64_t count) {
 std::optional<Policy> recorded_settings(const Program& program,
                                         const std::vector<trace::OptionValue>& options,
                                         const ReadPoolSettings& read_pool) {
-    if (!is_modelled(program)) {
-        return std::nullopt;
+    if (program.device.is_gpu()) {
+        return policy_of(is_pooled(program) ? "pool" : "plain", read_pool);
     }
     if (!is_pytorchs(program)) {
-        return policy_of("pool", read_pool);
+        return std::nullopt;  // any other allocator of the program's has no model
     }
     const std::string settings = pytorch_settings(options);
     return policy_of(settings.empty() ? "pytorch" : "pytorch:" + settings, read_pool);
@@ -72,7 +71,7 @@ std::vector<Policy> other_settings(const Program& program, const ReadPoolSetting
     if (is_pytorchs(program)) {
         names = {"pytorch:expandable_segments:True", "pytorch", "pytorch:max_split_size_mb:128",
                  "pytorch:roundup_power2_divisions:4"};
-    } else if (is_modelled(program)) {
+    } else if (is_pooled(program)) {
         for (const std::string& name : default_policies()) {
             if (name.starts_with("pool:")) {
                 names.push_back(name);

@@ -96,6 +96,7 @@ class Cgroups(EndToEnd):
         self.assertIn(said, self.stderr)
         self.assertIn("by the cgroup's limit: the device itself has that much free.", self.page("oom"))
         self.assertEqual(oom["refused_by"], "cgroup")
+        self.assertIn("A limit of 2.39 GiB for the cgroup /pods", self.page("oom"))
 
     def test_without_a_recording_it_is_said_too(self) -> None:
         self.limit("pods/one", max=GIB, current=GIB)
