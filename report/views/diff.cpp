@@ -206,10 +206,8 @@ class DeviceDiffer {
                 out.totals.push_back({row.name, row.member, "in the ledger", true, change});
             }
         }
-        if (before->rest != 0 || after->rest != 0) {
-            out.totals.push_back(
-                {"the rest", "rest_bytes", "not explained", true, {before->rest, after->rest}});
-        }
+        out.totals.push_back(
+            {"the rest", "rest_bytes", "not explained", true, {before->rest, after->rest}});
     }
 
     const DiffSide& before_;

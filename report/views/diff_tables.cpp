@@ -1,7 +1,10 @@
 #include "report/views/diff_tables.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "report/summary/place_text.hpp"
 #include "report/text/table.hpp"
@@ -60,7 +63,13 @@ void DiffTables::totals(const std::vector<DiffTotal>& totals) {
         .color(color)
         .last("", [this](const DiffTotal& each) { return page_.dim(each.meaning); });
     table.head();
-    table.rows(totals, totals.size());
+    // A rest that was and is nothing tells nothing.
+    std::vector<DiffTotal> shown;
+    std::copy_if(totals.begin(), totals.end(), std::back_inserter(shown), [](const auto& total) {
+        return total.member != std::string_view("rest_bytes") || total.change.before != 0 ||
+               total.change.after != 0;
+    });
+    table.rows(shown, shown.size());
 }
 
 void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
