@@ -244,6 +244,17 @@ void MomentRecorder::end_stretch() {
                   : end_ns_ + stretch_ns_;
 }
 
+void MomentRecorder::skip_to(std::uint64_t time_ns) {
+    end_stretch();
+    const std::uint64_t begin = time_ns - time_ns % stretch_ns_;
+    end_ns_ = std::max(end_ns_, begin > std::numeric_limits<std::uint64_t>::max() - stretch_ns_
+                                    ? std::numeric_limits<std::uint64_t>::max()
+                                    : begin + stretch_ns_);
+    for (High& high : highs_) {
+        rise(high, time_ns);
+    }
+}
+
 /// As the latest of History::moments.
 void MomentRecorder::write(Moment& moment) {
     const std::size_t number = history_.moments.size() - 1;

@@ -75,6 +75,9 @@ class MomentRecorder {
     std::uint64_t stretch_end_ns() const { return end_ns_; }
     /// Ends the stretch, and begins the next one.
     void end_stretch();
+    /// Ends the stretch, and begins the one that has the time: of those in between nothing is
+    /// known.
+    void skip_to(std::uint64_t time_ns);
 
   private:
     struct Held {

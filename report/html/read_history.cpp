@@ -240,9 +240,9 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
     /// What was held is not known until `to_ns`: no moments.
     void pass_gap(std::uint64_t to_ns) {
         advance(state_.duration_ns() + 1);
-        while (moments_.stretch_end_ns() < std::min(to_ns, end_ns_)) {
-            ++stretches_;
-            moments_.end_stretch();
+        if (moments_.stretch_end_ns() <= std::min(to_ns, end_ns_)) {
+            moments_.skip_to(std::min(to_ns, end_ns_));
+            stretches_ = to_ns / history_.moment_ns;
         }
         set_due();
     }
