@@ -19,6 +19,22 @@ namespace memlab::model {
 
 inline constexpr std::uint64_t schema_version = 1;
 
+/// NVML's figures of the other processes on the GPU.
+struct OtherProcesses {
+    std::uint64_t bytes = 0;
+    std::uint64_t processes = 0;
+    std::uint64_t time_ns = 0;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"bytes", "what they hold of the GPU"}, self.bytes);
+        visit.number({"processes", "how many they are"}, self.processes);
+        visit.number({"time_ns", "when NVML said so: asked at the failure, it answers later"},
+                     self.time_ns);
+    }
+    bool operator==(const OtherProcesses&) const = default;
+};
+
 struct Oom {
     struct PoolBytes {
         std::uint64_t reserved = 0;
@@ -42,21 +58,7 @@ struct Oom {
         }
         bool operator==(const PoolBytes&) const = default;
     };
-    /// NVML's figures of the other processes on the GPU.
-    struct Others {
-        std::uint64_t bytes = 0;
-        std::uint64_t processes = 0;
-        std::uint64_t time_ns = 0;
-
-        template <typename Self, typename Visitor>
-        static void fields(Self& self, Visitor& visit) {
-            visit.number({"bytes", "what they hold of the GPU"}, self.bytes);
-            visit.number({"processes", "how many they are"}, self.processes);
-            visit.number({"time_ns", "when NVML said so: asked at the failure, it answers later"},
-                         self.time_ns);
-        }
-        bool operator==(const Others&) const = default;
-    };
+    using Others = OtherProcesses;
     std::uint64_t time_ns = 0;
     std::uint64_t device = 0;
     std::uint64_t context = 0;

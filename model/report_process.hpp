@@ -233,20 +233,22 @@ struct Integrity {
     bool operator==(const Integrity&) const = default;
 };
 
+/// Single events that a log with a ring lacks. Their times are known where more than its sums was
+/// read.
+struct LogGap {
+    std::optional<std::uint64_t> from_ns = {};
+    std::optional<std::uint64_t> to_ns = {};
+    bool operator==(const LogGap&) const = default;
+};
+
 struct LogInfo {
     std::uint64_t events = 0;
     std::uint64_t dropped = 0;
     std::string stopped_because = {};
     std::optional<std::uint64_t> stopped_time_ns = {};
     std::string damage = {};
-    /// Single events that a log with a ring lacks. Their times are known where more than its sums
-    /// was read. Only in a report that was made of such a log.
-    struct Gap {
-        std::optional<std::uint64_t> from_ns = {};
-        std::optional<std::uint64_t> to_ns = {};
-        bool operator==(const Gap&) const = default;
-    };
-    std::optional<Gap> gap = {};
+    using Gap = LogGap;
+    std::optional<Gap> gap = {};  ///< only in a report that was made of a log
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {

@@ -14,8 +14,8 @@ bool is_path_named(std::string_view path, std::string_view name) {
 }
 
 bool is_step_named(std::string_view path, std::string_view name) {
-    if (is_path_named(path, name)) {
-        return true;
+    if (name.empty() || is_path_named(path, name)) {
+        return !name.empty();
     }
     // "step 12", "step #": a step of "step".
     std::string folded = trace::folded_name(path);

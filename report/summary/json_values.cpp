@@ -32,7 +32,7 @@ ordered_json stack_json(const std::vector<StackFrame>& frames) {
 }
 
 std::string json_text(const ordered_json& value) {
-    const std::string text = value.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+    std::string text = value.dump(2, ' ', false, ordered_json::error_handler_t::replace);
     const auto is_plain = [](char c) { return (static_cast<unsigned char>(c) & 0x80) == 0; };
     if (std::all_of(text.begin(), text.end(), is_plain)) {
         return text;

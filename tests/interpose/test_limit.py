@@ -95,7 +95,7 @@ class Limit(EndToEnd):
         self.assertIn("MEMLAB_LIMIT was not applied", reasons[0])
 
     def test_what_it_does_not_understand_it_says(self) -> None:
-        for limit in ("much", "1.5GiB", "1GiB,gpu=0", "1GiB,device=", "1GiB,device=-1", "1GiB;2GiB",
+        for limit in ("much", "1.5XiB", "1GiB,gpu=0", "1GiB,device=", "1GiB,device=-1", "1GiB;2GiB",
                       "1GiB,device=GPU-xyz", "1GiB;"):
             with self.subTest(limit):
                 outcome = self.run_limited("info", limit=limit)

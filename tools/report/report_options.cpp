@@ -180,7 +180,7 @@ constexpr const char* what_files_are =
 
 /// The newest recording of the current folder, with a line that says so.
 std::string newest_here(Wanted wanted) {
-    const std::string name = newest_recording(".", wanted);
+    std::string name = newest_recording(".", wanted);
     if (name.empty()) {
         throw CLI::ValidationError(
             wanted == Wanted::log ? "no event log (*.memlog) in this folder; name one"

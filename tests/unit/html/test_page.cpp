@@ -74,7 +74,7 @@ class Made {
         page.title = "A title";
         page.sources = sources;
         page.recordings.push_back(
-            read_recording(recorded.log(), recorded.report, "", nullptr, options));
+            read_recording(recorded.log(), recorded.report, nullptr, options));
     }
     json data(std::size_t max_data = max_page_data) {
         return json::parse(page_json(page, options, max_data));
@@ -193,8 +193,7 @@ TEST_CASE("any recording makes a page of whole JSON, with numbers that JavaScrip
         PageOptions options;
         options.suppressions = &default_suppressions();
         PageData page;
-        page.recordings.push_back(
-            read_recording(log, std::move(*read.report), read.warning, nullptr, options));
+        page.recordings.push_back(read_recording(log, std::move(*read.report), nullptr, options));
         const json data = json::parse(page_json(page, options));
         const json& recording = data["recordings"][0];
         constexpr std::uint64_t most = (std::uint64_t{1} << 53) - 1;

@@ -263,7 +263,7 @@ TEST_CASE("by count processes are counted, too") {
     more.report.sites[1].count = 1001;
     const Compared runs({training(10, 4 * mib, 0), training(11, 4 * mib, 1)},
                         {training(20, 5 * mib, 0), more}, options);
-    CHECK(runs.says("         +1,000   >+999%           2       1,002  rank 1: train\n"));
+    CHECK(runs.says("         +1,000                    2       1,002  rank 1: train\n"));
     CHECK(runs.says("[total; 1 unchanged]"));
 }
 

@@ -21,7 +21,7 @@ except ImportError:
 # Members that are omitted when empty.
 OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "largest_live",
             "collected"}
-OPTIONAL_OF_DEVICE = {"work", "curves_at_peak", "kernels_at_peak", "ledger"}
+OPTIONAL_OF_DEVICE = {"work", "curves_at_peak", "kernels_at_peak", "kind_curves", "ledger"}
 
 
 def shortened(value):
