@@ -222,6 +222,7 @@ std::vector<Lack> find_lacks_of_replaced(const model::Report& report) {
 
 std::vector<std::string> sentences(const std::vector<Lack>& lacks) {
     std::vector<std::string> all;
+    all.reserve(lacks.size());
     for (const Lack& lack : lacks) {
         all.push_back(lack.text);
     }

@@ -232,6 +232,7 @@ class LoopFinder {
             }
         }
         std::vector<std::pair<std::size_t, std::uint32_t>> counts;
+        counts.reserve(by_count.size());
         for (const auto& [count, sites] : by_count) {
             counts.emplace_back(sites.size(), count);
         }
