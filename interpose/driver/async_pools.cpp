@@ -10,7 +10,7 @@ namespace memlab::interpose {
 namespace {
 
 trace::MemoryKind kind_at(const CUmemLocation& location, CUmemAllocationType type) {
-    return type == CU_MEM_ALLOCATION_TYPE_MANAGED         ? trace::MemoryKind::managed
+    return type == newer_cuda::allocation_is_managed      ? trace::MemoryKind::managed
            : location.type == CU_MEM_LOCATION_TYPE_DEVICE ? trace::MemoryKind::async_pool
                                                           : trace::MemoryKind::pinned;
 }

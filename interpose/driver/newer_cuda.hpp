@@ -87,6 +87,8 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(std::size_t, CUDA_MEMCPY3D_BATCH_OP*,
 // Since 13.0.
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice*, CUcontext);
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext);
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool*, CUmemLocation*, CUmemAllocationType);
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool*, CUmemLocation*, CUmemAllocationType);
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t,
                                        CUmemcpyAttributes*, std::size_t*, std::size_t, CUstream);
 CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t,
@@ -168,6 +170,7 @@ inline constexpr auto error_tensor_memory_leak = static_cast<CUresult>(721);
 inline constexpr auto device_decompresses = static_cast<CUdevice_attribute>(136);
 inline constexpr auto pointer_is_decompress_capable = static_cast<CUpointer_attribute>(21);
 inline constexpr unsigned char usage_decompress = 2;
+inline constexpr auto allocation_is_managed = static_cast<CUmemAllocationType>(2);
 inline constexpr int last_launch_attribute = 16;
 inline constexpr unsigned operand_is_pointer = 1;
 
@@ -183,6 +186,7 @@ static_assert(error_tensor_memory_leak == CUDA_ERROR_TENSOR_MEMORY_LEAK);
 static_assert(device_decompresses == CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK);
 static_assert(pointer_is_decompress_capable == CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE);
 static_assert(usage_decompress == CU_MEM_CREATE_USAGE_HW_DECOMPRESS);
+static_assert(allocation_is_managed == CU_MEM_ALLOCATION_TYPE_MANAGED);
 static_assert(last_launch_attribute == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING);
 static_assert(operand_is_pointer == CU_MEMCPY_OPERAND_TYPE_POINTER);
 #endif
