@@ -26,8 +26,7 @@ void AsyncPools::named(CUmemoryPool pool, const CUmemLocation& location, CUmemAl
     const trace::MemoryKind kind = kind_at(location, type);
     const bool of_device = kind == trace::MemoryKind::async_pool;
     const threads::LockGuard lock(mutex_);
-    if (std::none_of(known_.begin(), known_.end(),
-                     [pool](const Known& known) { return known.pool == pool; })) {
+    if (find(pool) == nullptr) {
         known_.push_back({pool, of_device ? location.id : on_no_device, kind});
         if (!of_device) {
             any_elsewhere_.store(true, std::memory_order_release);
@@ -35,11 +34,19 @@ void AsyncPools::named(CUmemoryPool pool, const CUmemLocation& location, CUmemAl
     }
 }
 
+const AsyncPools::Known* AsyncPools::find(CUmemoryPool pool) const {
+    for (const Known& known : known_) {
+        if (known.pool == pool) {
+            return &known;
+        }
+    }
+    return nullptr;
+}
+
 trace::MemoryKind AsyncPools::find_kind(CUmemoryPool pool) const {
     const threads::LockGuard lock(mutex_);
-    const auto at = std::find_if(known_.begin(), known_.end(),
-                                 [pool](const Known& known) { return known.pool == pool; });
-    return at == known_.end() ? trace::MemoryKind::async_pool : at->kind;
+    const Known* const known = find(pool);
+    return known == nullptr ? trace::MemoryKind::async_pool : known->kind;
 }
 
 void AsyncPools::destroyed(CUmemoryPool pool) {
@@ -49,9 +56,8 @@ void AsyncPools::destroyed(CUmemoryPool pool) {
 
 CUdevice AsyncPools::find_device(CUmemoryPool pool, CUdevice current) const {
     const threads::LockGuard lock(mutex_);
-    const auto at = std::find_if(known_.begin(), known_.end(),
-                                 [pool](const Known& known) { return known.pool == pool; });
-    return at == known_.end() ? current : at->device;
+    const Known* const known = find(pool);
+    return known == nullptr ? current : known->device;
 }
 
 std::vector<CUmemoryPool> AsyncPools::on(CUdevice device) const {

@@ -51,6 +51,8 @@ class AsyncPools {
         CUdevice device;
         trace::MemoryKind kind;
     };
+    /// Null: it is not known. Valid as long as the lock is held.
+    const Known* find(CUmemoryPool pool) const MEMLAB_REQUIRES(mutex_);
     trace::MemoryKind find_kind(CUmemoryPool pool) const;
     mutable threads::Mutex mutex_;
     std::vector<Known> known_ MEMLAB_GUARDED_BY(mutex_);

@@ -191,8 +191,8 @@ class CallCollector final : public trace::RecordSink {
 
 /// What the iterations between the visits of one call site have in common.
 struct Loop {
-    std::uint32_t anchor = 0;  ///< index of its call site
-    std::uint32_t iterations = 0;
+    std::uint32_t anchor = 0;               ///< index of its call site
+    std::vector<std::uint32_t> ends = {};   ///< the visits of that: each ends an iteration
     std::vector<std::uint32_t> sites = {};  ///< that return as often in nearly every one
     std::vector<std::uint32_t> once = {};   ///< of these, those that return once
     double regular = 0;  ///< part of the visits by allocations that are of `sites`
@@ -206,13 +206,13 @@ class LoopFinder {
         std::optional<Loop> best;
         bool best_has_optimizer = false;
         for (const std::uint32_t anchor : anchors()) {
-            std::optional<Loop> loop = follow(anchor);
-            if (!loop || !is_loop(*loop)) {
+            Loop loop = follow(anchor);
+            if (!is_loop(loop)) {
                 continue;
             }
-            const bool has_optimizer = optimizer_of(*loop) != nullptr;
+            const bool has_optimizer = optimizer_of(loop) != nullptr;
             if (!best || has_optimizer > best_has_optimizer ||
-                (has_optimizer == best_has_optimizer && is_outside(*loop, *best))) {
+                (has_optimizer == best_has_optimizer && is_outside(loop, *best))) {
                 best = std::move(loop);
                 best_has_optimizer = has_optimizer;
             }
@@ -251,8 +251,8 @@ class LoopFinder {
         return out;
     }
 
-    /// Compares all iterations with one in the middle.
-    std::optional<Loop> follow(std::uint32_t anchor) const {
+    /// Compares all iterations with one in the middle, and with the next one.
+    Loop follow(std::uint32_t anchor) const {
         std::vector<std::uint32_t> ends;
         const CallSite& site = calls_.sites()[anchor];
         for (std::uint32_t at = site.first; at <= site.last; ++at) {
@@ -261,19 +261,14 @@ class LoopFinder {
             }
         }
         const std::size_t iterations = ends.size() - 1;
-        const std::size_t warm_up = iterations >= 8 ? 2 : 1;
-        std::optional<Loop> best;
-        for (const std::size_t model : {iterations / 2, iterations / 2 + 1}) {
-            Loop loop = compare(anchor, ends, warm_up, std::min(model, iterations - 1));
-            if (!best || loop.regular > best->regular) {
-                best = std::move(loop);
-            }
-        }
-        return best;
+        Loop loop = compare(anchor, ends, iterations / 2);
+        Loop next = compare(anchor, ends, std::min(iterations / 2 + 1, iterations - 1));
+        return next.regular > loop.regular ? next : loop;
     }
 
-    Loop compare(std::uint32_t anchor, const std::vector<std::uint32_t>& ends, std::size_t warm_up,
+    Loop compare(std::uint32_t anchor, const std::vector<std::uint32_t>& ends,
                  std::size_t model) const {
+        const std::size_t warm_up = ends.size() > 8 ? 2 : 1;
         const std::vector<Visit>& visits = calls_.visits();
         const std::size_t count = calls_.sites().size();
         std::vector<std::uint32_t> expected(count);
@@ -296,7 +291,7 @@ class LoopFinder {
         }
         Loop loop;
         loop.anchor = anchor;
-        loop.iterations = static_cast<std::uint32_t>(ends.size());
+        loop.ends = ends;
         const auto compared = static_cast<double>(ends.size() - 1 - warm_up);
         std::uint64_t all = 0;
         std::uint64_t regular = 0;
@@ -325,18 +320,11 @@ class LoopFinder {
     }
 
     bool frees_what_it_makes(const Loop& loop) const {
-        std::vector<std::uint32_t> ends;
-        const CallSite& site = calls_.sites()[loop.anchor];
-        for (std::uint32_t at = site.first; at <= site.last; ++at) {
-            if (calls_.visits()[at].site == loop.anchor) {
-                ends.push_back(at);
-            }
-        }
         std::uint64_t made = 0;
         std::uint64_t freed = 0;
         for (const Block& block : calls_.blocks()) {
-            const auto next = std::upper_bound(ends.begin(), ends.end(), block.made);
-            if (next == ends.begin() || ends.end() - next < 2) {
+            const auto next = std::upper_bound(loop.ends.begin(), loop.ends.end(), block.made);
+            if (next == loop.ends.begin() || loop.ends.end() - next < 2) {
                 continue;
             }
             ++made;
@@ -346,8 +334,8 @@ class LoopFinder {
     }
 
     static bool is_outside(const Loop& loop, const Loop& other) {
-        return loop.iterations != other.iterations ? loop.iterations < other.iterations
-                                                   : loop.regular > other.regular;
+        return loop.ends.size() != other.ends.size() ? loop.ends.size() < other.ends.size()
+                                                     : loop.regular > other.regular;
     }
 
     /// Of a call site that is reached once in each iteration: of an outer loop, all are reached
@@ -372,14 +360,13 @@ class LoopFinder {
         for (const std::uint32_t site : loop.once) {
             const CallSite& each = calls_.sites()[site];
             if (!each.on_several_threads && live[site] < live[end] &&
-                each.visits + 1 >= loop.iterations && each.visits <= loop.iterations + 1) {
+                each.visits + 1 >= loop.ends.size() && each.visits <= loop.ends.size() + 1) {
                 end = site;
             }
         }
         const CallSite& at = calls_.sites()[end];
         FoundSteps found;
         found.anchor = {at.type, at.stack, at.thread, calls_.level()};
-        found.seen = at.visits;
         if (const OptimizerStep* const step = optimizer_of(loop)) {
             found.evidence = (step->function.empty() ? "the optimizer's step" : step->function) +
                              " returns" + (step->caller.empty() ? "" : " at " + step->caller);

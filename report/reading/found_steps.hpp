@@ -7,7 +7,6 @@
 // optimizer's step() returns: an epoch is none. docs/steps.md has the exact rules.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -18,7 +17,6 @@ namespace memlab::report {
 
 struct FoundSteps {
     trace::StepAnchor anchor;
-    std::uint64_t seen = 0;  ///< iterations in the part of the recording that was looked at
     /// "Adam.step returns at train.py:51", "17 call sites return in each".
     std::string evidence = {};
 };
