@@ -94,12 +94,17 @@ inline constexpr std::array lack_infos = {
 constexpr const LackInfo& info(Lack::Kind kind) {
     return lack_infos[static_cast<std::size_t>(kind)];
 }
+/// Of all kinds, ended by a zero byte each.
+constexpr std::array<const char*, lack_infos.size()> lack_names() {
+    std::array<const char*, lack_infos.size()> names{};
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        names[i] = lack_infos[i].name.data();
+    }
+    return names;
+}
 template <typename Self, typename Visitor>
 void Lack::fields(Self& self, Visitor& visit) {
-    visit.text({"name", "what is missing",
-                model::one_of("started-late", "damaged", "running", "cut-off", "stopped", "gap",
-                              "missed", "bypassed", "audit", "unseen-frees", "time-order",
-                              "overflow", "host-memory", "scopes", "steps", "processes", "ranks")},
+    visit.text({"name", "what is missing", model::OneOf<lack_infos.size()>{lack_names()}},
                std::string(info(self.kind).name));
     visit.text({"uncertain", "what that makes uncertain"}, std::string(info(self.kind).uncertain));
     visit.flag({"known", "false: a recording of an older memlab does not say whether, or when"},

@@ -126,22 +126,29 @@ class ReserveFinder {
         }
     }
 
+    /// `what` begins with the blocks: "When the pool grew, 2 blocks of 3.00 MiB in all".
+    static Finding of_blocks(Pattern pattern, const SiteRow& row, const std::string& when,
+                             const GrowthBlocks::Kept& kept, std::uint64_t saved) {
+        Finding finding = make_finding(pattern, Confidence::likely, row);
+        finding.count = kept.count;
+        finding.bytes = kept.bytes;
+        finding.saving.reserved_bytes = saved;
+        finding.what = when + format_plural(kept.count, "block") + " of " +
+                       format_bytes(kept.bytes) + " in all";
+        return finding;
+    }
+
     void pinning(const model::Device& device, const SiteRow& row, const std::string& when,
                  std::uint64_t time_ns, const GrowthBlocks::Kept& kept) {
         const std::uint64_t saved = replays_.saved_if_first(device, kept.blocks);
         if (saved == 0) {
             return;
         }
-        Finding finding = make_finding(Pattern::fragmentation_source, Confidence::likely, row);
-        finding.count = kept.count;
-        finding.bytes = kept.bytes;
-        finding.saving.reserved_bytes = saved;
-        finding.what = when + format_plural(kept.count, "block") + " of " +
-                       format_bytes(kept.bytes) + " in all kept " +
-                       format_plural(kept.segments, "segment") + " with " +
-                       format_bytes(kept.free_bytes) +
-                       " free that could not serve what was asked for. The oldest was there for " +
-                       format_duration(time_ns - std::min(time_ns, kept.oldest_ns)) + ".";
+        Finding finding = of_blocks(Pattern::fragmentation_source, row, when, kept, saved);
+        finding.what += " kept " + format_plural(kept.segments, "segment") + " with " +
+                        format_bytes(kept.free_bytes) +
+                        " free that could not serve what was asked for. The oldest was there for " +
+                        format_duration(time_ns - std::min(time_ns, kept.oldest_ns)) + ".";
         finding.change =
             "Allocate them before what comes and goes: a replay in which they come first reserves "
             "that much less.";
@@ -154,14 +161,9 @@ class ReserveFinder {
         if (saved == 0) {
             return;
         }
-        Finding finding = make_finding(Pattern::late_reuse, Confidence::likely, row);
-        finding.count = kept.count;
-        finding.bytes = kept.bytes;
-        finding.saving.reserved_bytes = saved;
-        finding.what = when + format_plural(kept.count, "block") + " of " +
-                       format_bytes(kept.bytes) +
-                       " in all had been freed, but the GPU might still have been using " +
-                       (kept.count == 1 ? "it." : "them.");
+        Finding finding = of_blocks(Pattern::late_reuse, row, when, kept, saved);
+        finding.what += " had been freed, but the GPU might still have been using ";
+        finding.what += kept.count == 1 ? "it." : "them.";
         finding.change =
             "Reuse such a buffer in stream order instead of freeing it, or free it before the work "
             "that follows is submitted: a replay in which they can be reused at once reserves that "
