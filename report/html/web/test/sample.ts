@@ -39,6 +39,19 @@ export const hostileNames = [
   "${7*7}{{7*7}}",
 ];
 
+export const noSites = (): Recording["sites"] => ({
+  stack: [],
+  place: [],
+  through: [],
+  kind: [],
+  device: [],
+  category: [],
+  allocations: [],
+  allocated_bytes: [],
+  temporaries: [],
+  leaked_bytes: [],
+});
+
 export function recording(options: SampleOptions = {}): Recording {
   const {
     steps = 24,
@@ -109,18 +122,7 @@ export function recording(options: SampleOptions = {}): Recording {
     frame("cudaMalloc", "", 0, "/opt/cuda/lib64/libcudart.so.13", false, true),
     frame("cuMemAlloc_v2", "", 0, "libcuda.so.1", false, true),
   ];
-  const sites: Recording["sites"] = {
-    stack: [],
-    place: [],
-    through: [],
-    kind: [],
-    device: [],
-    category: [],
-    allocations: [],
-    allocated_bytes: [],
-    temporaries: [],
-    leaked_bytes: [],
-  };
+  const sites = noSites();
   const site = (stack: number[], category: string, kind = "device", device = 0): number => {
     sites.stack.push(stack);
     sites.place.push(stack.findLastIndex((one) => frames.skipped[one] === 0));

@@ -4,7 +4,7 @@
 import { basename } from "./format";
 import { named } from "./frame_choice";
 import type { Figures, RecordingModel } from "./recording";
-import { type Frames, SiteTable } from "./site_table";
+import { frameArrays, type Frames, SiteTable } from "./site_table";
 
 export interface Union {
   table: SiteTable;
@@ -113,15 +113,7 @@ class Merged {
     const { frames, columns } = this;
     return new SiteTable(
       this.strings,
-      {
-        function: Int32Array.from(frames.function),
-        file: Int32Array.from(frames.file),
-        line: Int32Array.from(frames.line),
-        module: Int32Array.from(frames.module),
-        language: Uint8Array.from(frames.language),
-        skipped: Uint8Array.from(frames.skipped),
-        choice: Uint8Array.from(frames.choice),
-      },
+      frameArrays(frames),
       {
         stacks: this.stacks,
         place: Int32Array.from(columns.place),

@@ -1,6 +1,6 @@
 // A recording as the views read it: typed arrays, the figures of every call site at every moment, names of places.
 import type { Curve, Mark, MemoryMap, Recording } from "../data";
-import { type Frames, SiteTable } from "./site_table";
+import { frameArrays, SiteTable } from "./site_table";
 
 // Bytes and blocks of each site at one moment.
 export interface Figures {
@@ -22,18 +22,6 @@ function deviceOfSite(recording: Recording, site: number): number {
 // The device whose curves belong to a device of deviceOfSite.
 export function curveDevice(device: number): number {
   return device >= outside ? device - outside : device;
-}
-
-export function frameArrays(frames: Recording["frames"]): Frames {
-  return {
-    function: Int32Array.from(frames.function),
-    file: Int32Array.from(frames.file),
-    line: Int32Array.from(frames.line),
-    module: Int32Array.from(frames.module),
-    language: Uint8Array.from(frames.language),
-    skipped: Uint8Array.from(frames.skipped),
-    choice: Uint8Array.from(frames.choice),
-  };
 }
 
 function siteTable(recording: Recording): SiteTable {

@@ -12,6 +12,18 @@ export interface Frames {
   choice: Uint8Array;
 }
 
+export function frameArrays(frames: Record<keyof Frames, number[]>): Frames {
+  return {
+    function: Int32Array.from(frames.function),
+    file: Int32Array.from(frames.file),
+    line: Int32Array.from(frames.line),
+    module: Int32Array.from(frames.module),
+    language: Uint8Array.from(frames.language),
+    skipped: Uint8Array.from(frames.skipped),
+    choice: Uint8Array.from(frames.choice),
+  };
+}
+
 export interface SiteColumns {
   stacks: Int32Array[]; // frames, outermost first
   place: Int32Array; // an index into the stack, -1: none

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { bytes } from "../../src/model/format";
 import { RecordingModel } from "../../src/model/recording";
-import { builtPage, single, withData } from "../sample";
+import { builtPage, noSites, single, withData } from "../sample";
 import { heading, inaccessible, large, oneBrowser, open, views, write } from "./browser";
 
 const small = single();
@@ -35,18 +35,7 @@ test("a recording with next to nothing in it is shown", async () => {
     lacks: [],
     notes: [],
     frames: { function: [], file: [], line: [], module: [], language: [], skipped: [], choice: [] },
-    sites: {
-      stack: [],
-      place: [],
-      through: [],
-      kind: [],
-      device: [],
-      category: [],
-      allocations: [],
-      allocated_bytes: [],
-      temporaries: [],
-      leaked_bytes: [],
-    },
+    sites: noSites(),
     holders: { start: [0], moment: [], bytes: [], blocks: [] },
     documents: {},
     duration_ns: 0,
