@@ -147,8 +147,9 @@ class Output(EndToEnd):
                 outcome = run([str(self.layout.tool("memlab-report")), "export", "--to", target, "--until", "1ms",
                                "-o", str(self.work / target), str(log)], self.layout.environment(memlab=False), self.work)
                 self.assertEqual(outcome.code, 0, outcome.describe())
-                self.assertNotIn(b"MEMLAB_LOG_LIMIT", outcome.stderr)
-                self.assertIn(b"without an end", outcome.stderr)
+                self.assertNotIn(b"keeps its beginning", outcome.stderr)
+                # On a busy machine the log may end before its first checkpoint is complete.
+                self.assertRegex(outcome.stderr, b"without an end|recording stopped after")
 
     def test_where_a_thread_writes_the_log(self) -> None:
         """On a file system whose pages may not be mapped safely: the same recording, and no write for
