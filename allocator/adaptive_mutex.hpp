@@ -58,6 +58,10 @@ class MEMLAB_LOCKABLE AdaptiveMutex {
         after_unlock();
     }
 
+    /// The longest that a spinning thread does not look, in pauses of the processor: a holder that
+    /// wants it to have its turn leaves the lock for as long.
+    static constexpr unsigned longest_pause = 128;
+
     /// As Mutex::assert_held().
     void assert_held() const noexcept MEMLAB_ASSERT_HELD() {}
 
@@ -69,7 +73,7 @@ class MEMLAB_LOCKABLE AdaptiveMutex {
     static constexpr std::uint32_t waking = 2;
     static constexpr std::uint32_t sleeper = 4;
 
-    static constexpr unsigned spins = 254;
+    static constexpr unsigned spins = 2 * longest_pause - 2;
 
     bool take() noexcept {
         return (state_.fetch_or(locked, std::memory_order_acquire) & locked) == 0;

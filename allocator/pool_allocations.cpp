@@ -143,7 +143,13 @@ Pool::Impl::Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserve
             return fit;
         }
     }
-    retire_completed();
+    for (Retiring at = begin_retiring(); retire_some(at);) {
+        fit = find_fit(plan);
+        if (has_exact_fit(plan, fit)) {
+            return fit;
+        }
+        let_others_in();
+    }
     return find_fit(plan);
 }
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <new>
 
 namespace memlab::allocator {
@@ -311,44 +312,65 @@ void Pool::Impl::forget_left_wait() {
     last_pending_count_ = pending_.size();
 }
 
-/// Retires all completed frees, without waiting.
+/// Retires all frees that have completed by now, without waiting.
 void Pool::Impl::retire_completed() {
-    retire_completed(pending_);
-    last_pending_count_ = pending_.size();
-    for (const StreamFrees& frees : streams_) {
-        retire_completed(frees.blocks);
+    Retiring at = begin_retiring();
+    while (retire_some(at)) {
+        let_others_in();
     }
 }
 
-/// Galloping search from the oldest: the step between queries doubles while fences are complete,
-/// and is reset to one when they are not.
-void Pool::Impl::retire_completed(const BlockList& list) {
-    std::size_t step = 1;
-    std::uint64_t pending = fences_recorded_;  // fences from this order on are known to be pending
-    for (;;) {
-        Block* first = oldest_unwaited(list);
-        if (first == nullptr || first->use.order >= pending) {
-            break;
+Pool::Impl::Retiring Pool::Impl::begin_retiring() const {
+    return {.end = fences_recorded_, .pending = fences_recorded_};
+}
+
+/// As much of it as one hold of the lock may do; false when nothing is left. Galloping search from
+/// the oldest: the step between queries doubles while fences are complete, and is reset to one when
+/// they are not.
+bool Pool::Impl::retire_some(Retiring& at) {
+    std::size_t retired = 0;
+    unsigned calls = 0;
+    while (at.list <= streams_.size()) {
+        const BlockList& list = at.list == 0 ? pending_ : streams_[at.list - 1].blocks;
+        Block* const first = oldest_unwaited(list);
+        if (first == nullptr || first->use.order >= at.pending) {
+            last_pending_count_ = at.list == 0 ? pending_.size() : last_pending_count_;
+            at = {.list = at.list + 1, .end = at.end, .pending = at.end};
+            continue;
+        }
+        if (retired >= retired_per_hold || calls == calls_per_hold) {
+            return true;
         }
         Block* probe = first;
-        for (std::size_t i = 1; i < step && probe->use.list_next != nullptr &&
-                                probe->use.list_next->use.order < pending;
+        for (std::size_t i = 1; i < at.step && probe->use.list_next != nullptr &&
+                                probe->use.list_next->use.order < at.pending;
              ++i) {
             probe = probe->use.list_next;
         }
         const FenceState state = backend_.fence_query(probe->use.fence);
+        ++calls;
         if (state == FenceState::complete) {
-            retire_through(*probe);
-            step *= 2;
+            retired += retire_through(*probe);
+            at.step = std::min(2 * at.step, retired_per_hold);
         } else if (probe != first) {
-            pending = state == FenceState::pending ? probe->use.order : pending;
-            step = 1;
+            at.pending = state == FenceState::pending ? probe->use.order : at.pending;
+            at.step = 1;
         } else if (state == FenceState::pending) {
-            break;
+            at.pending = first->use.order;
         } else {
             retire(*first, state);
         }
     }
+    return false;
+}
+
+/// Between two holds of a thread that goes on at once.
+void Pool::Impl::let_others_in() {
+    mutex_.unlock();
+    for (unsigned i = 0; i < AdaptiveMutex::longest_pause; ++i) {
+        __builtin_ia32_pause();
+    }
+    mutex_.lock();
 }
 
 /// The oldest block of a list that no thread waits for; null when there is none.
@@ -360,19 +382,29 @@ Block* Pool::Impl::oldest_unwaited(const BlockList& list) {
     return block;
 }
 
-/// Retires `last` and all earlier blocks of its list, and the later ones that share its fence. The
-/// fence must be complete, or the device ordered behind it.
-[[gnu::hot]] void Pool::Impl::retire_through(const Block& last) {
+/// Retires `last`, and the earlier blocks of its list and the later ones that share its fence, the
+/// oldest first and as many as one hold may; the number of them. The fence must be complete, or the
+/// device ordered behind it.
+[[gnu::hot]] std::size_t Pool::Impl::retire_through(Block& last) {
     const std::uint64_t end = last.use.order;
     const Fence fence = last.use.fence;
+    bool last_is_left = !last.waited_for;
+    std::size_t retired = 0;
     for (Block* block = pending_list(last).oldest();
-         block != nullptr && (block->use.order <= end || block->use.fence == fence);) {
+         block != nullptr && retired < retired_per_hold &&
+         (block->use.order <= end || block->use.fence == fence);) {
         Block* next = block->use.list_next;
         if (!block->waited_for) {
+            last_is_left = last_is_left && block->use.order != end;
             retire(*block, FenceState::complete);
+            ++retired;
         }
         block = next;
     }
+    if (last_is_left) [[unlikely]] {
+        retire(last, FenceState::complete);
+    }
+    return retired;
 }
 
 /// Waits for a pending block without the lock, then retires it.
@@ -441,7 +473,16 @@ void Pool::Impl::wait_for_all_deferred() {
 
 void Pool::Impl::fence_deferred() {
     const Lock lock(mutex_);
-    while (Block* block = deferred_.oldest()) {
+    const std::uint64_t end = frees_deferred_;
+    unsigned calls = 0;
+    for (Block* block = deferred_.oldest(); block != nullptr && block->use.order < end;
+         block = deferred_.oldest()) {
+        if (calls == calls_per_hold) {
+            calls = 0;
+            let_others_in();
+            continue;
+        }
+        ++calls;
         Fence fence = 0;
         if (!backend_.fence_record(&fence).ok()) {
             return;
@@ -452,6 +493,9 @@ void Pool::Impl::fence_deferred() {
         } else {
             enqueue_pending(*block, fence, 0);
         }
+    }
+    if (calls != 0) {
+        let_others_in();
     }
     retire_completed();
 }

@@ -185,12 +185,24 @@ class Pool::Impl {
     void end_busy(bool& busy) MEMLAB_REQUIRES(mutex_);
     void complete(Block& block) MEMLAB_REQUIRES(mutex_);
     void free_block(Block& block) MEMLAB_REQUIRES(mutex_);
-    Fit poll_pending(const SizePolicy::Plan& plan) MEMLAB_REQUIRES(mutex_);
+    /// How far retiring all completed frees has come.
+    struct Retiring {
+        std::size_t list = 0;  ///< pending_, then those of streams_
+        std::size_t step = 1;
+        std::uint64_t end;      ///< frees from this order on came later
+        std::uint64_t pending;  ///< fences of this list from this order on are known to be pending
+    };
+    Fit poll_pending(const SizePolicy::Plan& plan) MEMLAB_MAY_UNLOCK(mutex_);
     void retire_recent() MEMLAB_REQUIRES(mutex_);
-    void retire_completed() MEMLAB_REQUIRES(mutex_);  // in all lists
-    void retire_completed(const BlockList& list) MEMLAB_REQUIRES(mutex_);
+    Retiring begin_retiring() const MEMLAB_REQUIRES(mutex_);
+    bool retire_some(Retiring& at) MEMLAB_REQUIRES(mutex_);
+    void retire_completed() MEMLAB_MAY_UNLOCK(mutex_);
+    void let_others_in() MEMLAB_MAY_UNLOCK(mutex_);
     static Block* oldest_unwaited(const BlockList& list);
-    void retire_through(const Block& last) MEMLAB_REQUIRES(mutex_);
+    std::size_t retire_through(Block& last) MEMLAB_REQUIRES(mutex_);
+    /// Frees that one hold of the lock retires, at most, and driver calls that it makes for it.
+    static constexpr std::size_t retired_per_hold = 128;
+    static constexpr unsigned calls_per_hold = 8;
     struct HostWait {
         BackendStatus status;
         bool retired = false;

@@ -16,13 +16,42 @@
 #include "tests/support/simulated_backend.hpp"
 
 namespace {
+
+struct Hold {
+    std::uint64_t blocks = 0;
+    std::uint64_t calls = 0;
+};
+
 constinit std::uint64_t basic_blocks = 0;
+constinit std::uint64_t taken_at = 0;  ///< basic_blocks when the lock was taken
+constinit bool held = false;
+constinit Hold now{};
+constinit Hold worst{};  ///< of each kind since begin()
+
+void end_hold() {
+    worst.blocks = std::max(worst.blocks, basic_blocks - taken_at);
+    worst.calls = std::max(worst.calls, now.calls);
 }
+
+}  // namespace
 
 extern "C" void __sanitizer_cov_trace_pc();
 extern "C" void __sanitizer_cov_trace_pc() {
     ++basic_blocks;
 }
+// What the lock tells ThreadSanitizer.
+extern "C" void __tsan_mutex_pre_lock(void*, unsigned) {}
+extern "C" void __tsan_mutex_post_lock(void*, unsigned, int) {
+    held = true;
+    taken_at = basic_blocks;
+    now = {};
+}
+extern "C" int __tsan_mutex_pre_unlock(void*, unsigned) {
+    end_hold();
+    held = false;
+    return 0;
+}
+extern "C" void __tsan_mutex_post_unlock(void*, unsigned) {}
 
 namespace memlab::allocator::testing {
 namespace {
@@ -31,28 +60,10 @@ constexpr std::uint64_t kib = 1ULL << 10;
 constexpr std::uint64_t mib = 1ULL << 20;
 constexpr std::uint64_t gib = 1ULL << 30;
 
-/// Counts from one moment without the lock to the next.
+/// Counts the driver calls that are made with the lock held.
 class CountingBackend final : public DeviceBackend {
   public:
     explicit CountingBackend(std::uint64_t total) : device(total) {}
-
-    struct Hold {
-        std::uint64_t blocks = 0;
-        std::uint64_t calls = 0;
-    };
-    /// The worst hold of each kind since then.
-    void begin() {
-        worst = {};
-        now_ = {};
-        begun_at_ = basic_blocks;
-    }
-    void end() {
-        now_.blocks = basic_blocks - begun_at_;
-        worst.blocks = std::max(worst.blocks, now_.blocks);
-        worst.calls = std::max(worst.calls, now_.calls);
-        now_ = {};
-        begun_at_ = basic_blocks;
-    }
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
         return call([&] { return device.segment_alloc(bytes, address); });
@@ -92,28 +103,16 @@ class CountingBackend final : public DeviceBackend {
     void fence_release(Fence fence) override { device.fence_release(fence); }  // no driver call
 
     SimulatedBackend device;
-    const Pool* pool = nullptr;
-    Hold worst;
 
   private:
     template <typename Call>
     std::invoke_result_t<Call> call(const Call& make) {
         const std::uint64_t before = basic_blocks;
-        bool locked = false;
-        pool->try_find(0, &locked);
-        basic_blocks = before;
-        if (locked) {
-            ++now_.calls;
-            return make();
-        }
-        end();
         const auto result = make();
-        begun_at_ = basic_blocks;
+        basic_blocks = before;
+        now.calls += held ? 1 : 0;
         return result;
     }
-
-    Hold now_;
-    std::uint64_t begun_at_ = 0;
 };
 
 /// A step over an index, such as a level of a tree, takes about five blocks, a few of them more.
@@ -124,9 +123,7 @@ constexpr std::uint64_t most_calls = 8;
 /// What all operations do in some state.
 struct World {
     World(const std::string& name, const PoolOptions& options)
-        : name_(name), backend(141 * gib), pool(options, backend, nullptr) {
-        backend.pool = &pool;
-    }
+        : name_(name), backend(141 * gib), pool(options, backend, nullptr) {}
 
     std::vector<Address> fill(std::size_t count, std::uint64_t bytes) {
         std::vector<Address> all;
@@ -150,13 +147,17 @@ struct World {
     template <typename Call>
     void measure(const char* what, const Call& call, std::uint64_t steps = most_steps,
                  std::uint64_t calls = most_calls) {
-        backend.begin();
+        worst = {};
         call();
-        backend.end();
         CAPTURE(name_, what);
-        CHECK(backend.worst.calls <= calls);
-        CHECK(backend.worst.blocks <= steps * blocks_per_step);
-        worst_ = std::max(worst_, backend.worst.blocks / blocks_per_step);
+        CHECK(worst.calls <= calls);
+        CHECK(worst.blocks > 0);
+        CHECK(worst.blocks <= steps * blocks_per_step);
+        worst_ = std::max(worst_, worst.blocks / blocks_per_step);
+    }
+
+    std::uint64_t active_bytes() const {
+        return static_cast<std::uint64_t>(pool.stats().active_bytes.all.current);
     }
 
     /// With `of_all` what looks at all that is cached may take so many steps.
@@ -237,6 +238,43 @@ TEST_CASE("a hold of the lock is short beside tens of thousands of pending frees
     world.measure("a tick", [&] { world.pool.tick(1); });
 }
 
+TEST_CASE("completed frees are retired in parts") {
+    const bool one_fence = GENERATE(false, true);
+    const unsigned streams = GENERATE(0U, 1U, 200U);
+    World world("completed", ranges(0));
+    std::size_t freed = 0;
+    for (const Address each : world.fill(many, 2 * mib)) {
+        if (freed++ == 0 || !one_fence) {
+            world.backend.device.submit();
+        }
+        if (streams == 0) {
+            world.pool.free(each, 0);
+        } else {
+            world.pool.free_in(1 + freed % streams, each, 0);
+        }
+    }
+    world.backend.device.advance_all();
+    Address address = 0;
+    world.measure("an allocation for which one of them will do",
+                  [&] { address = world.pool.allocate(2 * mib, 0).block.address; });
+    CHECK(address != 0);
+    CHECK(world.active_bytes() > many * mib);
+    world.measure("an allocation for which none will do", [&] { world.pool.allocate(5 * mib, 0); });
+    CHECK(world.active_bytes() < 10 * mib);
+}
+
+TEST_CASE("frees whose fences come later get them in parts") {
+    World world("deferred", ranges(0));
+    for (const Address each : world.fill(many, 2 * mib)) {
+        world.pool.free(each, 0, FenceTiming::deferred);
+    }
+    world.backend.device.submit();
+    world.measure("fence_deferred", [&] { world.pool.fence_deferred(); });
+    world.backend.device.advance_all();
+    world.measure("an allocation", [&] { world.pool.allocate(5 * mib, 0); });
+    CHECK(world.active_bytes() < 10 * mib);
+}
+
 // What is not bounded by a number, but by what it looks at.
 
 TEST_CASE("blocks that share chunks are looked at one by one") {
@@ -256,19 +294,13 @@ TEST_CASE("segments are given back one by one, beside any number of other free b
     world.measure_all(500 * 100);
 }
 
-TEST_CASE("completed frees are retired at once, and pending ones counted") {
-    World world("complete", ranges(0));
+TEST_CASE("pending frees are counted one by one") {
+    World world("counted", ranges(0));
     const std::vector<Address> all = world.fill(many, 2 * mib);
-    for (const Address each : all) {
-        world.backend.device.submit();
-        world.pool.free(each, 0);
-    }
+    world.backend.device.submit();
+    world.free_every(1, all);
     world.measure(
         "reclaimable", [&] { world.pool.reclaimable(); }, many * 4);
-    world.backend.device.advance_all();
-    // The query of a fence answers for all before it, for twice as many each time.
-    world.measure(
-        "an allocation", [&] { world.pool.allocate(5 * mib, 0); }, many * 25, 17);
 }
 
 }  // namespace memlab::allocator::testing
