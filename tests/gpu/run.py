@@ -1,4 +1,5 @@
-"""run.py DIR [--out DIR] [--only TEXT]... [--set NAME=VALUE]... [--hunt SECONDS]
+"""run.py DIR [--out DIR] [--only TEXT]... [--set NAME=VALUE]... [--hunt SECONDS] [--jobs N] [--seconds S]
+       [--again FILE]
 
 Runs the GPU suite that pack.py made, on a machine with a GPU and without network or packages, and
 judges it. Everything runs twice, without and with memlab: output and exit code must be the same, and
@@ -6,7 +7,11 @@ every byte must be accounted for in what was recorded. Parts that need something
 are skipped by name.
 
 Prints a table and "N passed, N failed, N skipped"; exit code 0 when nothing failed, 1 otherwise, 2
-when the suite cannot start. Logs and small recordings go to the output folder (DIR/results).
+when the suite cannot start. Logs and small recordings go to the output folder (DIR/results), and each verdict, as
+soon as it is known, to verdicts.jsonl there: --again FILE of an earlier run that was cut off, or failed, runs the rest.
+
+With --jobs N so many processes share the suite. What fills the GPU's memory or takes times has the GPU for itself,
+after them; what fails beside others is to be run again alone before it counts.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import os
 import re
 import shutil
 import site
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +46,7 @@ from harness import (Found, Layout, Outcome, differences, file_name, judge_recor
 import ledger  # noqa: E402
 import sample_checks  # noqa: E402
 import tensors  # noqa: E402
+from plan import Plan, Results, passed_in  # noqa: E402
 from several_gpus import SeveralGpus  # noqa: E402
 from verdicts import Verdict, brief, gpu_count, gpu_name  # noqa: E402
 
@@ -49,11 +56,10 @@ SMALL_RECORDING = 1 << 20
 class Suite(SeveralGpus):
     """The run: where things are and what came out."""
 
-    def __init__(self, packed: Path, out: Path, only: list[str], hunt: float, settings: dict[str, str]) -> None:
-        self.packed, self.out, self.only, self.hunt = packed, out, [text.lower() for text in only], hunt
+    def __init__(self, packed: Path, out: Path, plan: Plan, hunt: float, settings: dict[str, str]) -> None:
+        self.packed, self.out, self.plan, self.hunt = packed, out, plan, hunt
+        self.results = Results(out / "verdicts.jsonl")
         self.work = Path(tempfile.mkdtemp(prefix="memlab-gpu."))
-        self.verdicts: list[Verdict] = []
-        self.tables: list[str] = []
         passed_on = {name: value for name, value in os.environ.items()
                      if name.startswith(("CUDA_VISIBLE", "NVIDIA_"))}
         self.layout = Layout(packed, [str(self.libraries())], [], passed_on | settings)
@@ -84,7 +90,7 @@ class Suite(SeveralGpus):
         return (self.work / "cuda" / name).exists()
 
     def wanted(self, name: str) -> bool:
-        return not self.only or any(text in name.lower() for text in self.only)
+        return self.plan.take(name)
 
     def can_run_with(self, module: str, name: str) -> bool:
         """Asked for, and the module that it needs is installed; else that is said."""
@@ -101,11 +107,11 @@ class Suite(SeveralGpus):
         return folder
 
     def add(self, verdict: Verdict, *outcomes: Outcome) -> None:
-        self.verdicts.append(verdict)
-        print(f"{verdict.name:<46} {verdict.native:<14} {verdict.memlab:<14} {verdict.word}", flush=True)
-        for problem in verdict.problems[:6]:
-            for line in problem.splitlines()[:12]:
-                print(f"    {line}", flush=True)
+        self.results.add(verdict)
+        lines = [f"{verdict.name:<46} {verdict.native:<14} {verdict.memlab:<14} {verdict.word}"]
+        lines += [f"    {line}" for problem in verdict.problems[:6] for line in problem.splitlines()[:12]]
+        sys.stdout.write("\n".join(lines) + "\n")  # at once: others write, too
+        sys.stdout.flush()
         if verdict.problems:
             text = "\n".join(verdict.problems)
             for outcome in outcomes:
@@ -383,7 +389,7 @@ class Suite(SeveralGpus):
             found = outcome.code == 1 or b"an illegal memory access" in outcome.stdout
             if outcome.code != 0 if sync else not found:
                 verdict.problems.append(f"it {outcome.describe()}")
-            self.tables.append(f"{name}: {sums[0] if sums else 'nothing'}\n")
+            self.results.add_table(f"{name}: {sums[0] if sums else 'nothing'}\n")
             self.add(verdict, outcome)
 
     def one_stream(self) -> None:
@@ -431,7 +437,7 @@ class Suite(SeveralGpus):
                 verdict.problems.append(f"memlab does not say \"{said}\": {outcome.describe()}")
             elif said and ", 0 of running," in sums[0] and arguments[3] == "1":
                 verdict.problems.append("no memory was used again while its work still ran")
-            self.tables.append(f"{name}: {sums[0] if sums else 'nothing'}\n")
+            self.results.add_table(f"{name}: {sums[0] if sums else 'nothing'}\n")
             self.add(verdict, outcome)
 
     def unwinder(self) -> None:
@@ -452,7 +458,7 @@ class Suite(SeveralGpus):
             verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
             if outcome.code != 0 or stacks < at_least:
                 verdict.problems.append(f"{stacks} stacks verified; it {outcome.describe()}")
-            self.tables.append(f"{name}: {stacks} stacks of {frames} frames are those of libgcc\n")
+            self.results.add_table(f"{name}: {stacks} stacks of {frames} frames are those of libgcc\n")
             self.add(verdict, outcome)
 
     def work_clock(self) -> None:
@@ -467,7 +473,7 @@ class Suite(SeveralGpus):
             problem = problem or uncounted(lines)
             figures = ", ".join(" ".join(line.split()[1:]) for line in lines
                                 if not line.startswith("call ") or "GraphLaunch" in line)
-            self.tables.append(f"{name}: {figures}\n")
+            self.results.add_table(f"{name}: {figures}\n")
             self.add(Verdict(name, "", f"{time.monotonic() - start:.1f} s", [problem] if problem else []))
 
     def witness(self) -> None:
@@ -653,7 +659,7 @@ class Suite(SeveralGpus):
                      str(snapshot), str(logs[0])], self.layout.environment(memlab=False), self.work, 300)
             if snapshot.exists() and expected.exists():
                 note, problems = tensors.judge_backward(mode, snapshot, expected)
-                self.tables.append(f"backward: {note}\n")
+                self.results.add_table(f"backward: {note}\n")
                 verdict.problems += problems
                 verdict.problems += [f"missed: {entry['reason']}" for entry in found[0].report["missed"]
                                      if "backward" in entry["reason"]]
@@ -693,7 +699,7 @@ class Suite(SeveralGpus):
             reports = [one.report_path for one in found if one.report_path and one.report and one.report["sites"]]
             if reports and expected.exists():
                 agreed, problems = tensors.judge_categories(self.page(reports[0]), expected)
-                self.tables.append(f"{name}: {100 * agreed:.1f} % of torch.profiler's bytes at the peak agree\n")
+                self.results.add_table(f"{name}: {100 * agreed:.1f} % of torch.profiler's bytes at the peak agree\n")
                 verdict.problems += problems
                 self.keep_named(name, found[0])
             else:
@@ -716,7 +722,7 @@ class Suite(SeveralGpus):
             reports = [one.report_path for one in found if one.report_path and one.report and one.report["devices"]]
             if reports:
                 line, problems = ledger.judge_ledger(self.page(reports[0], "ledger"))
-                self.tables.append(f"{name}: {line}\n")
+                self.results.add_table(f"{name}: {line}\n")
                 verdict.problems += problems
                 text = run([str(self.layout.tool("memlab-report")), "ledger", str(reports[0])],
                            self.layout.environment(memlab=False), self.work, 120)
@@ -945,7 +951,7 @@ class Suite(SeveralGpus):
                 verdict.problems += [outcome.describe() for outcome in outcomes]
             if len(lines) != told:
                 verdict.problems.append(f"memlab said {lines}, expected {told} lines")
-            self.tables.append(f"{name}: {outcomes[0].stdout.decode(errors='replace').splitlines()[1]}\n")
+            self.results.add_table(f"{name}: {outcomes[0].stdout.decode(errors='replace').splitlines()[1]}\n")
             self.add(verdict, *outcomes)
 
     def ranks(self) -> None:
@@ -1008,7 +1014,7 @@ class Suite(SeveralGpus):
                 line = f"{name}, {variant}: {figures['ms']} ms a step"
                 if options is not None:
                     line += self.framework_peaks(work / "out", f"{module}_{file_name(variant)}")
-                self.tables.append(line + "\n")
+                self.results.add_table(line + "\n")
             if len(sums) != 1:
                 verdict.problems.append(f"different results: {sums}")
             self.add(verdict, *outcomes)
@@ -1078,7 +1084,7 @@ class Suite(SeveralGpus):
                           self.folder(program), 180)
             problems = [] if outcome.code == 0 else [outcome.describe()]
             self.add(Verdict(program, "", brief(outcome, time.monotonic() - start), problems), outcome)
-            self.tables.append(outcome.stdout.decode(errors="replace"))
+            self.results.add_table(outcome.stdout.decode(errors="replace"))
         if self.wanted("bench_launches") and importlib.util.find_spec("torch") is not None:
             start = time.monotonic()
             outcome = run([sys.executable, str(HERE.parent / "bench" / "bench_launches.py"), str(self.layout.library)],
@@ -1086,20 +1092,54 @@ class Suite(SeveralGpus):
                           self.folder("bench_launches"), 180)
             problems = [] if outcome.code == 0 else [outcome.describe()]
             self.add(Verdict("bench_launches", "", brief(outcome, time.monotonic() - start), problems), outcome)
-            self.tables.append(outcome.stdout.decode(errors="replace"))
+            self.results.add_table(outcome.stdout.decode(errors="replace"))
+
+    def run_parts(self, share: float = 0) -> None:
+        """`share`: how far down the list to begin, so that workers begin with different parts."""
+        parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
+                 self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
+                 self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward,
+                 self.validation, self.categories, self.ledgers, self.unwinder, self.forked, self.ranks,
+                 self.frameworks, self.work_clock, self.peer_memory, self.peer_races, self.shared_between_gpus,
+                 self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
+        first = int(share * len(parts))
+        for part in parts[first:] + parts[:first]:
+            if not self.plan.begin(part.__name__):
+                continue
+            try:
+                part()
+            except Exception as error:  # one broken part must not cost the results of the others
+                self.add(Verdict(part.__name__, problems=["".join(traceback.format_exception(error))]))
+        for name in self.plan.not_begun:
+            self.results.add(Verdict(name, skipped="no time was left", begun=False))
 
     def finish(self) -> int:
-        failed = [verdict for verdict in self.verdicts if verdict.problems and not verdict.skipped]
-        skipped = [verdict for verdict in self.verdicts if verdict.skipped]
-        passed = len(self.verdicts) - len(failed) - len(skipped)
-        for table in self.tables:
+        verdicts, tables = self.results.read()
+        failed = [verdict for verdict in verdicts if verdict.problems and not verdict.skipped]
+        late = [verdict for verdict in verdicts if not verdict.begun]
+        skipped = [verdict for verdict in verdicts if verdict.skipped and verdict.begun]
+        passed = len(verdicts) - len(failed) - len(late) - len(skipped)
+        for table in tables:
             print(f"\n{table}", end="")
-        (self.out / "logs" / "benchmarks.txt").write_text("\n".join(self.tables), encoding="utf-8")
+        (self.out / "logs" / "benchmarks.txt").write_text("\n".join(tables), encoding="utf-8")
         if failed:
             print("\nfailed: " + "; ".join(verdict.name for verdict in failed))
+        if late:
+            print("\nno time was left for: " + "; ".join(verdict.name for verdict in late))
         print(f"\n{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
         shutil.rmtree(self.work, ignore_errors=True)
         return 1 if failed or passed == 0 else 0
+
+
+def run_workers(jobs: int, claims: Path, until: float | None) -> None:
+    """This script so many times, each with a share; until all have ended."""
+    workers = []
+    for number in range(jobs):
+        command = [sys.executable, *sys.argv, "--worker", str(claims), "--share", f"{number}/{jobs}"]
+        command += [] if until is None else ["--until", str(until)]
+        workers.append(subprocess.Popen(command))
+    for worker in workers:
+        worker.wait()
 
 
 def main() -> int:
@@ -1112,6 +1152,14 @@ def main() -> int:
                         help="an option of memlab, or several, that the whole suite runs with")
     parser.add_argument("--hunt", type=float, default=4, metavar="SECONDS",
                         help="how long the race hunter looks in each mode (default: 4)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many processes share the suite (default: 1)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="begin nothing after S seconds, and name what is left")
+    parser.add_argument("--again", type=Path, metavar="FILE",
+                        help="a verdicts.jsonl: only what did not pass there, and what it does not have")
+    # Of run_workers().
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--share", default="0/1", help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     packed = arguments.folder.resolve()
     for setting in arguments.set:
@@ -1121,25 +1169,36 @@ def main() -> int:
     if not (packed / "lib" / "libmemlab.so").exists():
         print(f"gpu: {packed} is no packed suite: make it with tools/dev gpu --pack", file=sys.stderr)
         return 2
+    if arguments.again is not None and not arguments.again.is_file():
+        print(f"gpu: --again {arguments.again}: no such file; it is verdicts.jsonl of an earlier run", file=sys.stderr)
+        return 2
     try:
-        print(f"{gpu_name()}; Python {sys.version.split()[0]}", flush=True)
+        name = gpu_name()
     except OSError as error:
         print(f"gpu: {error}: this suite needs a GPU machine", file=sys.stderr)
         return 2
-    suite = Suite(packed, (arguments.out or packed / "results").resolve(), arguments.only, arguments.hunt,
-                  dict(setting.split("=", 1) for setting in arguments.set))
+    out = (arguments.out or packed / "results").resolve()
     start = time.monotonic()
+    until = arguments.until
+    if until is None and arguments.seconds is not None:
+        until = start + arguments.seconds
+    done = frozenset() if arguments.again is None else passed_in(arguments.again)
+    beside = arguments.jobs > 1 and arguments.worker is None
+    plan = Plan(arguments.worker, alone=beside, until=until, done=done,
+                only=tuple(text.lower() for text in arguments.only))
+    suite = Suite(packed, out, plan, arguments.hunt, dict(setting.split("=", 1) for setting in arguments.set))
+    if arguments.worker is not None:
+        number, jobs = map(int, arguments.share.split("/"))
+        suite.run_parts(number / jobs)
+        shutil.rmtree(suite.work, ignore_errors=True)
+        return 0
+    suite.results.path.unlink(missing_ok=True)
+    print(f"{name}; Python {sys.version.split()[0]}", flush=True)
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
-    for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
-                 suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.tensors, suite.flight_recorder, suite.backward, suite.validation, suite.categories, suite.ledgers, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
-                 suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
-                 suite.broken_ranks, suite.stray_context, suite.frameworks_on_all,
-                 suite.benchmarks):
-        try:
-            part()
-        except Exception as error:  # one broken part must not cost the results of the others
-            suite.add(Verdict(part.__name__, problems=["".join(traceback.format_exception(error))]))
+    if beside:
+        with tempfile.TemporaryDirectory(prefix="memlab-gpu-claims.") as claims:
+            run_workers(arguments.jobs, Path(claims), until)
+    suite.run_parts()
     print(f"\n{time.monotonic() - start:.0f} s")
     return suite.finish()
 

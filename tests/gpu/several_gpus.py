@@ -73,7 +73,7 @@ class SeveralGpus:
             verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
             if outcome.code != code:
                 verdict.problems.append(f"it {outcome.describe()}")
-            self.tables.append(f"{name}: {sums[0] if sums else 'nothing'}\n")
+            self.results.add_table(f"{name}: {sums[0] if sums else 'nothing'}\n")
             self.add(verdict, outcome)
 
     def shared_between_gpus(self) -> None:
@@ -179,7 +179,7 @@ class SeveralGpus:
                     held, peak = gpu[kind], row[f"{kind}_peak_bytes"]
                     if not held["at_once_at_least_bytes"] <= held["at_once_at_most_bytes"] == held["sum_of_peaks_bytes"] == peak:
                         problems.append(f"rank {row['rank']} peaks at {peak} {kind}, its GPU has {held}")
-                self.tables.append(f"{name}: rank {row['rank']}: allocated {row['allocated_peak_bytes'] / MIB:.0f} MiB, "
+                self.results.add_table(f"{name}: rank {row['rank']}: allocated {row['allocated_peak_bytes'] / MIB:.0f} MiB, "
                                    f"reserved {row['reserved_peak_bytes'] / MIB:.0f}; NVML {nvml['used_bytes'] / MIB:.0f}, "
                                    f"cuMemGetInfo {nvml['cuda_used_bytes'] / MIB:.0f} used at the end\n")
             peaks = [row["allocated_peak_bytes"] for row in rows]
@@ -209,7 +209,7 @@ class SeveralGpus:
                 found += [(device["index"], row["place"]["line"]) for group in device["moments"]["peak"]["groups"]
                           if group["kind"] == "context" for row in group["rows"]
                           if (row["place"] or {}).get("file", "").endswith("ranks_training.py")]
-        self.tables.append(f"{name}: contexts by GPU and line: {found}\n")
+        self.results.add_table(f"{name}: contexts by GPU and line: {found}\n")
         if found.count((0, line)) != 1:
             verdict.problems.append(f"not one context on GPU 0 of line {line}: {found}")
         self.add(verdict, plain, under)
@@ -235,7 +235,7 @@ class SeveralGpus:
                 ranks = {process["ranks"]["RANK"]: process for process in json.loads(tree.stdout)["processes"]
                          if "RANK" in process["ranks"]}
                 last = ranks[str(gpu_count() - 1)]
-                self.tables.append(f"{name}: " + "; ".join(
+                self.results.add_table(f"{name}: " + "; ".join(
                     f"rank {rank} {process['outcome']}, {process['ooms']} out of memory"
                     for rank, process in sorted(ranks.items())) + "\n")
                 if len(ranks) != gpu_count() or any(not process["devices"] for process in ranks.values()):

@@ -17,6 +17,7 @@ class Verdict:
     memlab: str = ""
     problems: list[str] = field(default_factory=list)
     skipped: str = ""
+    begun: bool = True  # False: no time was left
 
     @property
     def word(self) -> str:
