@@ -1,6 +1,7 @@
 // The state machines of the pool: how an allocation finds memory (pool_allocations.cpp), how the
-// pool grows (pool_growth.cpp), how a freed block becomes reusable (pool_frees.cpp), and what goes
-// back to the device (pool_cache.cpp). BlockStore does the placement, SizePolicy the sizes.
+// pool grows (pool_growth.cpp), how a freed block becomes reusable (pool_frees.cpp), what goes back
+// to the device (pool_cache.cpp), and what threads wait for (pool_waits.cpp). BlockStore does the
+// placement, SizePolicy the sizes.
 //
 // Waiting without the lock: a thread that waits on the host for a block's fence marks the block
 // `waited_for`, and from then on only that thread retires it, so block and fence stay valid without
