@@ -1,5 +1,5 @@
 """run.py DIR [--out DIR] [--only TEXT]... [--set NAME=VALUE]... [--hunt SECONDS] [--jobs N] [--seconds S]
-       [--again FILE]
+       [--again FILE] [--programs FOLDER]
 
 Runs the GPU suite that pack.py made, on a machine with a GPU and without network or packages, and
 judges it. Everything runs twice, without and with memlab: output and exit code must be the same, and
@@ -56,8 +56,10 @@ SMALL_RECORDING = 1 << 20
 class Suite(SeveralGpus):
     """The run: where things are and what came out."""
 
-    def __init__(self, packed: Path, out: Path, plan: Plan, hunt: float, settings: dict[str, str]) -> None:
+    def __init__(self, packed: Path, out: Path, plan: Plan, hunt: float, settings: dict[str, str],
+                 programs_folder: Path | None) -> None:
         self.packed, self.out, self.plan, self.hunt = packed, out, plan, hunt
+        self.programs_folder = programs_folder
         self.results = Results(out / "verdicts.jsonl")
         self.work = Path(tempfile.mkdtemp(prefix="memlab-gpu."))
         passed_on = {name: value for name, value in os.environ.items()
@@ -146,7 +148,8 @@ class Suite(SeveralGpus):
 
     def pair(self, name: str, command: list[str], *, expected=None, inherit: bool = False,
              settings: dict[str, str] | None = None, native_settings: dict[str, str] | None = None,
-             same_stderr: bool = True, may_warn: bool = False, timeout: float = 120) -> tuple[Verdict, list[Found], list[Outcome]]:
+             same_stderr: bool = True, same_figures: bool = True, may_warn: bool = False,
+             timeout: float = 120) -> tuple[Verdict, list[Found], list[Outcome]]:
         """A command without and with memlab, compared; what was recorded, judged."""
         work = self.folder(name)
         outcomes, times = [], []
@@ -167,6 +170,8 @@ class Suite(SeveralGpus):
                 verdict.problems.append("memlab said: " + b"\n".join(own).decode(errors="replace"))
             native = Outcome(native.code, native.stdout, b"")
             under = Outcome(under.code, under.stdout, b"")
+        if not same_figures:
+            native, under = (replace(each, stdout=re.sub(rb"\d+(\.\d+)?", b"#", each.stdout)) for each in (native, under))
         verdict.problems += differences(native, under, may_warn)
         if outcomes[0].code != 0:
             verdict.problems.append(f"even without memlab it {outcomes[0].describe()}")
@@ -1075,6 +1080,16 @@ class Suite(SeveralGpus):
                 verdict.problems.append(f"{len(reports)} reports")
             self.add(verdict, outcome)
 
+    def given_programs(self) -> None:
+        """Each program of a folder behaves as natively, with both backends; times that it prints may differ."""
+        for program in sorted(self.programs_folder.iterdir()) if self.programs_folder else []:
+            for suffix, settings in (("", {}), (", classic", {"MEMLAB_BACKEND": "classic"})):
+                name = f"given: {program.name}{suffix}"
+                if program.is_file() and os.access(program, os.X_OK) and self.wanted(name):
+                    verdict, _, outcomes = self.pair(name, [str(program)], settings=settings, native_settings={},
+                                                     same_stderr=False, same_figures=False)
+                    self.add(verdict, *outcomes)
+
     def benchmarks(self) -> None:
         for program in ("bench_pair", "bench_passing", "bench_startup", "bench_unwind"):
             if not self.wanted(program):
@@ -1100,7 +1115,7 @@ class Suite(SeveralGpus):
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward,
                  self.validation, self.categories, self.ledgers, self.unwinder, self.forked, self.ranks,
-                 self.frameworks, self.work_clock, self.peer_memory, self.peer_races, self.shared_between_gpus,
+                 self.frameworks, self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
                  self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))
         for part in parts[first:] + parts[:first]:
@@ -1156,6 +1171,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, metavar="S", help="begin nothing after S seconds, and name what is left")
     parser.add_argument("--again", type=Path, metavar="FILE",
                         help="a verdicts.jsonl: only what did not pass there, and what it does not have")
+    parser.add_argument("--programs", type=Path, metavar="FOLDER",
+                        help="executables of your own, which must behave as natively, too")
     # Of run_workers().
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--share", default="0/1", help=argparse.SUPPRESS)
@@ -1172,6 +1189,9 @@ def main() -> int:
     if arguments.again is not None and not arguments.again.is_file():
         print(f"gpu: --again {arguments.again}: no such file; it is verdicts.jsonl of an earlier run", file=sys.stderr)
         return 2
+    if arguments.programs is not None and not arguments.programs.is_dir():
+        print(f"gpu: --programs {arguments.programs}: no such folder", file=sys.stderr)
+        return 2
     try:
         name = gpu_name()
     except OSError as error:
@@ -1186,7 +1206,8 @@ def main() -> int:
     beside = arguments.jobs > 1 and arguments.worker is None
     plan = Plan(arguments.worker, alone=beside, until=until, done=done,
                 only=tuple(text.lower() for text in arguments.only))
-    suite = Suite(packed, out, plan, arguments.hunt, dict(setting.split("=", 1) for setting in arguments.set))
+    suite = Suite(packed, out, plan, arguments.hunt, dict(setting.split("=", 1) for setting in arguments.set),
+                  arguments.programs.resolve() if arguments.programs else None)
     if arguments.worker is not None:
         number, jobs = map(int, arguments.share.split("/"))
         suite.run_parts(number / jobs)
