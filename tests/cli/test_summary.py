@@ -258,7 +258,7 @@ class Report(ToolTest):
                 self.assertIn("\n  -h, --help            Print this help\n", text)
                 self.assertNotIn("\n\n\n", text)
                 self.assertNotIn("Excludes:", text)
-        self.assertRegex(self.report("--version"), r"^memlab-report \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.report("--version"), r"^memlab-report \d+\.\d+\.\d+(\+\d+\.g[0-9a-f]+)?\n$")
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
@@ -691,7 +691,7 @@ class Run(ToolTest):
         self.assertIn("MEMLAB_POOL=on", options)
         self.assertIn("takes auto, always, never", options)
         self.assertNotIn("MEMLAB_RUN_MANIFEST", options)
-        self.assertRegex(self.call(RUN, "--version").stdout, r"^memlab-run \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.call(RUN, "--version").stdout, r"^memlab-run \d+\.\d+\.\d+(\+\d+\.g[0-9a-f]+)?\n$")
 
 
 if __name__ == "__main__":
