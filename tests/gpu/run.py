@@ -45,6 +45,7 @@ from harness import (Found, Layout, Outcome, differences, file_name, judge_recor
                      run_case, without_warnings)
 import ledger  # noqa: E402
 import sample_checks  # noqa: E402
+import steps  # noqa: E402
 import tensors  # noqa: E402
 from plan import Plan, Results, passed_in  # noqa: E402
 from several_gpus import SeveralGpus  # noqa: E402
@@ -1024,6 +1025,28 @@ class Suite(SeveralGpus):
                 verdict.problems.append(f"different results: {sums}")
             self.add(verdict, *outcomes)
 
+    def unmarked_steps(self) -> None:
+        for module, mode, arguments, options, seen in steps.RUNS:
+            name = " ".join(("steps:", mode, *arguments, *options))
+            if not self.can_run_with(module, name):
+                continue
+            work, start = self.folder(name), time.monotonic()
+            command = [str(self.layout.tool("memlab-run")), "--quiet", "-o", f"{work}/out/", *options, "--",
+                       sys.executable, str(HERE / "py" / "unmarked_steps.py"), mode, *arguments]
+            settings = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".10"}  # of a GPU that others may use too
+            outcome = run(command, self.inheriting_layout.environment(memlab=False, inherit=True, settings=settings),
+                          work, 240)
+            verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+            if outcome.code != 0:
+                verdict.problems.append(outcome.describe())
+            else:
+                log = max((work / "out").glob("*.memlog"), key=lambda path: path.stat().st_size)
+                count = json.loads(outcome.stdout.splitlines()[-1])["steps"]
+                verdict.problems += steps.judge_steps(self.page(log), count, seen)
+                if verdict.problems and log.stat().st_size < SMALL_RECORDING:
+                    shutil.copy(log, self.out / "recordings" / f"{file_name(name)}.memlog")
+            self.add(verdict, outcome)
+
     def framework_peaks(self, folder: Path, name: str) -> str:
         """The peaks of the recording in a folder, which is kept where it is small."""
         found = max(folder.glob("memlab.*.json"), key=lambda path: path.stat().st_size)
@@ -1115,7 +1138,7 @@ class Suite(SeveralGpus):
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward,
                  self.validation, self.categories, self.ledgers, self.unwinder, self.forked, self.ranks,
-                 self.frameworks, self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
+                 self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
                  self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))
         for part in parts[first:] + parts[:first]:
