@@ -9,7 +9,7 @@
 // missed a peak saves them: they have not changed since that peak.
 //
 // Without host memory the figures stop, and `incomplete` is set. Nothing here throws, unless it has
-// an observer: then that, and what the observer throws, ends the reading.
+// an observer that needs all: then that, and what the observer throws, ends the reading.
 #pragma once
 
 #include <algorithm>
@@ -69,12 +69,16 @@ class LiveObserver {
     virtual void freed(std::uint32_t /*slot*/, const Live& /*live*/, const LifeEnd& /*end*/) {}
     /// It is safe to reuse, and leaves the table.
     virtual void ended(std::uint32_t /*slot*/, const Live& /*live*/, const LifeEnd& /*end*/) {}
+    /// From now on it is a segment, and counts as what is handed out of it: Live::is_segment.
+    virtual void split(std::uint32_t /*slot*/, const Live& /*live*/) {}
     /// A segment, or an address range that one grows by; `by` has its size.
     virtual void segment_added(const Event& /*by*/) {}
     /// One whole, or a part of one.
     virtual void segment_removed(std::uint32_t /*device*/, const PoolLayout::Range& /*range*/) {}
     /// A checkpoint replaces everything: what was live is not told of any more, nor what it brings.
     virtual void interrupted() {}
+    /// Whether std::bad_alloc is passed on; else the figures stop, as without an observer.
+    virtual bool needs_all() const { return true; }
 };
 
 /// Thread-safety: none; the recorder's lock serializes, also for the accessors. Accessors may be
@@ -132,6 +136,9 @@ class Aggregator final : public RecordSink {
     void checkpoint(RecordSink& to) const;
 
     const ProcessInfo& process() const { return process_; }
+    /// The allocated curves at this moment, all devices together: what is cut into suballocations
+    /// counts as these.
+    std::uint64_t total_allocated() const;
     /// In order of first appearance; a later value of the same option replaces the earlier.
     const std::vector<OptionValue>& options() const { return options_; }
     Ended ended() const { return ended_; }
@@ -237,7 +244,7 @@ class Aggregator final : public RecordSink {
     };
 
     /// Runs `work` unless the recording has ended. std::bad_alloc sets `incomplete`, and is passed
-    /// on where somebody observes.
+    /// on to who needs all.
     template <typename Work>
     void guarded(Work work) {
         if (has_end_ || integrity_.incomplete) {
@@ -247,7 +254,7 @@ class Aggregator final : public RecordSink {
             work();
         } catch (const std::bad_alloc&) {
             integrity_.incomplete = true;
-            if (observer_ != nullptr) {
+            if (observer_ != nullptr && observer_->needs_all()) {
                 throw;
             }
         }
@@ -294,7 +301,6 @@ class Aggregator final : public RecordSink {
     std::uint64_t remove_segment(DeviceTotals& device, std::uint64_t base);
     void before_live_change(std::uint32_t index, bool is_segment);
     void take_as_segment(const Event& segment);
-    std::uint64_t total_allocated() const;
     std::uint64_t reserved_beside(const DeviceTotals& allocator) const;
     template <Timeline::Change change = Timeline::Change::any>
     void commit(DeviceTotals& device);

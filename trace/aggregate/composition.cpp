@@ -93,6 +93,19 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
     return largest;
 }
 
+void limit_sites(Composition& composition, std::size_t limit) {
+    std::vector<Holder>& sites = composition.sites;
+    std::sort(sites.begin(), sites.end(), [](const Holder& a, const Holder& b) {
+        return a.bytes != b.bytes ? a.bytes > b.bytes : a.site < b.site;
+    });
+    for (std::size_t i = limit; i < sites.size(); ++i) {
+        ++composition.other_sites;
+        composition.other_count += sites[i].count;
+        composition.other_bytes += sites[i].bytes;
+    }
+    sites.resize(std::min(limit, sites.size()));
+}
+
 template <typename Taken, typename Held>
 Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Taken taken,
                                 Held held) const {
@@ -110,15 +123,7 @@ Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Taken t
         result.bytes += holder.bytes;
         result.sites.push_back(holder);
     }
-    std::sort(result.sites.begin(), result.sites.end(), [](const Holder& a, const Holder& b) {
-        return a.bytes != b.bytes ? a.bytes > b.bytes : a.site < b.site;
-    });
-    for (std::size_t i = limit; i < result.sites.size(); ++i) {
-        ++result.other_sites;
-        result.other_count += result.sites[i].count;
-        result.other_bytes += result.sites[i].bytes;
-    }
-    result.sites.resize(std::min(limit, result.sites.size()));
+    limit_sites(result, limit);
     return result;
 }
 

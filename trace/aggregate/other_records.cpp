@@ -32,7 +32,6 @@ std::uint32_t gpu_of(const DeviceInfo& device) {
 
 }  // namespace
 
-/// The allocated curve, all devices together: what is cut into suballocations counts as these.
 std::uint64_t Aggregator::total_allocated() const {
     std::uint64_t bytes = 0;
     for (const auto& device : devices_) {
@@ -130,6 +129,9 @@ void Aggregator::take_as_segment(const Event& segment) {
     const Site& site = sites_[live.site];
     if (!counts_as_device_memory(site.kind)) {
         return;
+    }
+    if (observer_ != nullptr) {
+        observer_->split(at, live);
     }
     before_live_change(live.site, false);
     if (scopes_.any_open()) {

@@ -138,6 +138,9 @@ struct Composition {
     }
 };
 
+/// Sorts the sites, and keeps the largest `limit` of them.
+void limit_sites(Composition& composition, std::size_t limit);
+
 /// All work of one kind on one device.
 struct WorkTotals {
     std::uint64_t count = 0;

@@ -1,0 +1,260 @@
+// Intervals of a running program against a model that looks at all live memory after each event.
+#include "trace/aggregate/intervals.hpp"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tests/unit/trace/recording.hpp"
+
+namespace memlab::test {
+namespace {
+
+constexpr std::uint32_t cache = DeviceInfo::suballocator_index(0, 0);
+constexpr std::uint32_t stacks = 5;
+
+using Held = std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>;  ///< by site
+
+/// A GPU with a cache that is seen from inside, and a second GPU.
+class IntervalProgram {
+  public:
+    explicit IntervalProgram(std::uint64_t seed) : random_(seed) {
+        aggregate.on(ProcessInfo{.pid = 1, .executable = "/bin/train"});
+        aggregate.on(DeviceInfo{.index = 0, .total_bytes = 1 << 30});
+        aggregate.on(DeviceInfo{.index = 1, .total_bytes = 1 << 30});
+        aggregate.on(
+            DeviceInfo{.index = cache, .total_bytes = 1 << 30, .allocator = "PyTorch", .gpu = 0});
+        aggregate.on(ContextInfo{.id = 1, .device = 0, .primary = true});
+        aggregate.on(ContextInfo{.id = 2, .device = 1, .primary = true});
+        aggregate.on(StringDef{1, "PyTorch"});
+        for (std::uint32_t stack = 1; stack <= stacks; ++stack) {
+            StackDef definition;
+            definition.id = stack;
+            definition.frames = {Frame{.module = 0, .address = stack, .python = 0}};
+            aggregate.on(definition);
+        }
+    }
+
+    void step() {
+        ++now_;
+        switch (random_.below(9)) {
+            case 0:
+            case 1:
+                send(driver(EventType::alloc, false));
+                break;
+            case 2:
+                send(driver(EventType::free_requested, false));
+                break;
+            case 3:
+                add_segment(random_.one_in(2));
+                break;
+            case 4:
+                send(inside(EventType::segment_free));
+                send(driver(EventType::free_requested, true));
+                break;
+            case 5:
+            case 6:
+                send(inside(EventType::alloc));
+                break;
+            case 7:
+                send(inside(EventType::free_requested));
+                break;
+            default:
+                send(inside(EventType::free_completed));
+                break;
+        }
+        if (random_.one_in(300)) {
+            aggregate.on(ContextLost{.time_ns = now_, .context = 2});
+            look();
+        }
+    }
+
+    void begin(std::uint64_t id) {
+        REQUIRE(intervals.begin(id));
+        const Held held = held_now();
+        models_[id] = {.totals = {.begin_ns = aggregate.duration_ns(),
+                                  .begin_bytes = sum(held),
+                                  .peak_bytes = sum(held),
+                                  .peak_time_ns = aggregate.duration_ns(),
+                                  .at_peak = {}},
+                       .held = held};
+    }
+
+    void end(std::uint64_t id) {
+        const std::size_t limit = 1 + random_.below(8);
+        const IntervalTotals* const got = intervals.end(id, limit);
+        REQUIRE(got != nullptr);
+        const Model& model = models_.at(id);
+        CHECK(got->begin_ns == model.totals.begin_ns);
+        CHECK(got->end_ns == aggregate.duration_ns());
+        CHECK(got->begin_bytes == model.totals.begin_bytes);
+        CHECK(got->end_bytes == sum(held_now()));
+        CHECK(got->peak_bytes == model.totals.peak_bytes);
+        CHECK(got->peak_time_ns == model.totals.peak_time_ns);
+        CHECK(got->begin_bytes + got->allocated_bytes == got->end_bytes + got->freed_bytes);
+        check_sites(got->at_peak, model.held, limit);
+        // It has ended: what comes later does not change it.
+        const std::uint64_t end_bytes = got->end_bytes;
+        send(driver(EventType::alloc, false));
+        CHECK(intervals.end(id, limit)->end_bytes == end_bytes);
+        intervals.forget(id);
+        CHECK(intervals.end(id, limit) == nullptr);
+        models_.erase(id);
+    }
+
+    bool open(std::uint64_t id) const { return models_.contains(id); }
+
+    Aggregator aggregate;
+    Intervals intervals{aggregate};
+
+  private:
+    struct Model {
+        IntervalTotals totals;
+        Held held;  ///< at the peak
+    };
+
+    static std::uint64_t sum(const Held& held) {
+        std::uint64_t bytes = 0;
+        for (const auto& [site, each] : held) {
+            bytes += each.second;
+        }
+        return bytes;
+    }
+
+    static void check_sites(const Composition& got, const Held& expected, std::size_t limit) {
+        CHECK(got.bytes == sum(expected));
+        CHECK(got.sites.size() == std::min(limit, expected.size()));
+        CHECK(got.sites.size() + got.other_sites == expected.size());
+        std::uint64_t listed = got.other_bytes;
+        for (const Holder& holder : got.sites) {
+            REQUIRE(expected.contains(holder.site));
+            CHECK(holder.count == expected.at(holder.site).first);
+            CHECK(holder.bytes == expected.at(holder.site).second);
+            listed += holder.bytes;
+        }
+        CHECK(listed == got.bytes);
+    }
+
+    Held held_now() const {
+        Held held;
+        aggregate.live().for_each([&](std::uint32_t, const Live& live) {
+            if (!live.pending && !live.is_segment &&
+                counts_as_device_memory(aggregate.sites()[live.site].kind)) {
+                ++held[live.site].first;
+                held[live.site].second += live.size;
+            }
+        });
+        return held;
+    }
+
+    void look() {
+        const Held held = held_now();
+        CHECK(sum(held) == aggregate.total_allocated());
+        for (auto& [id, model] : models_) {
+            if (sum(held) > model.totals.peak_bytes) {
+                model.totals.peak_bytes = sum(held);
+                model.totals.peak_time_ns = aggregate.duration_ns();
+                model.held = held;
+            }
+        }
+    }
+
+    void send(const Event& event) {
+        aggregate.on(event);
+        look();
+    }
+
+    /// `segment`: in the range where the cache's segments are.
+    Event driver(EventType type, bool segment) {
+        const auto device = static_cast<std::uint32_t>(segment ? 0 : random_.below(2));
+        const std::uint64_t size = 256 * (1 + random_.below(64));
+        return {.type = type,
+                .kind = segment || random_.below(8) != 0 ? MemoryKind::device : MemoryKind::pinned,
+                .device = device,
+                .context = device + 1,
+                .thread = 7,
+                .stack = 1 + static_cast<std::uint32_t>(random_.below(stacks)),
+                .time_ns = now_,
+                .address = segment ? segment_of(random_.below(4))
+                                   : 0x100000 * (1 + random_.below(20) + 20 * device),
+                .requested = size,
+                .size = size};
+    }
+    Event inside(EventType type) {
+        const bool of_segment = type == EventType::segment_alloc || type == EventType::segment_free;
+        const std::uint64_t segment = segment_of(random_.below(4));
+        return {.type = type,
+                .kind = MemoryKind::suballocation,
+                .origin = Origin::pool,
+                .device = cache,
+                .context = 1,
+                .thread = 7,
+                .stack = 1 + static_cast<std::uint32_t>(random_.below(stacks)),
+                .time_ns = now_,
+                .address = of_segment ? segment : segment + 0x1000 * random_.below(8),
+                .requested = 0x1000,
+                .size = of_segment ? std::uint64_t{0x8000} : 0x1000};
+    }
+    /// `known`: at its allocation already.
+    void add_segment(bool known) {
+        Event segment = driver(EventType::alloc, true);
+        segment.name = known ? 1 : 0;
+        segment.requested = segment.size = 0x8000;
+        send(segment);
+        Event cut = inside(EventType::segment_alloc);
+        cut.address = segment.address;
+        send(cut);
+    }
+    static std::uint64_t segment_of(std::uint64_t index) { return 0x40000000 + 0x8000 * index; }
+
+    Random random_;
+    std::uint64_t now_ = 0;
+    std::map<std::uint64_t, Model> models_;
+};
+
+}  // namespace
+
+TEST_CASE("intervals have the peak and who held it, whatever else is open") {
+    const auto seed = GENERATE(range(1, 25));
+    CAPTURE(seed);
+    IntervalProgram program(static_cast<std::uint64_t>(seed));
+    Random random(static_cast<std::uint64_t>(seed) + 1000);
+    for (int i = 0; i < 600; ++i) {
+        program.step();
+        const std::uint64_t id = 1 + random.below(4);
+        if (random.one_in(20)) {
+            if (program.open(id)) {
+                program.end(id);
+            } else {
+                program.begin(id);
+            }
+        }
+    }
+}
+
+TEST_CASE("an interval in which nothing happens has the level that it found") {
+    IntervalProgram program(3);
+    for (int i = 0; i < 100; ++i) {
+        program.step();
+    }
+    program.begin(1);
+    program.end(1);
+}
+
+TEST_CASE("intervals are bounded, and have one name each") {
+    IntervalProgram program(4);
+    CHECK(program.intervals.end(1, 9) == nullptr);
+    for (std::uint64_t id = 1; id <= Intervals::max_intervals; ++id) {
+        CHECK(program.intervals.begin(id));
+    }
+    CHECK_FALSE(program.intervals.begin(1000));
+    program.intervals.forget(1);
+    CHECK_FALSE(program.intervals.begin(2));
+    CHECK(program.intervals.begin(1000));
+    program.intervals.forget(7);
+    program.step();
+    CHECK(program.intervals.end(7, 9) == nullptr);
+}
+
+}  // namespace memlab::test

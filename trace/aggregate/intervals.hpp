@@ -1,0 +1,91 @@
+// Figures of intervals that a running program asks for: the highest allocated level in each, and
+// who held it. Not part of the report, nor of checkpoints.
+//
+// The level is that of scopes (scopes.hpp): device memory of all devices together, a segment of an
+// allocator counted as what is handed out of it. Who held the peak is kept without a copy at each
+// new one: a site whose live bytes are about to change, the first time since the latest peak, has
+// them put aside; a new peak drops what is there.
+//
+// Nothing is done while no interval is open. An event costs O(open intervals), begin() O(live
+// allocations), end() O(sites). Memory: O(sites that change) for each open interval, and
+// max_intervals bounds these. Without host memory the open intervals are dropped: no figure is
+// better than a wrong one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/aggregate/site_table.hpp"
+
+namespace memlab::trace {
+
+/// The figures of an interval. Bytes are of blocks, as in the allocated curve.
+struct IntervalTotals {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;
+    std::uint64_t begin_bytes = 0;
+    std::uint64_t end_bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t peak_time_ns = 0;  ///< when it was reached first; begin_ns if it never rose
+    std::uint64_t allocated_count = 0;
+    std::uint64_t allocated_bytes = 0;
+    std::uint64_t freed_count = 0;
+    std::uint64_t freed_bytes = 0;
+    Composition at_peak;  ///< of all devices
+};
+
+/// Thread-safety: none. Observes the aggregator while an interval is open.
+class Intervals final : public LiveObserver {
+  public:
+    /// That are open, or have ended and are not forgotten.
+    static constexpr std::size_t max_intervals = 64;
+
+    /// The aggregator must outlive this.
+    explicit Intervals(Aggregator& aggregate) : aggregate_(aggregate) {}
+
+    /// Begins an interval with the name `id`. False if there are too many, or one of that name, or
+    /// the aggregate is incomplete. May throw std::bad_alloc, without a change.
+    bool begin(std::uint64_t id);
+    /// Ends it, unless it has ended, and returns its figures, with the largest `max_sites` sites of
+    /// the first call; valid until the next call of begin(), end() or forget(). Null: there is none
+    /// of that name, or the aggregate became incomplete. May throw std::bad_alloc, without a
+    /// change.
+    const IntervalTotals* end(std::uint64_t id, std::size_t max_sites);
+    void forget(std::uint64_t id);
+
+    void allocated(std::uint32_t slot, const Live& live, const Event& by) override;
+    void freed(std::uint32_t slot, const Live& live, const LifeEnd& end) override;
+    void split(std::uint32_t slot, const Live& live) override;
+    bool needs_all() const override { return false; }
+
+  private:
+    struct Interval {
+        std::uint64_t id = 0;
+        bool open = true;
+        SiteTable at_peak;  ///< what sites held then that changed since
+        IntervalTotals totals;
+    };
+
+    template <typename Work>
+    void guarded(const Work& work);
+    bool incomplete() const { return aggregate_.integrity().incomplete; }
+    Interval* find(std::uint64_t id);
+    bool any_open() const;
+    void read_live();
+    void observe();
+    SiteTable::Item held_by(std::uint32_t site);
+    void rise(std::uint32_t site, std::uint64_t bytes);
+    void fall(std::uint32_t site, std::uint64_t bytes);
+    Composition composition(Interval& interval, std::size_t max_sites);
+
+    Aggregator& aggregate_;
+    std::vector<std::unique_ptr<Interval>> intervals_;
+    // Valid while one is open.
+    std::uint64_t level_ = 0;
+    SiteTable segments_;  ///< the part of a site that is segments
+};
+
+}  // namespace memlab::trace
