@@ -31,6 +31,7 @@
 #include "threads/mutex.hpp"
 #include "threads/own_thread.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/aggregate/intervals.hpp"
 #include "trace/prefetch.hpp"
 
 namespace memlab::profiler {
@@ -165,6 +166,8 @@ class BatchedAggregator {
         const trace::Aggregator& aggregate() const MEMLAB_UNCHECKED_LOCKS {
             return of_.aggregator_;
         }
+        /// Of the moment at which the aggregate was frozen.
+        trace::Intervals& intervals() MEMLAB_UNCHECKED_LOCKS { return of_.intervals_; }
 
       private:
         void freeze() MEMLAB_REQUIRES(of_.mutex_) {
@@ -310,6 +313,7 @@ class BatchedAggregator {
     // The one being filled is guarded by the caller's lock, the other one by mutex_.
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
     trace::Aggregator aggregator_ MEMLAB_GUARDED_BY(mutex_);
+    trace::Intervals intervals_ MEMLAB_GUARDED_BY(mutex_){aggregator_};
     std::atomic<std::size_t> idle_threshold_ = max_batch_when_idle;
 
     // The thread's.

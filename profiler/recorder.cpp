@@ -285,9 +285,8 @@ void Recorder::with_aggregate(void (*visit)(void*, const trace::Aggregator&), vo
     visit(visitor, aggregator_.flush());
 }
 
-bool Recorder::with_frozen_aggregate(std::uint64_t deadline_ns,
-                                     void (*visit)(void*, const trace::Aggregator&),
-                                     void* visitor) {
+bool Recorder::with_frozen(std::uint64_t deadline_ns,
+                           void (*visit)(void*, BatchedAggregator::Frozen&), void* visitor) {
     if (!lock_until(mutex_, deadline_ns)) {
         return false;
     }
@@ -295,9 +294,9 @@ bool Recorder::with_frozen_aggregate(std::uint64_t deadline_ns,
     if (finished_ || !lock_until(aggregator_.aggregation_mutex(), deadline_ns)) {
         return false;
     }
-    const BatchedAggregator::Frozen frozen(aggregator_, std::adopt_lock);
+    BatchedAggregator::Frozen frozen(aggregator_, std::adopt_lock);
     lock.unlock();
-    visit(visitor, frozen.aggregate());
+    visit(visitor, frozen);
     return true;
 }
 

@@ -128,10 +128,21 @@ class Recorder final : private StackDefinitions {
     /// the recording has ended.
     template <class Visit>
     bool with_frozen_aggregate(std::uint64_t deadline_ns, Visit&& visit) {
-        return with_frozen_aggregate(
+        return with_frozen(
             deadline_ns,
-            [](void* visitor, const trace::Aggregator& aggregate) {
-                (*static_cast<std::remove_reference_t<Visit>*>(visitor))(aggregate);
+            [](void* visitor, BatchedAggregator::Frozen& frozen) {
+                (*static_cast<std::remove_reference_t<Visit>*>(visitor))(frozen.aggregate());
+            },
+            &visit);
+    }
+    /// The same with the intervals, which `visit` may change, before the aggregate.
+    template <class Visit>
+    bool with_intervals(std::uint64_t deadline_ns, Visit&& visit) {
+        return with_frozen(
+            deadline_ns,
+            [](void* visitor, BatchedAggregator::Frozen& frozen) {
+                (*static_cast<std::remove_reference_t<Visit>*>(visitor))(frozen.intervals(),
+                                                                         frozen.aggregate());
             },
             &visit);
     }
@@ -217,9 +228,8 @@ class Recorder final : private StackDefinitions {
     void update_thread_name(std::uint32_t thread);
     void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor);
     /// BatchedAggregator::Frozen releases the second lock.
-    bool with_frozen_aggregate(std::uint64_t deadline_ns,
-                               void (*visit)(void*, const trace::Aggregator&),
-                               void* visitor) MEMLAB_UNCHECKED_LOCKS;
+    bool with_frozen(std::uint64_t deadline_ns, void (*visit)(void*, BatchedAggregator::Frozen&),
+                     void* visitor) MEMLAB_UNCHECKED_LOCKS;
 
     /// With the lock, so that times never decrease in the log.
     [[gnu::always_inline]] std::uint64_t now() MEMLAB_REQUIRES(mutex_) {

@@ -96,7 +96,7 @@ MEMLAB_EXPORT int memlab_api_subfree(const char* allocator, const void* pointer)
 
 MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
     const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
     if (session == nullptr) {
         return 0;
     }
@@ -105,16 +105,38 @@ MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
 
 MEMLAB_EXPORT int memlab_api_snapshot(const char* name) {
     const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
     if (session == nullptr || session->recorder() == nullptr) {
         return -1;
     }
     return write_snapshot(*session, name == nullptr ? "" : name) ? 0 : -1;
 }
 
+MEMLAB_EXPORT uint64_t memlab_api_interval_begin(void) {
+    return mi::begin_interval();
+}
+
+MEMLAB_EXPORT size_t memlab_api_interval_end(uint64_t interval, size_t max_sites, char* json,
+                                             size_t size) {
+    return mi::end_interval(interval, max_sites, json, size);
+}
+
+MEMLAB_EXPORT size_t memlab_api_recording(char* path, size_t size) {
+    const mi::InsideMemlab inside;
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
+    if (session == nullptr) {
+        return 0;
+    }
+    const std::string& report = session->report_path();
+    if (report.size() < size) {
+        std::memcpy(path, report.c_str(), report.size() + 1);
+    }
+    return report.size();
+}
+
 MEMLAB_EXPORT int memlab_api_stats(int device, void* stats, size_t size) {
     const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
     if (session == nullptr || session->recorder() == nullptr) {
         return -1;
     }

@@ -15,6 +15,7 @@
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/process/session.hpp"
+#include "model/interval_document.hpp"
 #include "profiler/loaded_modules.hpp"
 #include "profiler/thread_id.hpp"
 #include "threads/mutex.hpp"
@@ -30,6 +31,9 @@ std::atomic<AnnotationNames*> names{nullptr};
 // invalid.
 std::atomic<std::uint32_t> recording{1};
 std::atomic<std::uint64_t> last_range{0};
+// A forked child goes on counting, so that no interval of its own has the number of an inherited
+// one.
+std::atomic<std::uint64_t> last_interval{0};
 
 // Open scopes of the calling thread; the thread's end closes them.
 __attribute__((tls_model("initial-exec"))) thread_local std::uint32_t open_scopes = 0;
@@ -55,6 +59,8 @@ struct EarlyThreadName {
 };
 EarlyThreadName early_thread_names[max_early_notes] MEMLAB_GUARDED_BY(early_lock);
 std::size_t early_thread_name_count MEMLAB_GUARDED_BY(early_lock) = 0;
+std::uint64_t early_intervals[trace::Intervals::max_intervals] MEMLAB_GUARDED_BY(early_lock);
+std::size_t early_interval_count MEMLAB_GUARDED_BY(early_lock) = 0;
 bool early_notes_recorded MEMLAB_GUARDED_BY(early_lock) = false;
 
 AnnotationNames& all_names() {
@@ -95,7 +101,7 @@ void record_or_defer(const Record& record, const Early& early) {
     if (inside.nested()) {
         return;
     }
-    Session* session = Session::current_or_late();
+    Session* session = Session::current_or_late(false);
     if (session == nullptr && Session::may_start()) {
         {
             const threads::LockGuard lock(early_lock);
@@ -190,6 +196,31 @@ void end(std::uint32_t domain, std::uint64_t range) {
             early_lock.assert_held();
             remove_early(range, domain);
         });
+}
+
+/// Runs `use(intervals, aggregate)` unless the recording has ended. Without host memory it ends
+/// early.
+template <class Use>
+void with_intervals(profiler::Recorder& recorder, const Use& use) {
+    constexpr std::uint64_t forever = ~std::uint64_t{0};
+    auto guarded = [&](trace::Intervals& intervals, const trace::Aggregator& aggregate) {
+        try {
+            use(intervals, aggregate);
+        } catch (const std::bad_alloc&) {  // as if there were no such interval
+        }
+    };
+    try {
+        recorder.with_intervals(forever, guarded);
+    } catch (const std::bad_alloc&) {  // the recording has ended
+    }
+}
+
+bool begin_recorded(profiler::Recorder& recorder, std::uint64_t id) {
+    bool begun = false;
+    with_intervals(recorder, [&](trace::Intervals& intervals, const trace::Aggregator&) {
+        begun = intervals.begin(id);
+    });
+    return begun;
 }
 
 /// The driver-served allocation that contains `address`, or 0.
@@ -290,9 +321,60 @@ void name_thread(std::uint32_t thread, const AnnotationName* name) noexcept {
                     });
 }
 
+std::uint64_t begin_interval() noexcept {
+    const std::uint64_t id = last_interval.fetch_add(1, std::memory_order_relaxed) + 1;
+    bool begun = false;
+    record_or_defer([&](profiler::Recorder& recorder) { begun = begin_recorded(recorder, id); },
+                    [&] {
+                        early_lock.assert_held();
+                        begun = early_interval_count < trace::Intervals::max_intervals;
+                        if (begun) {
+                            early_intervals[early_interval_count++] = id;
+                        }
+                    });
+    return begun ? id : 0;
+}
+
+std::size_t end_interval(std::uint64_t interval, std::size_t max_sites, char* json,
+                         std::size_t size) noexcept {
+    std::size_t length = 0;
+    const auto write = [&](const model::IntervalDocument& document) {
+        const std::string text = model::to_json(document);
+        length = text.size();
+        if (length < size) {
+            std::memcpy(json, text.c_str(), length + 1);
+        }
+        return length < size;
+    };
+    record_or_defer(
+        [&](profiler::Recorder& recorder) {
+            with_intervals(
+                recorder, [&](trace::Intervals& intervals, const trace::Aggregator& aggregate) {
+                    const trace::IntervalTotals* const totals = intervals.end(interval, max_sites);
+                    if (totals == nullptr || write(model::interval_document(aggregate, *totals))) {
+                        intervals.forget(interval);
+                    }
+                });
+        },
+        [&] {
+            early_lock.assert_held();
+            std::uint64_t* const end = early_intervals + early_interval_count;
+            std::uint64_t* const found = std::find(early_intervals, end, interval);
+            try {
+                if (found != end && write({})) {  // CUDA was not used in it
+                    std::copy(found + 1, end, found);
+                    --early_interval_count;
+                }
+            } catch (const std::bad_alloc&) {
+                length = 0;
+            }
+        });
+    return length;
+}
+
 bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* name) noexcept {
     const InsideMemlab inside;
-    Session* session = inside.nested() ? nullptr : Session::current_or_late();
+    Session* session = inside.nested() ? nullptr : Session::current_or_late(false);
     if (session == nullptr || session->recorder() == nullptr) {
         return false;
     }
@@ -330,6 +412,10 @@ void record_early_annotations(Session& session) {
         session.recorder()->record(event);
     }
     early_note_count = 0;
+    for (std::size_t i = 0; i < early_interval_count && session.recorder() != nullptr; ++i) {
+        begin_recorded(*session.recorder(), early_intervals[i]);
+    }
+    early_interval_count = 0;
 }
 
 bool is_preloaded() {
@@ -361,6 +447,7 @@ void forget_annotations_after_fork() {
     early_lock.reset_after_fork();
     early_note_count = 0;
     early_thread_name_count = 0;
+    early_interval_count = 0;
     early_notes_recorded = false;
     open_scopes = 0;
     names.store(nullptr, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // Records the program's annotations, from memlab.h or NVTX: scopes, ranges, marks and names of
-// memory and threads. Before there is a session they are buffered, and recorded at its start if
-// still in effect. Nothing here throws, and an annotation costs no more than an event.
+// memory and threads; and the intervals whose figures it asks for. Before there is a session they
+// are buffered, and recorded at its start if still in effect. Nothing here throws, and an
+// annotation costs no more than an event.
 //
 // Thread-safety: all functions, from any thread.
 #pragma once
@@ -40,6 +41,15 @@ void name_thread(std::uint32_t thread, const profiler::AnnotationName* name) noe
 /// there is none.
 bool label_memory(std::uint64_t address, bool base_only,
                   const profiler::AnnotationName* name) noexcept;
+
+/// Begins an interval; pass the result to end_interval(). 0: nothing is recorded, or too many
+/// are open. A forked child has none of its parent's.
+std::uint64_t begin_interval() noexcept;
+/// Ends the interval and writes its JSON (model/interval_document.hpp), with at most `max_sites`
+/// sites, and a null byte to `json` if `size` bytes suffice; then it is forgotten. Returns the
+/// length of the JSON, or 0: there is no such interval, or no host memory.
+std::size_t end_interval(std::uint64_t interval, std::size_t max_sites, char* json,
+                         std::size_t size) noexcept;
 
 /// Records the buffered annotations of the started session. Call with the start lock held.
 void record_early_annotations(Session& session);

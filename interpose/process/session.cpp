@@ -179,14 +179,14 @@ Session* Session::wait_for_start() {
     return current();
 }
 
-[[gnu::hot]] Session* Session::current_or_late() {
+[[gnu::hot]] Session* Session::current_or_late(bool uses_cuda) {
     Session* session = current();
     if (session != nullptr || state.load(std::memory_order_acquire) != State::idle) {
         return session;
     }
     CUcontext context = nullptr;
     const CUresult found = call_real(&Driver::cuCtxGetCurrent, &context);
-    if (found == CUDA_ERROR_NOT_INITIALIZED) {
+    if (found == CUDA_ERROR_NOT_INITIALIZED && uses_cuda) {
         driver_not_initialized();
     }
     if (found != CUDA_SUCCESS || context == nullptr) {

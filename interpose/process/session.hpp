@@ -34,8 +34,10 @@ class Session final : public Memory {
     static Session* current();
 
     /// The running session; starts one if the calling thread has a current context although no
-    /// cuInit was seen (memlab was loaded late). Null when memlab is not active.
-    static Session* current_or_late();
+    /// cuInit was seen (memlab was loaded late). Null when memlab is not active. A forked child in
+    /// which CUDA does not work is warned of if it `uses_cuda` by this call: an annotation does
+    /// not.
+    static Session* current_or_late(bool uses_cuda = true);
 
     /// Starts the session unless there is one. Call after a successful cuInit.
     static void start(bool late);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/interval_document.hpp"
 #include "report/reading/schema_fields.hpp"
 #include "report/runs/run_documents.hpp"
 
@@ -24,8 +25,10 @@ struct Document {
     Schema (*fields)();
 };
 
-constexpr std::array<Document, 5> documents = {{
+constexpr std::array<Document, 6> documents = {{
     {"report", "A recorded process", SchemaFields::of<memlab::model::Report>},
+    {"interval", "memlab_interval_end of memlab.h",
+     SchemaFields::of<memlab::model::IntervalDocument>},
     {"run", "What memlab-run says of a run that has a folder of its own",
      SchemaFields::of<memlab::model::RunFile>},
     {"run-summary", "memlab-report --json FOLDER", SchemaFields::of<memlab::report::RunSummary>},

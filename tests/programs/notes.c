@@ -9,6 +9,7 @@
 #include <memlab/memlab.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "program.h"
 
@@ -35,7 +36,26 @@ static void check_stats(void) {
     }
 }
 
+/* Of what came since before CUDA, where there are any; a buffer that is too small loses nothing. */
+static void check_interval(uint64_t interval) {
+    static char json[1 << 16];
+    const size_t length = memlab_interval_end(interval, 9, json, 8);
+    if (memlab_interval_end(interval, 9, json, sizeof(json)) != length ||
+        (interval == 0 && length != 0) ||
+        (length != 0 && (strlen(json) != length || strstr(json, "\"begin_bytes\":0,") == NULL ||
+                         strstr(json, "\"allocated_count\":1,") == NULL))) {
+        printf("wrong interval: %s\n", json);
+    }
+    if (memlab_interval_end(interval, 9, json, sizeof(json)) != 0) {
+        printf("an interval that was told twice\n");
+    }
+    if ((memlab_recording(json, sizeof(json)) != 0) != (length != 0)) {
+        printf("wrong path: %s\n", json);
+    }
+}
+
 int main(int argc, char** argv) {
+    const uint64_t interval = memlab_interval_begin();
     CUdevice device;
     CUcontext context;
     CUdeviceptr weights;
@@ -56,6 +76,7 @@ int main(int argc, char** argv) {
         printf("a variable is no allocation\n");
     }
     check_stats();
+    check_interval(interval);
     memlab_scope_end();
 
     for (step = 0; step < 20; ++step) {

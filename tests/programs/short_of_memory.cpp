@@ -13,6 +13,7 @@
 #include <array>
 #include <cstring>
 
+#include "interpose/include/memlab/memlab.h"
 #include "tests/programs/program.hpp"
 
 using namespace program;
@@ -133,6 +134,26 @@ void use_contexts(Short& host) {
     SUCCEEDS(cuMemFree(block));
 }
 
+/// Without host memory there are no figures, and nothing else changes.
+void use_intervals(Short& host) {
+    uint64_t interval = 0;
+    const auto begin = [&] {
+        interval = memlab_interval_begin();
+        return CUDA_SUCCESS;
+    };
+    host.answer("memlab_interval_begin", CUDA_SUCCESS, begin);
+    CUdeviceptr block = 0;
+    SUCCEEDS(cuMemAlloc(&block, mib));
+    SUCCEEDS(cuMemFree(block));
+    static std::array<char, 1 << 16> json;
+    const auto end = [&] {
+        const std::size_t length = memlab_interval_end(interval, 9, json.data(), json.size());
+        return length == 0 || length == std::strlen(json.data()) ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_UNKNOWN;
+    };
+    host.answer("memlab_interval_end", CUDA_SUCCESS, end);
+}
+
 /// Whether an allocation failed; ends with 1 if an answer was wrong.
 int child(long succeed, long fail) {
     Short host{succeed, fail};
@@ -140,6 +161,7 @@ int child(long succeed, long fail) {
     use_memory(host);
     use_streams(host);
     use_contexts(host);
+    use_intervals(host);
     return host.wrong ? 1 : host.failed ? 9 : 0;
 }
 

@@ -47,6 +47,10 @@ __attribute__((weak)) int memlab_api_subfree(const char* allocator, const void* 
 __attribute__((weak)) uint64_t memlab_api_empty_cache(void);
 __attribute__((weak)) int memlab_api_snapshot(const char* name);
 __attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size);
+__attribute__((weak)) uint64_t memlab_api_interval_begin(void);
+__attribute__((weak)) size_t memlab_api_interval_end(uint64_t interval, size_t max_sites,
+                                                     char* json, size_t size);
+__attribute__((weak)) size_t memlab_api_recording(char* path, size_t size);
 
 /* Begins a scope of the calling thread: what it allocates until the scope ends belongs to it, and
  * to the scopes around it. Costs what recording an allocation costs, well below a microsecond. */
@@ -120,6 +124,33 @@ static inline int memlab_stats(int device, struct memlab_device_stats* stats) {
     static const struct memlab_device_stats nothing = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     *stats = nothing;
     return memlab_api_stats ? memlab_api_stats(device, stats, sizeof(*stats)) : -1;
+}
+
+/* Begins an interval whose figures memlab_interval_end() has. Returns its number, or 0: without
+ * memlab or a recording, or with 64 intervals at a time. While an interval is open, recording an
+ * allocation or a free costs some tens of nanoseconds more, in a thread of memlab's. This call
+ * visits each live allocation; other threads' allocations wait as for memlab_snapshot(). */
+static inline uint64_t memlab_interval_begin(void) {
+    return memlab_api_interval_begin ? memlab_api_interval_begin() : 0;
+}
+
+/* Ends the interval and says what it needed, as JSON (docs/report-format.md): the highest level of
+ * device memory, all devices together, as of a scope; and the `max_sites` call sites that held most
+ * of it at that moment, with their Python frames. Returns the length of the JSON, or 0: without
+ * such an interval, as in a forked child. It is in `json`, with a null byte, if that is less than
+ * `size`; else nothing is written, and a second call with more room gets it: the interval ended
+ * with the first. Other threads' allocations wait as for memlab_snapshot(). */
+static inline size_t memlab_interval_end(uint64_t interval, size_t max_sites, char* json,
+                                         size_t size) {
+    return memlab_api_interval_end ? memlab_api_interval_end(interval, max_sites, json, size) : 0;
+}
+
+/* The path of the report that the end of the process writes; the event log, which is written
+ * meanwhile, is beside it (.memlog in place of .json). Returns its length, or 0: without memlab,
+ * before the first use of CUDA, or where none is written. As memlab_interval_end(), it is in `path`
+ * if there is room. */
+static inline size_t memlab_recording(char* path, size_t size) {
+    return memlab_api_recording ? memlab_api_recording(path, size) : 0;
 }
 
 #ifdef __cplusplus

@@ -1,0 +1,74 @@
+#include "model/interval_document.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/json_members.hpp"
+#include "model/json_output.hpp"
+#include "model/python_source.hpp"
+
+namespace memlab::model {
+namespace {
+
+class IntervalWriter final : public JsonMembers<IntervalWriter> {
+  public:
+    using JsonMembers::JsonMembers;
+};
+
+std::vector<IntervalDocument::Frame> frames_of(const trace::Aggregator& from, std::uint32_t stack) {
+    std::vector<IntervalDocument::Frame> frames;
+    frames.reserve(from.stacks()[stack].frames.size());
+    for (const std::uint32_t index : from.stacks()[stack].frames) {
+        const trace::Frame& frame = from.frames()[index];
+        if (frame.python != 0) {
+            const trace::PythonFrameDef& python = from.python_frames()[frame.python];
+            const std::string& file = from.string(python.file);
+            frames.push_back({.function = from.string(python.function),
+                              .file = file,
+                              .line = python.line,
+                              .library = is_python_library(file)});
+        } else {
+            frames.push_back(
+                {.module = from.modules()[frame.module].path, .address = frame.address});
+        }
+    }
+    return frames;
+}
+
+IntervalDocument::Site site_of(const trace::Aggregator& from, const trace::Holder& holder) {
+    const trace::Site& site = from.sites()[holder.site];
+    const trace::DeviceInfo& device = from.devices()[site.device]->info;
+    return {.bytes = holder.bytes,
+            .count = holder.count,
+            .gpu = device.is_gpu() ? device.index : device.gpu,
+            .allocator = device.allocator,
+            .kind = trace::name_of(site.kind),
+            .api = from.string(site.api),
+            .frames = frames_of(from, site.stack)};
+}
+
+}  // namespace
+
+IntervalDocument interval_document(const trace::Aggregator& from,
+                                   const trace::IntervalTotals& totals) {
+    IntervalDocument document{.totals = totals};
+    document.at_least = std::any_of(from.missed().begin(), from.missed().end(),
+                                    [](const trace::MissedTotals& missed) {
+                                        return missed.figures == trace::Figures::at_least;
+                                    });
+    document.sites.reserve(totals.at_peak.sites.size());
+    for (const trace::Holder& holder : totals.at_peak.sites) {
+        document.sites.push_back(site_of(from, holder));
+    }
+    return document;
+}
+
+std::string to_json(const IntervalDocument& document) {
+    StringSink sink;
+    JsonOutput json(sink);
+    IntervalWriter(json).write(document);
+    json.finish();
+    return std::move(sink.text);
+}
+
+}  // namespace memlab::model
