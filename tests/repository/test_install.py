@@ -35,6 +35,7 @@ EXPECTED = [
     "share/doc/memlab/LICENSE",
     "share/doc/memlab/README.md",
     "share/memlab/memlab-report-v1.schema.json",
+    "share/memlab/memlab-interval-v1.schema.json",
     "share/memlab/memlab-run-v1.schema.json",
     "share/memlab/memlab-run-summary-v1.schema.json",
     "share/memlab/memlab-merge-v1.schema.json",
@@ -169,6 +170,7 @@ def test_archives(build, folder):
     with zipfile.ZipFile(made["wheel"]) as archive:
         expect(archive.testzip() is None, "the wheel is damaged")
         expect(archive.read("memlab/lib/libmemlab.so") == library.read_bytes(), "the wheel has another library")
+        expect("memlab/py.typed" in archive.namelist(), "the wheel does not say that it is typed")
     if shutil.which("dpkg-deb"):
         run("dpkg-deb", "--extract", made["deb"], folder / "deb")
         root = folder / "deb" / "usr"
@@ -196,6 +198,13 @@ def test_wheel(build, folder):
     expect(pathlib.Path(library).is_file() and str(environment) in library, f"preload_path() is {library}")
     expect(run(programs / "memlab-report", "--version").split()[1] ==
            run(programs / "python", "-c", "import memlab; print(memlab.__version__)").strip(), "versions differ")
+    recording = next((folder / "work").glob("memlab.app.*.json"))
+    peak = run(programs / "python", "-c", f"import memlab; print(memlab.load({str(recording)!r}).devices[0].peak_bytes)")
+    recorded = json.loads(recording.read_bytes())["devices"][0]["curves"]["allocated"]["peak_bytes"]
+    expect(int(peak) == recorded, f"memlab.load() says {peak}, not {recorded}")
+    program = "import memlab; p = memlab.peak(); p.__enter__(); p.__exit__(None, None, None); print(p.bytes)"
+    peak = run(programs / "memlab-run", "--", programs / "python", "-c", program, cwd=folder / "work")
+    expect(peak.splitlines()[0] == "0", f"memlab.peak() of a program under memlab-run that allocates nothing: {peak}")
     wrong = subprocess.run([programs / "python", "-m", "memlab", "nonsense"], capture_output=True, check=False)
     expect(wrong.returncode == 2 and wrong.stderr, "python -m memlab took nonsense")
     shutil.copytree(pathlib.Path(library).parents[1], folder / "two words" / "memlab")

@@ -33,7 +33,7 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PYTHON_PACKAGE = pathlib.Path(__file__).resolve().parent / "python_package"
+PYTHON_PACKAGE = ROOT / "python" / "memlab"
 SUMMARY = "GPU memory profiler and caching allocator for unmodified CUDA programs"
 DESCRIPTION = """Preload libmemlab.so into any CUDA program to serve its GPU memory from a
 caching pool and to record every allocation with its call site; memlab-report
@@ -165,9 +165,8 @@ def debian_package(version, tree, date):
 def wheel(version, tree, date, readme):
     """The bytes of a wheel: the package with the library and the programs inside."""
     files = Tree()
-    for name in ("__init__.py", "__main__.py"):
-        files.add(f"memlab/{name}",
-                  (PYTHON_PACKAGE / name).read_text(encoding="utf-8").replace("@VERSION@", version))
+    for path in sorted([*PYTHON_PACKAGE.glob("*.py"), PYTHON_PACKAGE / "py.typed"]):
+        files.add(f"memlab/{path.name}", path.read_text(encoding="utf-8").replace("@VERSION@", version))
     for path, data, executable in tree:
         if path.startswith(("bin/", "lib/", "include/", "share/memlab/")):
             files.add(f"memlab/{path}", data, executable)

@@ -1,16 +1,19 @@
 """python -m memlab run|report ARGUMENTS...: memlab-run and memlab-report where the commands are not on PATH."""
 
+from __future__ import annotations
+
 import os
 import sys
+from typing import List, NoReturn
 
-from . import preload_path, tool_path
+from ._package import preload_path, tool_path
 
 USAGE = """python -m memlab run -- COMMAND...       as memlab-run: record a program
 python -m memlab report FILE...          as memlab-report: read a recording
 python -m memlab preload-path            the path of libmemlab.so, for LD_PRELOAD"""
 
 
-def _become(tool, arguments):
+def _become(tool: str, arguments: List[str]) -> NoReturn:
     path = tool_path(tool)
     try:
         os.execv(path, [tool, *arguments])
@@ -18,17 +21,17 @@ def _become(tool, arguments):
         sys.exit(f"memlab: {path} cannot be run: {error.strerror}; install memlab again, on x86-64 Linux")
 
 
-def run():
+def run() -> NoReturn:
     """The command memlab-run."""
     _become("memlab-run", sys.argv[1:])
 
 
-def report():
+def report() -> NoReturn:
     """The command memlab-report."""
     _become("memlab-report", sys.argv[1:])
 
 
-def main():
+def main() -> int:
     """python -m memlab."""
     command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     if command in ("run", "report"):

@@ -1,0 +1,27 @@
+"""memlab: where did the GPU memory go?
+
+Two halves, which work without each other (docs/python.md):
+
+- in a program that runs under memlab: scope(), mark(), label(), peak(), stats(), snapshot(), empty_cache(), recording().
+  They are calls of the preloaded library. In a process without memlab they do nothing, say so once
+  (NotRecordedWarning), and figures are None;
+- afterwards, anywhere: load(), report(), html(). They run memlab-report, which this package has.
+
+    $ memlab-run -- python3 train.py
+    >>> import memlab
+    >>> memlab.load("memlab.python3.4711.json").devices[0].peak_bytes
+    4000256
+
+Nothing here depends on CUDA, on a framework or on the version of Python. Sizes are bytes; GPUs are numbered as in the
+program.
+"""
+
+from ._annotations import empty_cache, label, mark, recording, scope, snapshot, stats
+from ._library import NotRecordedWarning
+from ._package import __version__, preload_path, tool_path
+from ._peak import Frame, Line, Site, peak
+from ._recording import Curve, Device, Event, Place, Recording, ReportError, html, load, report
+
+__all__ = ["Curve", "Device", "Event", "Frame", "Line", "NotRecordedWarning", "Place", "Recording", "ReportError", "Site",
+           "__version__", "empty_cache", "html", "label", "load", "mark", "peak", "preload_path", "recording", "report",
+           "scope", "snapshot", "stats", "tool_path"]

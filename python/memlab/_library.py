@@ -1,0 +1,106 @@
+"""The C API of the libmemlab.so in this process (memlab.h), by ctypes.
+
+It is there if memlab was preloaded; a call releases the GIL, so that no thread of Python's waits for memlab's locks while
+it holds that. Without it each call is a no-op, and the first one says how to start a program under memlab.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import warnings
+from typing import Any, Dict, Optional, Tuple
+
+_LONG = ctypes.c_uint64
+
+# memlab_api_...: what it returns, what it takes.
+FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
+    "scope_begin": (None, (ctypes.c_char_p,)),
+    "scope_end": (None, ()),
+    "mark": (None, (ctypes.c_char_p,)),
+    "label": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)),
+    "empty_cache": (_LONG, ()),
+    "snapshot": (ctypes.c_int, (ctypes.c_char_p,)),
+    "stats": (ctypes.c_int, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
+    "interval_begin": (_LONG, ()),
+    "interval_end": (ctypes.c_size_t, (_LONG, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)),
+    "recording": (ctypes.c_size_t, (ctypes.c_char_p, ctypes.c_size_t)),
+}
+
+
+class DeviceStats(ctypes.Structure):
+    """struct memlab_device_stats."""
+
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, _LONG) for name in (
+        "requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes", "requested_peak_bytes",
+        "allocated_peak_bytes", "active_peak_bytes", "reserved_peak_bytes", "allocation_count", "live_count", "oom_count")]
+
+
+class NotRecordedWarning(UserWarning):
+    """memlab's functions are called in a process without memlab, where they do nothing. Said once in a process."""
+
+
+forks = 0  #: how often it was forked: a child has another number than its parent
+
+
+def _forked() -> None:
+    global forks
+    forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+_found: Dict[str, Optional[Any]] = {}
+_said = False
+
+
+def _find(name: str) -> Optional[Any]:
+    result, arguments = FUNCTIONS[name]
+    try:
+        function = getattr(ctypes.CDLL(None), "memlab_api_" + name)
+    except (AttributeError, OSError):  # not loaded; a platform without dlopen(NULL)
+        return None
+    function.restype, function.argtypes = result, list(arguments)
+    return function
+
+
+def _say_once() -> None:
+    global _said
+    if _said:
+        return
+    _said = True
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("memlab."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn("this process runs without memlab: memlab's functions do nothing in it, and figures are None; start it "
+                  "with: memlab-run -- python3 PROGRAM", NotRecordedWarning, stacklevel=level)
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """What memlab_api_NAME returns; None in a process without memlab."""
+    try:
+        function = _found[name]
+    except KeyError:
+        function = _found.setdefault(name, _find(name))
+    if function is None:
+        _say_once()
+        return None
+    return function(*arguments)
+
+
+def text(value: str) -> bytes:
+    """A name, for C. Of it 255 bytes are kept."""
+    return str.encode(value, "utf-8", "replace")
+
+
+def filled(name: str, *arguments: Any, room: int = 4096) -> Optional[str]:
+    """The text that memlab_api_NAME writes into a buffer, its last two arguments; None if it has none."""
+    while True:
+        buffer = ctypes.create_string_buffer(room)
+        length = call(name, *arguments, buffer, room)
+        if not length:
+            return None
+        if length < room:
+            return buffer.value.decode("utf-8", "surrogateescape")
+        room = int(length) + 1
