@@ -69,8 +69,8 @@ def main() -> int:
                           ("tests/programs", ("catalogue.py", "harness.py", "sample_checks.py"))):
         for name in names:
             copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)
-    shutil.copytree(ROOT / "tests/gpu/py", target / "tests/gpu/py",
-                    ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("tests/gpu/py", "python/memlab"):
+        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for script in sorted((ROOT / "tests/bench").glob("bench_*.py")):
         copy(script, target / "tests/bench" / script.name)
     (target / "samples").mkdir()

@@ -18,7 +18,7 @@ EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "PYTORCH_CUDA_AL
 DRIVERS_POOL = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync", "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
 RUNS: list[tuple[str, str, dict[str, str]]] = [
     *((f"tensors: {mode}", mode, {}) for mode in
-      ("training", "graphs", "mempool", "streams", "threads", "out_of_memory", "compiled", "generate")),
+      ("training", "peaks", "graphs", "mempool", "streams", "threads", "out_of_memory", "compiled", "generate")),
     ("tensors: training, expandable segments", "training", EXPANDABLE),
     ("tensors: graphs, expandable segments", "graphs", EXPANDABLE),
     ("tensors: training, segments from memlab's pool", "training", {"MEMLAB_IPC": "off"}),

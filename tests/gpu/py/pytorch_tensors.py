@@ -4,7 +4,7 @@ PyTorch with its own cache, in one of several ways of using it. At each mark the
 (torch.cuda.memory_stats) are written to FILE, as JSON: memlab's report must have the same bytes there, and the
 same number of blocks at the end. Prints losses and sums exactly (repr).
 
-MODE: training, graphs, mempool, streams, threads, out_of_memory, compiled, generate; with PYTORCH_ALLOC_CONF=
+MODE: training, peaks, graphs, mempool, streams, threads, out_of_memory, compiled, generate; with PYTORCH_ALLOC_CONF=
 expandable_segments:True or backend:cudaMallocAsync any of them. many, and many_killed, which ends by SIGKILL: 400,000
 tensors, for a log that is a ring by then.
 """
@@ -18,12 +18,22 @@ import random
 import signal
 import sys
 import threading
+import warnings
+from pathlib import Path
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch  # noqa: E402  (cuBLAS reads the variable when it is loaded)
 
 marks: list[dict[str, object]] = []
+highest = {"allocated": 0, "reserved": 0}  # before the latest reset of the cache's peaks
+
+
+def reset_peaks() -> None:
+    stats = torch.cuda.memory_stats()
+    for name, peak in highest.items():
+        highest[name] = max(peak, stats[f"{name}_bytes.all.peak"])
+    torch.cuda.reset_peak_memory_stats()
 
 
 def mark(name: str) -> None:
@@ -32,8 +42,8 @@ def mark(name: str) -> None:
                   "reserved": stats["reserved_bytes.all.current"],
                   # 0 where cudaMallocAsync serves: it does not count them
                   "blocks": stats.get("allocation.all.allocated", 0), "live": stats.get("allocation.all.current", 0),
-                  "allocated_peak": stats["allocated_bytes.all.peak"],
-                  "reserved_peak": stats["reserved_bytes.all.peak"]})
+                  "allocated_peak": max(highest["allocated"], stats["allocated_bytes.all.peak"]),
+                  "reserved_peak": max(highest["reserved"], stats["reserved_bytes.all.peak"])})
     tell = getattr(ctypes.CDLL(None), "memlab_api_mark", None)
     if tell is not None:
         tell(name.encode())
@@ -60,6 +70,35 @@ def training() -> None:
         mark(f"step {step}")
     torch.cuda.empty_cache()
     mark("emptied")
+
+
+def peaks() -> None:
+    """memlab.peak() has the peak that PyTorch has of the same lines, and their names. The first step makes cuBLAS's memory,
+    which is not PyTorch's."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python"))
+    import memlab
+
+    warnings.simplefilter("ignore", memlab.NotRecordedWarning)
+    model, optimizer = make_model()
+    generator = torch.Generator().manual_seed(5)
+    for step in range(5):
+        batch = torch.randn(8, 40 + 24 * (step % 3), 256, generator=generator).cuda()
+        reset_peaks()
+        before = torch.cuda.memory_allocated()
+        with memlab.peak() as p:
+            loss = model(batch).square().mean()
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+        grew = torch.cuda.max_memory_allocated() - before
+        if step > 0 and p.growth_bytes not in (None, grew):
+            print(f"step {step}: memlab.peak() has {p.growth_bytes}")
+        if p.sites is not None and sum(site.bytes for site in p.sites) + p.other_bytes != p.bytes:
+            print(f"step {step}: the sites are not the peak")
+        if p.lines is not None and not any(line.file == __file__ and line.function == "peaks" for line in p.lines):
+            print(f"step {step}: no line of this file")
+        print(f"step {step} loss {loss.item()!r}, grew by {grew}")
+        mark(f"step {step}")
 
 
 def graphs() -> None:
