@@ -89,13 +89,16 @@ def stats(device: Any = None) -> Optional[Dict[str, int]]:
     """The figures of a GPU by now, with the keys of torch.cuda.memory_stats(); what memlab does not know is absent.
 
     `device` is the GPU's number or a torch.device; without one it is the GPU of the current context. None: without
-    memlab, without recording, or before the GPU was used. They are of what the driver or memlab's pool handed out, all
-    kinds of device memory: PyTorch's segments, where torch.cuda.memory_stats() has the tensors in them. Costs a lock.
+    memlab, without recording, or before the GPU was used. TypeError: `device` is neither. They are the recorder's, of
+    what the driver or memlab's pool handed out, all kinds of device memory: PyTorch's segments, where
+    torch.cuda.memory_stats() has the tensors in them. Costs a lock.
     """
-    number = getattr(device, "index", device) if device is not None and not isinstance(device, int) else device
+    number = device if isinstance(device, int) else getattr(device, "index", None)
+    if not isinstance(number, (int, type(None))):
+        raise TypeError(f"memlab.stats takes a GPU's number or a torch.device, not {type(device).__name__}")
     figures = _library.DeviceStats()
     size = ctypes.sizeof(figures)
-    if _library.call("stats", -1 if number is None else int(number), ctypes.byref(figures), size) != 0:
+    if _library.call("stats", -1 if number is None else number, ctypes.byref(figures), size) != 0:
         return None
     named: Dict[str, int] = {}
     for key in ("active_bytes", "allocated_bytes", "requested_bytes", "reserved_bytes"):

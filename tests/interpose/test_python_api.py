@@ -110,7 +110,7 @@ class PythonApi(EndToEnd):
                 self.assertEqual(answers["before"], [None, None, None, False, None, 0])
                 self.assertEqual(answers["returned"], [2, "decorated", "What it returns and takes is its own."])
                 self.assertEqual(answers["labels"], [True, True, True, False])
-                self.assertEqual(answers["refused"], ["TypeError"] * 5)
+                self.assertEqual(answers["refused"], ["TypeError"] * 6)
                 known = {key: answers["stats"][key] for key in ("allocated_bytes.all.peak", "allocation.all.current",
                                                                 "allocation.all.freed", "num_ooms")}
                 self.assertEqual(known, {"allocated_bytes.all.peak": 3 * MIB, "allocation.all.current": 3,

@@ -143,7 +143,8 @@ def names():
     answers["labels"] = [memlab.label(Tensor(pointers[0], 512), "tensor"), memlab.label(Array(pointers[1]), "array"),
                          memlab.label(pointers[2], "ädress"), memlab.label(12345, "none")]
     answers["refused"] = [refused(memlab.label, "text", "x"), refused(memlab.label, None, "x"),
-                          refused(memlab.scope("x"), later), refused(memlab.mark, 1), refused(memlab.scope, None)]
+                          refused(memlab.scope("x"), later), refused(memlab.mark, 1), refused(memlab.scope, None),
+                          refused(memlab.stats, "cuda:0")]
     memlab.mark("made")
     answers["stats"] = memlab.stats()
     answers["same"] = [memlab.stats(0) == answers["stats"], memlab.stats(type("Device", (), {"index": 0})) ==
