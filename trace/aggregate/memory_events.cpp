@@ -67,6 +67,7 @@ void Aggregator::on(const Event& event) {
 void Aggregator::on_freed(const Event& free_requested) {
     guarded([&] {
         advance_to_event(free_requested.time_ns);
+        advance_to_event(free_requested.time_ns);  // the completion's
         event_count_ += 2;
         free_immediately(free_requested);
         end_found_step(free_requested);

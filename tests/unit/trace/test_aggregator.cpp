@@ -770,6 +770,10 @@ TEST_CASE("events with an earlier time than the one in front of them are counted
     }
     CHECK(aggregator.integrity().earlier_times == 2);
     CHECK(aggregator.duration_ns() == 30);
+    event.type = EventType::free_requested;
+    event.time_ns = 25;
+    aggregator.on_freed(event);  // two events
+    CHECK(aggregator.integrity().earlier_times == 4);
 }
 
 TEST_CASE("the timeline stays bounded over any time, and its peaks exact") {
