@@ -79,7 +79,8 @@ std::optional<Ledger> ReportBuilder::ledger(const trace::Ledger& from) const {
                             .bytes = row.bytes,
                             .max_bytes = row.max_bytes,
                             .uncertain = row.uncertain,
-                            .whole = row.whole});
+                            .whole = row.whole,
+                            .estimated = row.estimated});
     }
     for (const std::uint64_t skipped : from.skipped()) {
         out.not_measured += std::min(skipped, ~out.not_measured);

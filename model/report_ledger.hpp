@@ -100,6 +100,7 @@ struct Ledger {
         std::uint64_t max_bytes = 0;
         bool uncertain = false;
         bool whole = false;
+        bool estimated = false;
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
@@ -109,7 +110,7 @@ struct Ledger {
             visit.text({"object", "the file that code came from, or empty"}, self.object);
             visit.number({"context", "numbered from 1 in order of the rows; 0: unknown"},
                          self.context);
-            visit.number({"count", "calls that took memory"}, self.count);
+            visit.number({"count", "calls that took memory; `estimated`: calls"}, self.count);
             visit.number({"at_peak_bytes", "held at the sample with most memory in use"},
                          self.at_peak_bytes);
             visit.number({"bytes", "held at the last sample"}, self.bytes);
@@ -118,6 +119,11 @@ struct Ledger {
                        self.uncertain);
             visit.flag({"whole", "made before anybody could ask: with what was in use then"},
                        self.whole);
+            visit.flag_if_any(
+                {"estimated",
+                 "of calls that were not measured: the mean of those of its kind, and "
+                 "no more than the GPU's figure grew by meanwhile"},
+                self.estimated);
         }
         bool operator==(const Row&) const = default;
     };

@@ -17,15 +17,17 @@ enum class LedgerKind : std::uint8_t {
     graph,   ///< executable graphs, beside their memory nodes
     stream,
     event,
-    other,  ///< textures, surfaces, imports of other APIs, multicast objects, access of peers
+    other,   ///< textures, surfaces, imports of other APIs, multicast objects, access of peers
+    launch,  ///< a function's first launch: code that is loaded then, local memory
 };
-inline constexpr LedgerKind last_ledger_kind = LedgerKind::other;
+inline constexpr LedgerKind last_ledger_kind = LedgerKind::launch;
 inline constexpr int ledger_kind_count = static_cast<int>(last_ledger_kind) + 1;
 /// "context", "module", ...
 const char* name_of(LedgerKind kind);
 
-/// The device's used memory before and after a call. Written where they differ, when a context
-/// ended, and for what was not measured.
+/// The device's used memory before and after a call. Written where they differ and when a context
+/// ended; and, without figures, before a sample: how many calls there were since the one before of
+/// which there is no record of their own.
 struct LedgerEntry {
     std::uint64_t time_ns = 0;
     std::uint32_t device = 0;
@@ -40,6 +42,9 @@ struct LedgerEntry {
     bool uncertain = false;     ///< other memory of the process changed meanwhile
     bool ended = false;         ///< the context has ended, and what it had
     std::uint64_t skipped = 0;  ///< calls of this kind that were not measured, beside this one
+    std::uint64_t skipped_returns = 0;  ///< of these: those that give memory back
+    /// Measured calls of this kind that could take memory and took none, beside this one.
+    std::uint64_t unchanged = 0;
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -55,6 +60,8 @@ struct LedgerEntry {
         visit.flag("uncertain", self.uncertain);
         visit.flag("ended", self.ended);
         visit.number("not measured", self.skipped);
+        visit.number("not measured that give back", self.skipped_returns);
+        visit.number("measured without change", self.unchanged);
     }
     bool operator==(const LedgerEntry&) const = default;
 };

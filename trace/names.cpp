@@ -74,6 +74,8 @@ const char* name_of(LedgerKind kind) {
             return "event";
         case LedgerKind::other:
             return "other";
+        case LedgerKind::launch:
+            return "launch";
     }
     return "unknown";
 }

@@ -16,10 +16,11 @@ struct Title {
     const char* title;
 };
 /// Of the kinds of rows; each has a group.
-constexpr std::array<Title, 8> titles = {{
+constexpr std::array<Title, 9> titles = {{
     {"context", "contexts"},
     {"module", "code, loaded as modules"},
     {"kernel", "code, loaded when it was asked for"},
+    {"launch", "first launches: code, local memory"},
     {"limit", "heaps and limits (cuCtxSetLimit)"},
     {"graph", "executable graphs"},
     {"stream", "streams"},
@@ -28,7 +29,7 @@ constexpr std::array<Title, 8> titles = {{
 }};
 
 bool is_code(const std::string& kind) {
-    return kind == "module" || kind == "kernel";
+    return kind == "module" || kind == "kernel" || kind == "launch";
 }
 
 /// The file that code came from: the image's, else that of the library or program that loaded it.
@@ -145,10 +146,14 @@ class PageMaker {
                             .bytes = bytes,
                             .count = row.count,
                             .uncertain = row.uncertain,
-                            .with_earlier = row.whole};
-            if (is_code(row.kind)) {
+                            .with_earlier = row.whole,
+                            .estimated = row.estimated};
+            if (row.estimated) {
+                line.what = "calls that were not measured";
+            } else if (is_code(row.kind)) {
                 line.what = code_file(row, line.place);
-                line.place = {};
+                // A launch is the program's; what loads code are mostly libraries.
+                line.place = row.kind == "launch" ? line.place : Place();
             }
             group.bytes = model::saturating_add(group.bytes, bytes);
             add_line(group, std::move(line));

@@ -22,6 +22,7 @@ struct LedgerLine {
     std::uint64_t count = 0;    ///< calls; of allocations 0
     bool uncertain = false;     ///< other memory changed while it was measured
     bool with_earlier = false;  ///< includes what was in use before the process could ask
+    bool estimated = false;     ///< of calls that were not measured
     std::string note = {};
 };
 

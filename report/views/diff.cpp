@@ -192,14 +192,16 @@ class DeviceDiffer {
             const char* name;
             const char* member;
         };
-        static constexpr std::array<Row, 8> rows = {{{"context", "contexts", "contexts_bytes"},
-                                                     {"module", "modules", "modules_bytes"},
-                                                     {"kernel", "kernels", "kernels_bytes"},
-                                                     {"growth", "growth", "growth_bytes"},
-                                                     {"limit", "limits", "limits_bytes"},
-                                                     {"graph", "graphs", "graphs_bytes"},
-                                                     {"stream", "streams", "streams_bytes"},
-                                                     {"event", "events", "events_bytes"}}};
+        static constexpr std::array<Row, 9> rows = {
+            {{"context", "contexts", "contexts_bytes"},
+             {"module", "modules", "modules_bytes"},
+             {"kernel", "kernels", "kernels_bytes"},
+             {"launch", "first launches", "first_launches_bytes"},
+             {"growth", "growth", "growth_bytes"},
+             {"limit", "limits", "limits_bytes"},
+             {"graph", "graphs", "graphs_bytes"},
+             {"stream", "streams", "streams_bytes"},
+             {"event", "events", "events_bytes"}}};
         for (const Row& row : rows) {
             const Change change{before->bytes_of(row.kind), after->bytes_of(row.kind)};
             if (change.before != 0 || change.after != 0) {

@@ -68,11 +68,21 @@ class LedgerText {
         if (device.ledger->not_measured != 0) {
             page_.line("");
             page_.paragraph("  ", format_plural(device.ledger->not_measured, "call") +
-                                      " not measured (time budget used up). MEMLAB_LEDGER=on "
-                                      "measures all.");
+                                      " not measured (time budget used up)" + estimated(*ledger) +
+                                      ". MEMLAB_LEDGER=on measures all.");
         }
         page_.warnings(ledger_advice(report_, device, *ledger));
         return true;
+    }
+
+    static std::string estimated(const LedgerPage& ledger) {
+        std::uint64_t bytes = 0;
+        for (const LedgerGroup& group : ledger.groups) {
+            for (const LedgerLine& line : group.lines) {
+                bytes = model::saturating_add(bytes, line.estimated ? line.bytes : 0);
+            }
+        }
+        return bytes == 0 ? std::string() : ", " + format_bytes(bytes) + " estimated";
     }
 
     /// The rows of a group: no share, and indented below its title.
@@ -101,8 +111,11 @@ class LedgerText {
             if (!line.note.empty()) {
                 note(line.note);
             }
-            if (line.count > 1) {
+            if (line.estimated || line.count > 1) {
                 note(format_plural(line.count, "call"));
+            }
+            if (line.estimated) {
+                note("estimated by the mean of the others");
             }
             if (line.with_earlier) {
                 note("with what was in use before");
@@ -111,6 +124,10 @@ class LedgerText {
                 note("uncertain: other memory changed meanwhile");
             }
             table.row(line.bytes, what);
+            if (!line.what.empty() && line.place.recorded) {
+                table.only_last(
+                    describe_place(line.place, "device", line.api, table.last_width(), text));
+            }
             page_.note_below(table.last_column(), notes);
         }
         if (shown < group.lines.size()) {
@@ -300,7 +317,8 @@ ordered_json page_json(const LedgerPage& page) {
                             {"bytes", line.bytes},
                             {"count", line.count},
                             {"uncertain", line.uncertain},
-                            {"with_earlier", line.with_earlier}});
+                            {"with_earlier", line.with_earlier},
+                            {"estimated", line.estimated}});
         }
         groups.push_back({{"kind", group.kind},
                           {"title", group.title},

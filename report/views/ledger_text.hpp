@@ -15,7 +15,7 @@ std::string render_ledger_text(const model::Report& report, Resolver& resolver, 
 
 /// {file, devices [{index, name, moments {peak, end: {time_ns, used_bytes, rest_bytes,
 /// managed_bytes, import_bytes, groups [{kind, bytes, rows [{what, place, api, bytes, count,
-/// uncertain, with_earlier}]}]}}, not_measured, witnesses [{time_ns, state, own_bytes,
+/// uncertain, with_earlier, estimated}]}]}}, not_measured, witnesses [{time_ns, state, own_bytes,
 /// other_bytes, other_processes}], advice}]}. A group's rows are all of it.
 std::string render_ledger_json(const std::string& file, const model::Report& report,
                                Resolver& resolver, const ViewOptions& options);

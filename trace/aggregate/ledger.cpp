@@ -12,6 +12,10 @@ std::uint64_t bounded(std::uint64_t bytes) {
     return std::min(bytes, max_bytes);
 }
 
+std::uint64_t saturating_sum(std::uint64_t a, std::uint64_t b) {
+    return a + std::min(b, ~a);
+}
+
 /// The driver's pools hold what was allocated from them and more; where their size is known it
 /// counts instead of the allocations.
 std::int64_t process_bytes(const RecordedBytes& recorded, std::uint64_t pools) {
@@ -39,7 +43,7 @@ std::int64_t Ledger::unattributed(std::uint64_t used, const RecordedBytes& recor
 LedgerRow& Ledger::row_of(const LedgerEntry& entry) {
     const auto same_site = [&](const LedgerRow& row) {
         return row.kind == entry.kind && row.api == entry.api && row.stack == entry.stack &&
-               row.object == entry.object;
+               row.object == entry.object && !row.estimated;
     };
     auto found = std::find_if(rows_.begin(), rows_.end(), [&](const LedgerRow& row) {
         return same_site(row) && !row.ended && row.context == entry.context;
@@ -48,10 +52,12 @@ LedgerRow& Ledger::row_of(const LedgerEntry& entry) {
         found = std::find_if(rows_.begin(), rows_.end(),
                              [&](const LedgerRow& row) { return same_site(row) && row.ended; });
     }
-    const std::size_t kinds_left = static_cast<std::size_t>(ledger_kind_count);
+    // Each kind may need one for all further sites, and one for what is estimated.
+    const std::size_t kinds_left = 2 * static_cast<std::size_t>(ledger_kind_count);
     if (found == rows_.end() && rows_.size() >= max_rows - kinds_left) {
         found = std::find_if(rows_.begin(), rows_.end(), [&](const LedgerRow& row) {
-            return row.kind == entry.kind && row.api == 0 && row.stack == 0 && row.object == 0;
+            return row.kind == entry.kind && row.api == 0 && row.stack == 0 && row.object == 0 &&
+                   !row.estimated;
         });
         if (found == rows_.end()) {
             rows_.push_back({.kind = entry.kind});
@@ -70,6 +76,14 @@ LedgerRow& Ledger::row_of(const LedgerEntry& entry) {
     found->ended = false;
     found->context = entry.context;
     return *found;
+}
+
+LedgerRow& Ledger::estimated_row(LedgerKind kind) {
+    const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const LedgerRow& row) {
+        return row.kind == kind && row.estimated;
+    });
+    return found != rows_.end() ? *found
+                                : rows_.emplace_back(LedgerRow{.kind = kind, .estimated = true});
 }
 
 /// Takes it from the rows of that kind: of the same object and context first, then of the same
@@ -98,8 +112,9 @@ void Ledger::give_back(const LedgerEntry& entry, std::uint64_t bytes) {
 
 void Ledger::end_context(const LedgerEntry& entry) {
     for (LedgerRow& row : rows_) {
-        if (row.context == entry.context) {
-            row.ended = true;
+        // Of the estimated ones nobody knows the context; they end with the last.
+        if (row.estimated ? entry.after == 0 : row.context == entry.context) {
+            row.ended = !row.estimated;
             row.bytes = 0;
         }
     }
@@ -110,10 +125,65 @@ void Ledger::end_context(const LedgerEntry& entry) {
     }
 }
 
+/// What the calls since the latest sample that were not measured took of the bytes that the figure
+/// grew by meanwhile, by the means of their kinds.
+std::uint64_t Ledger::estimate(std::uint64_t grown) {
+    std::array<double, static_cast<std::size_t>(ledger_kind_count)> wanted{};
+    double all = 0;
+    for (std::size_t kind = 0; kind < means_.size(); ++kind) {
+        const LedgerMean& mean = means_[kind];
+        if (mean.takers > mean.returns && mean.calls != 0) {
+            wanted[kind] = static_cast<double>(mean.takers - mean.returns) *
+                           static_cast<double>(mean.bytes) / static_cast<double>(mean.calls);
+            all += wanted[kind];
+        }
+    }
+    const double share = all > static_cast<double>(grown) ? static_cast<double>(grown) / all : 1;
+    std::uint64_t estimated = 0;
+    for (std::size_t kind = 0; kind < means_.size(); ++kind) {
+        const std::uint64_t bytes =
+            std::min(static_cast<std::uint64_t>(wanted[kind] * share), grown - estimated);
+        if (bytes != 0) {
+            LedgerRow& row = estimated_row(static_cast<LedgerKind>(kind));
+            row.count = saturating_sum(row.count, means_[kind].takers - means_[kind].returns);
+            row.bytes = bounded(row.bytes + bytes);
+            row.max_bytes = std::max(row.max_bytes, row.bytes);
+            estimated += bytes;
+        }
+    }
+    return estimated;
+}
+
+/// The rows have so much more than there is: memory that went back in calls that were not measured,
+/// or estimates that were too high. Returns what was taken from them.
+std::uint64_t Ledger::correct(std::uint64_t missing) {
+    std::uint64_t left = missing;
+    for (const bool estimated : {true, false}) {
+        for (LedgerRow& row : rows_) {
+            if (estimated ? row.estimated
+                          : means_[static_cast<std::size_t>(row.kind)].returns != 0) {
+                const std::uint64_t part = std::min(row.bytes, left);
+                row.bytes -= part;
+                left -= part;
+            }
+        }
+    }
+    return missing - left;
+}
+
 void Ledger::on(const LedgerEntry& entry, const RecordedBytes& recorded) {
     kept_ = true;
     std::uint64_t& skipped = skipped_[static_cast<std::size_t>(entry.kind)];
-    skipped += std::min(entry.skipped, ~skipped);
+    skipped = saturating_sum(skipped, entry.skipped);
+    LedgerMean& mean = means_[static_cast<std::size_t>(entry.kind)];
+    // Earlier memlabs counted in records with figures, and not which calls took nothing: there is
+    // no mean then.
+    if (entry.after == 0 && !entry.ended) {
+        const std::uint64_t returns = std::min(entry.skipped_returns, entry.skipped);
+        mean.takers = saturating_sum(mean.takers, entry.skipped - returns);
+        mean.returns = saturating_sum(mean.returns, returns);
+        mean.calls = saturating_sum(mean.calls, entry.unchanged);
+    }
     if (entry.ended) {
         end_context(entry);
         return;
@@ -133,6 +203,10 @@ void Ledger::on(const LedgerEntry& entry, const RecordedBytes& recorded) {
     if (taken <= 0) {
         return;
     }
+    if (entry.before != 0) {
+        mean.calls = saturating_sum(mean.calls, 1);
+        mean.bytes = saturating_sum(mean.bytes, static_cast<std::uint64_t>(taken));
+    }
     LedgerRow& row = row_of(entry);
     ++row.count;
     row.bytes = bounded(row.bytes + static_cast<std::uint64_t>(taken));
@@ -145,8 +219,20 @@ void Ledger::on(const DeviceSample& sample, const RecordedBytes& recorded) {
     const bool first = !sampled_;
     sampled_ = true;
     latest_.pools = bounded(sample.pools);
-    const std::int64_t now = unattributed(sample.used, recorded);
-    const std::int64_t grown = first ? 0 : now - unattributed_;
+    std::int64_t now = unattributed(sample.used, recorded);
+    std::int64_t grown = first ? 0 : now - unattributed_;
+    if (grown > 0) {
+        const auto estimated =
+            static_cast<std::int64_t>(estimate(static_cast<std::uint64_t>(grown)));
+        now -= estimated;
+        grown -= estimated;
+    } else if (now < 0 && grown < 0) {
+        now +=
+            static_cast<std::int64_t>(correct(static_cast<std::uint64_t>(std::min(-now, -grown))));
+    }
+    for (LedgerMean& mean : means_) {
+        mean.takers = mean.returns = 0;
+    }
     if (grown > 0 && sample.worked) {
         latest_.growth += static_cast<std::uint64_t>(grown);
     }

@@ -6,6 +6,10 @@
 // it (`growth`); the remainder is the rest: other processes, and what was there before the first
 // sample. So all parts together are the driver's own figure at each sample.
 //
+// Calls that were not measured have a row of their kind (`estimated`): the mean of the measured
+// ones, those that took nothing included, for each, but together no more than what the figure grew
+// by, unexplained, between the two samples around them.
+//
 // Rows and their bytes are kept for the sample at which the GPU had most memory in use, too. The
 // number of rows is bounded; beyond it all further call sites of a kind share one.
 #pragma once
@@ -31,7 +35,8 @@ struct LedgerRow {
     bool ended = false;         ///< with its context; the next one of the same site takes the row
     bool uncertain = false;     ///< other memory changed during a measured call
     bool whole = false;         ///< includes what was in use before the process could ask
-    std::uint64_t count = 0;    ///< measured calls that took memory
+    bool estimated = false;     ///< of calls that were not measured: there is no site
+    std::uint64_t count = 0;    ///< measured calls that took memory; estimated: calls
     std::uint64_t bytes = 0;
     std::uint64_t max_bytes = 0;
 
@@ -40,6 +45,24 @@ struct LedgerRow {
         archive.choice(self.kind, last_ledger_kind);
         archive(self.api, self.stack, self.object, self.context, self.ended, self.uncertain,
                 self.whole, self.count, self.bytes, self.max_bytes);
+        if (archive.version() >= 7) {
+            archive(self.estimated);
+        }
+    }
+};
+
+/// What there is to estimate the calls of a kind by.
+struct LedgerMean {
+    std::uint64_t calls = 0;  ///< measured that could take memory
+    std::uint64_t bytes = 0;  ///< that they took
+    /// Calls since the latest sample that were not measured: those that may have taken memory, and
+    /// those that gave some back.
+    std::uint64_t takers = 0;
+    std::uint64_t returns = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.calls, self.bytes, self.takers, self.returns);
     }
 };
 
@@ -114,8 +137,13 @@ class Ledger {
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
-        archive(self.rows_, self.skipped_, self.peak_, self.latest_, self.sampled_, self.kept_,
-                self.unattributed_);
+        archive(self.rows_);
+        // Kinds are added behind the others.
+        const std::size_t kinds = archive.version() >= 7 ? self.skipped_.size() : 8;
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            archive(self.skipped_[kind]);
+        }
+        archive(self.peak_, self.latest_, self.sampled_, self.kept_, self.unattributed_);
         std::size_t witnesses = self.witnesses_.size();
         archive(witnesses);
         if constexpr (Archive::reading) {
@@ -127,6 +155,9 @@ class Ledger {
         if (archive.version() >= 4) {
             archive(self.communicators_);
         }
+        if (archive.version() >= 7) {
+            archive(self.means_);
+        }
     }
     /// Whether a restored state is consistent.
     bool valid(std::size_t strings, std::size_t stacks) const;
@@ -134,11 +165,15 @@ class Ledger {
   private:
     std::int64_t unattributed(std::uint64_t used, const RecordedBytes& recorded) const;
     LedgerRow& row_of(const LedgerEntry& entry);
+    LedgerRow& estimated_row(LedgerKind kind);
     void give_back(const LedgerEntry& entry, std::uint64_t bytes);
+    std::uint64_t estimate(std::uint64_t grown);
+    std::uint64_t correct(std::uint64_t missing);
     void end_context(const LedgerEntry& entry);
 
     std::vector<LedgerRow> rows_;
     std::array<std::uint64_t, static_cast<std::size_t>(ledger_kind_count)> skipped_{};
+    std::array<LedgerMean, static_cast<std::size_t>(ledger_kind_count)> means_{};
     std::optional<LedgerMoment> peak_;
     std::vector<Witness> witnesses_;  ///< at most two
     std::vector<Communicator> communicators_;

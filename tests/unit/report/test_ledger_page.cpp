@@ -122,3 +122,33 @@ TEST_CASE("NVML's figure bounds nothing that was given back before it, or came a
     CHECK(later.bytes_of("growth") == 1000);
     CHECK(later.others_in_rows == 0);
 }
+
+TEST_CASE("what is estimated stands apart in its group") {
+    Report report = grown({});
+    report.devices[0].ledger->rows.push_back(
+        {.kind = "stream", .api = "cuStreamCreate", .count = 3, .at_peak_bytes = 6, .bytes = 6});
+    report.devices[0].ledger->rows.push_back(
+        {.kind = "stream", .count = 40, .at_peak_bytes = 80, .bytes = 80, .estimated = true});
+    report.devices[0].ledger->rows.push_back({.kind = "launch",
+                                              .api = "cuLaunchKernel",
+                                              .object = "/opt/libkernels.so",
+                                              .count = 1,
+                                              .at_peak_bytes = 9,
+                                              .bytes = 9});
+    const LedgerPage page = page_of(report);
+    CHECK(page.bytes_of("stream") == 86);
+    CHECK(page.bytes_of("launch") == 9);
+    CHECK(sum(page) == page.used);
+    for (const LedgerGroup& group : page.groups) {
+        if (group.kind == "stream") {
+            REQUIRE(group.lines.size() == 2);
+            CHECK(group.lines[0].estimated);
+            CHECK(group.lines[0].count == 40);
+            CHECK(group.lines[0].what == "calls that were not measured");
+            CHECK_FALSE(group.lines[1].estimated);
+        } else if (group.kind == "launch") {
+            CHECK(group.lines[0].what == "libkernels.so");
+            CHECK(group.lines[0].api == "cuLaunchKernel");
+        }
+    }
+}

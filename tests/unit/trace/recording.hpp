@@ -519,6 +519,9 @@ class PlausibleRecords {
                 entry.before = random_.one_in(10) ? 0 : random_.below(1ULL << 30);
                 entry.after = random_.below(1ULL << 30);
                 entry.ended = random_.one_in(20);
+                entry.skipped = random_.one_in(3) ? random_.below(5) : 0;
+                entry.skipped_returns = random_.below(3);
+                entry.unchanged = random_.below(3);
                 records_.emplace_back(entry);
                 return;
             }

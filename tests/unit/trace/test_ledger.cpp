@@ -38,6 +38,25 @@ class LedgerGpu {
             sample(after);
         }
     }
+    /// Calls without a record of their own, as they are recorded before a sample.
+    void calls(LedgerKind kind, std::uint64_t skipped, std::uint64_t returns = 0,
+               std::uint64_t unchanged = 0) {
+        LedgerEntry entry;
+        entry.time_ns = ++now_;
+        entry.kind = kind;
+        entry.skipped = skipped;
+        entry.skipped_returns = returns;
+        entry.unchanged = unchanged;
+        aggregator_.on(entry);
+    }
+    /// What is estimated of a kind, in MiB.
+    std::uint64_t estimated(LedgerKind kind) const {
+        std::uint64_t bytes = 0;
+        for (const LedgerRow& each : ledger().rows()) {
+            bytes += each.estimated && each.kind == kind ? each.bytes : 0;
+        }
+        return bytes / ledger_mib;
+    }
     void sample(std::uint64_t used, bool worked = false, std::uint64_t pools = 0) {
         aggregator_.on(DeviceSample{++now_, 0, used * ledger_mib, 80'000 * ledger_mib,
                                     pools * ledger_mib, worked});
@@ -207,6 +226,110 @@ TEST_CASE("calls that were not measured are counted") {
     CHECK(gpu.ledger().skipped()[static_cast<std::size_t>(LedgerKind::event)] == 10);
     CHECK(gpu.ledger().kept());
     CHECK(gpu.ledger().rows().empty());
+}
+
+TEST_CASE("calls that were not measured are estimated by the mean of their kind") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.call(LedgerKind::stream, 500, 504);
+    gpu.call(LedgerKind::stream, 504, 508);
+    gpu.calls(LedgerKind::stream, 10, 0, 2);  // 8 MiB in 4 calls, two of which took nothing
+    gpu.sample(568, true);
+    CHECK(gpu.estimated(LedgerKind::stream) == 20);
+    CHECK(gpu.growth() == 40);
+    CHECK(gpu.rest() == 0);
+    const LedgerRow& row = gpu.ledger().rows().back();
+    CHECK(row.count == 10);
+    CHECK(row.stack == 0);
+    CHECK(gpu.ledger().skipped()[static_cast<std::size_t>(LedgerKind::stream)] == 10);
+    // Not twice.
+    gpu.sample(600, true);
+    CHECK(gpu.estimated(LedgerKind::stream) == 20);
+    CHECK(gpu.growth() == 72);
+}
+
+TEST_CASE("an estimate is no more than what the figure grew by") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.call(LedgerKind::stream, 500, 510);
+    gpu.call(LedgerKind::graph, 510, 540);
+    gpu.calls(LedgerKind::stream, 6);  // 60 MiB
+    gpu.calls(LedgerKind::graph, 4);   // 120 MiB
+    gpu.sample(570, false);
+    CHECK(gpu.estimated(LedgerKind::stream) == 10);
+    CHECK(gpu.estimated(LedgerKind::graph) == 20);
+    CHECK(gpu.rest() == 0);
+    gpu.calls(LedgerKind::stream, 5);
+    gpu.sample(570, true);
+    CHECK(gpu.estimated(LedgerKind::stream) == 10);
+    gpu.memory(EventType::alloc, 50);
+    gpu.calls(LedgerKind::stream, 5);
+    gpu.sample(620, true);  // the allocation's
+    CHECK(gpu.estimated(LedgerKind::stream) == 10);
+}
+
+TEST_CASE("a log of an earlier memlab does not tell what calls take on average") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    LedgerEntry entry;
+    entry.kind = LedgerKind::stream;
+    entry.before = 500 * ledger_mib;
+    entry.after = 504 * ledger_mib;
+    entry.skipped = 10;  // beside a measured call
+    gpu.aggregator().on(entry);
+    gpu.sample(540, true);
+    CHECK(gpu.estimated(LedgerKind::stream) == 0);
+    CHECK(gpu.growth() == 36);
+    CHECK(gpu.ledger().skipped()[static_cast<std::size_t>(LedgerKind::stream)] == 10);
+}
+
+TEST_CASE("of a kind that was never measured nothing is estimated") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.calls(LedgerKind::event, 100);
+    gpu.sample(520, true);
+    CHECK(gpu.estimated(LedgerKind::event) == 0);
+    CHECK(gpu.growth() == 20);
+}
+
+TEST_CASE("calls that give back are no calls that take") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.call(LedgerKind::stream, 500, 504);
+    gpu.calls(LedgerKind::stream, 20, 10);  // ten made, ten destroyed
+    gpu.sample(520, true);
+    CHECK(gpu.estimated(LedgerKind::stream) == 0);
+    CHECK(gpu.growth() == 16);
+}
+
+TEST_CASE("what went back in calls that were not measured is taken from estimates, then rows") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.call(LedgerKind::stream, 500, 504);
+    gpu.call(LedgerKind::stream, 504, 508);
+    gpu.calls(LedgerKind::stream, 10);
+    gpu.sample(548, true);
+    CHECK(gpu.estimated(LedgerKind::stream) == 40);
+    gpu.calls(LedgerKind::stream, 11, 11);
+    gpu.sample(504, true);
+    CHECK(gpu.estimated(LedgerKind::stream) == 0);
+    CHECK(gpu.row(1) == 4);
+    CHECK(gpu.row(0) == 500);
+    CHECK(gpu.rest() == 0);
+}
+
+TEST_CASE("measured calls that give back take from the estimate, too") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.call(LedgerKind::graph, 500, 510);
+    gpu.calls(LedgerKind::graph, 2);
+    gpu.sample(530, true);
+    CHECK(gpu.estimated(LedgerKind::graph) == 20);
+    gpu.call(LedgerKind::graph, 530, 505);
+    CHECK(gpu.estimated(LedgerKind::graph) == 5);
+    CHECK(gpu.rest() == 0);
+    gpu.call(LedgerKind::context, 0, 0, 0, 7, true);  // the last context
+    CHECK(gpu.estimated(LedgerKind::graph) == 0);
 }
 
 TEST_CASE("each communicator has what NCCL said last, and the most") {

@@ -665,6 +665,7 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
                       count: 1,
                       uncertain: false,
                       with_earlier: true,
+                      estimated: false,
                     },
                   ],
                 },

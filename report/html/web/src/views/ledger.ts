@@ -13,6 +13,7 @@ interface LedgerRow {
   count: number;
   uncertain: boolean;
   with_earlier: boolean;
+  estimated: boolean;
 }
 interface LedgerMoment {
   time_ns: number;
@@ -111,7 +112,10 @@ export class LedgerView extends DocumentView<LedgerReport> {
                 {},
                 row.what ?? "",
                 row.place ? placeElement(row.place) : null,
-                row.count > 1 ? h("span", { class: "muted" }, ` ${plural(row.count, "call")}`) : null,
+                row.estimated || row.count > 1
+                  ? h("span", { class: "muted" }, ` ${plural(row.count, "call")}`)
+                  : null,
+                row.estimated ? h("span", { class: "muted" }, ", estimated by the mean of the others") : null,
                 row.with_earlier ? h("span", { class: "muted" }, " with what was in use before") : null,
                 row.uncertain ? h("span", { class: "muted" }, " uncertain: other memory changed meanwhile") : null,
               ),
