@@ -92,8 +92,8 @@ template <class Real>
 CUresult call_creating(Api api, CUdevice device, const CUcontext* context, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            const mi::Ledger::Before before =
-                session.ledger().before(memlab::trace::LedgerKind::context, device);
+            const mi::Ledger::Before before = session.ledger().before(
+                {.kind = memlab::trace::LedgerKind::context, .device = device});
             const CUresult result = mi::retry_after_release(session, real, device);
             if (result == CUDA_SUCCESS) {
                 session.context_created(before, api, *context);
@@ -131,7 +131,7 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             const mi::Ledger::Before before =
-                session.ledger().before(memlab::trace::LedgerKind::other);
+                session.ledger().before({.kind = memlab::trace::LedgerKind::other});
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 session.ledger().after(before, Api::cuCtxEnablePeerAccess);

@@ -14,6 +14,7 @@
 #include "interpose/memory/graph_memory.hpp"
 
 namespace mi = memlab::interpose;
+using memlab::trace::LedgerKind;
 using mi::Api;
 using mi::Driver;
 using mi::Session;
@@ -108,8 +109,7 @@ CUresult instantiate(Api api, CUgraph graph, CUgraphExec* executable, const Real
             if (mi::has_overrun(session, graph)) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
-            const CUresult result =
-                mi::measured(session, memlab::trace::LedgerKind::graph, api, real);
+            const CUresult result = mi::measured(session, {.kind = LedgerKind::graph}, api, real);
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().share(graph, *executable);
             }
@@ -142,18 +142,37 @@ CUresult upload(Api api, CUstream stream, bool per_thread, const Real& real) {
     const mi::WorkClock::Submission submission(mi::work_clock);
     return mi::hook(
         [&](Session& session) {
-            return mi::measured(session, memlab::trace::LedgerKind::graph, api, real);
+            return mi::measured(session, {.kind = LedgerKind::graph}, api, real);
         },
         real);
+}
+
+// What an upload would have taken the first launch takes, if there was none.
+template <class Real>
+CUresult launch(Api api, CUgraphExec executable, CUstream stream, bool per_thread,
+                const Real& real) {
+    before_launch(stream, per_thread);
+    const mi::WorkClock::Submission submission(mi::work_clock);
+    if (mi::launched.knows_at_once(executable)) {
+        return mi::call_and_sample(real);
+    }
+    mi::FirstLaunch first(LedgerKind::graph, executable);
+    const CUresult result = mi::call_and_sample(real);
+    first.done(api, result);
+    return result;
 }
 
 template <class Real>
 CUresult destroy(Api api, const void* graph, const Real& real) {
     return mi::hook(
         [&](Session& session) {
+            const bool executable = api == Api::cuGraphExecDestroy;
+            if (executable) {
+                mi::launched.forget(mi::Launched::key(graph));
+            }
             const CUresult result =
-                api == Api::cuGraphExecDestroy
-                    ? mi::measured(session, memlab::trace::LedgerKind::graph, api, real)
+                executable
+                    ? mi::measured(session, {.kind = LedgerKind::graph, .returns = true}, api, real)
                     : real();
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().destroyed(session, api, graph);
@@ -336,15 +355,13 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgr
 // A graph's memory is mapped at its first launch. A launch submits work.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-    before_launch(stream, false);
-    const mi::WorkClock::Submission submission(mi::work_clock);
-    return mi::call_and_sample(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
+    return launch(Api::cuGraphLaunch, executable, stream, false,
+                  mi::real_call(&Driver::cuGraphLaunch, executable, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
-    before_launch(stream, true);
-    const mi::WorkClock::Submission submission(mi::work_clock);
-    return mi::call_and_sample(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+    return launch(Api::cuGraphLaunch_ptsz, executable, stream, true,
+                  mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphUpload(CUgraphExec executable, CUstream stream) {

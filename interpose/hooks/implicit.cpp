@@ -38,6 +38,7 @@ class Code {
   public:
     void visit(CUmodule* made) { made_ = reinterpret_cast<void* const*>(made); }
     void visit(CUlibrary* made) { made_ = reinterpret_cast<void* const*>(made); }
+    void visit(CUfunction* made) { made_function_ = made; }
     void visit(CUmodule of) { of_ = of; }
     void visit(CUlibrary of) { of_ = of; }
     void visit(CUkernel kernel) { kernel_ = kernel; }
@@ -57,9 +58,11 @@ class Code {
         if (of_ != nullptr) {
             return files.find(of_);
         }
-        return kernel_ != nullptr     ? files.find_kernel(kernel_)
-               : function_ != nullptr ? files.find_function(function_)
-                                      : 0;
+        if (kernel_ != nullptr) {
+            return made_function_ != nullptr ? files.derived_function(*made_function_, kernel_)
+                                             : files.find_kernel(kernel_);
+        }
+        return function_ != nullptr ? files.find_function(function_) : 0;
     }
     const void* unloaded() const { return of_; }
 
@@ -70,6 +73,7 @@ class Code {
 
   private:
     void* const* made_ = nullptr;
+    const CUfunction* made_function_ = nullptr;
     const void* of_ = nullptr;
     CUkernel kernel_ = nullptr;
     CUfunction function_ = nullptr;
@@ -117,11 +121,10 @@ struct Implicit<Function, api, kind, unloads> {
                 std::uint32_t file = 0;
                 if constexpr (unloads) {
                     file = find_file(session, code);
-                    session.ledger().code().unloaded(code.unloaded());
-                    session.ledger().loaded_code().clear();
+                    session.ledger().unloads(code.unloaded());
                 }
                 const auto measure = [&] {
-                    return mi::measured(session, kind, api, real,
+                    return mi::measured(session, {.kind = kind, .returns = unloads}, api, real,
                                         [&] { return unloads ? file : find_file(session, code); });
                 };
                 return code.asked_for() == nullptr || !session.ledger().enabled()

@@ -69,8 +69,8 @@ CUresult destroy_stream(mi::Api api, CUstream stream, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             mi::one_stream.before_destroy(stream);
-            const CUresult result =
-                mi::measured(session, memlab::trace::LedgerKind::stream, api, real);
+            const CUresult result = mi::measured(
+                session, {.kind = memlab::trace::LedgerKind::stream, .returns = true}, api, real);
             if (result == CUDA_SUCCESS) {
                 session.contexts().forget_stream(mi::stream_key(stream, false));
                 if (session.captures().end(stream, false)) {

@@ -17,12 +17,14 @@
 #include "interpose/driver/driver.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/work_clock.hpp"
-#include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/measured_call.hpp"
 #include "interpose/memory/bounds.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
 
 namespace mi = memlab::interpose;
+using memlab::trace::LedgerKind;
+using mi::Api;
 using mi::Driver;
 
 namespace {
@@ -213,13 +215,32 @@ mi::StreamKey work_stream(Arguments... arguments) {
     return stream.key();
 }
 
-template <auto Function, bool per_thread>
+void find_function(const void** function, CUfunction argument) {
+    *function = argument;
+}
+template <class Other>
+void find_function(const void** /*function*/, const Other& /*other*/) {}
+
+template <auto Function, Api api, bool per_thread>
 struct Submit;
 
-template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), bool per_thread>
-struct Submit<Function, per_thread> {
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), Api api,
+          bool per_thread>
+struct Submit<Function, api, per_thread> {
     static constexpr bool may_name_memory = mi::ranges::may_name_memory<Arguments...>;
+    static constexpr bool launches = (std::is_same_v<Arguments, CUfunction> || ...);
 
+    [[gnu::always_inline]] static const void* function_of(Arguments... arguments) {
+        const void* function = nullptr;
+        (find_function(&function, arguments), ...);
+        return function;
+    }
+    [[gnu::noinline, gnu::cold]] static CUresult submit_first(Arguments... arguments) {
+        mi::FirstLaunch first(LedgerKind::launch, function_of(arguments...));
+        const CUresult result = submit(arguments...);
+        first.done(api, result);
+        return result;
+    }
     [[gnu::always_inline]] static CUresult submit(Arguments... arguments) {
         if (mi::one_stream.tracking()) {
             mi::one_stream.before_submit(work_stream<per_thread>(arguments...));
@@ -241,6 +262,11 @@ struct Submit<Function, per_thread> {
     }
     static CUresult CUDAAPI with_memory(Arguments... arguments) { return submit(arguments...); }
     [[gnu::hot]] static CUresult CUDAAPI without_memory(Arguments... arguments) {
+        if constexpr (launches) {
+            if (!mi::launched.knows_at_once(function_of(arguments...))) [[unlikely]] {
+                return submit_first(arguments...);
+            }
+        }
         return submit(arguments...);
     }
     static constexpr auto* call = may_name_memory ? &with_memory : &without_memory;
@@ -248,7 +274,7 @@ struct Submit<Function, per_thread> {
 
 [[gnu::used]] void export_submitting_functions() {
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    MEMLAB_EXPORT_AS(symbol, (Submit<&Driver::symbol, per_thread != 0>::call));
+    MEMLAB_EXPORT_AS(symbol, (Submit<&Driver::symbol, Api::symbol, per_thread != 0>::call));
 #include "interpose/driver/submitting_functions.inc"
 #undef MEMLAB_HOOK
 }

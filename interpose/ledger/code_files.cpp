@@ -4,6 +4,27 @@
 #include "interpose/driver/loaded_objects.hpp"
 
 namespace memlab::interpose {
+namespace {
+
+const void* library_of(CUkernel kernel) {
+    CUlibrary library = nullptr;
+    return call_real(&Driver::cuKernelGetLibrary, &library, kernel) == CUDA_SUCCESS ? library
+                                                                                    : nullptr;
+}
+
+const void* module_of(CUfunction function) {
+    CUmodule module = nullptr;
+    return call_real(&Driver::cuFuncGetModule, &module, function) == CUDA_SUCCESS ? module
+                                                                                  : nullptr;
+}
+
+}  // namespace
+
+const void* code_of(const void* function) {
+    void* const handle = const_cast<void*>(function);
+    const void* const module = module_of(static_cast<CUfunction>(handle));
+    return module != nullptr ? module : library_of(static_cast<CUkernel>(handle));
+}
 
 std::uint32_t CodeFiles::keep(const void* handle, const std::string& file) {
     const std::uint32_t id = recorder_ != nullptr && !file.empty() ? recorder_->string_id(file) : 0;
@@ -42,15 +63,16 @@ std::uint32_t CodeFiles::find(const void* handle) const {
 }
 
 std::uint32_t CodeFiles::find_kernel(CUkernel kernel) const {
-    CUlibrary library = nullptr;
-    return call_real(&Driver::cuKernelGetLibrary, &library, kernel) == CUDA_SUCCESS ? find(library)
-                                                                                    : 0;
+    return find(library_of(kernel));
 }
 
 std::uint32_t CodeFiles::find_function(CUfunction function) const {
-    CUmodule module = nullptr;
-    return call_real(&Driver::cuFuncGetModule, &module, function) == CUDA_SUCCESS ? find(module)
-                                                                                  : 0;
+    return find(module_of(function));
+}
+
+std::uint32_t CodeFiles::derived_function(CUfunction made, CUkernel from) {
+    const void* const module = module_of(made);
+    return module != nullptr ? derived(module, library_of(from)) : find_kernel(from);
 }
 
 void CodeFiles::unloaded(const void* handle) {

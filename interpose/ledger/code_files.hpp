@@ -26,6 +26,8 @@ class CodeFiles {
     std::uint32_t find(const void* handle) const;
     std::uint32_t find_kernel(CUkernel kernel) const;
     std::uint32_t find_function(CUfunction function) const;
+    /// Of a kernel that became this function of the current context.
+    std::uint32_t derived_function(CUfunction made, CUkernel from);
     void unloaded(const void* handle);
 
   private:
@@ -35,5 +37,9 @@ class CodeFiles {
     mutable threads::Mutex mutex_;
     std::unordered_map<const void*, std::uint32_t> files_ MEMLAB_GUARDED_BY(mutex_);
 };
+
+/// The module of a function, or the library of a kernel that the program passes as one, as it may
+/// to a launch; null: the driver does not tell.
+const void* code_of(const void* function);
 
 }  // namespace memlab::interpose

@@ -16,9 +16,9 @@ using trace::LedgerKind;
 /// Spends the time of its own life.
 class Spending {
   public:
-    explicit Spending(MeasuringBudget& budget)
-        : budget_(budget), begin_ns_(profiler::monotonic_ns()) {}
-    ~Spending() { budget_.spend(profiler::monotonic_ns() - begin_ns_); }
+    Spending(MeasuringBudget& budget, LedgerKind kind)
+        : budget_(budget), kind_(kind), begin_ns_(profiler::monotonic_ns()) {}
+    ~Spending() { budget_.spend(kind_, profiler::monotonic_ns() - begin_ns_); }
     Spending(const Spending&) = delete;
     Spending& operator=(const Spending&) = delete;
 
@@ -26,10 +26,27 @@ class Spending {
 
   private:
     MeasuringBudget& budget_;
+    const LedgerKind kind_;
     const std::uint64_t begin_ns_;
 };
 
+/// Whether a kernel's threads have local memory. Where code is loaded lazily this may load it.
+bool has_local_memory(const void* function, CUdevice device) {
+    constexpr CUfunction_attribute asked = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
+    void* const handle = const_cast<void*>(function);
+    int bytes = 0;
+    if (call_real(&Driver::cuFuncGetAttribute, &bytes, asked, static_cast<CUfunction>(handle)) !=
+            CUDA_SUCCESS &&
+        call_real(&Driver::cuKernelGetAttribute, &bytes, asked, static_cast<CUkernel>(handle),
+                  device) != CUDA_SUCCESS) {
+        return false;
+    }
+    return bytes != 0;
+}
+
 }  // namespace
+
+constinit Launched launched;
 
 Ledger::Ledger(Memory& memory)
     : memory_(memory),
@@ -39,10 +56,37 @@ Ledger::Ledger(Memory& memory)
       witness_(memory.recorder()),
       nccl_(memory, budget_, enabled_) {}
 
-bool Ledger::may_measure(LedgerKind kind, std::uint64_t now_ns) {
-    return kind == LedgerKind::context || memory_.settings().ledger == LedgerUse::on ||
-           budget_.allows(kind, now_ns,
-                          [] { return profiler::clock_ns(CLOCK_PROCESS_CPUTIME_ID); });
+bool Ledger::may_measure(const Call& call, std::uint64_t now_ns) {
+    const bool is_new = call.launched != nullptr && is_new_code(call.launched);
+    return is_new || call.kind == LedgerKind::context ||
+           memory_.settings().ledger == LedgerUse::on ||
+           budget_.allows(call.kind, now_ns,
+                          [] { return profiler::clock_ns(CLOCK_PROCESS_CPUTIME_ID); }) ||
+           (call.launched != nullptr && has_local_memory(call.launched, call.device));
+}
+
+/// True the first time that something of its module is launched in the current context.
+bool Ledger::is_new_code(const void* function) {
+    const void* const code = code_of(function);
+    const std::uint64_t tag = loaded_code_.tag(code, current_context());
+    if (code == nullptr || loaded_code_.contains(tag)) {
+        return false;
+    }
+    loaded_code_.insert(tag);
+    return true;
+}
+
+Launched::Key Ledger::launch_key(LedgerKind kind, const void* handle) const {
+    // A kernel of a library is the same handle in each context; an executable graph is of one.
+    return kind == LedgerKind::launch && several_contexts_.load(std::memory_order_relaxed)
+               ? Launched::key(handle, current_context())
+               : Launched::key(handle);
+}
+
+void Ledger::unloads(const void* handle) noexcept {
+    code_.unloaded(handle);
+    loaded_code_.clear();
+    launched.clear();
 }
 
 /// A context of the device in which it can be queried; null: none.
@@ -52,23 +96,23 @@ CUcontext Ledger::any_context(CUdevice device) {
                               : registered.front()->handle();
 }
 
-Ledger::Before Ledger::before(LedgerKind kind, CUdevice device) noexcept {
+Ledger::Before Ledger::before(const Call& call) noexcept {
     Before before;
-    before.kind = kind;
+    before.call = call;
     if (!enabled_) {
         return before;
     }
-    const bool current = device < 0;
-    before.device = current ? current_device() : device;
-    if (before.device < 0 || before.device >= max_devices) {
+    const bool current = call.device < 0;
+    const CUdevice device = current ? current_device() : call.device;
+    before.call.device = device;
+    if (device < 0 || device >= max_devices) {
         return before;
     }
     const threads::NoCancellation no_cancellation;
-    const Spending spending(budget_);
-    if (!may_measure(kind, spending.begin_ns())) {
-        devices_[static_cast<std::size_t>(before.device)]
-            .skipped[static_cast<std::size_t>(kind)]
-            .fetch_add(1, std::memory_order_relaxed);
+    const Spending spending(budget_, call.kind);
+    if (!may_measure(before.call, spending.begin_ns())) {
+        count_unrecorded(device, call.kind,
+                         call.returns ? CallWas::skipped_return : CallWas::skipped);
         return before;
     }
     try {
@@ -82,49 +126,43 @@ Ledger::Before Ledger::before(LedgerKind kind, CUdevice device) noexcept {
         }
         before.used = used ? used->used : 0;
         // The memory of the graph's nodes counts as the driver's pools'.
-        before.pools = used && kind == LedgerKind::graph ? reserved_by_pools(before.device) : 0;
+        before.pools = used && call.kind == LedgerKind::graph ? reserved_by_pools(device) : 0;
         // The creation of a context counts even where there was none in which to query.
-        before.measures = used.has_value() || kind == LedgerKind::context;
+        before.measures = used.has_value() || call.kind == LedgerKind::context;
     } catch (const std::bad_alloc&) {  // not measured
     }
     return before;
 }
 
 void Ledger::describe(CUdevice device) {
-    std::atomic<bool>& described = devices_[static_cast<std::size_t>(device)].described;
+    std::atomic<bool>& described = described_[static_cast<std::size_t>(device)];
     if (!described.load(std::memory_order_acquire)) {
         memory_.contexts().describe_device(device);
         described.store(true, std::memory_order_release);
     }
 }
 
-std::uint64_t Ledger::take_skipped(CUdevice device, LedgerKind kind) {
-    return devices_[static_cast<std::size_t>(device)]
-        .skipped[static_cast<std::size_t>(kind)]
-        .exchange(0, std::memory_order_relaxed);
-}
-
 void Ledger::record(const Before& before, Api api, std::uint32_t object, CUcontext context,
                     const UsedMemory& now) {
     const bool uncertain = before.changes != memory_.changes();
-    describe(before.device);
+    const CUdevice device = before.call.device;
+    describe(device);
     trace::LedgerEntry entry;
-    entry.device = static_cast<std::uint32_t>(before.device);
-    entry.kind = before.kind;
+    entry.device = static_cast<std::uint32_t>(device);
+    entry.kind = before.call.kind;
     entry.api = memory_.api_id(api);
     entry.stack = memory_.recorder()->capture_call_site();
     entry.object = object;
     entry.context = reinterpret_cast<std::uintptr_t>(context);
     entry.before = before.used;
     entry.after = now.used;
-    if (before.kind == LedgerKind::graph) {
-        const std::uint64_t pools = reserved_by_pools(before.device);
+    if (before.call.kind == LedgerKind::graph) {
+        const std::uint64_t pools = reserved_by_pools(device);
         entry.after = now.used + before.pools - std::min(pools, now.used + before.pools);
     }
     entry.uncertain = uncertain;
-    entry.skipped = take_skipped(before.device, before.kind);
     memory_.recorder()->record(entry);
-    record_sample(memory_, before.device, now);
+    record_sample(memory_, device, now);
 }
 
 void Ledger::after(const Before& before, Api api, std::uint32_t object) noexcept {
@@ -133,10 +171,12 @@ void Ledger::after(const Before& before, Api api, std::uint32_t object) noexcept
     }
     const threads::NoCancellation no_cancellation;
     try {
-        const Spending spending(budget_);
+        const Spending spending(budget_, before.call.kind);
         const std::optional<UsedMemory> now = used_memory(memory_);
         if (now && now->used != before.used) {
             record(before, api, object, current_context(), *now);
+        } else if (now && !before.call.returns) {
+            count_unrecorded(before.call.device, before.call.kind, CallWas::without_change);
         }
     } catch (const std::bad_alloc&) {  // not measured
     }
@@ -148,19 +188,21 @@ bool Ledger::context_created(const Before& before, Api api, CUcontext context) n
     }
     const threads::NoCancellation no_cancellation;
     try {
-        const Spending spending(budget_);
+        const CUdevice device = before.call.device;
+        const Spending spending(budget_, LedgerKind::context);
         {
             const threads::LockGuard lock(mutex_);
             std::erase_if(contexts_, [context](const KnownContext& known) {
                 return known.handle == context;  // of one that ended unseen
             });
-            contexts_.push_back({context, before.device});
+            contexts_.push_back({context, device});
+            several_contexts_.store(contexts_.size() > 1, std::memory_order_relaxed);
         }
+        launched.clear();
         const CurrentContext guard(context);
         if (const std::optional<UsedMemory> now = used_memory(memory_)) {
             record(before, api, 0, context, *now);
-            return witness_.watch(before.device, device_uuid(before.device),
-                                  device_pci_address(before.device));
+            return witness_.watch(device, device_uuid(device), device_pci_address(device));
         }
     } catch (const std::bad_alloc&) {  // not measured
     }
@@ -172,9 +214,10 @@ void Ledger::context_ended(Api api, CUcontext context) noexcept {
         return;
     }
     loaded_code_.clear();
+    launched.clear();
     const threads::NoCancellation no_cancellation;
     try {
-        const Spending spending(budget_);
+        const Spending spending(budget_, LedgerKind::context);
         CUdevice device = -1;
         {
             const threads::LockGuard lock(mutex_);
@@ -186,6 +229,7 @@ void Ledger::context_ended(Api api, CUcontext context) noexcept {
             }
             device = known->device;
             contexts_.erase(known);
+            several_contexts_.store(contexts_.size() > 1, std::memory_order_relaxed);
         }
         std::optional<UsedMemory> now;
         if (const CUcontext asked = any_context(device)) {
@@ -247,17 +291,8 @@ void Ledger::record_skipped() noexcept {
         return;
     }
     for (CUdevice device = 0; device < max_devices; ++device) {
-        if (!devices_[static_cast<std::size_t>(device)].described.load(std::memory_order_acquire)) {
-            continue;
-        }
-        for (int kind = 0; kind < trace::ledger_kind_count; ++kind) {
-            trace::LedgerEntry entry;
-            entry.device = static_cast<std::uint32_t>(device);
-            entry.kind = static_cast<LedgerKind>(kind);
-            entry.skipped = take_skipped(device, entry.kind);
-            if (entry.skipped != 0) {
-                memory_.recorder()->record(entry);
-            }
+        if (described_[static_cast<std::size_t>(device)].load(std::memory_order_acquire)) {
+            record_unrecorded(memory_, device);
         }
     }
 }

@@ -4,7 +4,9 @@
 // The driver's answer takes 5 us on an idle GPU, 95 us beside a running kernel, and blocks other
 // threads' launches meanwhile. So the time spent is limited (measuring_budget.hpp), unless
 // MEMLAB_LEDGER=on, and what is beyond is counted as not measured. Contexts are always measured:
-// they take most, and creating one takes a thousand times as long.
+// they take most, and creating one takes a thousand times as long. So is a function's first launch
+// where its module is new to the context, or the function has local memory: that is what can take
+// GiB.
 //
 // Nothing is measured while a stream captures. A device on which the process has no context cannot
 // be queried: its figure is then 0, which means unknown.
@@ -17,6 +19,7 @@
 
 #include "interpose/ledger/cgroup.hpp"
 #include "interpose/ledger/code_files.hpp"
+#include "interpose/ledger/launched.hpp"
 #include "interpose/ledger/loaded_code.hpp"
 #include "interpose/ledger/measuring_budget.hpp"
 #include "interpose/ledger/nccl_witness.hpp"
@@ -33,11 +36,16 @@ namespace memlab::interpose {
 /// throws.
 class Ledger {
   public:
+    struct Call {
+        trace::LedgerKind kind = trace::LedgerKind::other;
+        bool returns = false;            ///< gives memory back: not one that may take some
+        CUdevice device = -1;            ///< below 0: the current context's
+        const void* launched = nullptr;  ///< the function of a first launch
+    };
     /// What was measured before a call.
     struct Before {
         bool measures = false;
-        trace::LedgerKind kind = trace::LedgerKind::other;
-        CUdevice device = -1;
+        Call call = {};           ///< `device`: as it was found
         std::uint64_t used = 0;   ///< 0: unknown
         std::uint64_t pools = 0;  ///< of graphs: what the driver's pools had reserved
         std::uint64_t changes = 0;
@@ -47,8 +55,8 @@ class Ledger {
 
     bool enabled() const { return enabled_; }
 
-    /// Call before a call that may take memory of the current context's device, or of `device`.
-    Before before(trace::LedgerKind kind, CUdevice device = -1) noexcept;
+    /// Call before a call that may take memory or gives some back.
+    Before before(const Call& call) noexcept;
 
     /// After it succeeded. `object`: string id of the file that code came from; 0: none.
     void after(const Before& before, Api api, std::uint32_t object = 0) noexcept;
@@ -69,6 +77,12 @@ class Ledger {
     /// Records how many calls were not measured. At the end of the process.
     void record_skipped() noexcept;
 
+    /// The key by which `launched` knows a function or an executable graph.
+    Launched::Key launch_key(trace::LedgerKind kind, const void* handle) const;
+
+    /// A module or library will be unloaded.
+    void unloads(const void* handle) noexcept;
+
     CodeFiles& code() { return code_; }
     LoadedCode& loaded_code() { return loaded_code_; }
     NvmlWitness& witness() { return witness_; }
@@ -77,18 +91,13 @@ class Ledger {
   private:
     static constexpr int max_devices = trace::DeviceInfo::max_gpus;
 
-    bool may_measure(trace::LedgerKind kind, std::uint64_t now_ns);
-    std::uint64_t take_skipped(CUdevice device, trace::LedgerKind kind);
+    bool may_measure(const Call& call, std::uint64_t now_ns);
+    bool is_new_code(const void* function);
     void describe(CUdevice device);
     CUcontext any_context(CUdevice device);
     void record(const Before& before, Api api, std::uint32_t object, CUcontext context,
                 const UsedMemory& now);
 
-    struct Device {
-        std::atomic<bool> described{false};
-        std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(trace::ledger_kind_count)>
-            skipped{};
-    };
     struct KnownContext {
         CUcontext handle;
         CUdevice device;
@@ -97,9 +106,10 @@ class Ledger {
     Memory& memory_;
     const bool enabled_;
     MeasuringBudget budget_;
-    std::array<Device, max_devices> devices_;
+    std::array<std::atomic<bool>, max_devices> described_{};
     threads::Mutex mutex_;
     std::vector<KnownContext> contexts_ MEMLAB_GUARDED_BY(mutex_);
+    std::atomic<bool> several_contexts_{false};
     CodeFiles code_;
     LoadedCode loaded_code_;
     NvmlWitness witness_;

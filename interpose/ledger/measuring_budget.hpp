@@ -1,5 +1,9 @@
 // Limits the time that the ledger spends on measuring to a share of the run's.
 //
+// The first calls of each kind are measured whatever that share: most kinds have few, and the few
+// are what takes the memory of a program. A thousand take 10 to 20 ms, once; beside running
+// kernels, where asking takes twenty times as long, the time for them is up sooner.
+//
 // Only time in which the program computes counts. Else one that waits, for requests or for its turn
 // on the GPU, would save up, and spend it while it works.
 #pragma once
@@ -24,6 +28,9 @@ class MeasuringBudget {
     static constexpr std::uint64_t run_per_measuring = 500;
     /// A shorter run counts as one of this length.
     static constexpr std::uint64_t least_run_ns = 2'000'000'000;
+    /// Of each kind, whatever the share.
+    static constexpr std::uint64_t first_calls = 1000;
+    static constexpr std::uint64_t first_calls_ns = 50'000'000;
     /// The kind of most calls may spend a quarter of that, so that the rare ones, which take more
     /// each, find something left.
     static constexpr std::uint64_t parts = 4;
@@ -37,6 +44,10 @@ class MeasuringBudget {
     bool allows(trace::LedgerKind kind, std::uint64_t now_ns, const ProcessorTime& processor_ns) {
         const auto index = static_cast<std::size_t>(kind);
         const std::uint64_t calls = calls_[index].fetch_add(1, std::memory_order_relaxed) + 1;
+        if (calls <= first_calls &&
+            spent_on_[index].load(std::memory_order_relaxed) < first_calls_ns) {
+            return true;
+        }
         const std::uint64_t needed_ns =
             run_needed(spent_ns_.load(std::memory_order_relaxed), is_most_frequent(index, calls));
         if (needed_ns <= least_run_ns) {
@@ -58,7 +69,10 @@ class MeasuringBudget {
         return false;
     }
 
-    void spend(std::uint64_t ns) { spent_ns_.fetch_add(ns, std::memory_order_relaxed); }
+    void spend(trace::LedgerKind kind, std::uint64_t ns) {
+        spent_on_[static_cast<std::size_t>(kind)].fetch_add(ns, std::memory_order_relaxed);
+        spent_ns_.fetch_add(ns, std::memory_order_relaxed);
+    }
 
   private:
     static constexpr std::size_t kinds = static_cast<std::size_t>(trace::ledger_kind_count);
@@ -84,6 +98,7 @@ class MeasuringBudget {
     const std::uint64_t start_ns_;
     std::atomic<std::uint64_t> spent_ns_{0};
     std::array<std::atomic<std::uint64_t>, kinds> calls_{};
+    std::array<std::atomic<std::uint64_t>, kinds> spent_on_{};
     std::array<std::atomic<std::uint64_t>, kinds> not_before_ns_{};
 };
 

@@ -149,7 +149,7 @@ void NcclWitness::ask(Known known, bool ended) {
     now.ranks = static_cast<std::uint32_t>(ranks);
     now.suspended = state == 1;
     now.ended = ended;
-    budget_.spend(profiler::monotonic_ns() - begin_ns);
+    budget_.spend(trace::LedgerKind::other, profiler::monotonic_ns() - begin_ns);
     if (now == known.last) {
         return;
     }

@@ -75,6 +75,17 @@ struct UsedMemory {
 /// nullopt while a stream captures, and where the driver does not tell.
 std::optional<UsedMemory> used_memory(Memory& memory);
 
+/// What is known of a call of the ledger's of which there is no record of its own.
+enum class CallWas : std::uint8_t {
+    skipped,         ///< not measured
+    skipped_return,  ///< not measured, and it gives memory back
+    without_change,  ///< measured; it could have taken memory
+};
+/// Counts it; recorded with the device's next sample. `device`: of DeviceInfo::max_gpus.
+void count_unrecorded(CUdevice device, trace::LedgerKind kind, CallWas was);
+/// Records what was counted since the latest sample of a described device.
+void record_unrecorded(Memory& memory, CUdevice device);
+
 /// Records a sample of a described device, the current context's.
 void record_sample(Memory& memory, CUdevice device, const UsedMemory& sample);
 

@@ -344,9 +344,10 @@ constexpr OptionDef options[] = {
      cupti_option},
     {"MEMLAB_LEDGER", "auto, on, off", "auto",
      "Measure what contexts, code, graphs and streams take of the GPU, by asking the driver before "
-     "and after the calls that make them. auto: for 1 % of the first ten seconds and 0.2 % of the "
-     "run's time after; what is beyond is "
-     "counted. on: always. off: never.",
+     "and after the calls that make them. auto: the first thousand calls of each kind, then for 1 "
+     "% "
+     "of the first ten seconds and 0.2 % of the run's time after; what is beyond is counted and "
+     "estimated. on: always. off: never.",
      ledger_option},
     {"MEMLAB_REPORT_ON", "signals: SIGUSR1,SIGTERM", "",
      "Signals that ask for a report, unless the program handles or ignores them. SIGUSR1 and "

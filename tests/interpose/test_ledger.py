@@ -7,13 +7,15 @@ from __future__ import annotations
 import json
 import os
 import re
+from pathlib import Path
 
 from harness import Found, judge_recordings, run
 from support import EndToEnd
 
 MIB = 1 << 20
 CONTEXT = 300
-TAKES = {"module": 64, "kernel": 1, "graph": 4, "upload": 8, "stream": 2, "event": 2, "limit": 66}
+TAKES = {"module": 64, "kernel": 1, "launch": 16, "graph": 4, "upload": 8, "stream": 2, "event": 2, "limit": 66}
+LOCAL = 40_000 * 132 * 2048 / MIB  # what all threads that can be resident on the simulated device need
 DEVICE = {"SIMCUDA_CONTEXT_MEMORY": f"{CONTEXT}MiB",
           "SIMCUDA_TAKES": ",".join(f"{what}:{size}MiB" for what, size in TAKES.items())}
 
@@ -61,8 +63,9 @@ class Ledger(EndToEnd):
         self.assertEqual(groups["graph"], [("main", TAKES["graph"])])
         self.assertEqual(groups["stream"], [("main", 3 * TAKES["stream"])])
         self.assertEqual(groups["event"], [("main", TAKES["event"])])
-        growth = [group for group in device["moments"]["peak"]["groups"] if group["kind"] == "growth"]
-        self.assertEqual(growth[0]["bytes"], TAKES["kernel"] * MIB)  # the one that is only launched
+        # Its library's rest, and then the one that is only launched.
+        self.assertEqual(groups["launch"], [("ledger", TAKES["launch"] + TAKES["kernel"])])
+        self.assertNotIn("growth", groups)
         self.assertEqual(device["moments"]["peak"]["rest_bytes"], 0)
         self.assertEqual(device["not_measured"], 0)
         self.assertTrue(any("2 contexts are on this GPU" in advice for advice in device["advice"]))
@@ -90,6 +93,73 @@ class Ledger(EndToEnd):
         self.assertNotIn("module", groups)
         self.assertEqual(groups["context"], [("use_device", CONTEXT)])
 
+    def launched(self, moment: dict) -> list[dict]:
+        return [row for group in moment["groups"] if group["kind"] == "launch" for row in group["rows"]]
+
+    def asked_for_used_memory(self, calls: Path) -> int:
+        """How often the driver was."""
+        [asked] = [line.split()[2] for line in calls.read_text(encoding="utf-8").splitlines()
+                   if line.startswith("calls cuMemGetInfo_v2 ")]
+        return int(asked)
+
+    def test_a_first_launch_has_its_library_call_and_line(self) -> None:
+        """Of 4,000 launches of two kernels in one context, and one in a second one."""
+        calls = self.cwd / "calls.txt"
+        found = self.record("launches", MEMLAB_LEDGER="auto", SIMCUDA_STATS=str(calls))
+        self.assertLess(self.asked_for_used_memory(calls), 40)
+        device = self.ledger(found)
+        end = device["moments"]["end"]
+        [row] = self.launched(end)
+        # Of a module once, of each function once; in a second context nothing more is loaded here.
+        self.assertEqual((row["what"], row["api"], row["bytes"], row["count"]),
+                         ("ledger", "cuLaunchKernel", (TAKES["launch"] + 2 * TAKES["kernel"]) * MIB, 2))
+        self.assertEqual(row["place"]["function"].split("::")[-1].split("(")[0], "launch")
+        self.assertEqual(self.groups(end)["context"], [("use_device", CONTEXT), ("second_context", CONTEXT)])
+        self.assertNotIn("growth", self.groups(end))
+        self.assertEqual(device["not_measured"], 0)
+        self.assertIn("first launches: code, local memory", self.report_of(str(found.report_path)))
+
+    def test_local_memory_is_that_of_the_launch_that_needs_it(self) -> None:
+        device = self.ledger(self.record("locals", MEMLAB_LEDGER="auto", SIMCUDA_MEMORY="32GiB"))
+        peak = device["moments"]["peak"]
+        self.assertEqual(self.groups(peak)["launch"], [("ledger", TAKES["launch"] + LOCAL)])
+        self.assertEqual(peak["rest_bytes"], 0)
+        self.assertNotIn("growth", self.groups(peak))
+        self.assertGreater(peak["used_bytes"], LOCAL * MIB)
+
+    def test_streams_of_threads_have_their_line(self) -> None:
+        end = self.ledger(self.record("threads"))["moments"]["end"]
+        self.assertEqual(self.groups(end)["stream"], [("library_stream", 200 * TAKES["stream"])])
+        self.assertNotIn("growth", self.groups(end))
+        self.assertEqual(end["rest_bytes"], 0)
+
+    def test_an_executable_graph_is_measured_at_its_first_launch(self) -> None:
+        end = self.ledger(self.record("execs"))["moments"]["end"]
+        self.assertEqual(self.groups(end)["graph"],
+                         [("execs", 300 * TAKES["upload"]), ("executable", 300 * TAKES["graph"])])
+        self.assertNotIn("growth", self.groups(end))
+        self.assertEqual(end["rest_bytes"], 0)
+
+    def test_what_was_not_measured_is_estimated(self) -> None:
+        """20,000 streams: the first thousand are measured (a machine that is busy may take their time for less), of the
+        others there are the mean and the figure."""
+        found = self.record("streams", "20000", MEMLAB_LEDGER="auto", SIMCUDA_MEMORY="32GiB",
+                            SIMCUDA_TAKES="stream:1MiB")
+        device = self.ledger(found)
+        end = device["moments"]["end"]
+        [streams] = [group for group in end["groups"] if group["kind"] == "stream"]
+        self.assertEqual(streams["bytes"], 20_000 * MIB)
+        self.assertEqual((end["rest_bytes"], [group for group in end["groups"] if group["kind"] == "growth"]), (0, []))
+        measured, estimated = sorted(streams["rows"], key=lambda row: row["estimated"])
+        self.assertGreater(measured["count"], 100)
+        self.assertEqual((measured["estimated"], estimated["estimated"]), (False, True))
+        self.assertEqual(estimated["count"], device["not_measured"])
+        self.assertEqual(estimated["bytes"], device["not_measured"] * MIB)
+        self.assertGreater(device["not_measured"], 100)
+        page = " ".join(self.report_of(str(found.report_path)).split())
+        self.assertIn("calls that were not measured", page)
+        self.assertIn("estimated by the mean of the others", page)
+
     def test_beyond_the_budget_calls_are_counted(self) -> None:
         # To measure all of them took the time of a run of seconds; contexts are measured anyway.
         found = self.record("many", MEMLAB_LEDGER="auto")
@@ -103,9 +173,7 @@ class Ledger(EndToEnd):
         what is in use before and after these two, and around what else the program does."""
         calls = self.cwd / "calls.txt"
         device = self.ledger(self.record("kernels", SIMCUDA_STATS=str(calls)))
-        [asked] = [line.split()[2] for line in calls.read_text(encoding="utf-8").splitlines()
-                   if line.startswith("calls cuMemGetInfo_v2 ")]
-        self.assertLess(int(asked), 40)
+        self.assertLess(self.asked_for_used_memory(calls), 40)
         self.assertEqual(self.groups(device["moments"]["peak"])["kernel"], [("ledger", TAKES["kernel"])])
 
     def test_a_trim_is_followed_by_a_sample(self) -> None:

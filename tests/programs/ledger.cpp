@@ -12,13 +12,21 @@
 //   given:
 //                    and destroyed
 //   ledger captures  modules loaded while a stream captures in relaxed mode: not measured
+//   ledger launches  two kernels that were not asked for, each launched 2000 times, and one with a
+//                    second context there
+//   ledger locals    a kernel whose threads have 40,000 bytes of local memory, launched twice
+//   ledger threads   200 threads, each with a stream that nobody destroys
+//   ledger execs     300 executable graphs, each launched and none uploaded
+//   ledger streams [COUNT]  so many streams (6000) that nobody destroys
 //
 // Recorded: 1 device allocation of 1,000,000 bytes and 1 from the driver's pool of 50,000, both
 // freed.
 #include <dlfcn.h>
 #include <sys/wait.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "program.hpp"
 
@@ -26,10 +34,36 @@ using namespace program;
 
 namespace {
 
-// A kernel that does nothing, as PTX.
+// Kernels that do nothing, as PTX.
 constexpr char image[] =
     ".version 7.0\n.target sm_52\n.address_size 64\n"
     ".visible .entry asked() { ret; }\n.visible .entry launched() { ret; }\n";
+
+// One that needs its local memory: which of it is not known before it runs.
+constexpr char local_image[] = R"(
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry memlab_local_40000(.param .u64 out, .param .u32 to, .param .u32 from)
+{
+    .local .align 4 .b8 values[40000];
+    .reg .b32 %r<4>;
+    .reg .b64 %d<8>;
+    ld.param.u64 %d1, [out];
+    ld.param.u32 %r1, [to];
+    ld.param.u32 %r2, [from];
+    mov.u64 %d2, values;
+    mul.wide.u32 %d3, %r1, 4;
+    mul.wide.u32 %d4, %r2, 4;
+    add.u64 %d5, %d2, %d3;
+    add.u64 %d6, %d2, %d4;
+    st.local.u32 [%d5], %r1;
+    ld.local.u32 %r3, [%d6];
+    cvta.to.global.u64 %d7, %d1;
+    st.global.u32 [%d7], %r3;
+    ret;
+}
+)";
 
 [[gnu::noinline]] CUcontext second_context() {
     CUcontext context = nullptr;
@@ -52,6 +86,101 @@ constexpr char image[] =
 void launch(CUfunction function) {
     CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
     CHECK(cuCtxSynchronize());
+}
+
+CUkernel kernel_of(CUlibrary library, const char* name) {
+    CUkernel kernel = nullptr;
+    CHECK(cuLibraryGetKernel(&kernel, library, name));
+    return kernel;
+}
+
+[[gnu::noinline]] int launches() {
+    CUlibrary library = nullptr;
+    CHECK(cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    for (int i = 0; i < 2000; ++i) {
+        for (const char* name : {"launched", "asked"}) {
+            launch(reinterpret_cast<CUfunction>(kernel_of(library, name)));
+        }
+    }
+    (void)second_context();
+    launch(reinterpret_cast<CUfunction>(kernel_of(library, "launched")));
+    SAY("launched\n");
+    return 0;
+}
+
+[[gnu::noinline]] int locals() {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    CHECK(cuModuleLoadData(&module, local_image));
+    CHECK(cuModuleGetFunction(&function, module, "memlab_local_40000"));
+    CUdeviceptr out = allocate(4);
+    unsigned to = 7;
+    unsigned from = 7;
+    void* arguments[] = {&out, &to, &from};
+    for (int i = 0; i < 2; ++i) {
+        CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
+        CHECK(cuCtxSynchronize());
+    }
+    release(out);
+    SAY("launched\n");
+    return 0;
+}
+
+[[gnu::noinline]] CUstream library_stream() {
+    CUstream stream = nullptr;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+int threads(CUcontext context) {
+    CUfunction function = nullptr;
+    CHECK(cuModuleGetFunction(&function, load_module(), "launched"));
+    for (int i = 0; i < 200; ++i) {
+        std::thread([=] {
+            CHECK(cuCtxSetCurrent(context));
+            CUstream stream = library_stream();
+            CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+            CHECK(cuStreamSynchronize(stream));
+        }).join();
+    }
+    SAY("made\n");
+    return 0;
+}
+
+[[gnu::noinline]] CUgraphExec executable(CUgraph graph) {
+    CUgraphExec made = nullptr;
+    CHECK(cuGraphInstantiate(&made, graph, 0));
+    return made;
+}
+
+int execs() {
+    CUfunction function = nullptr;
+    CHECK(cuModuleGetFunction(&function, load_module(), "launched"));
+    CUgraph graph = nullptr;
+    CHECK(cuGraphCreate(&graph, 0));
+    for (int i = 0; i < 40; ++i) {
+        CUDA_KERNEL_NODE_PARAMS parameters{};
+        parameters.func = function;
+        parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
+        parameters.blockDimX = parameters.blockDimY = parameters.blockDimZ = 1;
+        CUgraphNode node = nullptr;
+        CHECK(cuGraphAddKernelNode(&node, graph, nullptr, 0, &parameters));
+    }
+    for (int i = 0; i < 300; ++i) {
+        CHECK(cuGraphLaunch(executable(graph), nullptr));
+        CHECK(cuCtxSynchronize());
+    }
+    SAY("launched\n");
+    return 0;
+}
+
+int streams(int count) {
+    for (int i = 0; i < count; ++i) {
+        library_stream();
+    }
+    CHECK(cuCtxSynchronize());
+    SAY("made\n");
+    return 0;
 }
 
 /// @param nodes how many launches of a kernel the graph has beside the memory of its allocation
@@ -144,6 +273,21 @@ int main(int argc, char** argv) {
     const CUcontext first = use_device();
     if (argc == 2 && std::strcmp(argv[1], "captures") == 0) {
         return captures();
+    }
+    if (argc == 2 && std::strcmp(argv[1], "launches") == 0) {
+        return launches();
+    }
+    if (argc == 2 && std::strcmp(argv[1], "locals") == 0) {
+        return locals();
+    }
+    if (argc == 2 && std::strcmp(argv[1], "threads") == 0) {
+        return threads(first);
+    }
+    if (argc == 2 && std::strcmp(argv[1], "execs") == 0) {
+        return execs();
+    }
+    if (argc >= 2 && std::strcmp(argv[1], "streams") == 0) {
+        return streams(argc == 3 ? std::atoi(argv[2]) : 6000);
     }
     if (argc == 2 && std::strcmp(argv[1], "waits") == 0) {
         usleep(900'000);

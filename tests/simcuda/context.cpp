@@ -104,10 +104,8 @@ Context* add_context(int ordinal, unsigned flags, bool primary, Context* parent)
     return context;
 }
 
-bool take(Context& context, Taken what) {
-    Context& owner = root(context);
+static bool take_bytes(Context& owner, uint64_t bytes) {
     Device& device = *find_device(owner.device);
-    const uint64_t bytes = options().takes[static_cast<size_t>(what)];
     if (bytes > options().memory - std::min<uint64_t>(device.used, options().memory)) {
         return false;
     }
@@ -116,11 +114,37 @@ bool take(Context& context, Taken what) {
     return true;
 }
 
-void give_back(Context& context, Taken what) {
-    Context& owner = root(context);
-    const uint64_t bytes = std::min(owner.taken, options().takes[static_cast<size_t>(what)]);
+static void give_back_bytes(Context& owner, uint64_t wanted) {
+    const uint64_t bytes = std::min(owner.taken, wanted);
     owner.taken -= bytes;
     find_device(owner.device)->used -= bytes;
+}
+
+bool take(Context& context, Taken what) {
+    return take_bytes(root(context), options().takes[static_cast<size_t>(what)]);
+}
+
+void give_back(Context& context, Taken what) {
+    give_back_bytes(root(context), options().takes[static_cast<size_t>(what)]);
+}
+
+bool grow_local_memory(Context& context, uint64_t bytes_per_thread) {
+    int processors = 0;
+    int threads = 0;
+    sim_cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, context.device);
+    sim_cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                             context.device);
+    Context& owner = root(context);
+    const uint64_t needed =
+        bytes_per_thread * static_cast<uint64_t>(processors) * static_cast<uint64_t>(threads);
+    if (needed <= owner.local) {
+        return true;
+    }
+    if (!take_bytes(owner, needed - owner.local)) {
+        return false;
+    }
+    owner.local = needed;
+    return true;
 }
 
 void end_context(Context& context) {
@@ -150,7 +174,7 @@ void end_context(Context& context) {
     context.barrier.clear();
     if (context.parent == nullptr) {
         find_device(context.device)->used -= options().context_memory + context.taken;
-        context.taken = 0;
+        context.taken = context.local = 0;
     }
     for (Context* other : registry()) {
         std::erase(other->peers, &context);
@@ -436,6 +460,11 @@ CUresult sim_cuCtxSetLimit(CUlimit limit, size_t value) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         context->limit_changed = true;
+    }
+    if (limit == CU_LIMIT_STACK_SIZE) {
+        Context& owner = root(*context);
+        give_back_bytes(owner, owner.local);
+        owner.local = 0;
     }
     context->limits[limit] = value;
     return CUDA_SUCCESS;

@@ -254,6 +254,14 @@ void begin_allocation(Exec& exec, const Work& work) {
     allocations().emplace(work.memory, std::move(allocation));
 }
 
+CUresult upload(Exec& exec) {
+    if (!exec.uploaded && !take(*exec.context, Taken::upload)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    exec.uploaded = true;
+    return CUDA_SUCCESS;
+}
+
 // Allocations appear when the launch is submitted, so that work submitted behind it may name them;
 // what the graph frees goes when the launch completes.
 CUresult launch(CUgraphExec hGraphExec, CUstream hStream) {
@@ -267,6 +275,9 @@ CUresult launch(CUgraphExec hGraphExec, CUstream hStream) {
     }
     if (CUresult refused = refuse_while_capturing(*stream)) {
         return refused;
+    }
+    if (CUresult error = upload(*exec)) {
+        return error;
     }
     for (const Step& step : exec->steps) {
         const Work& work = step.work;
@@ -885,11 +896,7 @@ CUresult sim_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
     if (CUresult error = find_stream(hStream, stream)) {
         return error;
     }
-    if (!exec->uploaded && !take(*exec->context, Taken::upload)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    exec->uploaded = true;
-    return CUDA_SUCCESS;
+    return upload(*exec);
 }
 
 CUresult sim_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {

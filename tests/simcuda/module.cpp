@@ -1,9 +1,12 @@
 // Modules, libraries and kernels: loaded without looking into them. A kernel is a name; launching
-// it takes its stream's work time and computes nothing; one that is called memlab_fault faults.
+// it takes its stream's work time and computes nothing; one that is called memlab_fault faults. The
+// threads of memlab_local_40000 have 40,000 bytes of local memory each.
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "tests/simcuda/call.hpp"
 #include "tests/simcuda/capture.hpp"
@@ -26,7 +29,8 @@ struct Function {
 struct Module {
     std::map<std::string, std::unique_ptr<Function>> functions;
     std::map<std::string, uint64_t> globals;
-    Context* loaded_in = nullptr;  // a library's code is loaded with its kernels
+    Context* loaded_in = nullptr;    // a library's code is loaded with its kernels
+    Context* launched_in = nullptr;  // the rest of it with the first launch
 };
 
 // A variable's size is not known without reading the image: enough for any that a test has.
@@ -84,6 +88,32 @@ CUresult load_code(Function* function) {
     return CUDA_SUCCESS;
 }
 
+int local_bytes(const Function& function) {
+    constexpr std::string_view prefix = "memlab_local_";
+    return function.name.starts_with(prefix) ? std::atoi(function.name.c_str() + prefix.size()) : 0;
+}
+
+// What a launch needs, as far as none before took it.
+CUresult load_for_launch(Function* function) {
+    if (CUresult error = load_code(function)) {
+        return error;
+    }
+    Context* context = nullptr;
+    if (current_context(context) != CUDA_SUCCESS) {
+        return CUDA_SUCCESS;
+    }
+    Module& module = *function->module;
+    if (module.launched_in == nullptr) {
+        if (!take(*context, Taken::launch)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        module.launched_in = context;
+    }
+    return grow_local_memory(*context, static_cast<uint64_t>(local_bytes(*function)))
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 template <typename Handle>
 Module* find_module(Handle handle) {
     auto* module = reinterpret_cast<Module*>(handle);
@@ -104,6 +134,9 @@ CUresult unload(Handle handle) {
     }
     if (module->loaded_in != nullptr && module->loaded_in->alive) {
         give_back(*module->loaded_in, Taken::module);
+    }
+    if (module->launched_in != nullptr && module->launched_in->alive) {
+        give_back(*module->launched_in, Taken::launch);
     }
     for (const auto& [name, address] : module->globals) {
         release_allocation(address);
@@ -192,7 +225,7 @@ CUresult launch(CUfunction f, unsigned blocks, unsigned threads, CUstream hStrea
     if (function == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (CUresult error = load_code(function)) {
+    if (CUresult error = load_for_launch(function)) {
         return error;
     }
     if (blocks == 0 || threads == 0 || threads > 1024) {
@@ -230,6 +263,9 @@ CUresult function_attribute(int* pi, CUfunction_attribute attribute, const void*
             break;
         case CU_FUNC_ATTRIBUTE_NUM_REGS:
             *pi = 32;
+            break;
+        case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+            *pi = local_bytes(*function);
             break;
         case CU_FUNC_ATTRIBUTE_PTX_VERSION:
         case CU_FUNC_ATTRIBUTE_BINARY_VERSION:

@@ -84,7 +84,8 @@ void takes_option(uint64_t (&takes)[std::size(taken_names)]) {
         const auto* const known =
             std::find(std::begin(taken_names), std::end(taken_names), item.substr(0, colon));
         if (colon == std::string::npos || known == std::end(taken_names)) {
-            refuse(name, item, "module, kernel, graph, stream, event or limit, and :bytes");
+            refuse(name, item,
+                   "module, kernel, launch, graph, upload, stream, event or limit, and :bytes");
         }
         takes[known - std::begin(taken_names)] = parse_bytes(name, item.substr(colon + 1));
     });

@@ -21,17 +21,18 @@ struct InjectedFault {
 };
 
 // What the driver takes device memory for on its own.
-enum class Taken { module, kernel, graph, upload, stream, event, limit };
-constexpr const char* taken_names[] = {"module", "kernel", "graph", "upload",
-                                       "stream", "event",  "limit"};
+enum class Taken { module, kernel, launch, graph, upload, stream, event, limit };
+constexpr const char* taken_names[] = {"module", "kernel", "launch", "graph",
+                                       "upload", "stream", "event",  "limit"};
 
 struct Options {
     int devices = 1;               // SIMCUDA_DEVICES
     uint64_t memory = 8ULL << 30;  // SIMCUDA_MEMORY, bytes of each device
     uint64_t context_memory = 0;   // SIMCUDA_CONTEXT_MEMORY, bytes each context takes
     // SIMCUDA_TAKES=module:64MiB[,...]: bytes that each takes; limit: at the first cuCtxSetLimit. A
-    // kernel's are taken when its function is asked for, or at its first launch; upload's at the
-    // first cuGraphUpload of an executable graph.
+    // kernel's are taken when its function is asked for, or at its first launch; launch's at the
+    // first launch of any function of a module; upload's at the first cuGraphUpload or launch of an
+    // executable graph.
     uint64_t takes[std::size(taken_names)] = {};
     // SIMCUDA_WITHHELD, bytes that are said to be free and never given: a page on an H100.
     uint64_t withheld = 0;

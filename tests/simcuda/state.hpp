@@ -67,6 +67,7 @@ struct Context {
     std::vector<int> peer_devices;  // whose memory of other processes it opened
     size_t limits[16] = {};
     uint64_t taken = 0;  // bytes that the driver took in it on its own
+    uint64_t local = 0;  // of these: local memory of all threads that can be resident
     bool limit_changed = false;
     std::string output;  // what its kernels printed and nothing showed yet
     unsigned usage = 1;  // cuCtxCreate's and cuCtxAttach's, less cuCtxDetach's
@@ -103,6 +104,9 @@ void end_context(Context& context);
 // back with give_back(), or with the context.
 bool take(Context& context, Taken what);
 void give_back(Context& context, Taken what);
+// Resizes its local memory to what all threads that can be resident on its device need for a kernel
+// with so many bytes a thread. It never shrinks: cuCtxSetLimit gives it back.
+bool grow_local_memory(Context& context, uint64_t bytes_per_thread);
 std::vector<Context*> live_contexts();
 // The context and, for a primary one, its green contexts: what its events capture and its waits
 // hold back.
