@@ -1,5 +1,5 @@
-"""The ledger on a real GPU: at the sampled peak of device used at least 99 % has a row other than the rest, and NVML,
-where it sees this process, has about as much."""
+"""The ledger on a real GPU, as it is by default: at the sampled peak of device used at least 99 % has a row other than
+the rest, at most 2 % "grew while work ran", and NVML, where it sees this process, has about as much."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from typing import Any
 
 MIB = 1 << 20
 EXPLAINED = 0.99
+GROWN = 0.02
 
 # The module that must be installed, name, script of py/ or program of tests/programs, arguments.
 RUNS: list[tuple[str, str, str, list[str]]] = [
     ("torch", "ledger: PyTorch training", "train.py", []),
     ("torch", "ledger: PyTorch, CUDA graphs", "graph_work.py", []),
     ("cupy", "ledger: CuPy", "cupy_work.py", []),
+    ("triton", "ledger: Triton", "triton_work.py", []),
     ("ctypes", "ledger: cuBLAS", "cublas_work.py", []),
+    ("ctypes", "ledger: large local memory", "ledger", ["locals"]),
+    ("ctypes", "ledger: streams of 200 threads", "ledger", ["threads"]),
+    ("ctypes", "ledger: 300 executable graphs", "ledger", ["execs"]),
+    ("ctypes", "ledger: 6000 streams", "ledger", ["streams"]),
     ("ctypes", "ledger: a graph's memory, uploaded", "ledger", ["uploads"]),
     ("ctypes", "ledger: a graph of 20,000 nodes, uploaded", "ledger", ["uploads", "nodes"]),
 ]
@@ -30,6 +36,10 @@ def judge_ledger(page: dict[str, Any]) -> tuple[str, list[str]]:
     explained = 1 - peak["rest_bytes"] / max(1, peak["used_bytes"])
     if explained < EXPLAINED:
         problems.append(f"{100 * explained:.2f} % of {peak['used_bytes'] / MIB:.1f} MiB have a row: {groups}")
+    for name, moment in device["moments"].items():
+        grown = sum(group["bytes"] for group in moment["groups"] if group["kind"] == "growth")
+        if grown > GROWN * moment["used_bytes"]:
+            problems.append(f"{name}: {grown / MIB:.1f} of {moment['used_bytes'] / MIB:.1f} MiB grew while work ran")
     if sum(groups.values()) + peak["rest_bytes"] != peak["used_bytes"]:
         problems.append(f"the rows are not the whole: {groups}, {peak['rest_bytes']} of {peak['used_bytes']}")
     if "context" not in groups:

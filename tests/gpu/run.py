@@ -719,11 +719,10 @@ class Suite(SeveralGpus):
                 continue
             if script.endswith(".py"):
                 verdict, found, outcomes = self.framework_pair(name, script, arguments, timeout=150)
-            else:  # too short for the ledger to begin by itself
-                verdict, found, outcomes = self.pair(name, [str(self.layout.program(script)), *arguments],
-                                                     settings={"MEMLAB_LEDGER": "on"}, native_settings={})
-            if outcomes[0].code == 77:
-                self.skip(name, "cuBLAS is not installed")
+            else:
+                verdict, found, outcomes = self.pair(name, [str(self.layout.program(script)), *arguments])
+            if outcomes[0].code == 77:  # its one line says why
+                self.skip(name, outcomes[0].stdout.decode("utf-8").strip())
                 continue
             reports = [one.report_path for one in found if one.report_path and one.report and one.report["devices"]]
             if reports:
