@@ -83,9 +83,8 @@ template <class Real>
 }
 
 /// The location decides what the pool's memory is: that of a device, the host's, or managed.
-template <class Real>
-CUresult name_pool(CUmemoryPool* pool, const CUmemLocation* location, CUmemAllocationType type,
-                   const Real& real) {
+constexpr auto name_pool = [](mi::Hooked, const auto& real, CUmemoryPool* pool,
+                              const CUmemLocation* location, CUmemAllocationType type) {
     return mi::hook(
         [&](Session&) {
             const CUresult result = real();
@@ -95,6 +94,11 @@ CUresult name_pool(CUmemoryPool* pool, const CUmemLocation* location, CUmemAlloc
             return result;
         },
         real);
+};
+
+[[gnu::used]] void export_pool_functions() {
+    MEMLAB_EXPORT_HOOK(cuMemGetDefaultMemPool, name_pool);
+    MEMLAB_EXPORT_HOOK(cuMemGetMemPool, name_pool);
 }
 
 }  // namespace
@@ -152,18 +156,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
         }
         return result;
     });
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location,
-                                                      CUmemAllocationType type) {
-    return name_pool(pool, location, type,
-                     mi::real_call(&Driver::cuMemGetDefaultMemPool, pool, location, type));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
-                                               CUmemAllocationType type) {
-    return name_pool(pool, location, type,
-                     mi::real_call(&Driver::cuMemGetMemPool, pool, location, type));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {

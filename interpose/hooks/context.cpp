@@ -39,14 +39,25 @@ CUresult call_destroying(Session& session, Api api, std::initializer_list<CUcont
     return result;
 }
 
-template <class Real>
-CUresult destroy_context(Api api, CUcontext context, const Real& real) {
+constexpr auto destroy_context = [](mi::Hooked hooked, const auto& real, CUcontext context) {
     return mi::hook(
         [&](Session& session) {
-            return call_destroying(session, api, {context}, real, [](CUcontext) { return true; });
+            return call_destroying(session, hooked.api, {context}, real,
+                                   [](CUcontext) { return true; });
         },
         real);
-}
+};
+
+// Both are deprecated but still work: a context from cuCtxCreate is destroyed by the detach that
+// brings its usage count to 0, and is then no longer current.
+constexpr auto detach_context = [](mi::Hooked hooked, const auto& real, CUcontext context) {
+    return mi::hook(
+        [&](Session& session) {
+            return call_destroying(session, hooked.api, {context}, real,
+                                   [](CUcontext each) { return mi::current_context() != each; });
+        },
+        real);
+};
 
 bool primary_is_inactive(CUdevice device) {
     unsigned flags = 0;
@@ -56,26 +67,25 @@ bool primary_is_inactive(CUdevice device) {
            active == 0;
 }
 
-template <class Real>
-CUresult reset_primary(Api api, CUdevice device, const Real& real) {
+constexpr auto reset_primary = [](mi::Hooked hooked, const auto& real, CUdevice device) {
     return mi::hook(
         [&](Session& session) {
-            return call_destroying(session, api, {session.contexts().primary_of(device)}, real,
-                                   [](CUcontext) { return true; });
+            return call_destroying(session, hooked.api, {session.contexts().primary_of(device)},
+                                   real, [](CUcontext) { return true; });
         },
         real);
-}
+};
 
 // The last release destroys the primary context, like a reset.
-template <class Real>
-CUresult release_primary(Api api, CUdevice device, const Real& real) {
+constexpr auto release_primary = [](mi::Hooked hooked, const auto& real, CUdevice device) {
     return mi::hook(
         [&](Session& session) {
-            return call_destroying(session, api, {session.contexts().primary_of(device)}, real,
+            return call_destroying(session, hooked.api, {session.contexts().primary_of(device)},
+                                   real,
                                    [device](CUcontext) { return primary_is_inactive(device); });
         },
         real);
-}
+};
 
 CUresult on_context(CUresult result, const CUcontext* context) {
     if (result == CUDA_SUCCESS) {
@@ -104,37 +114,42 @@ CUresult call_creating(Api api, CUdevice device, const CUcontext* context, const
 }
 
 // A process that creates contexts may have more than one.
-template <class Real>
-CUresult create_context(Api api, CUdevice device, const CUcontext* context, const Real& real) {
-    const CUresult result = call_creating(api, device, context, real);
+constexpr auto create_context = [](mi::Hooked hooked, const auto& real, CUcontext* context,
+                                   auto... rest) {
+    const CUdevice device = mi::last_of(rest...);
+    const CUresult result = call_creating(hooked.api, device, context, real);
     if (Session* session = Session::current()) {
         session->contexts().expect_multiple();
     }
     return on_context(result, context);
-}
+};
+
+constexpr auto attach_context = [](mi::Hooked, const auto& real, CUcontext* context, unsigned) {
+    return on_context(real(), context);
+};
 
 // The first one that retains the primary context creates it. A registered one is there: one whose
 // end was not seen on_context() finds, and what creating it took is then not measured.
-template <class Real>
-CUresult retain_primary(Api api, CUdevice device, const CUcontext* context, const Real& real) {
+constexpr auto retain_primary = [](mi::Hooked hooked, const auto& real, CUcontext* context,
+                                   CUdevice device) {
     Session* const session = Session::current();
     const bool known =
         session != nullptr && session->contexts().registered_primary(device) != nullptr;
     return on_context(!known && primary_is_inactive(device)
-                          ? call_creating(api, device, context, real)
+                          ? call_creating(hooked.api, device, context, real)
                           : mi::call_and_retry(real, device),
                       context);
-}
+};
 
-template <class Real>
-CUresult enable_peer_access(CUcontext peer, const Real& real) {
+constexpr auto enable_peer_access = [](mi::Hooked hooked, const auto& real, CUcontext peer,
+                                       unsigned) {
     return mi::hook(
         [&](Session& session) {
             const mi::Ledger::Before before =
                 session.ledger().before({.kind = memlab::trace::LedgerKind::other});
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
-                session.ledger().after(before, Api::cuCtxEnablePeerAccess);
+                session.ledger().after(before, hooked.api);
             }
             const CUcontext accessor = mi::current_context();
             // Already enabled by a call before memlab was loaded, or, as documented, with the first
@@ -147,69 +162,9 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
             return result;
         },
         real);
-}
+};
 
-}  // namespace
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
-                                           CUdevice device) {
-    return create_context(Api::cuCtxCreate, device, context,
-                          mi::real_call(&Driver::cuCtxCreate, context, flags, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
-                                              CUdevice device) {
-    return create_context(Api::cuCtxCreate_v2, device, context,
-                          mi::real_call(&Driver::cuCtxCreate_v2, context, flags, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
-                                              int affinities, unsigned int flags, CUdevice device) {
-    return create_context(
-        Api::cuCtxCreate_v3, device, context,
-        mi::real_call(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
-                                              unsigned int flags, CUdevice device) {
-    return create_context(
-        Api::cuCtxCreate_v4, device, context,
-        mi::real_call(&Driver::cuCtxCreate_v4, context, parameters, flags, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
-    return destroy_context(Api::cuCtxDestroy, context,
-                           mi::real_call(&Driver::cuCtxDestroy, context));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
-    return destroy_context(Api::cuCtxDestroy_v2, context,
-                           mi::real_call(&Driver::cuCtxDestroy_v2, context));
-}
-
-// Both are deprecated but still work: a context from cuCtxCreate is destroyed by the detach that
-// brings its usage count to 0, and is then no longer current.
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxAttach(CUcontext* context, unsigned int flags) {
-    return on_context(mi::call_real(&Driver::cuCtxAttach, context, flags), context);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext context) {
-    const auto real = mi::real_call(&Driver::cuCtxDetach, context);
-    return mi::hook(
-        [&](Session& session) {
-            return call_destroying(session, Api::cuCtxDetach, {context}, real,
-                                   [](CUcontext each) { return mi::current_context() != each; });
-        },
-        real);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
-    return enable_peer_access(peer, mi::real_call(&Driver::cuCtxEnablePeerAccess, peer, flags));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
-    const auto real = mi::real_call(&Driver::cuCtxDisablePeerAccess, peer);
+constexpr auto disable_peer_access = [](mi::Hooked, const auto& real, CUcontext peer) {
     return mi::hook(
         [&](Session& session) {
             const CUresult result = real();
@@ -219,40 +174,29 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
             return result;
         },
         real);
+};
+
+[[gnu::used]] void export_context_functions() {
+    MEMLAB_EXPORT_HOOK(cuCtxCreate, create_context);
+    MEMLAB_EXPORT_HOOK(cuCtxCreate_v2, create_context);
+    MEMLAB_EXPORT_HOOK(cuCtxCreate_v3, create_context);
+    MEMLAB_EXPORT_HOOK(cuCtxCreate_v4, create_context);
+    MEMLAB_EXPORT_HOOK(cuCtxDestroy, destroy_context);
+    MEMLAB_EXPORT_HOOK(cuCtxDestroy_v2, destroy_context);
+    MEMLAB_EXPORT_HOOK(cuCtxAttach, attach_context);
+    MEMLAB_EXPORT_HOOK(cuCtxDetach, detach_context);
+    MEMLAB_EXPORT_HOOK(cuCtxEnablePeerAccess, enable_peer_access);
+    MEMLAB_EXPORT_HOOK(cuCtxDisablePeerAccess, disable_peer_access);
+    MEMLAB_EXPORT_HOOK(cuDevicePrimaryCtxRetain, retain_primary);
+    MEMLAB_EXPORT_HOOK(cuDevicePrimaryCtxRelease, release_primary);
+    MEMLAB_EXPORT_HOOK(cuDevicePrimaryCtxRelease_v2, release_primary);
+    MEMLAB_EXPORT_HOOK(cuDevicePrimaryCtxReset, reset_primary);
+    MEMLAB_EXPORT_HOOK(cuDevicePrimaryCtxReset_v2, reset_primary);
+    MEMLAB_EXPORT_PASSED(cuDevicePrimaryCtxSetFlags);
+    MEMLAB_EXPORT_PASSED(cuDevicePrimaryCtxSetFlags_v2);
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-    return retain_primary(Api::cuDevicePrimaryCtxRetain, device, context,
-                          mi::real_call(&Driver::cuDevicePrimaryCtxRetain, context, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
-    return release_primary(Api::cuDevicePrimaryCtxRelease, device,
-                           mi::real_call(&Driver::cuDevicePrimaryCtxRelease, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    return release_primary(Api::cuDevicePrimaryCtxRelease_v2, device,
-                           mi::real_call(&Driver::cuDevicePrimaryCtxRelease_v2, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
-    return reset_primary(Api::cuDevicePrimaryCtxReset, device,
-                         mi::real_call(&Driver::cuDevicePrimaryCtxReset, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device) {
-    return reset_primary(Api::cuDevicePrimaryCtxReset_v2, device,
-                         mi::real_call(&Driver::cuDevicePrimaryCtxReset_v2, device));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
-    return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags, device, flags);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
-    return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags_v2, device, flags);
-}
+}  // namespace
 
 // Green contexts share their device's primary context and its memory, and each retains it:
 // destroying the last one may destroy it.

@@ -13,8 +13,10 @@ using mi::Api;
 using mi::Driver;
 using mi::Session;
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1* address, unsigned int bytes) {
-    return mi::call_real(&Driver::cuMemAlloc, address, bytes);
+[[gnu::used]] static void export_first_versions() {
+    MEMLAB_EXPORT_PASSED(cuMemAlloc);
+    MEMLAB_EXPORT_PASSED(cuMemFree);
+    MEMLAB_EXPORT_PASSED(cuMemAllocPitch);
 }
 
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address,
@@ -28,10 +30,6 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* a
         real);
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 address) {
-    return mi::call_real(&Driver::cuMemFree, address);
-}
-
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
     const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
@@ -40,12 +38,6 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr add
             return mi::free_device(session, Api::cuMemFree_v2, address, real);
         },
         [&] { return mi::free_nested(Session::current(), Api::cuMemFree_v2, address, real); });
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1* address, unsigned int* pitch,
-                                               unsigned int width, unsigned int height,
-                                               unsigned int element_size) {
-    return mi::call_real(&Driver::cuMemAllocPitch, address, pitch, width, height, element_size);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,

@@ -16,7 +16,6 @@
 namespace mi = memlab::interpose;
 using memlab::trace::LedgerKind;
 using mi::Api;
-using mi::Driver;
 using mi::Session;
 
 namespace {
@@ -70,8 +69,46 @@ CUresult any_node(const CUgraphNodeParams* parameters, const Real& real) {
     return real();
 }
 
-template <class Real>
-CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, const Real& real) {
+// What a call says of a node that copies or fills.
+template <class Parameters>
+struct NodeArguments {
+    const Parameters* parameters = nullptr;
+    CUcontext context = nullptr;
+
+    void visit(const Parameters* argument) { parameters = argument; }
+    void visit(CUcontext argument) { context = argument; }
+    template <class Other>
+    void visit(const Other& /*other*/) {}
+};
+
+template <class Parameters>
+constexpr auto copy_or_fill = [](mi::Hooked, const auto& real, auto... arguments) {
+    NodeArguments<Parameters> found;
+    (found.visit(arguments), ...);
+    return node(found.parameters, found.context, real);
+};
+
+constexpr auto set_node = [](mi::Hooked, const auto& real, auto... arguments) {
+    return any_node(mi::last_of(arguments...), real);
+};
+
+constexpr auto add_alloc_node = [](mi::Hooked hooked, const auto& real, CUgraphNode*, CUgraph graph,
+                                   const CUgraphNode*, size_t,
+                                   CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = mi::retry_after_release(session, real);
+            if (result == CUDA_SUCCESS) {
+                record_node(session, hooked.api, graph, parameters->dptr, parameters->bytesize);
+            }
+            return result;
+        },
+        real);
+};
+
+constexpr auto add_node = [](mi::Hooked hooked, const auto& real, CUgraphNode*, CUgraph graph,
+                             auto... rest) {
+    const CUgraphNodeParams* const parameters = mi::last_of(rest...);
     if (parameters == nullptr || parameters->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         return any_node(parameters, real);
     }
@@ -79,13 +116,13 @@ CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, c
         [&](Session& session) {
             const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
-                record_node(session, api, graph, parameters->alloc.dptr,
+                record_node(session, hooked.api, graph, parameters->alloc.dptr,
                             parameters->alloc.bytesize);
             }
             return result;
         },
         real);
-}
+};
 
 // `made` is derived from `from` and keeps its memory alive.
 template <class Made, class Real>
@@ -101,22 +138,31 @@ CUresult make_from(const void* from, const Made* made, const Real& real) {
         real);
 }
 
+constexpr auto clone_graph = [](mi::Hooked, const auto& real, CUgraph* clone, CUgraph original) {
+    return make_from(original, clone, real);
+};
+
+constexpr auto update_executable = [](mi::Hooked, const auto& real, CUgraphExec executable,
+                                      CUgraph graph,
+                                      auto...) { return make_from(graph, &executable, real); };
+
 // Plain CUDA rejects a graph with a fill past the end of an allocation.
-template <class Real>
-CUresult instantiate(Api api, CUgraph graph, CUgraphExec* executable, const Real& real) {
+constexpr auto instantiate_graph = [](mi::Hooked hooked, const auto& real, CUgraphExec* executable,
+                                      CUgraph graph, auto...) {
     return mi::hook(
         [&](Session& session) {
             if (mi::has_overrun(session, graph)) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
-            const CUresult result = mi::measured(session, {.kind = LedgerKind::graph}, api, real);
+            const CUresult result =
+                mi::measured(session, {.kind = LedgerKind::graph}, hooked.api, real);
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().share(graph, *executable);
             }
             return result;
         },
         real);
-}
+};
 
 // A graph is ordered as a whole by the stream of its launch or upload.
 void before_submit(CUstream stream, bool per_thread) {
@@ -135,250 +181,84 @@ void before_launch(CUstream stream, bool per_thread) {
     }
 }
 
-// The ledger attributes what an upload takes to this call, not to the first launch.
-template <class Real>
-CUresult upload(Api api, CUstream stream, bool per_thread, const Real& real) {
-    before_submit(stream, per_thread);
-    const mi::WorkClock::Submission submission(mi::work_clock);
-    return mi::hook(
-        [&](Session& session) {
-            return mi::measured(session, {.kind = LedgerKind::graph}, api, real);
-        },
-        real);
-}
-
-// What an upload would have taken the first launch takes, if there was none.
-template <class Real>
-CUresult launch(Api api, CUgraphExec executable, CUstream stream, bool per_thread,
-                const Real& real) {
-    before_launch(stream, per_thread);
+// A graph's memory is mapped at its first launch. A launch submits work. What an upload would have
+// taken the first launch takes, if there was none.
+constexpr auto launch_graph = [](mi::Hooked hooked, const auto& real, CUgraphExec executable,
+                                 CUstream stream) {
+    before_launch(stream, hooked.per_thread);
     const mi::WorkClock::Submission submission(mi::work_clock);
     if (mi::launched.knows_at_once(executable)) {
         return mi::call_and_sample(real);
     }
     mi::FirstLaunch first(LedgerKind::graph, executable);
     const CUresult result = mi::call_and_sample(real);
-    first.done(api, result);
+    first.done(hooked.api, result);
     return result;
-}
+};
 
-template <class Real>
-CUresult destroy(Api api, const void* graph, const Real& real) {
+// The ledger attributes what an upload takes to this call, not to the first launch.
+constexpr auto upload_graph = [](mi::Hooked hooked, const auto& real, CUgraphExec,
+                                 CUstream stream) {
+    before_submit(stream, hooked.per_thread);
+    const mi::WorkClock::Submission submission(mi::work_clock);
     return mi::hook(
         [&](Session& session) {
-            const bool executable = api == Api::cuGraphExecDestroy;
+            return mi::measured(session, {.kind = LedgerKind::graph}, hooked.api, real);
+        },
+        real);
+};
+
+constexpr auto destroy_graph = [](mi::Hooked hooked, const auto& real, const void* graph) {
+    return mi::hook(
+        [&](Session& session) {
+            const bool executable = hooked.api == Api::cuGraphExecDestroy;
             if (executable) {
                 mi::launched.forget(mi::Launched::key(graph));
             }
             const CUresult result =
                 executable
-                    ? mi::measured(session, {.kind = LedgerKind::graph, .returns = true}, api, real)
+                    ? mi::measured(session, {.kind = LedgerKind::graph, .returns = true},
+                                   hooked.api, real)
                     : real();
             if (result == CUDA_SUCCESS) {
-                mi::graph_memory().destroyed(session, api, graph);
+                mi::graph_memory().destroyed(session, hooked.api, graph);
             }
             return result;
         },
         real);
+};
+
+[[gnu::used]] void export_graph_functions() {
+    MEMLAB_EXPORT_HOOK(cuGraphAddMemAllocNode, add_alloc_node);
+    MEMLAB_EXPORT_PASSED(cuGraphAddMemFreeNode);
+    MEMLAB_EXPORT_HOOK(cuGraphAddNode, add_node);
+    MEMLAB_EXPORT_HOOK(cuGraphAddNode_v2, add_node);
+    MEMLAB_EXPORT_HOOK(cuGraphAddNode_v3, add_node);
+
+    MEMLAB_EXPORT_HOOK(cuGraphAddMemcpyNode, copy_or_fill<CUDA_MEMCPY3D>);
+    MEMLAB_EXPORT_HOOK(cuGraphMemcpyNodeSetParams, copy_or_fill<CUDA_MEMCPY3D>);
+    MEMLAB_EXPORT_HOOK(cuGraphExecMemcpyNodeSetParams, copy_or_fill<CUDA_MEMCPY3D>);
+    MEMLAB_EXPORT_HOOK(cuGraphAddMemsetNode, copy_or_fill<CUDA_MEMSET_NODE_PARAMS>);
+    MEMLAB_EXPORT_HOOK(cuGraphMemsetNodeSetParams, copy_or_fill<CUDA_MEMSET_NODE_PARAMS>);
+    MEMLAB_EXPORT_HOOK(cuGraphExecMemsetNodeSetParams, copy_or_fill<CUDA_MEMSET_NODE_PARAMS>);
+    MEMLAB_EXPORT_HOOK(cuGraphNodeSetParams, set_node);
+    MEMLAB_EXPORT_HOOK(cuGraphNodeSetParams_v2, set_node);
+    MEMLAB_EXPORT_HOOK(cuGraphExecNodeSetParams, set_node);
+
+    MEMLAB_EXPORT_HOOK(cuGraphInstantiate, instantiate_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphInstantiate_v2, instantiate_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphInstantiateWithFlags, instantiate_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphInstantiateWithParams, instantiate_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphInstantiateWithParams_ptsz, instantiate_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphClone, clone_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphExecUpdate, update_executable);
+    MEMLAB_EXPORT_HOOK(cuGraphExecUpdate_v2, update_executable);
+    MEMLAB_EXPORT_HOOK(cuGraphLaunch, launch_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphLaunch_ptsz, launch_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphUpload, upload_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphUpload_ptsz, upload_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphDestroy, destroy_graph);
+    MEMLAB_EXPORT_HOOK(cuGraphExecDestroy, destroy_graph);
 }
 
 }  // namespace
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph,
-                                                      const CUgraphNode* dependencies, size_t count,
-                                                      CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
-    const auto real = mi::real_call(&Driver::cuGraphAddMemAllocNode, node, graph, dependencies,
-                                    count, parameters);
-    return mi::hook(
-        [&](Session& session) {
-            const CUresult result = mi::retry_after_release(session, real);
-            if (result == CUDA_SUCCESS) {
-                record_node(session, Api::cuGraphAddMemAllocNode, graph, parameters->dptr,
-                            parameters->bytesize);
-            }
-            return result;
-        },
-        real);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph,
-                                                     const CUgraphNode* dependencies, size_t count,
-                                                     CUdeviceptr address) {
-    return mi::call_real(&Driver::cuGraphAddMemFreeNode, node, graph, dependencies, count, address);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode(CUgraphNode* node, CUgraph graph,
-                                              const CUgraphNode* dependencies, size_t count,
-                                              CUgraphNodeParams* parameters) {
-    return add_node(
-        Api::cuGraphAddNode, graph, parameters,
-        mi::real_call(&Driver::cuGraphAddNode, node, graph, dependencies, count, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph,
-                                                 const CUgraphNode* dependencies,
-                                                 const CUgraphEdgeData* edges, size_t count,
-                                                 CUgraphNodeParams* parameters) {
-    return add_node(Api::cuGraphAddNode_v2, graph, parameters,
-                    mi::real_call(&Driver::cuGraphAddNode_v2, node, graph, dependencies, edges,
-                                  count, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph,
-                                                 const CUgraphNode* dependencies,
-                                                 const CUgraphEdgeData* edges, size_t count,
-                                                 CUgraphNodeParams* parameters) {
-    return add_node(Api::cuGraphAddNode_v3, graph, parameters,
-                    mi::real_call(&Driver::cuGraphAddNode_v3, node, graph, dependencies, edges,
-                                  count, parameters));
-}
-
-// Copy and fill nodes: creation and change of parameters.
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode* made, CUgraph graph,
-                                                    const CUgraphNode* dependencies, size_t count,
-                                                    const CUDA_MEMCPY3D* copy, CUcontext context) {
-    return node(copy, context,
-                mi::real_call(&Driver::cuGraphAddMemcpyNode, made, graph, dependencies, count, copy,
-                              context));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode changed,
-                                                          const CUDA_MEMCPY3D* copy) {
-    return node(copy, nullptr, mi::real_call(&Driver::cuGraphMemcpyNodeSetParams, changed, copy));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec executable,
-                                                              CUgraphNode changed,
-                                                              const CUDA_MEMCPY3D* copy,
-                                                              CUcontext context) {
-    return node(
-        copy, context,
-        mi::real_call(&Driver::cuGraphExecMemcpyNodeSetParams, executable, changed, copy, context));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode* made, CUgraph graph,
-                                                    const CUgraphNode* dependencies, size_t count,
-                                                    const CUDA_MEMSET_NODE_PARAMS* fill,
-                                                    CUcontext context) {
-    return node(fill, context,
-                mi::real_call(&Driver::cuGraphAddMemsetNode, made, graph, dependencies, count, fill,
-                              context));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode changed,
-                                                          const CUDA_MEMSET_NODE_PARAMS* fill) {
-    return node(fill, nullptr, mi::real_call(&Driver::cuGraphMemsetNodeSetParams, changed, fill));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec executable,
-                                                              CUgraphNode changed,
-                                                              const CUDA_MEMSET_NODE_PARAMS* fill,
-                                                              CUcontext context) {
-    return node(
-        fill, context,
-        mi::real_call(&Driver::cuGraphExecMemsetNodeSetParams, executable, changed, fill, context));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode changed,
-                                                    CUgraphNodeParams* parameters) {
-    return any_node(parameters, mi::real_call(&Driver::cuGraphNodeSetParams, changed, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphNodeSetParams_v2(CUgraphNode changed,
-                                                       CUgraphNodeParams* parameters) {
-    return any_node(parameters,
-                    mi::real_call(&Driver::cuGraphNodeSetParams_v2, changed, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode changed,
-                                                        CUgraphNodeParams* parameters) {
-    return any_node(parameters, mi::real_call(&Driver::cuGraphExecNodeSetParams, executable,
-                                              changed, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* executable, CUgraph graph,
-                                                  CUgraphNode* error_node, char* log,
-                                                  size_t log_size) {
-    return instantiate(
-        Api::cuGraphInstantiate, graph, executable,
-        mi::real_call(&Driver::cuGraphInstantiate, executable, graph, error_node, log, log_size));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* executable, CUgraph graph,
-                                                     CUgraphNode* error_node, char* log,
-                                                     size_t log_size) {
-    return instantiate(Api::cuGraphInstantiate_v2, graph, executable,
-                       mi::real_call(&Driver::cuGraphInstantiate_v2, executable, graph, error_node,
-                                     log, log_size));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
-                                                           unsigned long long flags) {
-    return instantiate(
-        Api::cuGraphInstantiateWithFlags, graph, executable,
-        mi::real_call(&Driver::cuGraphInstantiateWithFlags, executable, graph, flags));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams(
-    CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
-    return instantiate(
-        Api::cuGraphInstantiateWithParams, graph, executable,
-        mi::real_call(&Driver::cuGraphInstantiateWithParams, executable, graph, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(
-    CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
-    return instantiate(
-        Api::cuGraphInstantiateWithParams_ptsz, graph, executable,
-        mi::real_call(&Driver::cuGraphInstantiateWithParams_ptsz, executable, graph, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphClone(CUgraph* clone, CUgraph original) {
-    return make_from(original, clone, mi::real_call(&Driver::cuGraphClone, clone, original));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec executable, CUgraph graph,
-                                                 CUgraphNode* error_node,
-                                                 CUgraphExecUpdateResult* outcome) {
-    return make_from(
-        graph, &executable,
-        mi::real_call(&Driver::cuGraphExecUpdate, executable, graph, error_node, outcome));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
-                                                    CUgraphExecUpdateResultInfo* info) {
-    return make_from(graph, &executable,
-                     mi::real_call(&Driver::cuGraphExecUpdate_v2, executable, graph, info));
-}
-
-// A graph's memory is mapped at its first launch. A launch submits work.
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-    return launch(Api::cuGraphLaunch, executable, stream, false,
-                  mi::real_call(&Driver::cuGraphLaunch, executable, stream));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
-    return launch(Api::cuGraphLaunch_ptsz, executable, stream, true,
-                  mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphUpload(CUgraphExec executable, CUstream stream) {
-    return upload(Api::cuGraphUpload, stream, false,
-                  mi::real_call(&Driver::cuGraphUpload, executable, stream));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec executable, CUstream stream) {
-    return upload(Api::cuGraphUpload_ptsz, stream, true,
-                  mi::real_call(&Driver::cuGraphUpload_ptsz, executable, stream));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
-    return destroy(Api::cuGraphDestroy, graph, mi::real_call(&Driver::cuGraphDestroy, graph));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec executable) {
-    return destroy(Api::cuGraphExecDestroy, executable,
-                   mi::real_call(&Driver::cuGraphExecDestroy, executable));
-}

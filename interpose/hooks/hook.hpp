@@ -3,6 +3,7 @@
 #pragma once
 
 #include <new>
+#include <string_view>
 #include <tuple>
 
 #include "interpose/driver/cuda_abi.hpp"
@@ -18,6 +19,18 @@
 #define MEMLAB_EXPORT_AS(symbol, function)                                                 \
     __asm__ volatile(".globl " #symbol "\n\t.type " #symbol ", @function\n\t.set " #symbol \
                      ", %c0" ::"i"(function))
+
+/// The hook of a driver function that differs from its siblings by its arguments alone, whose types
+/// <cuda.h> knows: `body(Hooked, real, arguments...)`, a lambda. In a function's body.
+#define MEMLAB_EXPORT_HOOK(symbol, body)                                                     \
+    MEMLAB_EXPORT_AS(symbol,                                                                 \
+                     (&memlab::interpose::GenericHook<                                       \
+                         &memlab::interpose::Driver::symbol, memlab::interpose::Api::symbol, \
+                         std::string_view(#symbol).ends_with("_ptsz"), decltype(body)>::call))
+
+/// Passed through: call_real() notices sticky errors.
+#define MEMLAB_EXPORT_PASSED(symbol) \
+    MEMLAB_EXPORT_AS(symbol, (&memlab::interpose::Passed<&memlab::interpose::Driver::symbol>::call))
 
 namespace memlab::interpose {
 
@@ -51,6 +64,39 @@ template <class Function, class... Arguments>
 auto real_call(Function Driver::*function, Arguments... arguments) {
     return RealCall<Function, Arguments...>(function, arguments...);
 }
+
+/// The function that a generic hook is called as.
+struct Hooked {
+    Api api;
+    bool per_thread;  ///< its default stream is the thread's own
+};
+
+/// The last argument of a function whose versions differ in those before it.
+template <class... Arguments>
+auto last_of(Arguments... arguments) {
+    return std::get<sizeof...(Arguments) - 1>(std::tuple(arguments...));
+}
+
+template <auto Function, Api api, bool per_thread, class Body>
+struct GenericHook;
+
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), Api api,
+          bool per_thread, class Body>
+struct GenericHook<Function, api, per_thread, Body> {
+    static CUresult CUDAAPI call(Arguments... arguments) {
+        return Body{}(Hooked{api, per_thread}, real_call(Function, arguments...), arguments...);
+    }
+};
+
+template <auto Function>
+struct Passed;
+
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
+struct Passed<Function> {
+    static CUresult CUDAAPI call(Arguments... arguments) {
+        return call_real(Function, arguments...);
+    }
+};
 
 /// Runs `ours(session)` when memlab is active in this process and not already on this thread's
 /// stack, else `plain()`, the real driver call. Where the host is out of memory in the middle of

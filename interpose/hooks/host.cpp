@@ -3,8 +3,6 @@
 #include "interpose/memory/device_memory.hpp"
 
 namespace mi = memlab::interpose;
-using mi::Api;
-using mi::Driver;
 using mi::HandleClass;
 using mi::Session;
 
@@ -21,69 +19,43 @@ mi::DriverAllocation pinned(std::size_t bytes) {
     return allocation;
 }
 
-template <class Real>
-CUresult allocate_pinned(Api api, void** address, std::size_t bytes, const Real& real) {
+constexpr auto allocate_pinned = [](mi::Hooked hooked, const auto& real, void** address,
+                                    std::size_t bytes, auto...) {
     return mi::hook(
         [&](Session& session) {
-            return mi::allocate_from_driver(session, api, pinned(bytes), real,
+            return mi::allocate_from_driver(session, hooked.api, pinned(bytes), real,
                                             [&] { return to_integer(*address); });
         },
         real);
-}
+};
 
-template <class Real>
-CUresult register_host(Api api, void* address, std::size_t bytes, const Real& real) {
+constexpr auto register_host = [](mi::Hooked hooked, const auto& real, void* address,
+                                  std::size_t bytes, unsigned) {
     return mi::hook(
         [&](Session& session) {
-            return mi::allocate_from_driver(session, api, pinned(bytes), real,
+            return mi::allocate_from_driver(session, hooked.api, pinned(bytes), real,
                                             [&] { return to_integer(address); });
         },
         real);
-}
+};
 
-template <class Real>
-CUresult free_pinned(Api api, const void* address, const Real& real) {
+constexpr auto free_pinned = [](mi::Hooked hooked, const auto& real, const void* address) {
     return mi::hook(
         [&](Session& session) {
-            return mi::free_from_driver(session, api, HandleClass::memory, to_integer(address),
-                                        real);
+            return mi::free_from_driver(session, hooked.api, HandleClass::memory,
+                                        to_integer(address), real);
         },
         real);
+};
+
+[[gnu::used]] void export_host_functions() {
+    MEMLAB_EXPORT_HOOK(cuMemAllocHost, allocate_pinned);
+    MEMLAB_EXPORT_HOOK(cuMemAllocHost_v2, allocate_pinned);
+    MEMLAB_EXPORT_HOOK(cuMemHostAlloc, allocate_pinned);
+    MEMLAB_EXPORT_HOOK(cuMemFreeHost, free_pinned);
+    MEMLAB_EXPORT_HOOK(cuMemHostRegister, register_host);
+    MEMLAB_EXPORT_HOOK(cuMemHostRegister_v2, register_host);
+    MEMLAB_EXPORT_HOOK(cuMemHostUnregister, free_pinned);
 }
 
 }  // namespace
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocHost(void** address, unsigned int bytes) {
-    return allocate_pinned(Api::cuMemAllocHost, address, bytes,
-                           mi::real_call(&Driver::cuMemAllocHost, address, bytes));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocHost_v2(void** address, size_t bytes) {
-    return allocate_pinned(Api::cuMemAllocHost_v2, address, bytes,
-                           mi::real_call(&Driver::cuMemAllocHost_v2, address, bytes));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemHostAlloc(void** address, size_t bytes, unsigned int flags) {
-    return allocate_pinned(Api::cuMemHostAlloc, address, bytes,
-                           mi::real_call(&Driver::cuMemHostAlloc, address, bytes, flags));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemFreeHost(void* address) {
-    return free_pinned(Api::cuMemFreeHost, address, mi::real_call(&Driver::cuMemFreeHost, address));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemHostRegister(void* address, size_t bytes, unsigned int flags) {
-    return register_host(Api::cuMemHostRegister, address, bytes,
-                         mi::real_call(&Driver::cuMemHostRegister, address, bytes, flags));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemHostRegister_v2(void* address, size_t bytes,
-                                                    unsigned int flags) {
-    return register_host(Api::cuMemHostRegister_v2, address, bytes,
-                         mi::real_call(&Driver::cuMemHostRegister_v2, address, bytes, flags));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemHostUnregister(void* address) {
-    return free_pinned(Api::cuMemHostUnregister, address,
-                       mi::real_call(&Driver::cuMemHostUnregister, address));
-}

@@ -71,9 +71,9 @@ CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& rea
 }
 
 // A handle of another process's memlab, or the driver's.
-template <class Real>
-CUresult open_any(Api api, CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags,
-                  const Real& real) {
+constexpr auto open_any = [](mi::Hooked hooked, const auto& real, CUdeviceptr* address,
+                             const CUipcMemHandle& handle, unsigned flags) {
+    const Api api = hooked.api;
     mi::SharedHandle shared;
     if (!mi::decode(handle, &shared)) {
         return open_ipc(api, address, flags, real);
@@ -97,7 +97,7 @@ CUresult open_any(Api api, CUdeviceptr* address, const CUipcMemHandle& handle, u
             return CUDA_SUCCESS;
         },
         real);
-}
+};
 
 CUresult close_import(Session& session, CUdeviceptr address) {
     bool last = false;
@@ -106,6 +106,11 @@ CUresult close_import(Session& session, CUdeviceptr address) {
         mi::record_driver_free(session, Api::cuIpcCloseMemHandle, HandleClass::memory, address);
     }
     return result;
+}
+
+[[gnu::used]] void export_opening_functions() {
+    MEMLAB_EXPORT_HOOK(cuIpcOpenMemHandle, open_any);
+    MEMLAB_EXPORT_HOOK(cuIpcOpenMemHandle_v2, open_any);
 }
 
 }  // namespace
@@ -156,18 +161,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
             return CUDA_ERROR_NOT_SUPPORTED;
         },
         real);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
-                                                  unsigned int flags) {
-    return open_any(Api::cuIpcOpenMemHandle, address, handle, flags,
-                    mi::real_call(&Driver::cuIpcOpenMemHandle, address, handle, flags));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
-                                                     unsigned int flags) {
-    return open_any(Api::cuIpcOpenMemHandle_v2, address, handle, flags,
-                    mi::real_call(&Driver::cuIpcOpenMemHandle_v2, address, handle, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr address) {

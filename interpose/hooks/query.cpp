@@ -206,21 +206,25 @@ void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total)
 
 /// The driver accepts the address of mapped device memory as a host pointer and refuses one of
 /// cuMemAlloc's. Pooled memory is refused either way.
-template <class Real>
-CUresult device_pointer_of(const void* host, const Real& real) {
+constexpr auto device_pointer_of = [](mi::Hooked, const auto& real, auto*, const void* host,
+                                      unsigned) {
     return mi::hook_nested(
         [&](Session& session, bool nested) -> CUresult {
             const auto address = reinterpret_cast<CUdeviceptr>(host);
             return mi::find_pooled(session, address, nested) ? CUDA_ERROR_INVALID_VALUE : real();
         },
         real);
+};
+
+[[gnu::used]] void export_query_functions() {
+    MEMLAB_EXPORT_PASSED(cuMemGetInfo);
+    MEMLAB_EXPORT_PASSED(cuDeviceTotalMem);
+    MEMLAB_EXPORT_PASSED(cuMemGetAddressRange);
+    MEMLAB_EXPORT_HOOK(cuMemHostGetDevicePointer, device_pointer_of);
+    MEMLAB_EXPORT_HOOK(cuMemHostGetDevicePointer_v2, device_pointer_of);
 }
 
 }  // namespace
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int* free, unsigned int* total) {
-    return mi::call_real(&Driver::cuMemGetInfo, free, total);
-}
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
     const auto real = mi::real_call(&Driver::cuMemGetInfo_v2, free, total);
@@ -235,10 +239,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
         real);
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem(unsigned int* bytes, CUdevice device) {
-    return mi::call_real(&Driver::cuDeviceTotalMem, bytes, device);
-}
-
 MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
     const auto real = mi::real_call(&Driver::cuDeviceTotalMem_v2, bytes, device);
     return mi::hook(
@@ -251,11 +251,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice devic
             return result;
         },
         real);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1* base, unsigned int* size,
-                                                    CUdeviceptr_v1 address) {
-    return mi::call_real(&Driver::cuMemGetAddressRange, base, size, address);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size,
@@ -294,18 +289,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
             return result;
         },
         real);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1* address, void* host,
-                                                         unsigned int flags) {
-    return device_pointer_of(
-        host, mi::real_call(&Driver::cuMemHostGetDevicePointer, address, host, flags));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* host,
-                                                            unsigned int flags) {
-    return device_pointer_of(
-        host, mi::real_call(&Driver::cuMemHostGetDevicePointer_v2, address, host, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attribute attribute,

@@ -43,6 +43,10 @@ mi::DriverAllocation vmm(MemoryKind kind, std::size_t bytes) {
     return allocation;
 }
 
+[[gnu::used]] void export_reserve() {
+    MEMLAB_EXPORT_PASSED(cuMemAddressReserve);
+}
+
 }  // namespace
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
@@ -149,12 +153,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAlloca
                                             [&] { return mi::vmm_allocations().created(*handle); });
         },
         real);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* address, size_t bytes,
-                                                   size_t alignment, CUdeviceptr wish,
-                                                   unsigned long long flags) {
-    return mi::call_real(&Driver::cuMemAddressReserve, address, bytes, alignment, wish, flags);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {

@@ -39,15 +39,14 @@ void sample_after(CUresult result) {
 }
 
 // The real call is made outside memlab: a profiler's callback in it may allocate.
-template <class... Arguments>
-CUresult wait(CUresult (*Driver::*real)(Arguments...), Arguments... arguments) {
+constexpr auto wait_for_device = [](mi::Hooked, const auto& real, auto...) {
     if (!with_recorder([](Recorder& recorder) { return recorder.before_waiting(); })) {
-        const CUresult result = mi::call_real(real, arguments...);
+        const CUresult result = real();
         sample_after(result);
         return result;
     }
     const std::uint64_t begin = memlab::profiler::monotonic_ns();
-    const CUresult result = mi::call_real(real, arguments...);
+    const CUresult result = real();
     const std::uint64_t waited = memlab::profiler::monotonic_ns() - begin;
     with_recorder([waited](Recorder& recorder) {
         recorder.after_waiting(waited);
@@ -55,67 +54,24 @@ CUresult wait(CUresult (*Driver::*real)(Arguments...), Arguments... arguments) {
     });
     sample_after(result);
     return result;
+};
+
+[[gnu::used]] void export_waiting_functions() {
+    MEMLAB_EXPORT_HOOK(cuCtxSynchronize, wait_for_device);
+    MEMLAB_EXPORT_HOOK(cuCtxSynchronize_v2, wait_for_device);
+    MEMLAB_EXPORT_HOOK(cuStreamSynchronize, wait_for_device);
+    MEMLAB_EXPORT_HOOK(cuStreamSynchronize_ptsz, wait_for_device);
+    MEMLAB_EXPORT_HOOK(cuEventSynchronize, wait_for_device);
+
+    MEMLAB_EXPORT_PASSED(cuStreamQuery);
+    MEMLAB_EXPORT_PASSED(cuStreamQuery_ptsz);
+    MEMLAB_EXPORT_PASSED(cuEventQuery);
+    MEMLAB_EXPORT_PASSED(cuEventRecord);
+    MEMLAB_EXPORT_PASSED(cuEventRecord_ptsz);
+    MEMLAB_EXPORT_PASSED(cuEventRecordWithFlags);
+    MEMLAB_EXPORT_PASSED(cuEventRecordWithFlags_ptsz);
+    MEMLAB_EXPORT_PASSED(cuEventElapsedTime);
+    MEMLAB_EXPORT_PASSED(cuEventElapsedTime_v2);
 }
 
 }  // namespace
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxSynchronize() {
-    return wait(&Driver::cuCtxSynchronize);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext context) {
-    return wait(&Driver::cuCtxSynchronize_v2, context);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
-    return wait(&Driver::cuStreamSynchronize, stream);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream stream) {
-    return wait(&Driver::cuStreamSynchronize_ptsz, stream);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event) {
-    return wait(&Driver::cuEventSynchronize, event);
-}
-
-// Passed through: call_real() notices sticky errors.
-
-MEMLAB_EXPORT CUresult CUDAAPI cuStreamQuery(CUstream stream) {
-    return mi::call_real(&Driver::cuStreamQuery, stream);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuStreamQuery_ptsz(CUstream stream) {
-    return mi::call_real(&Driver::cuStreamQuery_ptsz, stream);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventQuery(CUevent event) {
-    return mi::call_real(&Driver::cuEventQuery, event);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
-    return mi::call_real(&Driver::cuEventRecord, event, stream);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventRecord_ptsz(CUevent event, CUstream stream) {
-    return mi::call_real(&Driver::cuEventRecord_ptsz, event, stream);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream,
-                                                      unsigned int flags) {
-    return mi::call_real(&Driver::cuEventRecordWithFlags, event, stream, flags);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream,
-                                                           unsigned int flags) {
-    return mi::call_real(&Driver::cuEventRecordWithFlags_ptsz, event, stream, flags);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
-    return mi::call_real(&Driver::cuEventElapsedTime, milliseconds, from, to);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuEventElapsedTime_v2(float* milliseconds, CUevent from,
-                                                     CUevent to) {
-    return mi::call_real(&Driver::cuEventElapsedTime_v2, milliseconds, from, to);
-}
