@@ -41,6 +41,20 @@ constexpr std::uint32_t comment = 13;
 constexpr std::uint32_t default_sample_type = 14;
 }  // namespace profile
 
+struct SampleType {
+    const char* type;
+    const char* unit;
+    std::uint64_t Weights::*value;
+};
+constexpr std::array<SampleType, 6> sample_types = {{
+    {"allocations", "count", &Weights::count},
+    {"space", "bytes", &Weights::bytes},
+    {"peak_objects", "count", &Weights::peak_count},
+    {"peak_space", "bytes", &Weights::peak_bytes},
+    {"inuse_objects", "count", &Weights::live_count},
+    {"inuse_space", "bytes", &Weights::live_bytes},
+}};
+
 /// Sample values are int64.
 std::uint64_t signed_value(std::uint64_t value) {
     return std::min<std::uint64_t>(value, std::numeric_limits<std::int64_t>::max());
@@ -97,23 +111,16 @@ class Profile {
     }
 
     void types() {
-        constexpr std::array<std::array<const char*, 2>, 6> all = {{{"allocations", "count"},
-                                                                    {"space", "bytes"},
-                                                                    {"peak_objects", "count"},
-                                                                    {"peak_space", "bytes"},
-                                                                    {"inuse_objects", "count"},
-                                                                    {"inuse_space", "bytes"}}};
-        for (const auto& [type, unit] : all) {
-            put(profile::sample_type, value_type(type, unit).bytes());
+        for (const SampleType& each : sample_types) {
+            put(profile::sample_type, value_type(each.type, each.unit).bytes());
         }
     }
 
     void sample(const WeighedStack& stack) {
-        const Weights& weights = stack.weights;
-        const std::array<std::uint64_t, 6> values = {weights.count,      weights.bytes,
-                                                     weights.peak_count, weights.peak_bytes,
-                                                     weights.live_count, weights.live_bytes};
-        if (std::all_of(values.begin(), values.end(), [](std::uint64_t v) { return v == 0; })) {
+        const auto value_of = [&stack](const SampleType& each) {
+            return stack.weights.*each.value;
+        };
+        if (std::none_of(sample_types.begin(), sample_types.end(), value_of)) {
             return;
         }
         std::vector<std::uint64_t> list;
@@ -123,8 +130,8 @@ class Profile {
         Message message;
         message.packed(1, list);
         list.clear();
-        for (const std::uint64_t value : values) {
-            list.push_back(signed_value(value));
+        for (const SampleType& each : sample_types) {
+            list.push_back(signed_value(value_of(each)));
         }
         message.packed(2, list);
         Message device;
@@ -187,17 +194,11 @@ class Profile {
     }
 
     const char* shown() const {
-        switch (input_.by) {
-            case Weight::peak:
-                return "peak_space";
-            case Weight::bytes:
-                return "space";
-            case Weight::count:
-                return "allocations";
-            case Weight::live:
-                return "inuse_space";
-        }
-        return "peak_space";
+        return std::find_if(sample_types.begin(), sample_types.end(),
+                            [figure = info_of(input_.by).figure](const SampleType& each) {
+                                return each.value == figure;
+                            })
+            ->type;
     }
 
     void about() {

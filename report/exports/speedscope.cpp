@@ -13,24 +13,6 @@
 
 namespace memlab::report::exports {
 
-namespace {
-
-const char* title_of(Weight by) {
-    switch (by) {
-        case Weight::peak:
-            return "held at the peak";
-        case Weight::bytes:
-            return "allocated in all";
-        case Weight::count:
-            return "allocations";
-        case Weight::live:
-            return "never freed";
-    }
-    return "";
-}
-
-}  // namespace
-
 Result write_speedscope(const Input& input, model::ByteSink& sink) {
     const model::Report& report = input.recording.report;
     FrameTable frames;
@@ -60,7 +42,7 @@ Result write_speedscope(const Input& input, model::ByteSink& sink) {
     json.begin_array();
     json.begin_object();
     json.member("type", "sampled");
-    json.member("name", input.moment.empty() ? std::string(title_of(input.by))
+    json.member("name", input.moment.empty() ? std::string(info_of(input.by).title)
                                              : clean_name("held at " + input.moment));
     json.member("unit", input.by == Weight::count ? "none" : "bytes");
     json.member("startValue", 0);

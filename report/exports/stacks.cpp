@@ -47,17 +47,7 @@ std::string NamedFrame::label() const {
 }
 
 std::uint64_t Weights::of(Weight by) const {
-    switch (by) {
-        case Weight::peak:
-            return peak_bytes;
-        case Weight::bytes:
-            return bytes;
-        case Weight::count:
-            return count;
-        case Weight::live:
-            return live_bytes;
-    }
-    return 0;
+    return this->*info_of(by).figure;
 }
 
 std::uint32_t FrameTable::add(NamedFrame frame) {

@@ -46,6 +46,22 @@ struct Weights {
     std::uint64_t of(Weight by) const;
 };
 
+struct WeightInfo {
+    const char* name;   ///< in --by
+    const char* title;  ///< of a profile
+    std::uint64_t Weights::*figure;
+};
+/// In the order of Weight.
+inline constexpr WeightInfo weight_infos[] = {
+    {"peak", "held at the peak", &Weights::peak_bytes},
+    {"bytes", "allocated in all", &Weights::bytes},
+    {"count", "allocations", &Weights::count},
+    {"live", "never freed", &Weights::live_bytes},
+};
+constexpr const WeightInfo& info_of(Weight weight) {
+    return weight_infos[static_cast<std::size_t>(weight)];
+}
+
 struct WeighedStack {
     std::vector<std::uint32_t> frames;  ///< numbers of frames, the outermost first
     Weights weights;

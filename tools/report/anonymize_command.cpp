@@ -9,7 +9,6 @@
 #include <iostream>
 #include <iterator>
 #include <new>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -213,9 +212,7 @@ int anonymize_command(int argc, char** argv) {
         "user, folders and arguments.",
         "memlab-report anonymize");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report anonymize")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     try {
         return Anonymize(arguments).run();
     } catch (const std::bad_alloc&) {

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdlib>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -146,9 +145,7 @@ int completion_command(int argc, char** argv) {
         "  memlab-report completion man | man -l -\n"
         "\n"
         "Exit code: 0 good, 2 the usage is wrong.");
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report completion")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     std::vector<CommandShape> shapes;
     shapes.reserve(all_commands().size());
     for (const Command& command : all_commands()) {

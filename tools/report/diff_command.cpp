@@ -48,10 +48,7 @@ void define(CLI::App& app, DiffArguments& arguments) {
     app.add_option("--by", arguments.by,
                    "stack: each call stack by itself (default); place: any caller")
         ->type_name("WHAT")
-        ->check([](const std::string& text) {
-            return text == "stack" || text == "place" ? std::string()
-                                                      : "takes stack or place, not " + text;
-        });
+        ->check(one_of({"stack", "place"}));
     add_top(app, arguments, "Processes, call stacks and scopes", 20);
     add_filter(app, arguments);
     add_skip(app, arguments.skips);
@@ -255,9 +252,7 @@ int diff_command(int argc, char** argv) {
         "process, by call site, by scope; what grew, what shrank, what is new.",
         "memlab-report diff");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report diff")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     try {
         return diff(arguments);
     } catch (const std::bad_alloc&) {

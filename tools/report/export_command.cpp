@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "report/exports/formats.hpp"
+#include "report/exports/stacks.hpp"
 #include "report/levels.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
@@ -55,8 +56,12 @@ std::string known_format(const std::string& name) {
     return "takes one of " + list + ", not " + name;
 }
 
-std::string known_weight(const std::string& name) {
-    return find_weight(name) ? "" : "takes peak, bytes, count or live, not " + name;
+std::vector<std::string> names_of_weights() {
+    std::vector<std::string> names;
+    for (const report::exports::WeightInfo& each : report::exports::weight_infos) {
+        names.emplace_back(each.name);
+    }
+    return names;
 }
 
 void define(CLI::App& app, ExportArguments& arguments) {
@@ -79,7 +84,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
            "What a stack weighs (folded, pprof, speedscope): peak (default), bytes or count "
            "of all allocations, or live: bytes never freed")
         ->type_name("WHAT")
-        ->check(known_weight);
+        ->check(one_of(names_of_weights()));
     app.add_option(
            "--at", arguments.at,
            "What was held then (folded, pprof, speedscope): 1.5s, 200ms, 3us, peak, end, or "
@@ -273,9 +278,7 @@ int export_command(int argc, char** argv) {
         "trace, metrics.",
         "memlab-report export");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report export")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const Format& format = *find_format(arguments.format);
     if (const std::string misuse = find_misuse(arguments, format); !misuse.empty()) {
         return fail(misuse);

@@ -1,13 +1,13 @@
 #include "tools/report/export_recordings.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <string_view>
+#include <iterator>
 #include <utility>
 
 #include "model/bounded_sum.hpp"
 #include "report/exports/perfetto.hpp"
+#include "report/exports/stacks.hpp"
 #include "report/levels.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/runs/common_clock.hpp"
@@ -21,13 +21,19 @@
 namespace memlab::tools {
 
 using report::exports::Weight;
+using report::exports::weight_infos;
+using report::exports::WeightInfo;
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Weight>, 4> weights = {{{"peak", Weight::peak},
-                                                                         {"bytes", Weight::bytes},
-                                                                         {"count", Weight::count},
-                                                                         {"live", Weight::live}}};
+/// The peak where no name is given.
+Weight find_weight(const std::string& name) {
+    const auto* const found =
+        std::find_if(std::begin(weight_infos), std::end(weight_infos),
+                     [&name](const WeightInfo& each) { return each.name == name; });
+    return found == std::end(weight_infos) ? Weight::peak
+                                           : static_cast<Weight>(found - std::begin(weight_infos));
+}
 
 /// What an exporter needs to have of a recording: the chosen level, the log where there is one.
 std::shared_ptr<const report::exports::Recording> make_recording(LoadedReport loaded,
@@ -68,15 +74,6 @@ bool choose_one_device(const model::Report& report, std::optional<std::uint64_t>
 
 }  // namespace
 
-std::optional<Weight> find_weight(const std::string& name) {
-    for (const auto& [known, weight] : weights) {
-        if (known == name) {
-            return weight;
-        }
-    }
-    return std::nullopt;
-}
-
 ExportInput::ExportInput(std::shared_ptr<const report::exports::Recording> recording,
                          const ExportArguments& arguments, report::Symbolizer* symbolizer)
     : recording_(std::move(recording)),
@@ -85,7 +82,7 @@ ExportInput::ExportInput(std::shared_ptr<const report::exports::Recording> recor
              .resolver = resolver_,
              .filter = arguments.filter,
              .device = arguments.device,
-             .by = find_weight(arguments.by).value_or(Weight::peak),
+             .by = find_weight(arguments.by),
              .process_name = report::process_title(recording_->report.process)} {}
 
 std::shared_ptr<const report::exports::Recording> prepare_recording(

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,11 +20,8 @@ namespace memlab::tools {
 struct ExportArguments : ReportOptions, MomentOptions {
     std::string format;
     std::string output;
-    std::string by;
+    std::string by;  ///< of weight_infos; empty: not given
 };
-
-/// The weight of that name; none for another name.
-std::optional<report::exports::Weight> find_weight(const std::string& name);
 
 /// What an exporter reads of a recording, with all that it refers to.
 class ExportInput {

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <map>
 #include <new>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -252,11 +251,9 @@ int symbolize(const Conversion& arguments) {
     return flush_output(0);
 }
 
-int convert(int argc, char** argv, const std::string& name, CLI::App& app, Conversion& arguments,
+int convert(int argc, char** argv, CLI::App& app, const Conversion& arguments,
             int (*run)(const Conversion&)) {
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report " + name)) {
-        return *code;
-    }
+    parse(app, argc, argv);
     try {
         return run(arguments);
     } catch (const std::bad_alloc&) {
@@ -286,9 +283,7 @@ int validate_command(int argc, char** argv) {
         "  memlab-report validate run/\n"
         "\n"
         "Exit code: 0 all are sound, 2 one is not or is missing, or the usage is wrong.");
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report validate")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     return Validate().run(paths);
 }
 
@@ -306,7 +301,7 @@ int recover_command(int argc, char** argv) {
         "\n"
         "Exit code: 0 good, 2 there is nothing to recover, FILE is there already, or the usage is "
         "wrong.");
-    return convert(argc, argv, "recover", app, arguments, recover);
+    return convert(argc, argv, app, arguments, recover);
 }
 
 int symbolize_command(int argc, char** argv) {
@@ -325,7 +320,7 @@ int symbolize_command(int argc, char** argv) {
         "  memlab-report symbolize memlab.train.4711.json -o train.json\n"
         "\n"
         "Exit code: 0 good, 2 FILE cannot be read or written, or the usage is wrong.");
-    return convert(argc, argv, "symbolize", app, arguments, symbolize);
+    return convert(argc, argv, app, arguments, symbolize);
 }
 
 }  // namespace memlab::tools

@@ -1,6 +1,5 @@
 // memlab-report histogram: allocations by size and by lifetime.
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 
 #include "report/histogram/histogram.hpp"
@@ -21,10 +20,7 @@ void define(CLI::App& app, HistogramArguments& arguments) {
     add_files(app, arguments);
     app.add_option("--by", arguments.by, "size or lifetime alone; else both")
         ->type_name("WHAT")
-        ->check([](const std::string& text) {
-            return text == "size" || text == "lifetime" ? std::string()
-                                                        : "takes size or lifetime, not " + text;
-        });
+        ->check(one_of({"size", "lifetime"}));
     add_filter(app, arguments);
     add_device(app, arguments);
     add_json(app, arguments, "the histograms");
@@ -51,9 +47,7 @@ int histogram_command(int argc, char** argv) {
     CLI::App app("Shows which sizes a program allocates, and how long it keeps them.",
                  "memlab-report histogram");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report histogram")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const report::HistogramTextOptions text{make_style(arguments.style), arguments.by != "lifetime",
                                             arguments.by != "size", arguments.filter.text()};
     report::AllocationCounts counts;

@@ -281,9 +281,7 @@ int html_command(int argc, char** argv) {
         "maps of the pool, leaks, failures; of one recording, of two, or of a run of many ranks.",
         "memlab-report html");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report html")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     if (arguments.output.empty() && !arguments.json) {
         return fail("say where the page goes: -o page.html");
     }

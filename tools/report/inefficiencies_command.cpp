@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -112,9 +111,7 @@ int inefficiencies_command(int argc, char** argv) {
         "than it must: what was seen, what it costs and what to change.",
         "memlab-report inefficiencies");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report inefficiencies")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const SuppressionList suppressions =
         read_suppressions(arguments.suppressions, !arguments.no_defaults);
     if (!suppressions.problem.empty()) {

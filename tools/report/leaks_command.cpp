@@ -1,7 +1,6 @@
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,9 +78,7 @@ int leaks_command(int argc, char** argv) {
         "Shows what the program still held when it ended, by place, and what of it may stay.",
         "memlab-report leaks");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report leaks")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const report::SuppressionList suppressions =
         report::read_suppressions(arguments.suppressions, !arguments.no_defaults);
     if (!suppressions.problem.empty()) {

@@ -1,6 +1,5 @@
 // memlab-report ledger: every byte of a GPU.
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 
 #include "report/views/ledger_text.hpp"
@@ -21,10 +20,7 @@ void define(CLI::App& app, LedgerArguments& arguments) {
     app.add_option("--at", arguments.at,
                    "peak (default): the sample with most memory in use; end: the last sample")
         ->type_name("MOMENT")
-        ->check([](const std::string& text) {
-            return text == "peak" || text == "end" ? std::string()
-                                                   : "takes peak or end, not " + text;
-        });
+        ->check(one_of({"peak", "end"}));
     add_top(app, arguments, "Rows of each group");
     add_skip(app, arguments.skips);
     add_device(app, arguments);
@@ -49,9 +45,7 @@ int ledger_command(int argc, char** argv) {
         "streams took beside it.",
         "memlab-report ledger");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report ledger")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const report::ViewOptions view = make_view_options(arguments);
     const report::LedgerAt at =
         arguments.at == "end" ? report::LedgerAt::end : report::LedgerAt::peak;

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -110,9 +109,7 @@ int lines_command(int argc, char** argv) {
         "when the line ran and how much the line allocated.",
         "memlab-report lines");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report lines")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     if (!split(arguments.source, arguments.query)) {
         return fail(
             "SOURCE is a file, or a file and a function (model.py:Net.forward) or a line "

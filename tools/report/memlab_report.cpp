@@ -85,7 +85,12 @@ int main(int argc, char** argv) {
     unsetenv("LD_PRELOAD");
     memlab::tools::set_program_name("memlab-report");
     memlab::report::show_progress_on(memlab::report::terminal_for_progress());
-    const int code = run_command(argc, argv);
+    int code = EXIT_SUCCESS;
+    try {
+        code = run_command(argc, argv);
+    } catch (const memlab::tools::Ended& ended) {
+        code = ended.code;
+    }
     memlab::tools::note_debuginfod();
     return code;
 }

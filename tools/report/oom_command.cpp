@@ -1,7 +1,6 @@
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 
 #include "report/device_label.hpp"
@@ -55,9 +54,7 @@ int oom_command(int argc, char** argv) {
         "there, what a replay shows to help.",
         "memlab-report oom");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report oom")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const report::ViewOptions view = make_view_options(arguments);
     return show_reports(arguments, "memlab-ooms", [&](const OpenReport& open) {
         report::Summary summary = make_summary(open, arguments);

@@ -1,7 +1,6 @@
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,9 +51,7 @@ int pool_command(int argc, char** argv) {
         "which blocks keep segments from being given back, and the pool's statistics.",
         "memlab-report pool");
     define(app, options, all_figures);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report pool")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const PoolViewOptions view{make_style(options.style), options.top, all_figures,
                                working_directory()};
     PoolCollector collected(max_ooms);

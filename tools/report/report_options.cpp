@@ -262,17 +262,11 @@ void add_top(CLI::App& app, ReportOptions& options, const std::string& what,
 }
 
 void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::string>& orders) {
-    std::string list;
-    for (std::size_t i = 0; i < orders.size(); ++i) {
-        list.append(i == 0 ? "" : i + 1 == orders.size() ? " or " : ", ").append(orders[i]);
-    }
     options.sort = orders.front();
-    app.add_option("--sort", options.sort, "By " + list + " (default " + orders.front() + ")")
+    app.add_option("--sort", options.sort,
+                   "By " + alternatives(orders) + " (default " + orders.front() + ")")
         ->type_name("ORDER")
-        ->check([orders, list](const std::string& text) {
-            const bool known = std::find(orders.begin(), orders.end(), text) != orders.end();
-            return known ? std::string() : "takes " + list + ", not " + text;
-        });
+        ->check(one_of(orders));
 }
 
 void add_device(CLI::App& app, ReportOptions& options) {
@@ -288,11 +282,7 @@ void add_device(CLI::App& app, ReportOptions& options) {
            },
            "driver: what CUDA handed out; framework: what PyTorch's cache made of it; all")
         ->type_name("LEVEL")
-        ->check([](const std::string& text) {
-            return text == "driver" || text == "framework" || text == "all"
-                       ? std::string()
-                       : "takes driver, framework or all, not " + text;
-        });
+        ->check(one_of({"driver", "framework", "all"}));
 }
 
 void add_filter(CLI::App& app, ReportOptions& options) {

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <new>
-#include <optional>
 #include <vector>
 
 #include "report/reading/find_event_log.hpp"
@@ -130,9 +129,7 @@ int merge_command(int argc, char** argv) {
         "are, which rank peaks, and which code makes the difference.",
         "memlab-report merge");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report merge")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     try {
         return merge(arguments);
     } catch (const std::bad_alloc&) {

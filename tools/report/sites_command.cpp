@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <optional>
 #include <string>
 
 #include "report/views/call_tree.hpp"
@@ -86,10 +85,7 @@ int sites_command(int argc, char** argv) {
                    "place (default), or category: what PyTorch uses the memory for, parameters, "
                    "gradients, optimizer state, activations and so on")
         ->type_name("WHAT")
-        ->check([](const std::string& text) {
-            return text == "place" || text == "category" ? std::string()
-                                                         : "takes place or category, not " + text;
-        });
+        ->check(one_of({"place", "category"}));
     add_top(app, arguments, "Places of each GPU", 20);
     add_filter(app, arguments);
     add_skip(app, arguments.skips);
@@ -107,9 +103,7 @@ int sites_command(int argc, char** argv) {
                "  memlab-report sites --json memlab.train.4711.json | jq .reports[].devices[]\n"
                "\n"
                "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report sites")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     report::ViewOptions view = make_view_options(arguments);
     view.by_category = by == "category";
     return show_reports(arguments, "memlab-sites", [&](const OpenReport& open) {
@@ -125,9 +119,7 @@ int tree_command(int argc, char** argv) {
     CLI::App app("Shows the calls that led to GPU memory, and how much each branch took.",
                  "memlab-report tree");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report tree")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const report::ViewOptions view = make_view_options(arguments);
     const report::TreeOptions tree{arguments.top_down, arguments.all_frames,
                                    arguments.least_percent / 100};

@@ -15,12 +15,6 @@ namespace memlab::tools {
 
 namespace {
 
-std::string color_word(const std::string& text) {
-    return text == "auto" || text == "always" || text == "never"
-               ? std::string()
-               : "takes auto, always or never, not " + text;
-}
-
 /// See inspect(); null: none.
 const std::function<void(const CLI::App&)>* inspector = nullptr;
 
@@ -79,7 +73,10 @@ std::string message_of(const CLI::ParseError& error, const CLI::App& app, int ar
 
 void inspect(const std::function<void(const CLI::App&)>& visit, const std::function<void()>& run) {
     inspector = &visit;
-    run();
+    try {
+        run();
+    } catch (const Ended&) {  // by parse()
+    }
     inspector = nullptr;
 }
 
@@ -111,7 +108,7 @@ int flush_output(int code) {
 void add_style_options(CLI::App& app, StyleOptions& style) {
     app.add_option("--color", style.color, "auto (default: on a terminal), always or never")
         ->type_name("WHEN")
-        ->check(color_word);
+        ->check(one_of({"auto", "always", "never"}));
     app.add_flag("--ascii", style.ascii, "Draw with ASCII characters only");
     app.add_option("--width", style.width,
                    "Lines of at most N columns, 40 at least (default: the terminal's; a pipe's or "
@@ -140,6 +137,21 @@ std::string check_whole_number(const std::string& text) {
     return text.size() < 10 ? std::string() : "takes a whole number up to 999999999, not " + text;
 }
 
+std::string alternatives(const std::vector<std::string>& words) {
+    std::string list;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        list.append(i == 0 ? "" : i + 1 == words.size() ? " or " : ", ").append(words[i]);
+    }
+    return list;
+}
+
+std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& words) {
+    return [words](const std::string& text) {
+        const bool known = std::find(words.begin(), words.end(), text) != words.end();
+        return known ? std::string() : "takes " + alternatives(words) + ", not " + text;
+    };
+}
+
 CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                           const std::string& what) {
     return app.add_option(name, values, what)->expected(1)->allow_extra_args(false)->take_all();
@@ -154,22 +166,19 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& name,
         ->take_all();
 }
 
-std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& command) {
+void parse(CLI::App& app, int argc, char** argv) {
     set_help(app, std::make_shared<HelpFormatter>(24));
     if (inspector != nullptr) {
         (*inspector)(app);
-        return EXIT_SUCCESS;
+        throw Ended{EXIT_SUCCESS};
     }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) {
-            return app.exit(error);
-        }
-        return fail(message_of(error, app, argc, argv) + "; " + command +
-                    " --help shows the usage");
+        throw Ended{error.get_exit_code() == 0 ? app.exit(error)
+                                               : fail(message_of(error, app, argc, argv) + "; " +
+                                                      app.get_name() + " --help shows the usage")};
     }
-    return std::nullopt;
 }
 
 std::string working_directory() {

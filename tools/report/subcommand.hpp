@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,9 +38,13 @@ void add_style_options(CLI::App& app, StyleOptions& style);
 /// The style for standard output.
 report::Style make_style(const StyleOptions& style);
 
-/// A validator for CLI11; returns an empty text, or what is accepted. Unlike CLI11's own it rejects
-/// -1 and has readable messages.
+/// "peak, bytes or count"
+std::string alternatives(const std::vector<std::string>& words);
+
+/// Validators for CLI11; they return an empty text, or what is accepted. Unlike CLI11's own they
+/// have readable messages, and the first rejects -1.
 std::string check_whole_number(const std::string& text);
+std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& words);
 
 /// Adds an option that may be repeated, with one value each: the next argument is not taken for a
 /// further value.
@@ -52,9 +55,14 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& name,
                           const std::function<void(const std::vector<std::string>&)>& take,
                           const std::string& what);
 
-/// Sets up --help and parses the arguments. `command`: as typed ("memlab-report merge"). Returns
-/// the exit code if the program must end (help, errors), else nothing.
-std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& command);
+/// The program must end: help was shown, or the arguments are wrong.
+struct Ended {
+    int code;
+};
+
+/// Sets up --help and parses the arguments. The app's name is the command as typed ("memlab-report
+/// merge"). Throws Ended.
+void parse(CLI::App& app, int argc, char** argv);
 
 /// The current directory; empty if it cannot be determined.
 std::string working_directory();

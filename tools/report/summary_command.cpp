@@ -66,9 +66,7 @@ int summary_command(int argc, char** argv) {
         "was never freed, and why an allocation failed.",
         "memlab-report");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     report::TextOptions text;
     text.style = make_style(arguments.style);
     text.top = arguments.top;

@@ -46,9 +46,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
                    "category: what PyTorch used the memory for, over time: parameters, gradients, "
                    "optimizer state, activations and so on; from an event log")
         ->type_name("WHAT")
-        ->check([](const std::string& text) {
-            return text == "category" ? std::string() : "takes category, not " + text;
-        });
+        ->check(one_of({"category"}));
     add_top(app, arguments, "Places and marks in the lists");
     add_filter(app, arguments);
     add_skip(app, arguments.skips);
@@ -193,9 +191,7 @@ int timeline_command(int argc, char** argv) {
         "was live at a moment.",
         "memlab-report timeline");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report timeline")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     if (arguments.at.empty() && !arguments.filter.empty()) {
         return fail("--filter chooses from what --at lists; add --at MOMENT");
     }

@@ -377,9 +377,7 @@ int whatif_command(int argc, char** argv) {
         "would have reserved, what it costs in driver calls, whether it fits, and which to choose.",
         "memlab-report whatif");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report whatif")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     try {
         return try_out(arguments);
     } catch (const std::bad_alloc&) {
@@ -397,9 +395,7 @@ int replay_command(int argc, char** argv) {
         ->type_name("");
     default_to_newest(app, logs, report::Wanted::log);
     app.footer("Exit code: 0 equal, 1 a replay differs, 2 bad input or usage.");
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report replay")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     int worst = EXIT_SUCCESS;
     for (const std::string& log : logs) {
         const std::string prefix = logs.size() == 1 ? "" : report::printable(log, false) + ": ";
