@@ -19,12 +19,11 @@ async function start(): Promise<void> {
     replace(
       page,
       h(
-        "div",
-        { class: "failed", attributes: { role: "alert" } },
-        h("h1", {}, "memlab"),
+        "div.failed",
+        { attributes: { role: "alert" } },
+        h("h1", "memlab"),
         h(
           "p",
-          {},
           error instanceof NoData
             ? error.message
             : `The recording in this page cannot be read: ${error instanceof Error ? error.message : String(error)}. Write the page again with memlab-report html.`,

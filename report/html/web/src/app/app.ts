@@ -19,9 +19,9 @@ export class App {
   private readonly views: View[];
   private readonly time: TimePanel;
   private readonly tabs: Tabs;
-  private readonly panel = h("div", { class: "panel", id: "view", attributes: { role: "tabpanel", tabindex: "-1" } });
-  private readonly notes = h("details", { class: "notes" });
-  private readonly said = h("div", { class: "said", attributes: { role: "status" } });
+  private readonly panel = h("div.panel", { id: "view", attributes: { role: "tabpanel", tabindex: "-1" } });
+  private readonly notes = h("details.notes");
+  private readonly said = h("div.said", { attributes: { role: "status" } });
   private readonly keyboard: Keyboard;
   private theme: Theme = "auto";
 
@@ -73,7 +73,7 @@ export class App {
       event.preventDefault();
       this.panel.focus();
     };
-    return h("a", { class: "skip-link", attributes: { href: "#view" }, on: { click } }, "To the view");
+    return h("a.skip-link", { attributes: { href: "#view" }, on: { click } }, "To the view");
   }
 
   private header(): HTMLElement {
@@ -89,17 +89,9 @@ export class App {
     theme.element.classList.add("theme");
     return h(
       "header",
-      {},
+      h("div.title", h("h1", this.data.title), h("p.subtitle", subtitle(this.data)), this.notes),
       h(
-        "div",
-        { class: "title" },
-        h("h1", {}, this.data.title),
-        h("p", { class: "subtitle" }, subtitle(this.data)),
-        this.notes,
-      ),
-      h(
-        "div",
-        { class: "actions" },
+        "div.actions",
         button("Copy as Markdown", () => void this.copy(), {
           title: "The view as a table, for a pull request or an issue (M)",
         }),
@@ -146,8 +138,8 @@ export class App {
     if (lacking && this.notes.childElementCount === 0) this.notes.open = true;
     replaceControls(
       this.notes,
-      h("summary", {}, `${plural(notes.length, "note")} on ${compared ? "these recordings" : "this recording"}`),
-      h("ul", {}, ...notes.map((note) => h("li", {}, note))),
+      h("summary", `${plural(notes.length, "note")} on ${compared ? "these recordings" : "this recording"}`),
+      h("ul", ...notes.map((note) => h("li", note))),
     );
     this.notes.hidden = notes.length === 0;
   }
@@ -167,8 +159,8 @@ export class App {
       replace(
         this.panel,
         h(
-          "p",
-          { class: "note", attributes: { role: "alert" } },
+          "p.note",
+          { attributes: { role: "alert" } },
           `This view cannot show the recording: ${error instanceof Error ? error.message : String(error)}`,
         ),
       );

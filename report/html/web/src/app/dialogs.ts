@@ -8,11 +8,10 @@ export function dialog(title: string, ...content: HTMLElement[]): void {
   const box = h(
     "dialog",
     { attributes: { "aria-label": title } },
-    h("h2", {}, title),
+    h("h2", title),
     ...content,
     h(
-      "p",
-      { class: "right" },
+      "p.right",
       button("Close", () => box.close()),
     ),
   );
@@ -24,10 +23,9 @@ export function dialog(title: string, ...content: HTMLElement[]): void {
 export function showKeys(): void {
   dialog(
     "Keyboard",
-    h("dl", { class: "keys" }, ...keys.flatMap(({ shown, text }) => [h("dt", {}, shown), h("dd", {}, text)])),
+    h("dl.keys", ...keys.flatMap(({ shown, text }) => [h("dt", shown), h("dd", text)])),
     h(
-      "p",
-      { class: "muted" },
+      "p.muted",
       "On the timeline: click to select a moment, drag to select a range, Ctrl and the wheel zoom. The address of the page holds the view: send it with the file.",
     ),
   );
@@ -36,26 +34,16 @@ export function showKeys(): void {
 export function showAbout({ memlab, sources }: PageData): void {
   dialog(
     "About this page",
+    h("p", `Written by memlab ${memlab}, with memlab-report html. It is one file, loads nothing and sends nothing.`),
     h(
       "p",
-      {},
-      `Written by memlab ${memlab}, with memlab-report html. It is one file, loads nothing and sends nothing.`,
-    ),
-    h(
-      "p",
-      {},
       sources
         ? "It holds source lines around the frames."
         : "It holds no source lines and no arguments of the command (--no-source).",
     ),
-    h("p", {}, "memlab is under the Apache License 2.0. In this page are:"),
+    h("p", "memlab is under the Apache License 2.0. In this page are:"),
     ...licenses.map((one) =>
-      h(
-        "details",
-        {},
-        h("summary", {}, `${one.name} ${one.version}, ${one.license}`),
-        h("pre", { class: "license" }, one.text),
-      ),
+      h("details", h("summary", `${one.name} ${one.version}, ${one.license}`), h("pre.license", one.text)),
     ),
   );
 }

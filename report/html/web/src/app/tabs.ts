@@ -5,7 +5,7 @@ import { h, replace } from "../ui/dom";
 import type { View } from "../views/view";
 
 export class Tabs {
-  readonly element = h("div", { class: "tabs", attributes: { role: "tablist", "aria-label": "Views" } });
+  readonly element = h("div.tabs", { attributes: { role: "tablist", "aria-label": "Views" } });
   private readonly tabs = new Map<View, HTMLButtonElement>();
 
   constructor(views: View[], choose: (view: View) => void) {
@@ -40,7 +40,7 @@ export class Tabs {
       tab.setAttribute("aria-selected", String(view === chosen));
       tab.tabIndex = view === chosen ? 0 : -1;
       const number = scene ? countOf(view, scene) : null;
-      replace(tab, view.title, number ? h("span", { class: "badge" }, count(number)) : null);
+      replace(tab, view.title, number ? h("span.badge", count(number)) : null);
     }
   }
 

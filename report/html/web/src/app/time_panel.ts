@@ -16,10 +16,10 @@ const curveId = (curve: Curve): string => `${curve.device} ${curve.name}`;
 
 export class TimePanel {
   readonly element: HTMLElement;
-  private readonly chips = h("div", { class: "chips", attributes: { role: "group", "aria-label": "Curves" } });
-  private readonly box = h("div", { class: "timelines" });
-  private readonly selectionText = h("p", { class: "selection-text", attributes: { role: "status" } });
-  private readonly jumps = h("div", { class: "jumps" });
+  private readonly chips = h("div.chips", { attributes: { role: "group", "aria-label": "Curves" } });
+  private readonly box = h("div.timelines");
+  private readonly selectionText = h("p.selection-text", { attributes: { role: "status" } });
+  private readonly jumps = h("div.jumps");
   private readonly device = select("GPU", [], (value) => this.store.set({ device: Number(value), curves: null }));
   private readonly recording = select("Recording", [], (value) =>
     this.store.set({
@@ -40,15 +40,10 @@ export class TimePanel {
     data: PageData,
   ) {
     this.element = h(
-      "section",
-      { class: "time", attributes: { "aria-label": "Timeline" } },
+      "section.time",
+      { attributes: { "aria-label": "Timeline" } },
       this.box,
-      h(
-        "div",
-        { class: "selection" },
-        h("div", { class: "picks" }, this.recording.element, this.device.element, this.jumps),
-        this.selectionText,
-      ),
+      h("div.selection", h("div.picks", this.recording.element, this.device.element, this.jumps), this.selectionText),
     );
     this.recording.options(
       inOrderOfRank(data.recordings).map(([one, i]) => [
@@ -143,14 +138,7 @@ export class TimePanel {
 
   private timeline(model: RecordingModel, span: number, side: "before" | "after" | null): Timeline {
     const heading = side
-      ? [
-          h(
-            "h2",
-            { class: "which" },
-            side === "before" ? "Before" : "After",
-            h("span", { class: "where" }, model.source.name),
-          ),
-        ]
+      ? [h("h2.which", side === "before" ? "Before" : "After", h("span.where", model.source.name))]
       : [];
     return new Timeline(
       side ? `Timeline, ${side}` : "Timeline",

@@ -9,20 +9,29 @@ interface Properties {
   attributes?: Record<string, string>;
 }
 
-export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  properties: Properties = {},
-  ...children: Child[]
-): HTMLElementTagNameMap[K] {
-  const element = document.createElement(tag);
-  if (properties.class) element.className = properties.class;
+type Tag = keyof HTMLElementTagNameMap;
+type Selector = Tag | `${Tag}.${string}`;
+type Made<S> = S extends Tag
+  ? HTMLElementTagNameMap[S]
+  : S extends `${infer T extends Tag}.${string}`
+    ? Made<T>
+    : never;
+
+// An element of a tag, with classes behind it: h("p.heading", "Text").
+export function h<S extends Selector>(selector: S, first?: Properties | Child, ...children: Child[]): Made<S> {
+  const [tag, ...classes] = selector.split(".");
+  const element = document.createElement(tag as Tag);
+  const isChild = typeof first !== "object" || first === null || first instanceof Node;
+  const properties = isChild ? {} : first;
+  if (properties.class) classes.push(properties.class);
+  if (classes.length > 0) element.className = classes.join(" ");
   if (properties.id) element.id = properties.id;
   if (properties.title) element.title = properties.title;
   for (const [name, value] of Object.entries(properties.attributes ?? {})) element.setAttribute(name, value);
   for (const [name, listener] of Object.entries(properties.on ?? {}))
     element.addEventListener(name, listener as EventListener);
-  append(element, children);
-  return element;
+  append(element, isChild ? [first, ...children] : children);
+  return element as Made<S>;
 }
 
 export function append(element: Element, children: Child[]): void {
@@ -44,7 +53,7 @@ export function replaceControls(element: Element, ...children: Child[]): void {
 
 // A figure with its name, of a list of figures; nothing where there is none.
 export function figure(name: string, value: string | null): HTMLElement | null {
-  return value === null ? null : h("div", {}, h("dt", {}, name), h("dd", {}, value));
+  return value === null ? null : h("div", h("dt", name), h("dd", value));
 }
 
 export function button(label: string, press: () => void, properties: Properties = {}): HTMLButtonElement {
@@ -57,15 +66,16 @@ export function button(label: string, press: () => void, properties: Properties 
 // A row of buttons of which one is chosen.
 export function choice<T extends string>(
   label: string,
-  options: [T, string][],
+  options: Record<T, string>,
   choose: (value: T) => void,
 ): { element: HTMLElement; set: (value: T) => void } {
-  const buttons = options.map(([value, text]) =>
-    button(text, () => choose(value), { attributes: { "aria-pressed": "false" } }),
+  const values = Object.keys(options) as T[];
+  const buttons = values.map((value) =>
+    button(options[value], () => choose(value), { attributes: { "aria-pressed": "false" } }),
   );
   return {
-    element: h("div", { class: "choice", attributes: { role: "group", "aria-label": label } }, ...buttons),
-    set: (value) => options.forEach(([of], i) => buttons[i]!.setAttribute("aria-pressed", String(of === value))),
+    element: h("div.choice", { attributes: { role: "group", "aria-label": label } }, ...buttons),
+    set: (value) => values.forEach((of, i) => buttons[i]!.setAttribute("aria-pressed", String(of === value))),
   };
 }
 
@@ -79,14 +89,14 @@ export function select(
     replace(
       box,
       ...list.map(([value, text]) => {
-        const option = h("option", {}, text);
+        const option = h("option", text);
         option.value = value;
         return option;
       }),
     );
   fill(options);
   return {
-    element: h("label", { class: "field" }, h("span", {}, label), box),
+    element: h("label.field", h("span", label), box),
     set: (value) => {
       box.value = value;
     },
@@ -101,7 +111,7 @@ export function checkbox(
   const box = h("input", { on: { change: () => change(box.checked) } });
   box.type = "checkbox";
   return {
-    element: h("label", { class: "check" }, box, label),
+    element: h("label.check", box, label),
     set: (on) => {
       box.checked = on;
     },
@@ -128,7 +138,7 @@ export function textField(
   });
   input.type = "search";
   return {
-    element: h("label", { class: "field" }, h("span", {}, label), input),
+    element: h("label.field", h("span", label), input),
     set: (text) => {
       if (document.activeElement !== input) input.value = text;
     },

@@ -24,8 +24,8 @@ export class FlameGraph {
   private readonly canvas = h("canvas");
   private readonly scroller: HTMLElement;
   private readonly spacer: HTMLElement;
-  private readonly trail = h("nav", { class: "trail", attributes: { "aria-label": "Zoomed to" } });
-  private readonly status = h("div", { class: "flame-status", attributes: { role: "status" } });
+  private readonly trail = h("nav.trail", { attributes: { "aria-label": "Zoomed to" } });
+  private readonly status = h("div.flame-status", { attributes: { role: "status" } });
   private input: FlameInput | null = null;
   private zoomed: string[] = []; // the path to the node in view, by keys, so that it survives a change of the moment
   private root = 0;
@@ -35,11 +35,10 @@ export class FlameGraph {
 
   // `zoomed`: told of the call that is zoomed to; -1: none.
   constructor(private readonly told: (frame: number) => void = () => undefined) {
-    this.spacer = h("div", { class: "spacer" });
+    this.spacer = h("div.spacer");
     this.scroller = h(
-      "div",
+      "div.flame-scroller",
       {
-        class: "flame-scroller",
         attributes: {
           tabindex: "0",
           role: "application",
@@ -51,7 +50,7 @@ export class FlameGraph {
       this.canvas,
       this.spacer,
     );
-    this.element = h("div", { class: "flame" }, this.trail, this.scroller, this.status);
+    this.element = h("div.flame", this.trail, this.scroller, this.status);
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
@@ -133,7 +132,7 @@ export class FlameGraph {
               : i === 0 || i >= path.length - 4
                 ? button(this.name(node), () => this.zoomTo(node))
                 : i === 1
-                  ? h("span", {}, "…")
+                  ? h("span", "…")
                   : null,
           )),
     );

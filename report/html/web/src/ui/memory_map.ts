@@ -20,16 +20,15 @@ export class MapCanvas {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas");
   private readonly scroller: HTMLElement;
-  private readonly spacer = h("div", { class: "spacer" });
-  private readonly status = h("div", { class: "flame-status", attributes: { role: "status" } });
+  private readonly spacer = h("div.spacer");
+  private readonly status = h("div.flame-status", { attributes: { role: "status" } });
   private input: MapInput | null = null;
   private active: { row: number; block: number } | null = null;
 
   constructor(private readonly choose: (site: number) => void) {
     this.scroller = h(
-      "div",
+      "div.map-scroller",
       {
-        class: "map-scroller",
         attributes: {
           tabindex: "0",
           role: "application",
@@ -41,7 +40,7 @@ export class MapCanvas {
       this.canvas,
       this.spacer,
     );
-    this.element = h("div", { class: "map" }, this.scroller, this.status);
+    this.element = h("div.map", this.scroller, this.status);
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     this.scroller.addEventListener("scroll", () => this.redraw(), { passive: true });
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));

@@ -29,7 +29,7 @@ export class ScopeLanes {
     private readonly timeAt: (clientX: number) => number,
   ) {
     this.lanes = lanesOf(model.scopes);
-    this.element = h("div", { class: "scopes" }, this.canvas);
+    this.element = h("div.scopes", this.canvas);
     this.element.hidden = this.lanes.length === 0;
     this.canvas.addEventListener("pointermove", (event) => this.tell(event));
     this.canvas.addEventListener("pointerleave", hideTooltip);

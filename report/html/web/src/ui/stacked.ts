@@ -33,7 +33,7 @@ export class StackedAreas {
     private readonly choose: (from: number, to: number) => void,
     private readonly press: (group: number) => void,
   ) {
-    this.element = h("div", { class: "stacked" }, this.canvas);
+    this.element = h("div.stacked", this.canvas);
     this.canvas.addEventListener("pointermove", (event) => {
       const found = this.at(event);
       if (!found) return hideTooltip();

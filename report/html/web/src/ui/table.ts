@@ -36,22 +36,15 @@ export function bar(text: string, share: number, kind = ""): HTMLElement {
 // A few rows that are all there: names on the left, figures beside them.
 export function smallTable(head: string[], rows: [name: string, ...cells: (string | HTMLElement)[]][]): HTMLElement {
   return h(
-    "table",
-    { class: "small" },
-    h(
-      "thead",
-      {},
-      h("tr", {}, ...head.map((text) => (text ? h("th", { attributes: { scope: "col" } }, text) : h("td")))),
-    ),
+    "table.small",
+    h("thead", h("tr", ...head.map((text) => (text ? h("th", { attributes: { scope: "col" } }, text) : h("td"))))),
     h(
       "tbody",
-      {},
       ...rows.map(([name, ...cells]) =>
         h(
           "tr",
-          {},
           h("th", { attributes: { scope: "row" } }, name),
-          ...cells.map((cell) => (typeof cell === "string" ? h("td", {}, cell) : cell)),
+          ...cells.map((cell) => (typeof cell === "string" ? h("td", cell) : cell)),
         ),
       ),
     ),
@@ -84,13 +77,13 @@ export class Table<Row> {
     private readonly canChoose: (row: Row) => boolean = () => true,
   ) {
     this.sortBy = sortBy;
-    this.head = h("div", { class: "row head", attributes: { role: "row" } });
-    this.body = h("div", { class: "rows", attributes: { role: "rowgroup" } });
-    this.foot = h("div", { class: "foot", attributes: { role: "rowgroup" } });
-    this.scroller = h("div", { class: "scroller", attributes: { role: "presentation" } }, this.body);
+    this.head = h("div.row.head", { attributes: { role: "row" } });
+    this.body = h("div.rows", { attributes: { role: "rowgroup" } });
+    this.foot = h("div.foot", { attributes: { role: "rowgroup" } });
+    this.scroller = h("div.scroller", { attributes: { role: "presentation" } }, this.body);
     this.element = h(
-      "div",
-      { class: "table", attributes: { role: "grid", "aria-label": label } },
+      "div.table",
+      { attributes: { role: "grid", "aria-label": label } },
       h("div", { attributes: { role: "rowgroup" } }, this.head),
       this.scroller,
       this.foot,
@@ -206,9 +199,9 @@ export class Table<Row> {
     if (this.rows.length === 0)
       made.push(
         h(
-          "div",
-          { class: "row empty", attributes: { role: "row" } },
-          h("div", { class: "cell", attributes: { role: "gridcell" } }, this.empty),
+          "div.row.empty",
+          { attributes: { role: "row" } },
+          h("div.cell", { attributes: { role: "gridcell" } }, this.empty),
         ),
       );
     this.body.classList.toggle("none", this.rows.length === 0);

@@ -49,8 +49,7 @@ export class Timeline {
     heading: HTMLElement[],
     private readonly compact = false, // one of two
   ) {
-    this.chartBox = h("div", {
-      class: "chart",
+    this.chartBox = h("div.chart", {
       attributes: {
         tabindex: "0",
         role: "application",
@@ -59,10 +58,9 @@ export class Timeline {
       },
     });
     this.scopes = new ScopeLanes(model, events.select, (clientX) => this.timeAt(clientX));
-    this.status = h("div", { class: "readout", attributes: { "aria-hidden": "true" } });
+    this.status = h("div.readout", { attributes: { "aria-hidden": "true" } });
     const tools = h(
-      "div",
-      { class: "chart-tools" },
+      "div.chart-tools",
       button("−", () => this.scale(2), { title: "Zoom out (-)", attributes: { "aria-label": "Zoom out" } }),
       button("+", () => this.scale(0.5), { title: "Zoom in (+)", attributes: { "aria-label": "Zoom in" } }),
       button("Range", () => this.zoomToSelection(), {
@@ -75,9 +73,8 @@ export class Timeline {
       }),
     );
     this.element = h(
-      "div",
-      { class: "timeline" },
-      h("div", { class: "timeline-head" }, ...heading, this.status, tools),
+      "div.timeline",
+      h("div.timeline-head", ...heading, this.status, tools),
       this.chartBox,
       this.scopes.element,
     );
@@ -291,12 +288,11 @@ export class Timeline {
     const column = plot.posToIdx(left);
     replace(
       this.status,
-      h("span", { class: "time" }, duration(Math.max(0, time))),
+      h("span.time", duration(Math.max(0, time))),
       ...input.shown.slice(0, 6).map((one, i) => {
         const max = plot.data[1 + 2 * i]?.[column];
         const value = h(
           "span",
-          {},
           `${one.label} ${max === null || max === undefined ? "–" : one.curve.unit === "bytes" ? bytes(max) : count(max)}`,
         );
         value.style.setProperty("--colour", one.colour);

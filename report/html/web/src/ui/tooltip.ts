@@ -5,10 +5,10 @@ let box: HTMLElement | null = null;
 
 export function showTooltip(x: number, y: number, title: string, lines: string[]): void {
   if (!box) {
-    box = h("div", { class: "tooltip", attributes: { "aria-hidden": "true" } });
+    box = h("div.tooltip", { attributes: { "aria-hidden": "true" } });
     document.body.append(box);
   }
-  replace(box, h("strong", {}, title), ...lines.filter(Boolean).map((line) => h("span", {}, line)));
+  replace(box, h("strong", title), ...lines.filter(Boolean).map((line) => h("span", line)));
   box.hidden = false;
   const width = box.offsetWidth;
   const height = box.offsetHeight;

@@ -3,10 +3,5 @@ import { h } from "./dom";
 
 export function whereElement(location: string): HTMLElement {
   const found = /^(.+)(:\d+)$/s.exec(location);
-  return h(
-    "span",
-    { class: "where" },
-    h("span", { class: "file" }, found ? found[1]! : location),
-    found ? h("span", { class: "at-line" }, found[2]!) : null,
-  );
+  return h("span.where", h("span.file", found ? found[1]! : location), found ? h("span.at-line", found[2]!) : null);
 }

@@ -17,7 +17,7 @@ export interface CallersInput {
 const shown = 8; // of each
 
 export class Callers {
-  readonly element = h("section", { class: "callers", attributes: { "aria-label": "Callers and callees" } });
+  readonly element = h("section.callers", { attributes: { "aria-label": "Callers and callees" } });
   private input: CallersInput | null = null;
   private of = "";
   private way: number[] = []; // functions that one came from
@@ -45,25 +45,22 @@ export class Callers {
     const list = (title: string, of: Call[], nothing: string) =>
       h(
         "div",
-        {},
-        h("h4", {}, title),
+        h("h4", title),
         h(
-          "ul",
-          { class: "plain" },
+          "ul.plain",
           ...of.slice(0, shown).map((call) =>
             h(
               "li",
-              {},
               bar(text(call.value), calls.total === 0 ? 0 : Math.abs(call.value / calls.total)),
               call.frame < 0
-                ? h("span", { class: "muted" }, nothing)
+                ? h("span.muted", nothing)
                 : button(table.functionName(call.frame), () => this.go(call.frame), {
                     class: "name",
                     title: `${table.functionName(call.frame)}\n${table.location(call.frame, true)}`,
                   }),
             ),
           ),
-          of.length > shown ? h("li", { class: "muted" }, `${of.length - shown} more`) : null,
+          of.length > shown ? h("li.muted", `${of.length - shown} more`) : null,
         ),
       );
     const callees = calls.own !== 0 ? [...calls.callees, { frame: -1, value: calls.own }] : calls.callees;
@@ -72,9 +69,8 @@ export class Callers {
       this.element,
       h(
         "h3",
-        {},
         "Callers and callees of ",
-        h("span", { class: "function" }, table.functionName(frame)),
+        h("span.function", table.functionName(frame)),
         this.way.length > 1
           ? button("Back", () => {
               this.way.pop();
@@ -83,13 +79,11 @@ export class Callers {
           : null,
       ),
       h(
-        "p",
-        { class: "muted" },
+        "p.muted",
         `${text(calls.total)} with all that it called, ${text(calls.own)} (${percent(Math.abs(calls.own), Math.abs(calls.total))}) by itself`,
       ),
       h(
-        "div",
-        { class: "calls" },
+        "div.calls",
         list("Called by", calls.callers, "nothing: the outermost call"),
         list("Calls", callees, "allocates by itself"),
       ),

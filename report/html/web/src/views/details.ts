@@ -21,10 +21,7 @@ export interface DetailsInput {
 }
 
 export class Details {
-  readonly element = h("section", {
-    class: "details",
-    attributes: { "aria-label": "The chosen place", "aria-live": "polite" },
-  });
+  readonly element = h("section.details", { attributes: { "aria-label": "The chosen place", "aria-live": "polite" } });
 
   private readonly callers = new Callers();
 
@@ -46,10 +43,9 @@ export class Details {
     replace(
       this.element,
       button("×", this.close, { class: "close", title: "Close", attributes: { "aria-label": "Close" } }),
-      h("h2", {}, table.functionName(frame), h("span", { class: "where" }, table.location(frame, true))),
+      h("h2", table.functionName(frame), h("span.where", table.location(frame, true))),
       h(
-        "dl",
-        { class: "figures" },
+        "dl.figures",
         signed ? figure("before", `${bytes(place.before)} in ${plural(place.beforeBlocks, "block")}`) : null,
         figure(signed ? "after" : "held", `${bytes(place.bytes)} in ${plural(place.blocks, "block")}`),
         signed ? figure("change", signedBytes(place.change)) : null,
@@ -71,21 +67,18 @@ export class Details {
       this.source(table, frame),
       h(
         "h3",
-        {},
         sites.length === 1
           ? "Call stack, innermost first"
           : `Call stacks, innermost first: ${count(Math.min(stacksShown, sites.length))} of ${count(sites.length)}`,
       ),
       h(
-        "div",
-        { class: "stacks" },
+        "div.stacks",
         ...sites.slice(0, stacksShown).map((site, i) => {
           const list = this.frames(table, site, frame);
-          if (sites.length === 1) return h("div", { class: "stack" }, list);
+          if (sites.length === 1) return h("div.stack", list);
           const box = h(
-            "details",
-            { class: "stack" },
-            h("summary", {}, `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`),
+            "details.stack",
+            h("summary", `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`),
             list,
           );
           box.open = i === 0;
@@ -103,9 +96,7 @@ export class Details {
     let hidden = 0;
     const tell = () => {
       if (hidden > 0)
-        list.append(
-          h("li", { class: "skipped" }, plural(hidden, "frame"), " of allocators, containers and startup code"),
-        );
+        list.append(h("li.skipped", plural(hidden, "frame"), " of allocators, containers and startup code"));
       hidden = 0;
     };
     for (const frame of [...table.stacks[site]!].reverse()) {
@@ -118,9 +109,9 @@ export class Details {
         h(
           "li",
           { class: frame === own ? "own" : "" },
-          h("span", { class: "function" }, table.functionName(frame)),
+          h("span.function", table.functionName(frame)),
           " ",
-          h("span", { class: "where" }, table.location(frame, true)),
+          h("span.where", table.location(frame, true)),
         ),
       );
     }
@@ -136,12 +127,7 @@ export class Details {
     const canvas = h("canvas", {
       attributes: { role: "img", "aria-label": `Bytes of this place over the run, ${bytes(most)} at most` },
     });
-    const figure = h(
-      "figure",
-      { class: "spark" },
-      canvas,
-      h("figcaption", {}, `this place over the run: ${bytes(most)} at most`),
-    );
+    const figure = h("figure.spark", canvas, h("figcaption", `this place over the run: ${bytes(most)} at most`));
     const draw = () => {
       const width = figure.clientWidth;
       if (width < 20) return;
@@ -176,17 +162,12 @@ export class Details {
     if (!file) return null;
     const first = Math.max(file.first_line, line - 4);
     return h(
-      "pre",
-      { class: "code", attributes: { tabindex: "0", "aria-label": "The source around it" } },
+      "pre.code",
+      { attributes: { tabindex: "0", "aria-label": "The source around it" } },
       ...file.lines
         .slice(first - file.first_line, line - file.first_line + 4)
         .map((text, i) =>
-          h(
-            "code",
-            { class: first + i === line ? "own" : "" },
-            h("span", { class: "number" }, String(first + i)),
-            `${text}\n`,
-          ),
+          h("code", { class: first + i === line ? "own" : "" }, h("span.number", String(first + i)), `${text}\n`),
         ),
     );
   }

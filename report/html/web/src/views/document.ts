@@ -20,30 +20,27 @@ export function deviceName(scene: Scene, device: DeviceDocument): string {
 
 export function placeElement(place: PlaceDocument, short = false): HTMLElement {
   return h(
-    "span",
-    { class: "place", title: placeText(place) },
-    h("span", { class: "function" }, placeName(place)),
+    "span.place",
+    { title: placeText(place) },
+    h("span.function", placeName(place)),
     whereElement(short ? basename(placeWhere(place)) : placeWhere(place)),
-    place.through ? h("span", { class: "where via" }, `via ${place.through}`) : null,
+    place.through ? h("span.where.via", `via ${place.through}`) : null,
   );
 }
 
 export function stackElement(stack: FrameDocument[] | undefined, label = "Call stack"): HTMLElement | null {
   if (!stack || stack.length === 0) return null;
   return h(
-    "details",
-    { class: "stack" },
-    h("summary", {}, `${label}, innermost first`),
+    "details.stack",
+    h("summary", `${label}, innermost first`),
     h(
       "ol",
-      {},
       ...stack.map((frame) =>
         h(
           "li",
-          {},
-          h("span", { class: "function" }, placeName({ ...frame, through: null })),
+          h("span.function", placeName({ ...frame, through: null })),
           " ",
-          h("span", { class: "where" }, placeWhere({ ...frame, through: null })),
+          h("span.where", placeWhere({ ...frame, through: null })),
         ),
       ),
     ),
@@ -59,7 +56,7 @@ export function markdownPart(title: string, head: string[], rows: string[][], ri
 export abstract class DocumentView<Report> implements View {
   abstract readonly id: string;
   abstract readonly title: string;
-  readonly element = h("div", { class: "view document" });
+  readonly element = h("div.view.document");
   protected abstract readonly document: string; // its name among the recording's documents
   protected abstract readonly missing: string; // what is not known without it
   private shown: Report | null | undefined;
@@ -88,13 +85,7 @@ export abstract class DocumentView<Report> implements View {
       this.element,
       ...(report
         ? this.build(scene, report)
-        : [
-            h(
-              "p",
-              { class: "heading" },
-              `${this.missing} of this recording are not known: they need its event log (*.memlog).`,
-            ),
-          ]),
+        : [h("p.heading", `${this.missing} of this recording are not known: they need its event log (*.memlog).`)]),
     );
   }
 

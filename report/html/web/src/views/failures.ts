@@ -56,21 +56,18 @@ export class FailuresView extends DocumentView<FailuresReport> {
   }
 
   protected build(scene: Scene, found: FailuresReport): (HTMLElement | null)[] {
-    if (found.oom_count === 0) return [h("p", { class: "heading" }, "No allocation failed for lack of memory.")];
+    if (found.oom_count === 0) return [h("p.heading", "No allocation failed for lack of memory.")];
     const size = (value: number | null | undefined) => (value === null || value === undefined ? null : bytes(value));
     return [
       h(
-        "p",
-        { class: "heading" },
+        "p.heading",
         `${plural(found.oom_count, "allocation")} failed for lack of memory${found.ooms.length < found.oom_count ? `; the first ${count(found.ooms.length)} are here` : ""}.`,
       ),
       ...found.ooms.map((failure, i) =>
         h(
-          "section",
-          { class: "card failure" },
+          "section.card.failure",
           h(
             "h2",
-            {},
             `${i + 1}. ${bytes(failure.requested_bytes)} at ${duration(failure.time_ns)} on ${scene.model.device(failure.device)?.short ?? `GPU ${failure.device}`}`,
             button("Show this moment", () =>
               this.around.store.set({
@@ -83,19 +80,16 @@ export class FailuresView extends DocumentView<FailuresReport> {
           ),
           h(
             "p",
-            {},
             placeElement(failure.place),
             h(
-              "span",
-              { class: "muted" },
+              "span.muted",
               ` ${failure.api} (${failure.kind}), error ${failure.error}, thread ${failure.thread}${failure.thread_name ? ` (${failure.thread_name})` : ""}`,
             ),
           ),
-          failure.explanation ? h("p", { class: "explanation" }, failure.explanation) : null,
-          ...(failure.advice ?? []).map((sentence) => h("p", { class: "advice" }, `A replay: ${sentence}`)),
+          failure.explanation ? h("p.explanation", failure.explanation) : null,
+          ...(failure.advice ?? []).map((sentence) => h("p.advice", `A replay: ${sentence}`)),
           h(
-            "dl",
-            { class: "figures" },
+            "dl.figures",
             figure("asked for", bytes(failure.requested_bytes)),
             figure("free on the device", size(failure.device_free_bytes)),
             figure("largest free block", size(failure.largest_free_block_bytes)),
@@ -110,30 +104,22 @@ export class FailuresView extends DocumentView<FailuresReport> {
           failure.holders
             ? h(
                 "div",
-                {},
                 h(
                   "h3",
-                  {},
                   `Held at that moment: ${bytes(failure.holders.bytes)} in ${plural(failure.holders.count, "allocation")}`,
                 ),
                 h(
-                  "ul",
-                  { class: "plain" },
+                  "ul.plain",
                   ...failure.holders.places
                     .slice(0, 20)
                     .map((holder) =>
                       h(
                         "li",
-                        {},
-                        h("span", { class: "number" }, bytes(holder.bytes)),
-                        h("span", { class: "share" }, percent(holder.bytes, failure.holders!.bytes)),
+                        h("span.number", bytes(holder.bytes)),
+                        h("span.share", percent(holder.bytes, failure.holders!.bytes)),
                         placeElement(holder.place),
                         holder.labels
-                          ? h(
-                              "span",
-                              { class: "muted" },
-                              ` named ${holder.labels.map((label) => `“${label.name}”`).join(", ")}`,
-                            )
+                          ? h("span.muted", ` named ${holder.labels.map((label) => `“${label.name}”`).join(", ")}`)
                           : null,
                       ),
                     ),

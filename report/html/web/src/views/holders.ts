@@ -34,8 +34,8 @@ abstract class SitesView implements View {
   abstract readonly id: string;
   abstract readonly title: string;
   readonly element: HTMLElement;
-  protected readonly heading = h("p", { class: "heading" });
-  private readonly totals = h("dl", { class: "figures in-line" });
+  protected readonly heading = h("p.heading");
+  private readonly totals = h("dl.figures.in-line");
   protected table: SiteTable | null = null;
   protected rows: Place[] = [];
   protected total = 0;
@@ -49,7 +49,7 @@ abstract class SitesView implements View {
   private chosen: { frame: number; kind: string; through: string } | null = null;
   private scene: Scene | null = null;
   private after: Figures | null = null;
-  private readonly filtered = h("p", { class: "note" });
+  private readonly filtered = h("p.note");
 
   constructor(
     protected readonly around: Surroundings,
@@ -60,14 +60,8 @@ abstract class SitesView implements View {
       this.chosen = null;
       this.showDetails();
     });
-    const shape = choice(
-      "Show as",
-      [
-        ["table", "Table"],
-        ["icicle", "Icicle"],
-        ["flame", "Flame"],
-      ],
-      (value) => store.set({ shape: value }),
+    const shape = choice("Show as", { table: "Table", icicle: "Icicle", flame: "Flame" }, (value) =>
+      store.set({ shape: value }),
     );
     const metric = select(
       "Metric",
@@ -75,13 +69,8 @@ abstract class SitesView implements View {
       metrics.filter((one) => !signed || !one.ofRun).map((one) => [one.name, one.label]),
       (value) => store.set({ metric: value as MetricName }),
     );
-    const direction = choice(
-      "Order of calls",
-      [
-        ["down", "Top-down"],
-        ["up", "Bottom-up"],
-      ],
-      (value) => store.set({ bottomUp: value === "up" }),
+    const direction = choice("Order of calls", { down: "Top-down", up: "Bottom-up" }, (value) =>
+      store.set({ bottomUp: value === "up" }),
     );
     const filter = textField(
       "Filter",
@@ -107,11 +96,9 @@ abstract class SitesView implements View {
     };
     this.grid = this.makeGrid();
     this.element = h(
-      "div",
-      { class: "view" },
+      "div.view",
       h(
-        "div",
-        { class: "controls" },
+        "div.controls",
         shape.element,
         metric.element,
         direction.element,
@@ -121,9 +108,8 @@ abstract class SitesView implements View {
         skipped.element,
       ),
       h(
-        "div",
-        { class: "beside" },
-        h("div", { class: "main" }, this.totals, this.heading, this.filtered, this.gridBox, this.flame.element),
+        "div.beside",
+        h("div.main", this.totals, this.heading, this.filtered, this.gridBox, this.flame.element),
         this.details.element,
         this.calls.element,
       ),
@@ -370,11 +356,7 @@ export class HoldersView extends SitesView {
   readonly title = "Who holds it";
   private readonly at = choice(
     "Moment of the range",
-    [
-      ["peak", "At its peak"],
-      ["begin", "At its beginning"],
-      ["end", "At its end"],
-    ],
+    { peak: "At its peak", begin: "At its beginning", end: "At its end" },
     (value) => this.around.store.set({ at: value }),
   );
 

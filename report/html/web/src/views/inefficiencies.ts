@@ -66,10 +66,9 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
   protected build(scene: Scene, found: InefficienciesReport): (HTMLElement | null)[] {
     return [
       ...found.devices.flatMap((device) => [
-        h("h2", {}, deviceName(scene, device)),
+        h("h2", deviceName(scene, device)),
         h(
-          "p",
-          { class: "heading" },
+          "p.heading",
           `Peak: ${bytes(device.allocated_peak_bytes)} allocated, ${bytes(device.reserved_peak_bytes)} reserved. ${
             device.findings.length === 0
               ? "None of the patterns that are looked for was found."
@@ -78,8 +77,7 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
         ),
         device.reserve
           ? h(
-              "p",
-              { class: "advice" },
+              "p.advice",
               device.reserve.setting === null || device.reserve.with_setting_bytes === null
                 ? `Far more was reserved than allocated, and no setting that could be replayed reserves clearly less.`
                 : `Far more was reserved than allocated: with ${device.reserve.setting} a replay reserves ${bytes(device.reserve.with_setting_bytes)} at most.`,
@@ -87,30 +85,27 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
           : null,
         device.collected.count > 0
           ? h(
-              "p",
-              { class: "note" },
+              "p.note",
               `Held until Python's garbage collector ran: ${plural(device.collected.count, "allocation")} of ${bytes(device.collected.bytes)} in all, ${bytes(device.collected.at_peak_bytes)} of the peak.`,
             )
           : null,
         ...device.findings.map((finding, i) =>
           h(
-            "section",
-            { class: "card finding" },
+            "section.card.finding",
             h(
               "h3",
-              {},
               `${i + 1}. ${finding.pattern.replaceAll("_", " ")}`,
               h("span", { class: `confidence ${finding.confidence}` }, finding.confidence),
             ),
-            h("p", { class: "saves" }, this.saves(finding, device)),
-            h("p", {}, placeElement(finding.place)),
-            h("p", {}, finding.what),
-            h("p", { class: "advice" }, finding.change),
+            h("p.saves", this.saves(finding, device)),
+            h("p", placeElement(finding.place)),
+            h("p", finding.what),
+            h("p.advice", finding.change),
             stackElement(finding.stack, "Evidence: call stack"),
           ),
         ),
       ]),
-      ...found.notes.map((note) => h("p", { class: "note" }, note)),
+      ...found.notes.map((note) => h("p.note", note)),
     ];
   }
 

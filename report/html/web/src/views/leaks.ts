@@ -62,11 +62,9 @@ export class LeaksView extends DocumentView<LeaksReport> {
     for (const step of found.steps)
       parts.push(
         h(
-          "section",
-          { class: "card" },
+          "section.card",
           h(
             "h2",
-            {},
             step.evidence
               ? `${plural(step.steps, "step")}, found and not marked (${step.evidence}): `
               : `${plural(step.steps, "step")} by ${step.kind} “${step.name}”: `,
@@ -75,13 +73,11 @@ export class LeaksView extends DocumentView<LeaksReport> {
           step.growing.length === 0
             ? null
             : h(
-                "ul",
-                { class: "plain" },
+                "ul.plain",
                 ...step.growing.map((one) =>
                   h(
                     "li",
-                    {},
-                    h("strong", { class: "number" }, `+${bytes(Math.round(one.bytes_per_step))} a step`),
+                    h("strong.number", `+${bytes(Math.round(one.bytes_per_step))} a step`),
                     placeElement(one.place),
                   ),
                 ),
@@ -90,17 +86,16 @@ export class LeaksView extends DocumentView<LeaksReport> {
       );
     for (const device of found.devices) {
       parts.push(
-        h("h2", {}, deviceName(scene, device)),
+        h("h2", deviceName(scene, device)),
         h(
-          "p",
-          { class: "heading" },
+          "p.heading",
           device.leaked.live_count === 0
             ? "Nothing was left allocated at the end."
             : `Never freed: ${bytes(device.leaked.live_bytes)} in ${plural(device.leaked.live_count, "allocation")}. The process ${found.ended_text}.`,
         ),
       );
       if (device.places.length > 0) {
-        const chosen = h("section", { class: "details", attributes: { "aria-label": "The chosen place" } });
+        const chosen = h("section.details", { attributes: { "aria-label": "The chosen place" } });
         chosen.hidden = true;
         const table = new Table<LeakPlace>(
           `Leaks of ${device.name}`,
@@ -138,12 +133,11 @@ export class LeaksView extends DocumentView<LeaksReport> {
             replace(
               chosen,
               close,
-              h("h2", {}, placeText(row.place)),
-              h("p", { class: "muted" }, `by ${row.api}`),
+              h("h2", placeText(row.place)),
+              h("p.muted", `by ${row.api}`),
               row.labels
                 ? h(
                     "p",
-                    {},
                     `named ${row.labels.map((label) => `“${label.name}” (${bytes(label.live_bytes)})`).join(", ")}`,
                   )
                 : null,
@@ -152,33 +146,20 @@ export class LeaksView extends DocumentView<LeaksReport> {
           },
         );
         table.set(device.places);
-        parts.push(h("div", { class: "beside" }, h("div", {}, table.element), chosen));
+        parts.push(h("div.beside", h("div", table.element), chosen));
       }
       if (device.others.places > 0)
-        parts.push(
-          h(
-            "p",
-            { class: "note" },
-            `${plural(device.others.places, "more place")}: ${bytes(device.others.live_bytes)}`,
-          ),
-        );
+        parts.push(h("p.note", `${plural(device.others.places, "more place")}: ${bytes(device.others.live_bytes)}`));
       if (device.suppressed.live_count > 0)
         parts.push(
           h(
-            "p",
-            { class: "note" },
+            "p.note",
             `Not counted as leaks: ${bytes(device.suppressed.live_bytes)} in ${plural(device.suppressed.live_count, "allocation")}`,
           ),
           h(
-            "ul",
-            { class: "plain suppressed" },
+            "ul.plain.suppressed",
             ...device.suppressions.map((one) =>
-              h(
-                "li",
-                {},
-                h("strong", { class: "number" }, bytes(one.bytes)),
-                h("span", {}, `${one.name}: ${one.reason}`),
-              ),
+              h("li", h("strong.number", bytes(one.bytes)), h("span", `${one.name}: ${one.reason}`)),
             ),
           ),
         );

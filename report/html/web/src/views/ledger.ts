@@ -40,25 +40,22 @@ export class LedgerView extends DocumentView<LedgerReport> {
     if (found.devices.length === 0)
       return [
         h(
-          "p",
-          { class: "heading" },
+          "p.heading",
           "No ledger was kept in this recording (MEMLAB_LEDGER): what took memory beside the allocations is not known.",
         ),
       ];
     return found.devices.flatMap((device) => [
-      h("h2", {}, deviceName(scene, device)),
+      h("h2", deviceName(scene, device)),
       ...Object.entries(device.moments).flatMap(([name, moment]) =>
         moment === null || (name !== "peak" && moment.time_ns === device.moments["peak"]?.time_ns)
           ? []
           : [
               h(
                 "h3",
-                {},
                 `${name === "peak" ? "At the sampled peak" : "At the end"}, ${duration(moment.time_ns)}: ${bytes(moment.used_bytes)} in use on the GPU`,
               ),
               h(
-                "div",
-                { class: "ledger" },
+                "div.ledger",
                 ...moment.groups.map((group) => this.group(group.title, group.bytes, moment.used_bytes, group.rows)),
                 this.group(
                   "the rest: other processes, and what was not measured",
@@ -69,55 +66,47 @@ export class LedgerView extends DocumentView<LedgerReport> {
               ),
               moment.others_in_rows_bytes > 0
                 ? h(
-                    "p",
-                    { class: "note" },
+                    "p.note",
                     `At least ${bytes(moment.others_in_rows_bytes)} of this process's rows are others': they grew while it was measured.`,
                   )
                 : null,
             ],
       ),
       device.not_measured > 0
-        ? h("p", { class: "note" }, `${plural(device.not_measured, "call")} not measured: time budget used up.`)
+        ? h("p.note", `${plural(device.not_measured, "call")} not measured: time budget used up.`)
         : null,
-      ...device.advice.map((advice) => h("p", { class: "advice" }, advice)),
+      ...device.advice.map((advice) => h("p.advice", advice)),
     ]);
   }
 
   private group(name: string, size: number, whole: number, rows: LedgerRow[]): HTMLElement {
     const head = h(
       "summary",
-      {},
-      h("span", { class: "number" }, bytes(size)),
-      h("span", { class: "share" }, percent(size, whole)),
-      h("span", { class: "name" }, name),
+      h("span.number", bytes(size)),
+      h("span.share", percent(size, whole)),
+      h("span.name", name),
     );
     head.style.setProperty("--share", `${whole > 0 ? (100 * size) / whole : 0}%`);
     if (rows.length === 0) head.classList.add("bare");
     return h(
       "details",
-      {},
       head,
       h(
-        "ul",
-        { class: "plain" },
+        "ul.plain",
         ...rows
           .slice(0, 100)
           .map((row) =>
             h(
               "li",
-              {},
-              h("span", { class: "number" }, bytes(row.bytes)),
+              h("span.number", bytes(row.bytes)),
               h(
                 "span",
-                {},
                 row.what ?? "",
                 row.place ? placeElement(row.place) : null,
-                row.estimated || row.count > 1
-                  ? h("span", { class: "muted" }, ` ${plural(row.count, "call")}`)
-                  : null,
-                row.estimated ? h("span", { class: "muted" }, ", estimated by the mean of the others") : null,
-                row.with_earlier ? h("span", { class: "muted" }, " with what was in use before") : null,
-                row.uncertain ? h("span", { class: "muted" }, " uncertain: other memory changed meanwhile") : null,
+                row.estimated || row.count > 1 ? h("span.muted", ` ${plural(row.count, "call")}`) : null,
+                row.estimated ? h("span.muted", ", estimated by the mean of the others") : null,
+                row.with_earlier ? h("span.muted", " with what was in use before") : null,
+                row.uncertain ? h("span.muted", " uncertain: other memory changed meanwhile") : null,
               ),
             ),
           ),

@@ -23,9 +23,9 @@ export class MapView implements View {
   readonly element: HTMLElement;
   private readonly canvas: MapCanvas;
   private readonly details: Details;
-  private readonly heading = h("p", { class: "heading" });
-  private readonly facts = h("dl", { class: "figures" });
-  private readonly legend = h("ul", { class: "legend still" });
+  private readonly heading = h("p.heading");
+  private readonly facts = h("dl.figures");
+  private readonly legend = h("ul.legend.still");
   private readonly moment = select("Map of", [], (value) =>
     this.around.store.set({ map: value === "" ? null : Number(value) }),
   );
@@ -69,11 +69,9 @@ export class MapView implements View {
     });
     this.scale.set(false);
     this.element = h(
-      "div",
-      { class: "view" },
+      "div.view",
       h(
-        "div",
-        { class: "controls" },
+        "div.controls",
         this.moment.element,
         button("‹", () => this.step(-1), { title: "The map before", attributes: { "aria-label": "The map before" } }),
         button("›", () => this.step(1), { title: "The next map", attributes: { "aria-label": "The next map" } }),
@@ -85,7 +83,7 @@ export class MapView implements View {
       this.heading,
       this.facts,
       this.legend,
-      h("div", { class: "beside" }, h("div", {}, this.canvas.element), this.details.element),
+      h("div.beside", h("div", this.canvas.element), this.details.element),
     );
   }
 
@@ -218,22 +216,15 @@ export class MapView implements View {
         const { frame, through } = this.places.get(key)!;
         const item = h(
           "li",
-          {},
-          h("span", { class: "swatch" }),
-          h("span", { class: "name" }, table.functionName(frame)),
-          h("span", { class: "where" }, [table.location(frame), through && `via ${through}`].filter(Boolean).join(" ")),
-          h("span", { class: "value" }, metric.text(size)),
+          h("span.swatch"),
+          h("span.name", table.functionName(frame)),
+          h("span.where", [table.location(frame), through && `via ${through}`].filter(Boolean).join(" ")),
+          h("span.value", metric.text(size)),
         );
         item.style.setProperty("--colour", colourOf.get(key)!);
         return item;
       }),
-      h(
-        "li",
-        {},
-        h("span", { class: "swatch free" }),
-        h("span", { class: "name" }, "cached"),
-        h("span", { class: "value" }, bytes(sums.cached)),
-      ),
+      h("li", h("span.swatch.free"), h("span.name", "cached"), h("span.value", bytes(sums.cached))),
     );
     const matched = matchSites(table, scene.state.filter);
     const chosenPlace = this.chosen >= 0 && this.chosen < table.count ? table.place(this.chosen) : -1;

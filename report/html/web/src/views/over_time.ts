@@ -13,11 +13,8 @@ export class OverTimeView implements View {
   readonly title = "Over time";
   readonly element: HTMLElement;
   private readonly areas: StackedAreas;
-  private readonly heading = h("p", { class: "heading" });
-  private readonly legend = h("ul", {
-    class: "legend",
-    attributes: { "aria-label": "Groups, by bytes at the moment" },
-  });
+  private readonly heading = h("p.heading");
+  private readonly legend = h("ul.legend", { attributes: { "aria-label": "Groups, by bytes at the moment" } });
   private lit = -1;
   private scene: Scene | null = null;
   private groups: Group[] = [];
@@ -31,27 +28,18 @@ export class OverTimeView implements View {
       (from, to) => store.set({ from, to }),
       (group) => this.light(group),
     );
-    const group = choice(
-      "Stack by",
-      [
-        ["category", "Category"],
-        ["kind", "Kind"],
-        ["place", "Place"],
-      ],
-      (value) => {
-        this.lit = -1;
-        store.set({ group: value });
-      },
-    );
+    const group = choice("Stack by", { category: "Category", kind: "Kind", place: "Place" }, (value) => {
+      this.lit = -1;
+      store.set({ group: value });
+    });
     const filter = textField("Filter", "func= file= module= kind=", (text) => store.set({ filter: text }));
     this.update_controls = ({ state }: Scene) => {
       group.set(this.grouping);
       filter.set(state.filter);
     };
     this.element = h(
-      "div",
-      { class: "view" },
-      h("div", { class: "controls" }, group.element, filter.element),
+      "div.view",
+      h("div.controls", group.element, filter.element),
       this.heading,
       this.areas.element,
       this.legend,
@@ -120,17 +108,13 @@ export class OverTimeView implements View {
         const key = h(
           "button",
           { attributes: { "aria-pressed": String(this.lit === i) }, on: { click: () => this.light(i) } },
-          h("span", { class: "swatch" }),
-          h("span", { class: "name" }, one.name),
-          h(
-            "span",
-            { class: "value" },
-            `${bytes(one.series[scene.shown]!)}  ${percent(one.series[scene.shown]!, total)}`,
-          ),
+          h("span.swatch"),
+          h("span.name", one.name),
+          h("span.value", `${bytes(one.series[scene.shown]!)}  ${percent(one.series[scene.shown]!, total)}`),
         );
         key.type = "button";
         key.style.setProperty("--colour", this.colour(i));
-        return h("li", {}, key);
+        return h("li", key);
       }),
     );
   }

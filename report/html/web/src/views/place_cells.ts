@@ -9,11 +9,11 @@ import { whereElement } from "../ui/where";
 export function placeCell(table: SiteTable, { frame, through }: Pick<Place, "frame" | "through">): HTMLElement {
   const via = through && `via ${through}`;
   return h(
-    "span",
-    { class: "place", title: [table.functionName(frame), table.location(frame, true), via].filter(Boolean).join("\n") },
-    h("span", { class: "function" }, table.functionName(frame)),
+    "span.place",
+    { title: [table.functionName(frame), table.location(frame, true), via].filter(Boolean).join("\n") },
+    h("span.function", table.functionName(frame)),
     whereElement(table.location(frame)),
-    via ? h("span", { class: "where via" }, via) : null,
+    via ? h("span.where.via", via) : null,
   );
 }
 

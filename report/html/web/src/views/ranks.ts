@@ -33,10 +33,10 @@ export class RanksView implements View {
   readonly id = "ranks";
   readonly title: string;
   readonly element: HTMLElement;
-  private readonly heading = h("p", { class: "heading" });
-  private readonly facts = h("dl", { class: "figures" });
+  private readonly heading = h("p.heading");
+  private readonly facts = h("dl.figures");
   private readonly notes = h("div");
-  private readonly said = h("p", { class: "note", attributes: { role: "status" } });
+  private readonly said = h("p.note", { attributes: { role: "status" } });
   private readonly strip: HTMLElement;
   private readonly canvas = h("canvas", {
     attributes: { role: "img", "aria-label": "Peaks of all processes; the table has the figures" },
@@ -102,17 +102,8 @@ export class RanksView implements View {
       (rank) => rank.recording !== null && rank.recording === this.chosen,
       "No processes.",
     );
-    this.strip = h("div", { class: "rank-strip" }, this.canvas);
-    this.element = h(
-      "div",
-      { class: "view" },
-      this.heading,
-      this.said,
-      this.facts,
-      this.strip,
-      this.table.element,
-      this.notes,
-    );
+    this.strip = h("div.rank-strip", this.canvas);
+    this.element = h("div.view", this.heading, this.said, this.facts, this.strip, this.table.element, this.notes);
     this.said.hidden = true;
     new ResizeObserver(() => this.redraw()).observe(this.strip);
   }
@@ -183,7 +174,7 @@ export class RanksView implements View {
     const low = peaks[(peaks.length - 1) >> 1] ?? 0;
     const median = low + Math.floor(((peaks[peaks.length >> 1] ?? 0) - low) / 2);
     replace(this.facts, figure("median peak", bytes(median)), figure("largest peak", bytes(this.largest)), ...kinds);
-    replace(this.notes, ...(merge?.notes ?? []).map((note) => h("p", { class: "note" }, note)));
+    replace(this.notes, ...(merge?.notes ?? []).map((note) => h("p.note", note)));
     this.table.set(this.ranks);
     this.redraw();
   }

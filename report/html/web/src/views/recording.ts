@@ -85,7 +85,7 @@ const ofCache = new Set(["reserved_bytes", "cached_bytes", "allocated_bytes"]);
 export class RecordingView implements View {
   readonly id = "recording";
   readonly title = "Summary";
-  readonly element = h("div", { class: "view document" });
+  readonly element = h("div.view.document");
 
   private summary(scene: Scene): Summary | null {
     return (scene.model.source.documents.summary as Summary | undefined) ?? null;
@@ -96,10 +96,9 @@ export class RecordingView implements View {
     const summary = this.summary(scene);
     replace(
       this.element,
-      h("h2", {}, source.name),
+      h("h2", source.name),
       h(
-        "dl",
-        { class: "figures" },
+        "dl.figures",
         figure("outcome", source.ended || null),
         figure("took", duration(source.duration_ns)),
         figure("process", `pid ${source.pid} on ${source.host}`),
@@ -110,14 +109,10 @@ export class RecordingView implements View {
         figure("recorded by", `memlab ${scene.data.memlab}`),
       ),
       source.command.length > 0
-        ? h(
-            "pre",
-            { class: "command", attributes: { tabindex: "0", "aria-label": "The command" } },
-            source.command.join(" "),
-          )
+        ? h("pre.command", { attributes: { tabindex: "0", "aria-label": "The command" } }, source.command.join(" "))
         : null,
-      h("p", { class: "muted path" }, source.path),
-      ...source.notes.map((note) => h("p", { class: "note" }, note)),
+      h("p.muted.path", source.path),
+      ...source.notes.map((note) => h("p.note", note)),
       ...(summary?.devices ?? []).map((device) => this.device(scene, device)),
       stepsTable(summary?.steps ?? []),
       scopesTable(summary?.scopes ?? []),
@@ -131,8 +126,7 @@ export class RecordingView implements View {
     const driver = `${plural(coverage.driver_count, "allocation")} of the driver, ${bytes(coverage.driver_bytes)}`;
     return h(
       "section",
-      {},
-      h("h3", {}, "Audit"),
+      h("h3", "Audit"),
       h(
         "p",
         { class: coverage.bypassed_count > 0 ? "note" : "" },
@@ -141,23 +135,20 @@ export class RecordingView implements View {
           : `${driver}: memlab made or recorded each of them`,
       ),
       h(
-        "ul",
-        { class: "plain" },
+        "ul.plain",
         ...coverage.bypassed.map((one) =>
           h(
             "li",
-            {},
-            h("span", { class: "number" }, bytes(one.bytes)),
+            h("span.number", bytes(one.bytes)),
             h(
               "span",
-              {},
               `${one.api ?? "(unknown function)"} [${one.kind}], ${plural(one.count, "call")} `,
               one.place ? placeElement(one.place) : null,
             ),
           ),
         ),
       ),
-      coverage.cupti === null ? null : h("p", { class: "muted path" }, `by ${coverage.cupti}`),
+      coverage.cupti === null ? null : h("p.muted.path", `by ${coverage.cupti}`),
     );
   }
 
@@ -174,8 +165,7 @@ export class RecordingView implements View {
     );
     return h(
       "div",
-      {},
-      h("h4", {}, `What ran at the allocated peak, within ${duration(ran.to_ns - ran.from_ns)}`),
+      h("h4", `What ran at the allocated peak, within ${duration(ran.to_ns - ran.from_ns)}`),
       smallTable(["kernel", "busy", "times"], ran.other.count > 0 ? [...rows, row("all others", ran.other)] : rows),
     );
   }
@@ -194,9 +184,9 @@ export class RecordingView implements View {
           const row = h(
             "li",
             { class: part ? "part" : "" },
-            h("span", { class: "name" }, name),
-            h("span", { class: "track" }, h("span", { class: "fill" })),
-            h("span", { class: "number" }, part ? `− ${bytes(size)}` : bytes(size)),
+            h("span.name", name),
+            h("span.track", h("span.fill")),
+            h("span.number", part ? `− ${bytes(size)}` : bytes(size)),
           );
           row.style.setProperty("--from", `${part ? (100 * Math.max(0, level - size)) / most : 0}%`);
           row.style.setProperty("--share", `${(100 * size) / most}%`);
@@ -205,16 +195,14 @@ export class RecordingView implements View {
       : [];
     const curves = curvesOf(scene, device);
     const part = (share: number | null | undefined, text: string) =>
-      share === null || share === undefined ? null : h("p", { class: "muted" }, `${fixed(100 * share, 1)}% ${text}`);
+      share === null || share === undefined ? null : h("p.muted", `${fixed(100 * share, 1)}% ${text}`);
     return h(
       "section",
-      {},
       h(
         "h3",
-        {},
         deviceName(scene, device),
-        device.total_bytes ? h("span", { class: "where" }, bytes(device.total_bytes)) : null,
-        device.limit_bytes ? h("span", { class: "where" }, `limited to ${bytes(device.limit_bytes)}`) : null,
+        device.total_bytes ? h("span.where", bytes(device.total_bytes)) : null,
+        device.limit_bytes ? h("span.where", `limited to ${bytes(device.limit_bytes)}`) : null,
       ),
       smallTable(
         ["", "peak", "at", "at the end", ""],
@@ -223,12 +211,10 @@ export class RecordingView implements View {
           bytes(curve!.peak_bytes),
           duration(curve!.peak_time_ns),
           bytes(curve!.at_end_bytes),
-          h("td", { class: "muted" }, hintOf(device, name)),
+          h("td.muted", hintOf(device, name)),
         ]),
       ),
-      rows.length > 0
-        ? h("div", {}, h("h4", {}, "Where it went at the allocated peak"), h("ul", { class: "waterfall" }, ...rows))
-        : null,
+      rows.length > 0 ? h("div", h("h4", "Where it went at the allocated peak"), h("ul.waterfall", ...rows)) : null,
       part(device.fragmentation?.at_peak, "of the reserved peak lies above the active peak: cached"),
       part(device.fragmentation?.external, "of the free memory lies outside its largest block: external fragmentation"),
       part(device.fragmentation?.internal, "of the allocated peak was not asked for: internal fragmentation, rounding"),

@@ -11,7 +11,7 @@ export class SourceView implements View {
   readonly id = "source";
   readonly title = "Source lines";
   readonly element: HTMLElement;
-  private readonly heading = h("p", { class: "heading" });
+  private readonly heading = h("p.heading");
   private readonly file = select("File", [], (value) => this.around.store.set({ file: value }));
   private readonly table: Table<Line>;
   private rows: Line[] = [];
@@ -58,7 +58,7 @@ export class SourceView implements View {
           id: "code",
           head: "code",
           width: "minmax(0, 1fr)",
-          cell: (row) => h("code", { class: "line", title: row.code ?? "" }, row.code ?? "…"),
+          cell: (row) => h("code.line", { title: row.code ?? "" }, row.code ?? "…"),
           text: (row) => row.code ?? "",
         },
       ],
@@ -67,13 +67,7 @@ export class SourceView implements View {
       undefined,
       "No source lines are known here.",
     );
-    this.element = h(
-      "div",
-      { class: "view" },
-      h("div", { class: "controls" }, this.file.element),
-      this.heading,
-      this.table.element,
-    );
+    this.element = h("div.view", h("div.controls", this.file.element), this.heading, this.table.element);
   }
 
   update(scene: Scene): void {
@@ -114,10 +108,10 @@ export class SourceView implements View {
     this.largest = this.rows.reduce((most, row) => Math.max(most, row.held), 1);
     replace(
       this.heading,
-      h("span", { class: "path" }, path),
+      h("span.path", path),
       ` at ${duration(scene.model.timeOf(scene.shown))}: ${bytes(found.held)}. A line stands for all that it called.`,
       this.around.files.get(path)?.some((part) => part.changed_since)
-        ? h("span", { class: "muted" }, " The file was changed after the recording: lines may have moved.")
+        ? h("span.muted", " The file was changed after the recording: lines may have moved.")
         : null,
     );
     this.table.set(this.rows);

@@ -38,21 +38,20 @@ export interface ScopeRow {
 const shown = 10; // rows of each
 
 const placeCell = (place: PlaceDocument | null): HTMLElement =>
-  h("td", { class: "where-cell" }, place ? placeElement(place, true) : "[no stack]");
+  h("td.where-cell", place ? placeElement(place, true) : "[no stack]");
 
 function heldTable(title: string, held: Held | null | undefined): HTMLElement | null {
   if (!held || held.count === 0) return null;
   return h(
     "div",
-    {},
-    h("h4", {}, `${title}: ${bytes(held.bytes)} in ${count(held.count)} allocations`),
+    h("h4", `${title}: ${bytes(held.bytes)} in ${count(held.count)} allocations`),
     smallTable(
       ["bytes", "share", "count", "where"],
       held.places
         .slice(0, shown)
         .map((row) => [bytes(row.bytes), percent(row.bytes, held.bytes), count(row.count), placeCell(row.place)]),
     ),
-    held.places.length > shown ? h("p", { class: "muted" }, "“Who holds it” has all places.") : null,
+    held.places.length > shown ? h("p.muted", "“Who holds it” has all places.") : null,
   );
 }
 
@@ -65,8 +64,7 @@ export function heldTables(device: HeldDevice): (HTMLElement | null)[] {
       ? null
       : h(
           "div",
-          {},
-          h("h4", {}, "By category, at the allocated peak"),
+          h("h4", "By category, at the allocated peak"),
           smallTable(
             ["category", "bytes", "share", "count", ""],
             categories.map(([name, one]) => [
@@ -86,8 +84,7 @@ export function stepsTable(steps: Step[]): HTMLElement | null {
   if (steps.length === 0) return null;
   return h(
     "section",
-    {},
-    h("h3", {}, "Steps"),
+    h("h3", "Steps"),
     smallTable(
       ["step", "steps", "allocated at their ends", "a step", ""],
       steps.map((one) => [
@@ -95,7 +92,7 @@ export function stepsTable(steps: Step[]): HTMLElement | null {
         count(one.steps),
         `${bytes(one.min_bytes)} to ${bytes(one.max_bytes)}`,
         signedBytes(Math.round(one.bytes_per_step)),
-        h("td", {}, one.verdict),
+        h("td", one.verdict),
       ]),
     ),
   );
@@ -106,8 +103,7 @@ export function scopesTable(scopes: ScopeRow[]): HTMLElement | null {
   if (rows.length === 0) return null;
   return h(
     "section",
-    {},
-    h("h3", {}, "Scopes"),
+    h("h3", "Scopes"),
     smallTable(
       ["scope", "entries", "peak growth", "allocated in all", "left at their ends", ""],
       [...rows]
