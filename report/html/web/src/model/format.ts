@@ -69,13 +69,6 @@ export function basename(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-// The end of a path, whole folders, at most `length` characters where that is possible.
-export function shortPath(path: string, length = 40): string {
-  if (path.length <= length) return path;
-  const cut = path.indexOf("/", path.length - length);
-  return cut < 0 ? basename(path) : path.slice(cut + 1);
-}
-
 // As many rows has a view's table in Markdown.
 export const markdownRows = 20;
 

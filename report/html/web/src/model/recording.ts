@@ -131,22 +131,6 @@ export class RecordingModel {
     return low - 1 >= first ? low - 1 : -1;
   }
 
-  // Bytes of one site at every moment.
-  siteOverTime(site: number): Float64Array {
-    const result = new Float64Array(this.moments.length);
-    this.addSite(site, result);
-    return result;
-  }
-
-  private addSite(site: number, into: Float64Array): void {
-    const last = this.start[site + 1] ?? this.moment.length;
-    for (let entry = this.start[site]!; entry < last; ++entry) {
-      const until = entry + 1 < last ? this.moment[entry + 1]! : this.moments.length;
-      const value = this.bytes[entry]!;
-      if (value !== 0) for (let m = this.moment[entry]!; m < until; ++m) into[m]! += value;
-    }
-  }
-
   // Bytes at every moment, summed by group; group(site) < 0 leaves the site out.
   groupsOverTime(groups: number, group: (site: number) => number): Float64Array[] {
     const result = Array.from({ length: groups }, () => new Float64Array(this.moments.length));
