@@ -18,27 +18,13 @@ static_assert(Coverage::max_bypassed == trace::Aggregator::max_bypasses);
 static_assert(Ledger::max_communicators == trace::Ledger::max_communicators);
 
 const char* name_of(trace::Ended ended) {
-    switch (ended) {
-        case trace::Ended::exit:
-            return "exit";
-        case trace::Ended::quick_exit:
-            return "quick_exit";
-        case trace::Ended::cut_off:
-            return "cut off";
-    }
-    return "cut off";
+    static constexpr const char* names[] = {"exit", "quick_exit", "cut off"};
+    return trace::name_in<trace::Ended::cut_off>(names, ended, "cut off");
 }
 
 const char* name_of(trace::Figures figures) {
-    switch (figures) {
-        case trace::Figures::unknown:
-            return "";
-        case trace::Figures::complete:
-            return "complete";
-        case trace::Figures::at_least:
-            return "at least";
-    }
-    return "";
+    static constexpr const char* names[] = {"", "complete", "at least"};
+    return trace::name_in<trace::Figures::at_least>(names, figures, "");
 }
 
 Process process(const trace::Aggregator& from, Moment moment) {

@@ -2,10 +2,21 @@
 // (event_codec.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace memlab::trace {
+
+/// The name of `value` in a list by enumerator; `otherwise` where it is none. `last` is the last
+/// one: each has a name.
+template <auto last, std::size_t count>
+constexpr const char* name_in(const char* const (&names)[count], decltype(last) value,
+                              const char* otherwise = "unknown") {
+    static_assert(count == static_cast<std::size_t>(last) + 1);
+    const auto index = static_cast<std::size_t>(value);
+    return index < count ? names[index] : otherwise;
+}
 
 /// The function of a Python frame without a file that is no call: in the stack of an allocation of
 /// PyTorch's backward, what follows are the Python frames that ran the operator's forward.

@@ -4,27 +4,10 @@
 namespace memlab::trace {
 
 const char* name_of(MemoryKind kind) {
-    switch (kind) {
-        case MemoryKind::device:
-            return "device";
-        case MemoryKind::managed:
-            return "managed";
-        case MemoryKind::pinned:
-            return "pinned";
-        case MemoryKind::array:
-            return "array";
-        case MemoryKind::async_pool:
-            return "async_pool";
-        case MemoryKind::vmm:
-            return "vmm";
-        case MemoryKind::ipc_import:
-            return "ipc_import";
-        case MemoryKind::graph:
-            return "graph";
-        case MemoryKind::suballocation:
-            return "suballocation";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {"device",     "managed",    "pinned",
+                                            "array",      "async_pool", "vmm",
+                                            "ipc_import", "graph",      "suballocation"};
+    return name_in<last_memory_kind>(names, kind);
 }
 
 [[gnu::hot]] bool counts_as_device_memory(MemoryKind kind) {
@@ -45,101 +28,33 @@ const char* name_of(MemoryKind kind) {
 }
 
 const char* name_of(WorkKind kind) {
-    switch (kind) {
-        case WorkKind::kernel:
-            return "kernel";
-        case WorkKind::copy:
-            return "copy";
-        case WorkKind::fill:
-            return "fill";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {"kernel", "copy", "fill"};
+    return name_in<WorkKind::fill>(names, kind);
 }
 
 const char* name_of(LedgerKind kind) {
-    switch (kind) {
-        case LedgerKind::context:
-            return "context";
-        case LedgerKind::module:
-            return "module";
-        case LedgerKind::kernel:
-            return "kernel";
-        case LedgerKind::limit:
-            return "limit";
-        case LedgerKind::graph:
-            return "graph";
-        case LedgerKind::stream:
-            return "stream";
-        case LedgerKind::event:
-            return "event";
-        case LedgerKind::other:
-            return "other";
-        case LedgerKind::launch:
-            return "launch";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {"context", "module", "kernel", "limit",
+                                            "graph",   "stream", "event",  "other",  "launch"};
+    return name_in<last_ledger_kind>(names, kind);
 }
 
 const char* name_of(LimitSource source) {
-    switch (source) {
-        case LimitSource::none:
-            return "none";
-        case LimitSource::dmem:
-            return "dmem";
-        case LimitSource::nvml:
-            return "nvml";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {"none", "dmem", "nvml"};
+    return name_in<LimitSource::nvml>(names, source);
 }
 
 const char* name_of(WitnessState state) {
-    switch (state) {
-        case WitnessState::seen:
-            return "seen";
-        case WitnessState::elsewhere:
-            return "elsewhere";
-        case WitnessState::absent:
-            return "absent";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {"seen", "elsewhere", "absent"};
+    return name_in<WitnessState::absent>(names, state);
 }
 
 const char* name_of(EventType type) {
-    switch (type) {
-        case EventType::alloc:
-            return "alloc";
-        case EventType::free_requested:
-            return "free_requested";
-        case EventType::free_completed:
-            return "free_completed";
-        case EventType::segment_alloc:
-            return "segment_alloc";
-        case EventType::segment_free:
-            return "segment_free";
-        case EventType::segment_map:
-            return "segment_map";
-        case EventType::segment_unmap:
-            return "segment_unmap";
-        case EventType::alloc_retry:
-            return "alloc_retry";
-        case EventType::sync:
-            return "sync";
-        case EventType::mark:
-            return "mark";
-        case EventType::scope_begin:
-            return "scope_begin";
-        case EventType::scope_end:
-            return "scope_end";
-        case EventType::empty_cache:
-            return "empty_cache";
-        case EventType::tick:
-            return "tick";
-        case EventType::reclaim:
-            return "reclaim";
-        case EventType::label:
-            return "label";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {
+        "alloc",        "free_requested", "free_completed", "segment_alloc",
+        "segment_free", "segment_map",    "segment_unmap",  "alloc_retry",
+        "sync",         "mark",           "scope_begin",    "scope_end",
+        "empty_cache",  "tick",           "reclaim",        "label"};
+    return name_in<EventType::label>(names, type);
 }
 
 }  // namespace memlab::trace

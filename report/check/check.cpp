@@ -9,6 +9,7 @@
 #include "report/device_label.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/text/names.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::report::check {
 
@@ -356,21 +357,9 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
 }
 
 const char* name_of(Verdict verdict) {
-    switch (verdict) {
-        case Verdict::kept:
-            return "ok";
-        case Verdict::exceeded:
-            return "EXCEEDED";
-        case Verdict::shown:
-            return "no limit";
-        case Verdict::recorded:
-            return "recorded";
-        case Verdict::no_baseline:
-            return "no baseline";
-        case Verdict::unknown:
-            return "UNKNOWN";
-    }
-    return "";
+    static constexpr const char* names[] = {"ok",       "EXCEEDED",    "no limit",
+                                            "recorded", "no baseline", "UNKNOWN"};
+    return trace::name_in<Verdict::unknown>(names, verdict, "");
 }
 
 std::size_t Outcome::count(Verdict verdict) const {

@@ -1,10 +1,10 @@
 // The outcome as JSON for scripts, and as SARIF 2.1.0 for code scanners.
 #include <cctype>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "report/check/render.hpp"
 #include "report/summary/json_values.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::report::check {
 
@@ -24,21 +24,9 @@ json number_or_null(const std::optional<Figure>& figure) {
 }
 
 const char* verdict_word(Verdict verdict) {
-    switch (verdict) {
-        case Verdict::kept:
-            return "ok";
-        case Verdict::exceeded:
-            return "exceeded";
-        case Verdict::shown:
-            return "no_limit";
-        case Verdict::recorded:
-            return "recorded";
-        case Verdict::no_baseline:
-            return "no_baseline";
-        case Verdict::unknown:
-            return "unknown";
-    }
-    return "";
+    static constexpr const char* names[] = {"ok",       "exceeded",    "no_limit",
+                                            "recorded", "no_baseline", "unknown"};
+    return trace::name_in<Verdict::unknown>(names, verdict, "");
 }
 
 json row_json(const Row& row) {

@@ -1,6 +1,7 @@
 #include "report/inefficiencies/finding.hpp"
 
 #include "model/bounded_sum.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::report {
 
@@ -36,15 +37,8 @@ model::Collected sum_collected(const model::Report& report, const std::vector<st
 }
 
 const char* name_of(Confidence confidence) {
-    switch (confidence) {
-        case Confidence::possible:
-            return "possible";
-        case Confidence::likely:
-            return "likely";
-        case Confidence::certain:
-            return "certain";
-    }
-    return "possible";
+    static constexpr const char* names[] = {"possible", "likely", "certain"};
+    return trace::name_in<Confidence::certain>(names, confidence, "possible");
 }
 
 }  // namespace memlab::report

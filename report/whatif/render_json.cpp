@@ -5,6 +5,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/whatif/render.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::report::whatif {
 
@@ -13,15 +14,8 @@ namespace {
 using json = nlohmann::ordered_json;
 
 const char* name_of(PolicyKind kind) {
-    switch (kind) {
-        case PolicyKind::allocator:
-            return "allocator";
-        case PolicyKind::lower_bound:
-            return "lower_bound";
-        case PolicyKind::offline:
-            return "offline";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {"allocator", "lower_bound", "offline"};
+    return trace::name_in<PolicyKind::offline>(names, kind);
 }
 
 json share_json(std::uint64_t part, std::uint64_t whole) {

@@ -5,19 +5,9 @@
 namespace memlab::trace {
 
 const char* name_of(CurveName curve) {
-    switch (curve) {
-        case CurveName::requested:
-            return "requested";
-        case CurveName::allocated:
-            return "allocated";
-        case CurveName::active:
-            return "active";
-        case CurveName::reserved:
-            return "reserved";
-        case CurveName::device_used:
-            return "device_used";
-    }
-    return "unknown";
+    static constexpr const char* names[] = {"requested", "allocated", "active", "reserved",
+                                            "device_used"};
+    return name_in<CurveName::device_used>(names, curve);
 }
 
 std::size_t Aggregator::FrameHash::operator()(const Frame& frame) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trace/event.hpp"
+
 namespace memlab::trace {
 namespace {
 
@@ -80,31 +82,13 @@ bool grows(const Block* blocks, std::size_t count) {
 }  // namespace
 
 const char* name_of(Verdict verdict) {
-    switch (verdict) {
-        case Verdict::too_few_steps:
-            return "too few steps";
-        case Verdict::steady:
-            return "steady";
-        case Verdict::growing:
-            return "growing";
-        case Verdict::sawtooth:
-            return "sawtooth";
-    }
-    return "steady";
+    static constexpr const char* names[] = {"too few steps", "steady", "growing", "sawtooth"};
+    return name_in<Verdict::sawtooth>(names, verdict, "steady");
 }
 
 const char* name_of(StepKind kind) {
-    switch (kind) {
-        case StepKind::mark:
-            return "mark";
-        case StepKind::scope:
-            return "scope";
-        case StepKind::range:
-            return "range";
-        case StepKind::found:
-            return "found";
-    }
-    return "mark";
+    static constexpr const char* names[] = {"mark", "scope", "range", "found"};
+    return name_in<StepKind::found>(names, kind, "mark");
 }
 
 template <std::size_t size>
