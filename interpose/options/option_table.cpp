@@ -10,40 +10,55 @@
 namespace memlab::interpose {
 namespace {
 
-bool parse_switch(std::string_view text, bool* value) {
-    if (text == "1" || text == "on" || text == "yes" || text == "true") {
-        *value = true;
-        return true;
-    }
-    if (text == "0" || text == "off" || text == "no" || text == "false") {
-        *value = false;
-        return true;
+template <typename Value>
+Value& member(Settings& settings, Value Settings::*field) {
+    return settings.*field;
+}
+template <typename Value>
+Value& member(Settings& settings, Value allocator::PoolOptions::*field) {
+    return settings.pool_options.*field;
+}
+
+/// A member that has a word for each of its values.
+template <auto field, const auto& words>
+bool word_option(Settings& settings, std::string_view text) {
+    for (const auto& [word, value] : words) {
+        if (text == word) {
+            member(settings, field) = value;
+            return true;
+        }
     }
     return false;
 }
 
-template <bool Settings::*field>
-bool switch_option(Settings& settings, std::string_view text) {
-    return parse_switch(text, &(settings.*field));
-}
+template <typename Value>
+struct Word {
+    std::string_view word;
+    Value value;
+};
+constexpr Word<bool> switch_words[] = {{"1", true},    {"on", true},    {"yes", true},
+                                       {"true", true}, {"0", false},    {"off", false},
+                                       {"no", false},  {"false", false}};
+constexpr Word<allocator::FreeSync> free_sync_words[] = {{"auto", allocator::FreeSync::automatic},
+                                                         {"always", allocator::FreeSync::always},
+                                                         {"never", allocator::FreeSync::never}};
+constexpr Word<CuptiUse> cupti_words[] = {
+    {"auto", CuptiUse::automatic}, {"on", CuptiUse::on}, {"off", CuptiUse::off}};
+constexpr Word<LedgerUse> ledger_words[] = {
+    {"auto", LedgerUse::automatic}, {"on", LedgerUse::on}, {"off", LedgerUse::off}};
+constexpr Word<PythonFrames> python_words[] = {{"auto", PythonFrames::automatic},
+                                               {"off", PythonFrames::off},
+                                               {"verify", PythonFrames::verify}};
+constexpr Word<Verbosity> verbosity_words[] = {
+    {"quiet", Verbosity::quiet}, {"warnings", Verbosity::warnings}, {"debug", Verbosity::debug}};
 
-template <bool allocator::PoolOptions::*field>
-bool pool_switch_option(Settings& settings, std::string_view text) {
-    return parse_switch(text, &(settings.pool_options.*field));
-}
+template <auto field>
+constexpr auto switch_option = word_option<field, switch_words>;
 
-bool free_sync_option(Settings& settings, std::string_view text) {
-    using allocator::FreeSync;
-    if (text == "auto") {
-        settings.pool_options.free_sync = FreeSync::automatic;
-    } else if (text == "always") {
-        settings.pool_options.free_sync = FreeSync::always;
-    } else if (text == "never") {
-        settings.pool_options.free_sync = FreeSync::never;
-    } else {
-        return false;
-    }
-    return true;
+/// A member that `parse(text, &member)` reads.
+template <auto field, auto parse>
+bool parsed_option(Settings& settings, std::string_view text) {
+    return parse(text, &member(settings, field));
 }
 
 /// "off", "zero", or "0x" and one or two hexadecimal digits.
@@ -65,32 +80,6 @@ bool fill_option(Settings& settings, std::string_view text) {
     return true;
 }
 
-bool cupti_option(Settings& settings, std::string_view text) {
-    if (text == "auto") {
-        settings.cupti = CuptiUse::automatic;
-    } else if (text == "on") {
-        settings.cupti = CuptiUse::on;
-    } else if (text == "off") {
-        settings.cupti = CuptiUse::off;
-    } else {
-        return false;
-    }
-    return true;
-}
-
-bool ledger_option(Settings& settings, std::string_view text) {
-    if (text == "auto") {
-        settings.ledger = LedgerUse::automatic;
-    } else if (text == "on") {
-        settings.ledger = LedgerUse::on;
-    } else if (text == "off") {
-        settings.ledger = LedgerUse::off;
-    } else {
-        return false;
-    }
-    return true;
-}
-
 bool ipc_option(Settings& settings, std::string_view text) {
     if (text != "auto" && text != "plain" && text != "off") {
         return false;
@@ -100,53 +89,18 @@ bool ipc_option(Settings& settings, std::string_view text) {
     return true;
 }
 
-bool python_option(Settings& settings, std::string_view text) {
-    if (text == "auto") {
-        settings.python = PythonFrames::automatic;
-    } else if (text == "off") {
-        settings.python = PythonFrames::off;
-    } else if (text == "verify") {
-        settings.python = PythonFrames::verify;
-    } else {
-        return false;
-    }
-    return true;
-}
-
-bool verbosity_option(Settings& settings, std::string_view text) {
-    if (text == "quiet") {
-        settings.verbosity = Verbosity::quiet;
-    } else if (text == "warnings") {
-        settings.verbosity = Verbosity::warnings;
-    } else if (text == "debug") {
-        settings.verbosity = Verbosity::debug;
-    } else {
-        return false;
-    }
-    return true;
-}
-
-bool stack_depth_option(Settings& settings, std::string_view text) {
-    std::uint32_t depth = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), depth);
-    if (error != std::errc() || end != text.data() + text.size() || depth > 256) {
-        return false;
-    }
-    settings.stack_depth = depth;
-    return true;
-}
-
 bool parse_number(std::string_view text, std::uint64_t max, std::uint64_t* number) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
     return error == std::errc() && end == text.data() + text.size() && *number <= max;
 }
 
-bool max_stacks_option(Settings& settings, std::string_view text) {
+template <std::uint32_t Settings::*field, std::uint32_t min, std::uint32_t max>
+bool number_option(Settings& settings, std::string_view text) {
     std::uint64_t number = 0;
-    if (!parse_number(text, 100'000'000, &number) || number == 0) {
+    if (!parse_number(text, max, &number) || number < min) {
         return false;
     }
-    settings.max_stacks = static_cast<std::uint32_t>(number);
+    settings.*field = static_cast<std::uint32_t>(number);
     return true;
 }
 
@@ -176,14 +130,6 @@ bool roundup_option(Settings& settings, std::string_view text) {
         .empty();
 }
 
-bool gc_threshold_option(Settings& settings, std::string_view text) {
-    return parse_share(text, &settings.pool_options.garbage_collection_threshold);
-}
-
-bool packed_share_option(Settings& settings, std::string_view text) {
-    return parse_share(text, &settings.pool_options.packed_share);
-}
-
 bool backend_option(Settings& settings, std::string_view text) {
     if (text != "auto" && text != "classic" && text != "vmm") {
         return false;
@@ -191,10 +137,6 @@ bool backend_option(Settings& settings, std::string_view text) {
     settings.choose_backend = text == "auto";
     settings.pool_options.expandable = text == "vmm";
     return true;
-}
-
-bool trim_after_option(Settings& settings, std::string_view text) {
-    return parse_duration(text, &settings.pool_options.trim_after_ns);
 }
 
 bool output_option(Settings& settings, std::string_view text) {
@@ -226,7 +168,7 @@ constexpr OptionDef options[] = {
     {"MEMLAB_FREE_SYNC", "auto, always, never", "auto",
      "When cudaFree waits for the GPU: auto when it is busy, so that the host sees finished "
      "results as with plain CUDA; always; never (reuse stays ordered behind the work on the GPU).",
-     free_sync_option},
+     word_option<&allocator::PoolOptions::free_sync, free_sync_words>},
     {"MEMLAB_WORK_CLOCK", "on, off", "on",
      "Count the program's submissions of work to the GPU, so that a free while it is idle "
      "needs no driver call; off fences every free.",
@@ -247,9 +189,7 @@ constexpr OptionDef options[] = {
      "every kind of device memory. Everything that the driver counts as used counts, "
      "contexts, modules and other processes included. An entry without device= applies to "
      "all devices not named. 0: no limit.",
-     [](Settings& settings, std::string_view text) {
-         return parse_limits(text, &settings.limits);
-     }},
+     parsed_option<&Settings::limits, parse_limits>},
     {"MEMLAB_PASSTHROUGH", "size>BYTES, size<BYTES or site=NAME, joined by |", "",
      "Allocations that plain CUDA serves instead of the pool: by size, or made from inside "
      "a library whose file name contains NAME.",
@@ -265,22 +205,22 @@ constexpr OptionDef options[] = {
      "together and share pages of 2 MiB; beyond it each block of more than 1 MiB has its pages to "
      "itself, as in plain CUDA, so that all that is free goes back to the GPU. 1: always close "
      "together, for programs that would rather reserve less.",
-     packed_share_option},
+     parsed_option<&allocator::PoolOptions::packed_share, parse_share>},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "500ms",
      "Release cached memory to the driver after it was unused for this long to one and a half "
      "times as long, and at once when the program starts a child process or another process under "
      "memlab lacks memory. 0: keep it from all of them.",
-     trim_after_option},
+     parsed_option<&allocator::PoolOptions::trim_after_ns, parse_duration>},
     {"MEMLAB_TRIM_BACKOFF", "on, off", "off",
      "Whenever memory is needed again within 10 seconds of having been released by time, double "
      "that time: a program of long steps soon keeps its memory, and processes without memlab wait "
      "for it ever longer.",
-     pool_switch_option<&allocator::PoolOptions::trim_backoff>},
+     switch_option<&allocator::PoolOptions::trim_backoff>},
     {"MEMLAB_GC_THRESHOLD", "0 to 1", "0",
      "PyTorch's garbage_collection_threshold: above this share of the GPU's memory (or of "
      "MEMLAB_LIMIT) the pool releases unused segments before it takes new ones, oldest "
      "first. 0: never.",
-     gc_threshold_option},
+     parsed_option<&allocator::PoolOptions::garbage_collection_threshold, parse_share>},
     {"MEMLAB_LARGE_SEGMENT_SIZE_MB", "MiB", "20",
      "Segments for blocks of more than 1 MiB and less than 10 MiB: an even number of MiB.",
      large_segment_option},
@@ -316,15 +256,15 @@ constexpr OptionDef options[] = {
      switch_option<&Settings::record>},
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",
      "Frames of the call stack kept with each allocation; 0 records no stacks.",
-     stack_depth_option},
+     number_option<&Settings::stack_depth, 0, 256>},
     {"MEMLAB_MAX_STACKS", "1 to 100000000", "200000",
      "Limit for distinct complete call stacks. Allocations with further stacks are counted "
      "by their innermost frames, 8 or fewer, and the report says so.",
-     max_stacks_option},
+     number_option<&Settings::max_stacks, 1, 100'000'000>},
     {"MEMLAB_PYTHON", "auto, off, verify", "auto",
      "Python functions and lines in call stacks, for known Python versions; verify compares "
      "them with the interpreter's own stack where that is accessible.",
-     python_option},
+     word_option<&Settings::python, python_words>},
     {"MEMLAB_FORWARD_LINES", "on, off", "on",
      "What PyTorch's backward allocates is recorded with the line of the forward that it belongs "
      "to. Costs about 1 % of a training step that is bound by the host.",
@@ -341,36 +281,32 @@ constexpr OptionDef options[] = {
      "or MEMLAB_KERNELS is on and no other profiler is in the process. on: always, with an "
      "audit, and allocations are named by the runtime's function (cudaMalloc). In both "
      "cases memlab unsubscribes when another profiler subscribes. off: never.",
-     cupti_option},
+     word_option<&Settings::cupti, cupti_words>},
     {"MEMLAB_LEDGER", "auto, on, off", "auto",
      "Measure what contexts, code, graphs and streams take of the GPU, by asking the driver before "
-     "and after the calls that make them. auto: the first thousand calls of each kind, then for 1 "
-     "% "
-     "of the first ten seconds and 0.2 % of the run's time after; what is beyond is counted and "
-     "estimated. on: always. off: never.",
-     ledger_option},
+     "and after the calls that make them. auto: the first thousand calls of each kind, then for "
+     "1 % of the first ten seconds and 0.2 % of the run's time after; what is beyond is counted "
+     "and estimated. on: always. off: never.",
+     word_option<&Settings::ledger, ledger_words>},
     {"MEMLAB_REPORT_ON", "signals: SIGUSR1,SIGTERM", "",
      "Signals that ask for a report, unless the program handles or ignores them. SIGUSR1 and "
      "SIGUSR2: the report of now, and the program goes on. SIGTERM, SIGINT, SIGHUP, SIGQUIT, "
      "SIGXCPU: the report, then the program ends as it would have.",
-     [](Settings& settings, std::string_view text) {
-         return parse_signals(text, &settings.report_signals);
-     }},
+     parsed_option<&Settings::report_signals, parse_signals>},
     {"MEMLAB_KEEP_LOG", "on, off", "on",
      "Keep the event log after a clean end; off removes it once the report is written.",
      switch_option<&Settings::keep_log>},
     {"MEMLAB_LOG_LIMIT", "bytes, or 0", "1GiB",
      "Maximum size of the event log; beyond it the log keeps its beginning and its newest part, "
      "with which all figures stay exact (below 2 MiB it stops). 0: no limit.",
-     [](Settings& settings, std::string_view text) {
-         return parse_bytes(text, &settings.log_limit);
-     }},
+     parsed_option<&Settings::log_limit, parse_bytes>},
     {"MEMLAB_ARGUMENTS", "on, off", "on",
      "Store the command lines of the program and of its parent processes in log, report and "
      "run; off, for command lines with secrets, stores the programs' names only.",
      switch_option<&Settings::arguments>},
     {"MEMLAB_VERBOSITY", "quiet, warnings, debug", "warnings",
-     "Messages on stderr: none, problems only, or also what memlab does.", verbosity_option},
+     "Messages on stderr: none, problems only, or also what memlab does.",
+     word_option<&Settings::verbosity, verbosity_words>},
     {"MEMLAB_DISABLE", "on, off", "off", "Load the library, but do nothing.",
      switch_option<&Settings::disabled>},
     {"MEMLAB_RUN_MANIFEST", "path", "",
