@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <new>
-#include <utility>
+#include <tuple>
 
 #include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/loader.hpp"
@@ -21,10 +21,8 @@ namespace mi = memlab::interpose;
 
 namespace {
 
-using NcclFunctions = std::array<std::atomic<void*>, mi::nccl_names.size()>;
-
-constinit NcclFunctions opened_nccl{};  ///< what dlsym found
-constinit NcclFunctions linked_nccl{};  ///< what a global lookup finds
+constinit mi::RealFunctions<mi::nccl_names> opened_nccl{};  ///< what dlsym found
+constinit mi::RealFunctions<mi::nccl_names> linked_nccl{};  ///< what a global lookup finds
 
 /// What the code of one library sees, which a global lookup does not. Never freed.
 struct SeenBy {
@@ -35,11 +33,6 @@ struct SeenBy {
 constinit std::array<std::atomic<SeenBy*>, mi::nccl_names.size()> seen_nccl{};
 
 constexpr int nccl_internal_error = 3;
-
-constexpr std::size_t nccl_position(std::string_view name) {
-    return static_cast<std::size_t>(std::find(mi::nccl_names.begin(), mi::nccl_names.end(), name) -
-                                    mi::nccl_names.begin());
-}
 
 void* find_in_library_of(const void* caller, std::size_t name) {
     const auto* const library = static_cast<const link_map*>(mi::containing_object(caller));
@@ -130,10 +123,6 @@ void before_end(void* communicator, bool ask) {
     });
 }
 
-void after_group_start(int result) {
-    nccl_group.depth += result == 0 ? 1 : 0;
-}
-
 void after_group_end(int result, const void* function) {
     if (nccl_group.depth == 0 || --nccl_group.depth != 0) {
         return;
@@ -146,97 +135,83 @@ void after_group_end(int result, const void* function) {
     nccl_group.count = 0;
 }
 
-/// Calls the real function if there is one.
-template <class... Arguments>
-int call_nccl(void* real, Arguments... arguments) {
-    return real == nullptr ? nccl_internal_error
-                           : reinterpret_cast<int (*)(Arguments...)>(real)(arguments...);
-}
+struct NcclWork {
+    template <class... Arguments>
+    static void before(Arguments...) {}
+    /// The communicator is the last argument but one.
+    template <class... Arguments>
+    static void after(int result, void* real, Arguments... arguments) {
+        after_use(std::get<sizeof...(Arguments) - 2>(std::tuple(arguments...)), result, real);
+    }
+};
+struct NcclGroupStart {
+    static void before() {}
+    static void after(int result, void* /*real*/) { nccl_group.depth += result == 0 ? 1 : 0; }
+};
+struct NcclGroupEnd {
+    static void before() {}
+    static void after(int result, void* real) { after_group_end(result, real); }
+};
+template <bool ask>
+struct NcclEnd {
+    static void before(void* communicator) { before_end(communicator, ask); }
+    static void after(int /*result*/, void* /*real*/, void* /*communicator*/) {}
+};
+
+/// A function twice: as dlsym returns it, and as linked programs call it.
+template <std::size_t name, class Around, class... Arguments>
+struct NcclFunction {
+    static int opened(Arguments... arguments) {
+        return call(opened_nccl[name].load(std::memory_order_acquire), arguments...);
+    }
+    static int linked(Arguments... arguments) {
+        return call(find_linked_nccl(name, __builtin_return_address(0)), arguments...);
+    }
+    static int call(void* real, Arguments... arguments) {
+        Around::before(arguments...);
+        const int result = real == nullptr
+                               ? nccl_internal_error
+                               : reinterpret_cast<int (*)(Arguments...)>(real)(arguments...);
+        Around::after(result, real, arguments...);
+        return result;
+    }
+};
 
 template <std::size_t name>
-struct OpenedNccl;
+struct NcclHook;
+
+// Counts are size_t, types, operations, roots and peers enumerations or int, streams the last.
+#define MEMLAB_NCCL_FUNCTIONS(hook)                                                               \
+    hook(ncclAllReduce, NcclWork, const void*, void*, std::size_t, int, int, void*, void*)        \
+        hook(ncclReduce, NcclWork, const void*, void*, std::size_t, int, int, int, void*, void*)  \
+            hook(ncclBcast, NcclWork, void*, std::size_t, int, int, void*, void*) hook(           \
+                ncclBroadcast, NcclWork, const void*, void*, std::size_t, int, int, void*, void*) \
+                hook(ncclReduceScatter, NcclWork, const void*, void*, std::size_t, int, int,      \
+                     void*, void*) hook(ncclAllGather, NcclWork, const void*, void*, std::size_t, \
+                                        int, void*, void*)                                        \
+                    hook(ncclSend, NcclWork, const void*, std::size_t, int, int, void*, void*)    \
+                        hook(ncclRecv, NcclWork, void*, std::size_t, int, int, void*, void*)      \
+                            hook(ncclGroupStart, NcclGroupStart) hook(ncclGroupEnd, NcclGroupEnd) \
+                                hook(ncclCommFinalize, NcclEnd<true>, void*)                      \
+                                    hook(ncclCommDestroy, NcclEnd<true>, void*)                   \
+                                        hook(ncclCommAbort, NcclEnd<false>, void*)
+
+#define MEMLAB_NCCL(symbol, ...)                              \
+    template <>                                               \
+    struct NcclHook<mi::position_in<mi::nccl_names>(#symbol)> \
+        : NcclFunction<mi::position_in<mi::nccl_names>(#symbol), __VA_ARGS__> {};
+MEMLAB_NCCL_FUNCTIONS(MEMLAB_NCCL)
+#undef MEMLAB_NCCL
+
+[[gnu::used]] void export_nccl_functions() {
+#define MEMLAB_NCCL(symbol, ...) \
+    MEMLAB_EXPORT_AS(symbol, (&NcclHook<mi::position_in<mi::nccl_names>(#symbol)>::linked));
+    MEMLAB_NCCL_FUNCTIONS(MEMLAB_NCCL)
+#undef MEMLAB_NCCL
+}
 
 }  // namespace
 
-// Each function twice: as dlsym returns it, and as linked programs call it. `before` and `after`
-// are statements; they may use `result` and `real`.
-#define MEMLAB_NCCL(symbol, parameters, before, after, ...)                                       \
-    namespace {                                                                                   \
-    template <>                                                                                   \
-    struct OpenedNccl<nccl_position(#symbol)> {                                                   \
-        static int call parameters {                                                              \
-            void* const real =                                                                    \
-                opened_nccl[nccl_position(#symbol)].load(std::memory_order_acquire);              \
-            before;                                                                               \
-            const int result = call_nccl(real __VA_OPT__(, ) __VA_ARGS__);                        \
-            after;                                                                                \
-            return result;                                                                        \
-        }                                                                                         \
-    };                                                                                            \
-    }                                                                                             \
-    MEMLAB_EXPORT int symbol parameters {                                                         \
-        void* const real = find_linked_nccl(nccl_position(#symbol), __builtin_return_address(0)); \
-        before;                                                                                   \
-        const int result = call_nccl(real __VA_OPT__(, ) __VA_ARGS__);                            \
-        after;                                                                                    \
-        return result;                                                                            \
-    }
-
-#define MEMLAB_NCCL_WORK(symbol, parameters, ...) \
-    MEMLAB_NCCL(symbol, parameters, , after_use(comm, result, real), __VA_ARGS__)
-
-MEMLAB_NCCL_WORK(ncclAllReduce,
-                 (const void* from, void* to, std::size_t count, int type, int operation,
-                  void* comm, void* stream),
-                 from, to, count, type, operation, comm, stream)
-MEMLAB_NCCL_WORK(ncclReduce,
-                 (const void* from, void* to, std::size_t count, int type, int operation, int root,
-                  void* comm, void* stream),
-                 from, to, count, type, operation, root, comm, stream)
-MEMLAB_NCCL_WORK(ncclBcast,
-                 (void* buffer, std::size_t count, int type, int root, void* comm, void* stream),
-                 buffer, count, type, root, comm, stream)
-MEMLAB_NCCL_WORK(ncclBroadcast,
-                 (const void* from, void* to, std::size_t count, int type, int root, void* comm,
-                  void* stream),
-                 from, to, count, type, root, comm, stream)
-MEMLAB_NCCL_WORK(ncclReduceScatter,
-                 (const void* from, void* to, std::size_t count, int type, int operation,
-                  void* comm, void* stream),
-                 from, to, count, type, operation, comm, stream)
-MEMLAB_NCCL_WORK(ncclAllGather,
-                 (const void* from, void* to, std::size_t count, int type, void* comm,
-                  void* stream),
-                 from, to, count, type, comm, stream)
-MEMLAB_NCCL_WORK(ncclSend,
-                 (const void* from, std::size_t count, int type, int peer, void* comm,
-                  void* stream),
-                 from, count, type, peer, comm, stream)
-MEMLAB_NCCL_WORK(ncclRecv,
-                 (void* to, std::size_t count, int type, int peer, void* comm, void* stream), to,
-                 count, type, peer, comm, stream)
-MEMLAB_NCCL(ncclGroupStart, (), , after_group_start(result))
-MEMLAB_NCCL(ncclGroupEnd, (), , after_group_end(result, real))
-MEMLAB_NCCL(ncclCommFinalize, (void* comm), before_end(comm, true), , comm)
-MEMLAB_NCCL(ncclCommDestroy, (void* comm), before_end(comm, true), , comm)
-MEMLAB_NCCL(ncclCommAbort, (void* comm), before_end(comm, false), , comm)
-
-// For lookups through dlsym (hooks/resolve.cpp): stores the real function and returns the hook.
 void* memlab::interpose::nccl_hook(const char* symbol, void* found) {
-    static constexpr auto hooks = []<std::size_t... names>(std::index_sequence<names...>) {
-        return std::array{+[] { return reinterpret_cast<void*>(&OpenedNccl<names>::call); }...};
-    }
-    (std::make_index_sequence<nccl_names.size()>());
-    const std::size_t name = nccl_position(symbol);
-    const link_map* const object = object_named(found, "libnccl.so");
-    if (object == nullptr) {
-        return found;
-    }
-    void* known = nullptr;
-    if (opened_nccl[name].compare_exchange_strong(known, found, std::memory_order_acq_rel)) {
-        keep_loaded(*object);
-    } else if (known != found) {
-        return found;  // of a second copy of NCCL, whose communicators are others
-    }
-    return hooks[name]();
+    return hook_opened<nccl_names, NcclHook>(opened_nccl, symbol, found, "libnccl.so");
 }

@@ -15,7 +15,6 @@
 #include <array>
 #include <atomic>
 #include <new>
-#include <utility>
 
 #include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/loader.hpp"
@@ -29,18 +28,13 @@ namespace nvml = memlab::interpose::nvml;
 
 namespace {
 
-using RealFunctions = std::array<std::atomic<void*>, mi::nvml_names.size()>;
+constinit mi::RealFunctions<mi::nvml_names> opened_nvml{};  ///< what dlsym found
+constinit mi::RealFunctions<mi::nvml_names> linked_nvml{};  ///< what a global lookup finds
 
-constinit RealFunctions opened_nvml{};  ///< what dlsym found
-constinit RealFunctions linked_nvml{};  ///< what a global lookup finds
-
-constexpr std::size_t nvml_position(std::string_view name) {
-    return static_cast<std::size_t>(std::find(mi::nvml_names.begin(), mi::nvml_names.end(), name) -
-                                    mi::nvml_names.begin());
-}
+constexpr std::string_view nvml_file = "libnvidia-ml.so";
 
 const link_map* nvml_object_of(const void* function) {
-    return mi::object_named(function, "libnvidia-ml.so");
+    return mi::object_named(function, nvml_file);
 }
 
 /// What code that is linked with NVML would call without memlab. Null if there is none.
@@ -135,102 +129,83 @@ void take_from_own(Process* list, unsigned count, bool compute, std::uint64_t un
 }
 
 template <class Figures>
-int memory_info(void* real, nvml::Device device, Figures* figures) {
-    if (real == nullptr) {
-        return nvml::function_not_found;
+struct MemoryInfo {
+    static int call(void* real, nvml::Device device, Figures* figures) {
+        const int result = reinterpret_cast<int (*)(nvml::Device, Figures*)>(real)(device, figures);
+        if (result == nvml::success && figures != nullptr) {
+            if constexpr (requires { figures->version; }) {
+                if (figures->version != nvml::memory_v2) {
+                    return result;
+                }
+            }
+            count_as_free(*figures, unused_or_none(device, real));
+        }
+        return result;
     }
-    const int result = reinterpret_cast<int (*)(nvml::Device, Figures*)>(real)(device, figures);
-    if (result == nvml::success && figures != nullptr) {
-        if constexpr (requires { figures->version; }) {
-            if (figures->version != nvml::memory_v2) {
-                return result;
+};
+
+template <class Process, bool compute>
+struct RunningProcesses {
+    static int call(void* real, nvml::Device device, unsigned* count, Process* list) {
+        const unsigned room = count != nullptr ? *count : 0;
+        const int result =
+            reinterpret_cast<int (*)(nvml::Device, unsigned*, Process*)>(real)(device, count, list);
+        if (result == nvml::success && count != nullptr && list != nullptr) {
+            if (const std::uint64_t unused = unused_or_none(device, real)) {
+                take_from_own(list, std::min(room, *count), compute, unused);
             }
         }
-        count_as_free(*figures, unused_or_none(device, real));
+        return result;
     }
-    return result;
-}
+};
 
-template <class Process>
-int running_processes(bool compute, void* real, nvml::Device device, unsigned* count,
-                      Process* list) {
-    if (real == nullptr) {
-        return nvml::function_not_found;
+/// A function twice: as dlsym returns it, and as linked programs call it.
+template <std::size_t name, auto call>
+struct NvmlFunction;
+
+template <std::size_t name, class... Arguments, int (*call)(void*, Arguments...)>
+struct NvmlFunction<name, call> {
+    static int opened(Arguments... arguments) {
+        return if_found(opened_nvml[name].load(std::memory_order_acquire), arguments...);
     }
-    const unsigned room = count != nullptr ? *count : 0;
-    const int result =
-        reinterpret_cast<int (*)(nvml::Device, unsigned*, Process*)>(real)(device, count, list);
-    if (result == nvml::success && count != nullptr && list != nullptr) {
-        if (const std::uint64_t unused = unused_or_none(device, real)) {
-            take_from_own(list, std::min(room, *count), compute, unused);
-        }
+    static int linked(Arguments... arguments) { return if_found(find_linked(name), arguments...); }
+    static int if_found(void* real, Arguments... arguments) {
+        return real == nullptr ? nvml::function_not_found : call(real, arguments...);
     }
-    return result;
-}
+};
 
 template <std::size_t name>
-struct OpenedNvml;
+struct NvmlHook;
+
+#define MEMLAB_NVML_FUNCTIONS(hook)                                                               \
+    hook(nvmlDeviceGetMemoryInfo, MemoryInfo<nvml::Memory>) hook(nvmlDeviceGetMemoryInfo_v2,      \
+                                                                 MemoryInfo<nvml::MemoryV2>)      \
+        hook(nvmlDeviceGetComputeRunningProcesses, RunningProcesses<nvml::ProcessV1, true>) hook( \
+            nvmlDeviceGetComputeRunningProcesses_v2, RunningProcesses<nvml::Process, true>)       \
+            hook(nvmlDeviceGetComputeRunningProcesses_v3, RunningProcesses<nvml::Process, true>)  \
+                hook(nvmlDeviceGetGraphicsRunningProcesses,                                       \
+                     RunningProcesses<nvml::ProcessV1, false>)                                    \
+                    hook(nvmlDeviceGetGraphicsRunningProcesses_v2,                                \
+                         RunningProcesses<nvml::Process, false>)                                  \
+                        hook(nvmlDeviceGetGraphicsRunningProcesses_v3,                            \
+                             RunningProcesses<nvml::Process, false>)
+
+#define MEMLAB_NVML(symbol, ...)                              \
+    template <>                                               \
+    struct NvmlHook<mi::position_in<mi::nvml_names>(#symbol)> \
+        : NvmlFunction<mi::position_in<mi::nvml_names>(#symbol), &__VA_ARGS__::call> {};
+MEMLAB_NVML_FUNCTIONS(MEMLAB_NVML)
+#undef MEMLAB_NVML
+
+[[gnu::used]] void export_nvml_functions() {
+#define MEMLAB_NVML(symbol, ...) \
+    MEMLAB_EXPORT_AS(symbol, (&NvmlHook<mi::position_in<mi::nvml_names>(#symbol)>::linked));
+    MEMLAB_NVML_FUNCTIONS(MEMLAB_NVML)
+#undef MEMLAB_NVML
+}
 
 }  // namespace
 
-// Each function twice: as dlsym returns it, and as linked programs call it.
-
-#define MEMLAB_NVML_MEMORY(symbol, Figures)                                                  \
-    namespace {                                                                              \
-    template <>                                                                              \
-    struct OpenedNvml<nvml_position(#symbol)> {                                              \
-        static int call(nvml::Device device, Figures* figures) {                             \
-            return memory_info(                                                              \
-                opened_nvml[nvml_position(#symbol)].load(std::memory_order_acquire), device, \
-                figures);                                                                    \
-        }                                                                                    \
-    };                                                                                       \
-    }                                                                                        \
-    MEMLAB_EXPORT int symbol(nvml::Device device, Figures* figures) {                        \
-        return memory_info(find_linked(nvml_position(#symbol)), device, figures);            \
-    }
-
-#define MEMLAB_NVML_PROCESSES(symbol, Process, compute)                                       \
-    namespace {                                                                               \
-    template <>                                                                               \
-    struct OpenedNvml<nvml_position(#symbol)> {                                               \
-        static int call(nvml::Device device, unsigned* count, Process* list) {                \
-            return running_processes(                                                         \
-                compute, opened_nvml[nvml_position(#symbol)].load(std::memory_order_acquire), \
-                device, count, list);                                                         \
-        }                                                                                     \
-    };                                                                                        \
-    }                                                                                         \
-    MEMLAB_EXPORT int symbol(nvml::Device device, unsigned* count, Process* list) {           \
-        return running_processes(compute, find_linked(nvml_position(#symbol)), device, count, \
-                                 list);                                                       \
-    }
-
-MEMLAB_NVML_MEMORY(nvmlDeviceGetMemoryInfo, nvml::Memory)
-MEMLAB_NVML_MEMORY(nvmlDeviceGetMemoryInfo_v2, nvml::MemoryV2)
-MEMLAB_NVML_PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvml::ProcessV1, true)
-MEMLAB_NVML_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvml::Process, true)
-MEMLAB_NVML_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvml::Process, true)
-MEMLAB_NVML_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvml::ProcessV1, false)
-MEMLAB_NVML_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvml::Process, false)
-MEMLAB_NVML_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvml::Process, false)
-
-// For lookups through dlsym (hooks/resolve.cpp): stores the real function and returns the hook.
 void* memlab::interpose::nvml_hook(const char* symbol, void* found) {
-    static constexpr auto hooks = []<std::size_t... names>(std::index_sequence<names...>) {
-        return std::array{+[] { return reinterpret_cast<void*>(&OpenedNvml<names>::call); }...};
-    }
-    (std::make_index_sequence<nvml_names.size()>());
-    const std::size_t name = nvml_position(symbol);
-    const link_map* const object = nvml_object_of(found);
-    if (object == nullptr) {
-        return found;
-    }
-    void* known = nullptr;
-    if (opened_nvml[name].compare_exchange_strong(known, found, std::memory_order_acq_rel)) {
-        keep_loaded(*object);
-    } else if (known != found) {
-        return found;  // of a second copy of NVML, whose devices are others
-    }
-    return hooks[name]();
+    return hook_opened<nvml_names, NvmlHook>(opened_nvml, symbol, found, nvml_file);
 }

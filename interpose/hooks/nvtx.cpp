@@ -110,62 +110,24 @@ const AnnotationName* make_name(std::uint32_t domain, const nvtxEventAttributes_
     return make_name(domain, attributes->messageType, attributes->message);
 }
 
-// ---- functions of NVTX v1: the default domain
+// ---- domains; a text is a string or the attributes of an event
 
-void mark_ex(const nvtxEventAttributes_t* attributes) {
-    mi::add_mark(make_name(AnnotationNames::nvtx_domain, attributes));
+template <class Text>
+void domain_mark(nvtxDomainHandle_t domain, const Text* text) {
+    mi::add_mark(make_name(domain_id(domain), text));
 }
-template <class Character>
-void mark(const Character* message) {
-    mi::add_mark(make_name(AnnotationNames::nvtx_domain, message));
-}
-nvtxRangeId_t range_start_ex(const nvtxEventAttributes_t* attributes) {
-    return mi::begin_range(make_name(AnnotationNames::nvtx_domain, attributes));
-}
-template <class Character>
-nvtxRangeId_t range_start(const Character* message) {
-    return mi::begin_range(make_name(AnnotationNames::nvtx_domain, message));
-}
-void range_end(nvtxRangeId_t id) {
-    mi::end_range(id);
-}
-
-// Push and pop return "no tracking", as without a tool: a program must not behave differently under
-// this one.
-int push_ex(const nvtxEventAttributes_t* attributes) {
-    mi::begin_scope(AnnotationNames::nvtx_domain,
-                    make_name(AnnotationNames::nvtx_domain, attributes));
-    return NVTX_NO_PUSH_POP_TRACKING;
-}
-template <class Character>
-int push(const Character* message) {
-    mi::begin_scope(AnnotationNames::nvtx_domain, make_name(AnnotationNames::nvtx_domain, message));
-    return NVTX_NO_PUSH_POP_TRACKING;
-}
-int pop() {
-    mi::end_scope(AnnotationNames::nvtx_domain);
-    return NVTX_NO_PUSH_POP_TRACKING;
-}
-
-template <class Character>
-void name_thread(std::uint32_t thread, const Character* name) {
-    mi::name_thread(thread, make_name(AnnotationNames::nvtx_domain, name));
-}
-
-// ---- domains
-
-void domain_mark_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
-    mi::add_mark(make_name(domain_id(domain), attributes));
-}
-nvtxRangeId_t domain_range_start_ex(nvtxDomainHandle_t domain,
-                                    const nvtxEventAttributes_t* attributes) {
-    return mi::begin_range(make_name(domain_id(domain), attributes));
+template <class Text>
+nvtxRangeId_t domain_range_start(nvtxDomainHandle_t domain, const Text* text) {
+    return mi::begin_range(make_name(domain_id(domain), text));
 }
 void domain_range_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
     mi::end_range(id);
 }
-int domain_push_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
-    mi::begin_scope(domain_id(domain), make_name(domain_id(domain), attributes));
+// Push and pop return "no tracking", as without a tool: a program must not behave differently under
+// this one.
+template <class Text>
+int domain_push(nvtxDomainHandle_t domain, const Text* text) {
+    mi::begin_scope(domain_id(domain), make_name(domain_id(domain), text));
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 int domain_pop(nvtxDomainHandle_t domain) {
@@ -196,20 +158,47 @@ nvtxResourceHandle_t create_resource(nvtxDomainHandle_t domain,
     return nullptr;
 }
 
+// ---- functions of NVTX v1: the default domain, which has no handle
+
+template <class Text>
+void mark(const Text* text) {
+    domain_mark(nullptr, text);
+}
+template <class Text>
+nvtxRangeId_t range_start(const Text* text) {
+    return domain_range_start(nullptr, text);
+}
+void range_end(nvtxRangeId_t id) {
+    mi::end_range(id);
+}
+template <class Text>
+int push(const Text* text) {
+    return domain_push(nullptr, text);
+}
+int pop() {
+    return domain_pop(nullptr);
+}
+template <class Character>
+void name_thread(std::uint32_t thread, const Character* name) {
+    mi::name_thread(thread, make_name(AnnotationNames::nvtx_domain, name));
+}
+
 // ---- payloads: what is in them is ignored, a message too. nvtxDomainIsEnabled answers yes, as
 // under any tool.
 
+using Attributes = nvtxEventAttributes_t;
+
 void mark_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
-    domain_mark_ex(domain, nullptr);
+    domain_mark<Attributes>(domain, nullptr);
 }
 int push_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
-    return domain_push_ex(domain, nullptr);
+    return domain_push<Attributes>(domain, nullptr);
 }
 int pop_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
     return domain_pop(domain);
 }
 nvtxRangeId_t range_start_payload(nvtxDomainHandle_t domain, const void*, std::size_t) {
-    return domain_range_start_ex(domain, nullptr);
+    return domain_range_start<Attributes>(domain, nullptr);
 }
 void range_end_payload(nvtxDomainHandle_t domain, nvtxRangeId_t id, const void*, std::size_t) {
     domain_range_end(domain, id);
@@ -259,18 +248,30 @@ void end_heap(nvtxDomainHandle_t, nvtx_memory::Heap heap) {
     }
 }
 
-/// visit(range) for each region of a batch that is of virtual memory.
-template <class Visit>
-void for_each_range(std::uint32_t type, const void* elements, std::size_t element_size,
-                    std::size_t count, const Visit& visit) {
-    if (type != nvtx_memory::virtual_address || elements == nullptr ||
-        element_size < sizeof(nvtx_memory::VirtualRange)) {
+/// visit(element, index) for each of a batch; those of a later version are longer.
+template <class Element, class Visit>
+void for_each_element(const void* elements, std::size_t element_size, std::size_t count,
+                      const Visit& visit) {
+    if (elements == nullptr || element_size < sizeof(Element)) {
         return;
     }
     const auto* at = static_cast<const char*>(elements);
     for (std::size_t i = 0; i < count; ++i, at += element_size) {
-        visit(*reinterpret_cast<const nvtx_memory::VirtualRange*>(at), i);
+        visit(*reinterpret_cast<const Element*>(at), i);
     }
+}
+
+/// Of regions that are virtual memory.
+template <class Visit>
+void for_each_range(std::uint32_t type, const void* elements, std::size_t element_size,
+                    std::size_t count, const Visit& visit) {
+    if (type == nvtx_memory::virtual_address) {
+        for_each_element<nvtx_memory::VirtualRange>(elements, element_size, count, visit);
+    }
+}
+
+bool names_region(std::uint32_t type) {
+    return type == nvtx_memory::ref_is_pointer || type == nvtx_memory::ref_is_handle;
 }
 
 /// A region's handle is its address.
@@ -312,41 +313,34 @@ void resize_regions(nvtxDomainHandle_t, const nvtx_memory::ResizeBatch* batch) {
 
 void unregister_regions(nvtxDomainHandle_t, const nvtx_memory::UnregisterBatch* batch) {
     if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::UnregisterBatch) ||
-        batch->refElements == nullptr || batch->refElementSize < sizeof(nvtx_memory::RegionRef) ||
-        (batch->refType != nvtx_memory::ref_is_pointer &&
-         batch->refType != nvtx_memory::ref_is_handle)) {
+        !names_region(batch->refType)) {
         return;
     }
-    const auto* at = reinterpret_cast<const char*>(batch->refElements);
-    for (std::size_t i = 0; i < batch->refCount; ++i, at += batch->refElementSize) {
-        (void)mi::in_session([&](mi::Session& session) {
-            mi::record_suballocation_resized(
-                session,
-                reinterpret_cast<std::uintptr_t>(
-                    reinterpret_cast<const nvtx_memory::RegionRef*>(at)->pointer),
-                0);
-            return true;
+    for_each_element<nvtx_memory::RegionRef>(
+        batch->refElements, batch->refElementSize, batch->refCount,
+        [](const nvtx_memory::RegionRef& region, std::size_t) {
+            (void)mi::in_session([&](mi::Session& session) {
+                mi::record_suballocation_resized(
+                    session, reinterpret_cast<std::uintptr_t>(region.pointer), 0);
+                return true;
+            });
         });
-    }
 }
 
 /// A region that is no allocation has no name: a name is used only if it begins where an allocation
 /// does.
 void name_regions(nvtxDomainHandle_t domain, const nvtx_memory::NameBatch* batch) {
-    if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::NameBatch) ||
-        batch->regionElements == nullptr ||
-        batch->regionElementSize < sizeof(nvtx_memory::RegionName)) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::NameBatch)) {
         return;
     }
-    const auto* at = reinterpret_cast<const char*>(batch->regionElements);
-    for (std::size_t i = 0; i < batch->regionCount; ++i, at += batch->regionElementSize) {
-        const auto* region = reinterpret_cast<const nvtx_memory::RegionName*>(at);
-        if (region->regionRefType == nvtx_memory::ref_is_pointer ||
-            region->regionRefType == nvtx_memory::ref_is_handle) {
-            mi::label_memory(reinterpret_cast<std::uintptr_t>(region->region.pointer), true,
-                             make_name(domain_id(domain), region->nameType, region->name));
-        }
-    }
+    for_each_element<nvtx_memory::RegionName>(
+        batch->regionElements, batch->regionElementSize, batch->regionCount,
+        [domain](const nvtx_memory::RegionName& region, std::size_t) {
+            if (names_region(region.regionRefType)) {
+                mi::label_memory(reinterpret_cast<std::uintptr_t>(region.region.pointer), true,
+                                 make_name(domain_id(domain), region.nameType, region.name));
+            }
+        });
 }
 
 // ---- attaching
@@ -374,14 +368,14 @@ class Table {
 
 void attach_core(const NvtxExportTableCallbacks& callbacks) {
     Table core(callbacks, NVTX_CB_MODULE_CORE);
-    core.set(NVTX_CBID_CORE_MarkEx, mark_ex);
+    core.set(NVTX_CBID_CORE_MarkEx, mark<Attributes>);
     core.set(NVTX_CBID_CORE_MarkA, mark<char>);
     core.set(NVTX_CBID_CORE_MarkW, mark<wchar_t>);
-    core.set(NVTX_CBID_CORE_RangeStartEx, range_start_ex);
+    core.set(NVTX_CBID_CORE_RangeStartEx, range_start<Attributes>);
     core.set(NVTX_CBID_CORE_RangeStartA, range_start<char>);
     core.set(NVTX_CBID_CORE_RangeStartW, range_start<wchar_t>);
     core.set(NVTX_CBID_CORE_RangeEnd, range_end);
-    core.set(NVTX_CBID_CORE_RangePushEx, push_ex);
+    core.set(NVTX_CBID_CORE_RangePushEx, push<Attributes>);
     core.set(NVTX_CBID_CORE_RangePushA, push<char>);
     core.set(NVTX_CBID_CORE_RangePushW, push<wchar_t>);
     core.set(NVTX_CBID_CORE_RangePop, pop);
@@ -391,10 +385,10 @@ void attach_core(const NvtxExportTableCallbacks& callbacks) {
 
 void attach_domains(const NvtxExportTableCallbacks& callbacks) {
     Table core(callbacks, NVTX_CB_MODULE_CORE2);
-    core.set(NVTX_CBID_CORE2_DomainMarkEx, domain_mark_ex);
-    core.set(NVTX_CBID_CORE2_DomainRangeStartEx, domain_range_start_ex);
+    core.set(NVTX_CBID_CORE2_DomainMarkEx, domain_mark<Attributes>);
+    core.set(NVTX_CBID_CORE2_DomainRangeStartEx, domain_range_start<Attributes>);
     core.set(NVTX_CBID_CORE2_DomainRangeEnd, domain_range_end);
-    core.set(NVTX_CBID_CORE2_DomainRangePushEx, domain_push_ex);
+    core.set(NVTX_CBID_CORE2_DomainRangePushEx, domain_push<Attributes>);
     core.set(NVTX_CBID_CORE2_DomainRangePop, domain_pop);
     core.set(NVTX_CBID_CORE2_DomainResourceCreate, create_resource);
     core.set(NVTX_CBID_CORE2_DomainRegisterStringA, register_string<char>);
