@@ -298,6 +298,12 @@ class Doctor(EndToEnd):
         self.assertEqual([each["weight"] for each in options], ["limit", "blocked"])
         self.assertIn("MEMLAB_POOL", options[0]["fact"])
 
+    def test_the_last_of_an_option_counts_as_in_a_run(self) -> None:
+        document = self.found("--option", "RECORD=off", "--option", "RECORD=on")
+        self.assertEqual([each for each in document["environment"] if each["subject"] == "options"], [])
+        document = self.found("--option", "RECORD=on", "--option", "RECORD=off")
+        self.assertEqual(self.finding(document, "environment", "options")["fact"], "MEMLAB_RECORD=off")
+
     # ---- the command ----------------------------------------------------------------------------
 
     def test_the_command_is_not_run(self) -> None:

@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdint>
-#include <cstdlib>
 #include <sstream>
 #include <string_view>
 
@@ -65,14 +63,17 @@ std::string script_interpreter(const std::string& path, const std::string& path_
     return interpreter;
 }
 
-/// The program that runs a script, or the command itself; empty: none was found.
-std::string program_of(const std::string& name, const std::string& path_variable) {
+/// The program that runs a script, or the command itself; empty: none was found. Adds the scripts
+/// on the way to `via`: "train.sh, a script of ".
+std::string program_of(const std::string& name, const std::string& path_variable,
+                       std::string* via) {
     std::string path = search(name, path_variable);
     for (int level = 0; level < max_levels && !path.empty(); ++level) {
         const std::string interpreter = script_interpreter(path, path_variable);
         if (interpreter.empty()) {
             break;
         }
+        *via += path + ", a script of ";
         path = interpreter;
     }
     return path;
@@ -264,22 +265,14 @@ CommandFile examine_command(const std::string& name, const std::string& library,
                             const Variables& variables) {
     CommandFile result;
     const std::string path_variable = variable(variables, "PATH");
-    std::string path = search(name, path_variable);
+    std::string via;
+    const std::string path = program_of(name, path_variable, &via);
     if (path.empty()) {
         result.findings.push_back(blocked(name + ": not found, or not executable",
                                           name.find('/') == std::string::npos
                                               ? "Check the name and PATH."
                                               : "Check the path and its permissions."));
         return result;
-    }
-    std::string via;
-    for (int level = 0; level < max_levels; ++level) {
-        const std::string interpreter = script_interpreter(path, path_variable);
-        if (interpreter.empty()) {
-            break;
-        }
-        via += path + ", a script of ";
-        path = interpreter;
     }
     const auto file = ElfFile::open(path);
     if (file == nullptr) {
@@ -328,7 +321,8 @@ std::string asan_runtime(const std::string& name, const Variables& variables) {
             return path;
         }
     }
-    const auto file = ElfFile::open(program_of(name, variable(variables, "PATH")));
+    std::string via;
+    const auto file = ElfFile::open(program_of(name, variable(variables, "PATH"), &via));
     if (file == nullptr || !file->is_x86_64()) {
         return {};
     }

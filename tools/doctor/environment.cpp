@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <string_view>
 
-#include "interpose/options/option_table.hpp"
 #include "report/text/units.hpp"
 #include "tools/doctor/elf_file.hpp"
 #include "tools/doctor/known_preloads.hpp"
@@ -318,20 +318,21 @@ std::string variable(const Variables& variables, const std::string& name) {
     return value == nullptr ? "" : value;
 }
 
-Findings examine_environment(const std::string& library, const Variables& variables) {
-    Findings found;
-    add_preloads(library, variables, &found);
-    std::vector<std::string> entries;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string text = *entry;
-        const std::string name = text.substr(0, text.find('='));
-        const bool replaced = std::any_of(variables.begin(), variables.end(),
-                                          [&name](const auto& set) { return set.first == name; });
-        if (!replaced) {
-            entries.push_back(text);
+interpose::LoadedSettings effective_settings(const Variables& variables) {
+    std::map<std::string, std::string> all;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        const std::size_t equals = text.find('=');
+        if (equals != std::string_view::npos) {
+            all.try_emplace(std::string(text.substr(0, equals)), text.substr(equals + 1));
         }
     }
     for (const auto& [name, value] : variables) {
+        all[name] = value;
+    }
+    std::vector<std::string> entries;
+    entries.reserve(all.size());
+    for (const auto& [name, value] : all) {
         entries.emplace_back(name).append("=").append(value);
     }
     std::vector<const char*> texts;
@@ -340,7 +341,13 @@ Findings examine_environment(const std::string& library, const Variables& variab
         texts.push_back(entry.c_str());
     }
     texts.push_back(nullptr);
-    const interpose::LoadedSettings loaded = interpose::load_settings(texts.data());
+    return interpose::load_settings(texts.data());
+}
+
+Findings examine_environment(const std::string& library, const Variables& variables) {
+    Findings found;
+    add_preloads(library, variables, &found);
+    const interpose::LoadedSettings loaded = effective_settings(variables);
     add_options(loaded, &found);
     add_profilers(library, variables, loaded.settings, &found);
     found.push_back(output_finding(variables));

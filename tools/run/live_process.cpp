@@ -8,25 +8,19 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <thread>
 #include <vector>
+
+#include "tools/doctor/small_files.hpp"
 
 namespace memlab::tools {
 
 namespace {
 
-std::string read_all(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-}
-
 /// The fields of /proc/PID/stat from the third (the state) on; empty if unavailable.
 std::vector<std::string> stat_of(pid_t pid) {
-    const std::string text = read_all("/proc/" + std::to_string(pid) + "/stat");
+    const std::string text = whole_file("/proc/" + std::to_string(pid) + "/stat");
     const std::size_t close = text.rfind(')');
     std::vector<std::string> fields;
     if (close == std::string::npos) {
@@ -40,7 +34,7 @@ std::vector<std::string> stat_of(pid_t pid) {
 }
 
 std::string command_of(pid_t pid, bool with_arguments) {
-    std::string command = read_all("/proc/" + std::to_string(pid) + "/cmdline");
+    std::string command = whole_file("/proc/" + std::to_string(pid) + "/cmdline");
     if (!with_arguments) {
         command.resize(std::min(command.size(), command.find('\0')));
     }
@@ -80,7 +74,7 @@ bool is_ending(pid_t pid, const std::vector<std::string>& stat) {
     if ((number_of<std::uint64_t>(stat[flags_field]) & exiting) != 0) {
         return true;
     }
-    std::istringstream status(read_all("/proc/" + std::to_string(pid) + "/status"));
+    std::istringstream status(whole_file("/proc/" + std::to_string(pid) + "/status"));
     for (std::string line; std::getline(status, line);) {
         if (line.starts_with("SigPnd:") || line.starts_with("ShdPnd:")) {
             const std::uint64_t pending = std::strtoull(line.c_str() + 7, nullptr, 16);

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
@@ -14,7 +13,6 @@
 #include <cstring>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +26,7 @@
 #include "tools/diagnostics.hpp"
 #include "tools/doctor/command_file.hpp"
 #include "tools/doctor/doctor.hpp"
+#include "tools/doctor/environment.hpp"
 #include "tools/help_formatter.hpp"
 #include "tools/run/bypass_check.hpp"
 #include "tools/run/launch.hpp"
@@ -274,35 +273,6 @@ Environment make_environment(const RunArguments& arguments, memlab::model::RunFi
         environment.emplace_back(nvtx_variable, library);
     }
     return environment;
-}
-
-/// What the command's processes will read of memlab's options.
-memlab::interpose::LoadedSettings effective_settings(const Environment& environment) {
-    std::map<std::string, std::string> variables;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-        const std::string_view text = *entry;
-        const std::size_t equals = text.find('=');
-        if (equals != std::string_view::npos) {
-            variables.try_emplace(std::string(text.substr(0, equals)), text.substr(equals + 1));
-        }
-    }
-    for (const auto& [name, value] : environment) {
-        variables[name] = value;
-    }
-    std::vector<std::string> entries;
-    entries.reserve(variables.size());
-    for (const auto& [name, value] : variables) {
-        std::string& entry = entries.emplace_back(name);
-        entry += '=';
-        entry += value;
-    }
-    std::vector<const char*> pointers;
-    pointers.reserve(entries.size() + 1);
-    for (const std::string& entry : entries) {
-        pointers.push_back(entry.c_str());
-    }
-    pointers.push_back(nullptr);
-    return memlab::interpose::load_settings(pointers.data());
 }
 
 /// The program would run with the option's default, which may be no limit at all. Without memlab,

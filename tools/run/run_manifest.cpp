@@ -9,11 +9,10 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string_view>
 
 #include "model/manifest_field.hpp"
+#include "tools/doctor/small_files.hpp"
 
 namespace memlab::tools {
 
@@ -90,10 +89,7 @@ void RunManifest::remove() {
 }
 
 std::vector<RunFiles> RunManifest::take() const {
-    std::ifstream file(path_, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return parse_manifest(text.str());
+    return parse_manifest(whole_file(path_));
 }
 
 bool file_exists(const std::string& path) {
