@@ -134,8 +134,7 @@ std::optional<BetterSetting> find_better_setting(const Program& program,
     if (!best) {
         return std::nullopt;
     }
-    return BetterSetting{setting_text(others[*best]), outcomes[*best].reserved_peak,
-                         as_recorded.reserved_peak};
+    return BetterSetting{setting_text(others[*best]), outcomes[*best].reserved_peak};
 }
 
 }  // namespace memlab::report::whatif

@@ -45,7 +45,6 @@ bool reproduces(const Program& program, const Outcome& outcome, std::uint64_t re
 struct BetterSetting {
     std::string setting;              ///< setting_text()
     std::uint64_t reserved_peak = 0;  ///< with it
-    std::uint64_t recorded_peak = 0;  ///< of the replay with the recorded settings
 };
 
 /// The setting that reserves least, if it saves `least` bytes or more of what a replay with the
