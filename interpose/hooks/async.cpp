@@ -32,24 +32,25 @@ template <class Real>
 
 /// `pool` is null for the device's current one.
 template <class Real>
-[[gnu::hot]] CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes,
-                                     CUmemoryPool pool, CUstream stream, bool per_thread,
-                                     const Real& real) {
+[[gnu::always_inline]] inline CUresult allocate_async(mi::Hooked hooked, const Real& real,
+                                                      CUdeviceptr* address, std::size_t bytes,
+                                                      CUmemoryPool pool, CUstream stream) {
     return mi::hook(
         [&](Session& session) {
-            const CUgraph graph = mi::capturing_graph(session, stream, per_thread);
+            const CUgraph graph = mi::capturing_graph(session, stream, hooked.per_thread);
             mi::async_pools().note_use();
             mi::DriverAllocation allocation;
             allocation.kind =
                 graph != nullptr ? MemoryKind::graph : mi::async_pools().kind_of(pool);
             allocation.requested = bytes;
-            allocation.stream = stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+            allocation.stream =
+                stream == nullptr && hooked.per_thread ? CU_STREAM_PER_THREAD : stream;
             allocation.pool = pool;
             if (graph != nullptr && mi::graph_memory().may_be_recaptured()) {
-                return recapture(session, api, allocation, graph, address, real);
+                return recapture(session, hooked.api, allocation, graph, address, real);
             }
-            const CUresult result =
-                mi::allocate_from_driver(session, api, allocation, real, [&] { return *address; });
+            const CUresult result = mi::allocate_from_driver(session, hooked.api, allocation, real,
+                                                             [&] { return *address; });
             if (result == CUDA_SUCCESS && graph != nullptr) {
                 mi::graph_memory().add(graph, *address);
             }
@@ -58,29 +59,38 @@ template <class Real>
         real);
 }
 
-template <class Real>
-[[gnu::hot]] CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thread,
-                                 const Real& real) {
+constexpr auto allocate = [](mi::Hooked hooked, const auto& real, CUdeviceptr* address,
+                             std::size_t bytes, CUstream stream) {
+    return allocate_async(hooked, real, address, bytes, nullptr, stream);
+};
+
+constexpr auto allocate_from_pool = [](mi::Hooked hooked, const auto& real, CUdeviceptr* address,
+                                       std::size_t bytes, CUmemoryPool pool, CUstream stream) {
+    return allocate_async(hooked, real, address, bytes, pool, stream);
+};
+
+constexpr auto free_async = [](mi::Hooked hooked, const auto& real, CUdeviceptr address,
+                               CUstream stream) {
     return mi::hook(
         [&](Session& session) {
             // In a capture this adds a node: the memory is freed each time the graph runs.
-            if (mi::capturing_graph(session, stream, per_thread) != nullptr) {
+            if (mi::capturing_graph(session, stream, hooked.per_thread) != nullptr) {
                 return real();
             }
             // Without a current context there is no default stream, and some handles are invalid:
             // the driver returns the error. (It would also for memory that is not the pool's.)
-            if (mi::stream_key(stream, per_thread) == mi::no_stream) {
+            const mi::StreamKey key = mi::stream_key(stream, hooked.per_thread);
+            if (key == mi::no_stream) {
                 return real();
             }
             if (mi::is_default_stream(stream) && session.segments().find(address) != nullptr &&
                 session.contexts().current() == nullptr) {
                 return real();
             }
-            return mi::free_device_async(session, api, address, mi::stream_key(stream, per_thread),
-                                         real);
+            return mi::free_device_async(session, hooked.api, address, key, real);
         },
-        [&] { return mi::free_nested(Session::current(), api, address, real); });
-}
+        [&] { return mi::free_nested(Session::current(), hooked.api, address, real); });
+};
 
 /// The location decides what the pool's memory is: that of a device, the host's, or managed.
 constexpr auto name_pool = [](mi::Hooked, const auto& real, CUmemoryPool* pool,
@@ -96,53 +106,19 @@ constexpr auto name_pool = [](mi::Hooked, const auto& real, CUmemoryPool* pool,
         real);
 };
 
-[[gnu::used]] void export_pool_functions() {
+[[gnu::used]] void export_async_functions() {
+    MEMLAB_EXPORT_HOT_HOOK(cuMemAllocAsync, allocate);
+    MEMLAB_EXPORT_HOT_HOOK(cuMemAllocAsync_ptsz, allocate);
+    MEMLAB_EXPORT_HOT_HOOK(cuMemAllocFromPoolAsync, allocate_from_pool);
+    MEMLAB_EXPORT_HOT_HOOK(cuMemAllocFromPoolAsync_ptsz, allocate_from_pool);
+    MEMLAB_EXPORT_HOT_HOOK(cuMemFreeAsync, free_async);
+    MEMLAB_EXPORT_HOT_HOOK(cuMemFreeAsync_ptsz, free_async);
+
     MEMLAB_EXPORT_HOOK(cuMemGetDefaultMemPool, name_pool);
     MEMLAB_EXPORT_HOOK(cuMemGetMemPool, name_pool);
 }
 
 }  // namespace
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* address,
-                                                                    size_t bytes, CUstream stream) {
-    return allocate_async(Api::cuMemAllocAsync, address, bytes, nullptr, stream, false,
-                          mi::real_call(&Driver::cuMemAllocAsync, address, bytes, stream));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* address,
-                                                                         size_t bytes,
-                                                                         CUstream stream) {
-    return allocate_async(Api::cuMemAllocAsync_ptsz, address, bytes, nullptr, stream, true,
-                          mi::real_call(&Driver::cuMemAllocAsync_ptsz, address, bytes, stream));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* address,
-                                                                            size_t bytes,
-                                                                            CUmemoryPool pool,
-                                                                            CUstream stream) {
-    return allocate_async(
-        Api::cuMemAllocFromPoolAsync, address, bytes, pool, stream, false,
-        mi::real_call(&Driver::cuMemAllocFromPoolAsync, address, bytes, pool, stream));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(
-    CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    return allocate_async(
-        Api::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream, true,
-        mi::real_call(&Driver::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address,
-                                                                   CUstream stream) {
-    return free_async(Api::cuMemFreeAsync, address, stream, false,
-                      mi::real_call(&Driver::cuMemFreeAsync, address, stream));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr address,
-                                                                        CUstream stream) {
-    return free_async(Api::cuMemFreeAsync_ptsz, address, stream, true,
-                      mi::real_call(&Driver::cuMemFreeAsync_ptsz, address, stream));
-}
 
 // A pool's reserved memory is visible in the device's used memory only.
 

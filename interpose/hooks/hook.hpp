@@ -22,11 +22,14 @@
 
 /// The hook of a driver function that differs from its siblings by its arguments alone, whose types
 /// <cuda.h> knows: `body(Hooked, real, arguments...)`, a lambda. In a function's body.
-#define MEMLAB_EXPORT_HOOK(symbol, body)                                                     \
+#define MEMLAB_EXPORT_HOOK(symbol, body) MEMLAB_EXPORT_GENERIC_HOOK(symbol, body, call)
+/// The same for what runs at every allocation or launch.
+#define MEMLAB_EXPORT_HOT_HOOK(symbol, body) MEMLAB_EXPORT_GENERIC_HOOK(symbol, body, hot_call)
+#define MEMLAB_EXPORT_GENERIC_HOOK(symbol, body, function)                                   \
     MEMLAB_EXPORT_AS(symbol,                                                                 \
                      (&memlab::interpose::GenericHook<                                       \
                          &memlab::interpose::Driver::symbol, memlab::interpose::Api::symbol, \
-                         std::string_view(#symbol).ends_with("_ptsz"), decltype(body)>::call))
+                         std::string_view(#symbol).ends_with("_ptsz"), decltype(body)>::function))
 
 /// Passed through: call_real() notices sticky errors.
 #define MEMLAB_EXPORT_PASSED(symbol) \
@@ -84,6 +87,9 @@ template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...
           bool per_thread, class Body>
 struct GenericHook<Function, api, per_thread, Body> {
     static CUresult CUDAAPI call(Arguments... arguments) {
+        return Body{}(Hooked{api, per_thread}, real_call(Function, arguments...), arguments...);
+    }
+    [[gnu::hot]] static CUresult CUDAAPI hot_call(Arguments... arguments) {
         return Body{}(Hooked{api, per_thread}, real_call(Function, arguments...), arguments...);
     }
 };

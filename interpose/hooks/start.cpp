@@ -21,40 +21,22 @@ MEMLAB_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
 
 namespace {
 
-CUresult check_initialized(CUresult result) {
+constexpr auto check_initialized = [](memlab::interpose::Hooked, const auto& real, auto...) {
+    const CUresult result = real();
     if (result == CUDA_ERROR_NOT_INITIALIZED) [[unlikely]] {
         driver_not_initialized();
     }
     return result;
+};
+
+// The hot ones are called several times for each launch of PyTorch's.
+[[gnu::used]] void export_first_functions() {
+    MEMLAB_EXPORT_HOOK(cuDeviceGetCount, check_initialized);
+    MEMLAB_EXPORT_HOT_HOOK(cuDevicePrimaryCtxGetState, check_initialized);
+    MEMLAB_EXPORT_HOOK(cuCtxSetCurrent, check_initialized);
+    MEMLAB_EXPORT_HOT_HOOK(cuCtxGetCurrent, check_initialized);
+    MEMLAB_EXPORT_HOOK(cuCtxGetDevice, check_initialized);
+    MEMLAB_EXPORT_HOT_HOOK(cuCtxGetDevice_v2, check_initialized);
 }
 
 }  // namespace
-
-// Those marked hot are called several times for each launch of PyTorch's.
-
-MEMLAB_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
-    return check_initialized(call_real(&Driver::cuDeviceGetCount, count));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device,
-                                                                               unsigned int* flags,
-                                                                               int* active) {
-    return check_initialized(call_real(&Driver::cuDevicePrimaryCtxGetState, device, flags, active));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
-    return check_initialized(call_real(&Driver::cuCtxSetCurrent, context));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
-    return check_initialized(call_real(&Driver::cuCtxGetCurrent, context));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
-    return check_initialized(call_real(&Driver::cuCtxGetDevice, device));
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device,
-                                                                      CUcontext context) {
-    return check_initialized(call_real(&Driver::cuCtxGetDevice_v2, device, context));
-}
