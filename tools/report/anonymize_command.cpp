@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -213,12 +212,8 @@ int anonymize_command(int argc, char** argv) {
         "memlab-report anonymize");
     define(app, arguments);
     parse(app, argc, argv);
-    try {
-        return Anonymize(arguments).run();
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.input +
-                    ": needs more memory than there is; do it on a larger machine");
-    }
+    return with_memory_for(
+        arguments.input, [&] { return Anonymize(arguments).run(); }, "do it");
 }
 
 }  // namespace memlab::tools

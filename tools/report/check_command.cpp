@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -447,12 +446,8 @@ int check_command(int argc, char** argv) {
         "memlab-report check");
     define(app, arguments);
     parse(app, argc, argv);
-    try {
-        return Check(arguments).run();
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.files.front() +
-                    ": needs more memory than there is; check it on a larger machine");
-    }
+    return with_memory_for(
+        arguments.files.front(), [&] { return Check(arguments).run(); }, "check it");
 }
 
 }  // namespace memlab::tools

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -288,12 +287,7 @@ int export_command(int argc, char** argv) {
         return fail(std::string(format.name) +
                     " is binary and standard output a terminal; add -o FILE");
     }
-    try {
-        return export_to(arguments, format);
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.files.front() +
-                    ": needs more memory than there is; read it on a larger machine");
-    }
+    return with_memory_for(arguments.files.front(), [&] { return export_to(arguments, format); });
 }
 
 }  // namespace memlab::tools

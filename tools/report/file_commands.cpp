@@ -254,11 +254,8 @@ int symbolize(const Conversion& arguments) {
 int convert(int argc, char** argv, CLI::App& app, const Conversion& arguments,
             int (*run)(const Conversion&)) {
     parse(app, argc, argv);
-    try {
-        return run(arguments);
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.input + ": " + too_large_to_do);
-    }
+    return with_memory_for(
+        arguments.input, [&] { return run(arguments); }, "do it");
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 // memlab-report html: the page to look at a recording in a browser, and to send around.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -285,12 +283,7 @@ int html_command(int argc, char** argv) {
     if (arguments.output.empty() && !arguments.json) {
         return fail("say where the page goes: -o page.html");
     }
-    try {
-        return html(arguments);
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.recording +
-                    ": needs more memory than there is; read it on a larger machine");
-    }
+    return with_memory_for(arguments.recording, [&] { return html(arguments); });
 }
 
 }  // namespace memlab::tools

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "report/views/leaks.hpp"

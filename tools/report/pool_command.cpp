@@ -1,7 +1,6 @@
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
-#include <string>
 #include <vector>
 
 #include "report/device_label.hpp"

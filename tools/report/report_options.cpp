@@ -178,6 +178,19 @@ constexpr const char* what_files_are =
     "for "
     "standard input, or the folder of a run";
 
+/// An option that adds patterns to a filter or to skips.
+template <typename Patterns>
+void add_patterns(CLI::App& app, const std::string& name, Patterns& to, const std::string& what) {
+    const auto add = [&to, name](const std::vector<std::string>& patterns) {
+        for (const std::string& pattern : patterns) {
+            if (const std::string problem = to.add(pattern); !problem.empty()) {
+                throw CLI::ValidationError(name, problem);
+            }
+        }
+    };
+    add_repeated(app, name, add, what)->type_name("TEXT");
+}
+
 /// The newest recording of the current folder, with a line that says so.
 std::string newest_here(Wanted wanted) {
     std::string name = newest_recording(".", wanted);
@@ -286,34 +299,18 @@ void add_device(CLI::App& app, ReportOptions& options) {
 }
 
 void add_filter(CLI::App& app, ReportOptions& options) {
-    add_repeated(
-        app, "--filter",
-        [&options](const std::vector<std::string>& patterns) {
-            for (const std::string& pattern : patterns) {
-                if (const std::string problem = options.filter.add(pattern); !problem.empty()) {
-                    throw CLI::ValidationError("--filter", problem);
-                }
-            }
-        },
+    add_patterns(
+        app, "--filter", options.filter,
         "Only call stacks with TEXT in a function, file or module; or func=TEXT, file=TEXT, "
         "module=TEXT, kind=TEXT, scope=TEXT (what outlived that scope). TEXT may be a pattern "
-        "(*Step*). Repeated: all match")
-        ->type_name("TEXT");
+        "(*Step*). Repeated: all match");
 }
 
 void add_skip(CLI::App& app, report::FrameSkips& skips) {
-    add_repeated(
-        app, "--skip",
-        [&skips](const std::vector<std::string>& patterns) {
-            for (const std::string& pattern : patterns) {
-                if (const std::string problem = skips.add(pattern); !problem.empty()) {
-                    throw CLI::ValidationError("--skip", problem);
-                }
-            }
-        },
+    add_patterns(
+        app, "--skip", skips,
         "Name call sites by the caller of TEXT, a function, file or binary (such as an allocator "
-        "of your own); or func=TEXT, file=TEXT, module=TEXT. May be repeated")
-        ->type_name("TEXT");
+        "of your own); or func=TEXT, file=TEXT, module=TEXT. May be repeated");
     app.add_flag_callback(
         "--no-default-skip", [&skips] { skips.leave_defaults_out(); },
         "Do not skip the allocators and containers of std, thrust, RMM, PyTorch and others");

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <new>
 #include <vector>
 
 #include "report/reading/find_event_log.hpp"
@@ -99,13 +98,10 @@ int merge(const MergeArguments& arguments) {
     return flush_output(report_errors(view.collection));
 }
 
-constexpr const char* too_large_to_read =
-    "needs more memory than there is; read it on a larger machine";
-
 }  // namespace
 
 int show_run(const std::string& folder, const RunShowOptions& options) {
-    try {
+    return with_memory_for(folder, [&] {
         const RunView view = view_run(folder, collect_run({folder}, Keep::totals));
         if (options.json) {
             std::cout << render_run_json(view);
@@ -117,9 +113,7 @@ int show_run(const std::string& folder, const RunShowOptions& options) {
             print_largest(view, resolvers, options.text);
         }
         return flush_output(report_errors(view.collection));
-    } catch (const std::bad_alloc&) {
-        return fail(folder + ": " + too_large_to_read);
-    }
+    });
 }
 
 int merge_command(int argc, char** argv) {
@@ -130,11 +124,7 @@ int merge_command(int argc, char** argv) {
         "memlab-report merge");
     define(app, arguments);
     parse(app, argc, argv);
-    try {
-        return merge(arguments);
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.inputs.front() + ": " + too_large_to_read);
-    }
+    return with_memory_for(arguments.inputs.front(), [&] { return merge(arguments); });
 }
 
 }  // namespace memlab::tools

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <numeric>
 
 #include "tools/diagnostics.hpp"
@@ -98,6 +99,14 @@ int fail(const std::string& what) {
     std::cout.flush();
     print_diagnostic(report::printable(what, false));
     return exit_bad_input;
+}
+
+int with_memory_for(const std::string& file, const std::function<int()>& run, const char* what) {
+    try {
+        return run();
+    } catch (const std::bad_alloc&) {
+        return fail(file + ": needs more memory than there is; " + what + " on a larger machine");
+    }
 }
 
 int flush_output(int code) {

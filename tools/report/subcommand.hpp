@@ -15,6 +15,11 @@ inline constexpr int exit_bad_input = 2;
 /// Prints `what` in one line on stderr, after flushing standard output; returns the exit code.
 int fail(const std::string& what);
 
+/// run(); where the host lacks the memory it fails, and says to do `what` with the file on a larger
+/// machine. Returns the exit code.
+int with_memory_for(const std::string& file, const std::function<int()>& run,
+                    const char* what = "read it");
+
 /// Flushes standard output; returns `code`, or exit_bad_input if it could not be written.
 int flush_output(int code);
 

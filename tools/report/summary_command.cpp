@@ -3,8 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "own_version.hpp"
 #include "report/device_label.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -198,8 +197,8 @@ int timeline_command(int argc, char** argv) {
     if (arguments.at.empty() && arguments.skips.given()) {
         return fail("--skip is for the places that --at lists; add --at MOMENT");
     }
-    std::string problem;
-    try {
+    return with_memory_for(arguments.files.front(), [&] {
+        std::string problem;
         // A stretch may begin or end at the peak or at a mark: the log is read again for it.
         report::TimelineCollector collected;
         std::optional<LoadedReport> loaded = load_report(
@@ -210,10 +209,7 @@ int timeline_command(int argc, char** argv) {
         }
         report::choose_level(loaded->report, arguments.level);
         return show(arguments, *loaded, collected);
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.files.front() +
-                    ": needs more memory than there is; read it on a larger machine");
-    }
+    });
 }
 
 }  // namespace memlab::tools

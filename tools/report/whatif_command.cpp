@@ -3,10 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -365,9 +363,6 @@ int replay_one(const std::string& log, const std::string& prefix) {
     return EXIT_SUCCESS;
 }
 
-constexpr const char* too_large_to_run =
-    "needs more memory than there is; run it on a larger machine";
-
 }  // namespace
 
 int whatif_command(int argc, char** argv) {
@@ -378,11 +373,8 @@ int whatif_command(int argc, char** argv) {
         "memlab-report whatif");
     define(app, arguments);
     parse(app, argc, argv);
-    try {
-        return try_out(arguments);
-    } catch (const std::bad_alloc&) {
-        return fail(arguments.log + ": " + too_large_to_run);
-    }
+    return with_memory_for(
+        arguments.log, [&] { return try_out(arguments); }, "run it");
 }
 
 int replay_command(int argc, char** argv) {
@@ -399,11 +391,8 @@ int replay_command(int argc, char** argv) {
     int worst = EXIT_SUCCESS;
     for (const std::string& log : logs) {
         const std::string prefix = logs.size() == 1 ? "" : report::printable(log, false) + ": ";
-        try {
-            worst = std::max(worst, replay_one(log, prefix));
-        } catch (const std::bad_alloc&) {
-            worst = std::max(worst, fail(log + ": " + too_large_to_run));
-        }
+        const auto replay = [&] { return replay_one(log, prefix); };
+        worst = std::max(worst, with_memory_for(log, replay, "run it"));
     }
     return flush_output(worst);
 }

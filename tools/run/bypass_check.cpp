@@ -1,7 +1,5 @@
 #include "tools/run/bypass_check.hpp"
 
-#include <optional>
-
 #include "report/reading/reader.hpp"
 #include "report/text/names.hpp"
 #include "report/text/terminal.hpp"
