@@ -1,7 +1,6 @@
 // How an allocation finds memory; the pool's public functions.
 #include "allocator/pool_impl.hpp"
 
-#include <algorithm>
 #include <atomic>
 
 namespace memlab::allocator {

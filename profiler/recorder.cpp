@@ -1,7 +1,6 @@
 #include "profiler/recorder.hpp"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "profiler/clock.hpp"

@@ -1,7 +1,6 @@
 #include "trace/event_codec.hpp"
 
 #include <bit>
-#include <limits>
 
 namespace memlab::trace {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/reentrancy.hpp"

@@ -1,7 +1,6 @@
 #include "interpose/driver/work_clock.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "interpose/driver/hooked_names.hpp"
 

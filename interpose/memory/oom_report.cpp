@@ -6,7 +6,6 @@
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <utility>
 

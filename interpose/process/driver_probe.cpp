@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
-#include <string>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/driver.hpp"

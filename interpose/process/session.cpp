@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 #include <utility>
 

@@ -4,8 +4,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <cstring>
-
 // The main thread's initial stack pointer; exported by the loader.
 extern "C" void* __libc_stack_end;
 

@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <utility>
 #include <vector>
 
 #include "report/reading/input_file.hpp"

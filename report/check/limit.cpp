@@ -1,7 +1,6 @@
 #include "report/check/limit.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "report/summary/filter.hpp"
 #include "trace/record.hpp"

@@ -1,5 +1,4 @@
 // Shared by the renderings: the text of a limit, a verdict, a place.
-#include <algorithm>
 #include <cstdio>
 
 #include "report/check/render.hpp"

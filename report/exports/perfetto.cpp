@@ -19,7 +19,6 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"

@@ -1,7 +1,6 @@
 #include "report/html/memory_map.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "report/pool_view/layout.hpp"

@@ -1,9 +1,7 @@
 // The curves of a page: envelopes, the same at several widths, so that any stretch is drawn at
 // once.
 #include <algorithm>
-#include <array>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "report/device_label.hpp"

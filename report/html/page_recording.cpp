@@ -1,5 +1,4 @@
 // Reads all that the page shows of one recording.
-#include <algorithm>
 #include <future>
 #include <utility>
 

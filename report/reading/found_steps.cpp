@@ -4,7 +4,6 @@
 #include <map>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "model/report_builder.hpp"

@@ -1,6 +1,5 @@
 // Makes a report from an event log without JSON text in between: by the JSON writer's builder, and
 // with the errors that the reader of its text would give, in the same words.
-#include <limits>
 #include <string>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "report/runs/process_matching.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>

@@ -1,8 +1,6 @@
 // Text and JSON output of a comparison of two runs; run_documents.hpp has the JSON's members.
 // All strings of a recording pass printable() before they are added to the text.
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "report/runs/run_diff.hpp"
 #include "report/runs/run_documents.hpp"

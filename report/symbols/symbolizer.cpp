@@ -10,10 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <unordered_map>

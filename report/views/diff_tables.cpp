@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "report/summary/place_text.hpp"

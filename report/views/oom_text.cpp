@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"

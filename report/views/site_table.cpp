@@ -1,7 +1,6 @@
 #include "report/views/site_table.hpp"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 

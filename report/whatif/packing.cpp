@@ -7,7 +7,6 @@
 #include <bit>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include "model/bounded_sum.hpp"

@@ -1,7 +1,5 @@
 #include "report/whatif/runner.hpp"
 
-#include <vector>
-
 namespace memlab::report::whatif {
 
 namespace {
