@@ -4,6 +4,7 @@
 #include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/vmm_allocations.hpp"
+#include "interpose/process/unknown_functions.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::trace::MemoryKind;
@@ -43,8 +44,21 @@ mi::DriverAllocation vmm(MemoryKind kind, std::size_t bytes) {
     return allocation;
 }
 
-[[gnu::used]] void export_reserve() {
+// Logical endpoints (CUDA 13.3): other GPUs of an NVLink fabric reach the memory that is bound to
+// one, in other processes, too. Their work is not this process's, and no fence waits for it: from
+// the first such call on nothing is assumed about the memory that the pool would serve.
+constexpr auto endpoint = [](mi::Hooked hooked, const auto& real, auto...) {
+    mi::on_unfollowed_call(mi::function_name(hooked.api));
+    return real();
+};
+
+[[gnu::used]] void export_vmm_functions() {
     MEMLAB_EXPORT_PASSED(cuMemAddressReserve);
+    MEMLAB_EXPORT_HOOK(cuLogicalEndpointCreate, endpoint);
+    MEMLAB_EXPORT_HOOK(cuLogicalEndpointBindAddr, endpoint);
+    MEMLAB_EXPORT_HOOK(cuLogicalEndpointBindMem, endpoint);
+    MEMLAB_EXPORT_HOOK(cuLogicalEndpointExport, endpoint);
+    MEMLAB_EXPORT_HOOK(cuLogicalEndpointImport, endpoint);
 }
 
 }  // namespace
