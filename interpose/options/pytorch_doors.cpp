@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 
 #include "interpose/options/small_file.hpp"
 
@@ -26,16 +27,9 @@ std::string version_of_name(std::string_view name) {
 }  // namespace
 
 const char* pytorch_feature_name(PytorchFeature feature) {
-    switch (feature) {
-        case PytorchFeature::tensors:
-            return "tensors";
-        case PytorchFeature::out_of_memory:
-            return "out-of-memory failures";
-        case PytorchFeature::forward_lines:
-            return "forward lines";
-        default:
-            return "calls of nn.Module";
-    }
+    static constexpr const char* names[] = {"tensors", "out-of-memory failures", "forward lines",
+                                            "calls of nn.Module"};
+    return names[static_cast<std::size_t>(feature)];
 }
 
 std::string pytorch_not_read(std::string_view version, PytorchFeature feature,

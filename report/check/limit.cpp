@@ -123,17 +123,8 @@ bool measures(const MetricInfo& metric, Subject::Kind kind) {
 }
 
 std::string_view keyword(Subject::Kind kind) {
-    switch (kind) {
-        case Subject::Kind::all:
-            break;
-        case Subject::Kind::site:
-            return "site";
-        case Subject::Kind::scope:
-            return "scope";
-        case Subject::Kind::kind:
-            return "kind";
-    }
-    return "";
+    static constexpr const char* names[] = {"", "site", "scope", "kind"};
+    return trace::name_in<Subject::Kind::kind>(names, kind, "");
 }
 
 Subject take_kind(std::string_view* text) {

@@ -13,23 +13,15 @@
 #include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::report {
 
 namespace {
 
 const char* name_of(PoolSnapshot::What what) {
-    switch (what) {
-        case PoolSnapshot::What::peak:
-            return "peak";
-        case PoolSnapshot::What::oom:
-            return "oom";
-        case PoolSnapshot::What::stop:
-            return "stop";
-        case PoolSnapshot::What::end:
-            break;
-    }
-    return "end";
+    static constexpr const char* names[] = {"peak", "oom", "end", "stop"};
+    return trace::name_in<PoolSnapshot::What::stop>(names, what);
 }
 
 /// The blocks of one place in partly free segments.
