@@ -34,6 +34,11 @@ export function h<S extends Selector>(selector: S, first?: Properties | Child, .
   return element as Made<S>;
 }
 
+// A list without marks, an item for each of `items` with these parts.
+export function plainList<T>(items: T[], parts: (item: T) => Child[]): HTMLElement {
+  return h("ul.plain", ...items.map((item) => h("li", ...parts(item))));
+}
+
 export function append(element: Element, children: Child[]): void {
   for (const child of children) if (child !== null && child !== undefined && child !== false) element.append(child);
 }

@@ -2,7 +2,7 @@
 import { bytes, count, duration, markdownRows, percent, plural } from "../model/format";
 import { type PlaceDocument, placeText } from "../model/place_names";
 import type { Scene } from "../model/scene";
-import { button, figure, h } from "../ui/dom";
+import { button, figure, h, plainList } from "../ui/dom";
 import { DocumentView, type FrameDocument, markdownPart, placeElement, stackElement } from "./document";
 import type { Surroundings } from "./view";
 
@@ -108,22 +108,14 @@ export class FailuresView extends DocumentView<FailuresReport> {
                   "h3",
                   `Held at that moment: ${bytes(failure.holders.bytes)} in ${plural(failure.holders.count, "allocation")}`,
                 ),
-                h(
-                  "ul.plain",
-                  ...failure.holders.places
-                    .slice(0, 20)
-                    .map((holder) =>
-                      h(
-                        "li",
-                        h("span.number", bytes(holder.bytes)),
-                        h("span.share", percent(holder.bytes, failure.holders!.bytes)),
-                        placeElement(holder.place),
-                        holder.labels
-                          ? h("span.muted", ` named ${holder.labels.map((label) => `“${label.name}”`).join(", ")}`)
-                          : null,
-                      ),
-                    ),
-                ),
+                plainList(failure.holders.places.slice(0, 20), (holder) => [
+                  h("span.number", bytes(holder.bytes)),
+                  h("span.share", percent(holder.bytes, failure.holders!.bytes)),
+                  placeElement(holder.place),
+                  holder.labels
+                    ? h("span.muted", ` named ${holder.labels.map((label) => `“${label.name}”`).join(", ")}`)
+                    : null,
+                ]),
               )
             : null,
           stackElement(failure.stack),

@@ -2,7 +2,7 @@
 import { bytes, count, markdownRows, percent, plural } from "../model/format";
 import { type PlaceDocument, placeText } from "../model/place_names";
 import type { Scene } from "../model/scene";
-import { button, h, replace } from "../ui/dom";
+import { button, h, replace, plainList } from "../ui/dom";
 import { figures, Table } from "../ui/table";
 import {
   type DeviceDocument,
@@ -72,16 +72,10 @@ export class LeaksView extends DocumentView<LeaksReport> {
           ),
           step.growing.length === 0
             ? null
-            : h(
-                "ul.plain",
-                ...step.growing.map((one) =>
-                  h(
-                    "li",
-                    h("strong.number", `+${bytes(Math.round(one.bytes_per_step))} a step`),
-                    placeElement(one.place),
-                  ),
-                ),
-              ),
+            : plainList(step.growing, (one) => [
+                h("strong.number", `+${bytes(Math.round(one.bytes_per_step))} a step`),
+                placeElement(one.place),
+              ]),
         ),
       );
     for (const device of found.devices) {

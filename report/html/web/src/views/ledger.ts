@@ -2,7 +2,7 @@
 import { bytes, duration, percent, plural } from "../model/format";
 import type { PlaceDocument } from "../model/place_names";
 import type { Scene } from "../model/scene";
-import { h } from "../ui/dom";
+import { h, plainList } from "../ui/dom";
 import { type DeviceDocument, deviceName, DocumentView, markdownPart, placeElement } from "./document";
 
 interface LedgerRow {
@@ -91,26 +91,18 @@ export class LedgerView extends DocumentView<LedgerReport> {
     return h(
       "details",
       head,
-      h(
-        "ul.plain",
-        ...rows
-          .slice(0, 100)
-          .map((row) =>
-            h(
-              "li",
-              h("span.number", bytes(row.bytes)),
-              h(
-                "span",
-                row.what ?? "",
-                row.place ? placeElement(row.place) : null,
-                row.estimated || row.count > 1 ? h("span.muted", ` ${plural(row.count, "call")}`) : null,
-                row.estimated ? h("span.muted", ", estimated by the mean of the others") : null,
-                row.with_earlier ? h("span.muted", " with what was in use before") : null,
-                row.uncertain ? h("span.muted", " uncertain: other memory changed meanwhile") : null,
-              ),
-            ),
-          ),
-      ),
+      plainList(rows.slice(0, 100), (row) => [
+        h("span.number", bytes(row.bytes)),
+        h(
+          "span",
+          row.what ?? "",
+          row.place ? placeElement(row.place) : null,
+          row.estimated || row.count > 1 ? h("span.muted", ` ${plural(row.count, "call")}`) : null,
+          row.estimated ? h("span.muted", ", estimated by the mean of the others") : null,
+          row.with_earlier ? h("span.muted", " with what was in use before") : null,
+          row.uncertain ? h("span.muted", " uncertain: other memory changed meanwhile") : null,
+        ),
+      ]),
     );
   }
 

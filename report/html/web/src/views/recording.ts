@@ -1,7 +1,7 @@
 // The recording itself: what ran, its peaks, where the memory went, what is to be known about the figures.
 import { bytes, count, duration, fixed, markdownTable, percent, plural } from "../model/format";
 import type { PlaceDocument } from "../model/place_names";
-import { figure, h, replace } from "../ui/dom";
+import { figure, h, replace, plainList } from "../ui/dom";
 import { smallTable } from "../ui/table";
 import { deviceName, placeElement } from "./document";
 import { type HeldDevice, heldTables, type ScopeRow, scopesTable, type Step, stepsTable } from "./summary_tables";
@@ -134,20 +134,14 @@ export class RecordingView implements View {
           ? `${driver}: ${plural(coverage.bypassed_count, "allocation")} of ${bytes(coverage.bypassed_bytes)} bypassed memlab`
           : `${driver}: memlab made or recorded each of them`,
       ),
-      h(
-        "ul.plain",
-        ...coverage.bypassed.map((one) =>
-          h(
-            "li",
-            h("span.number", bytes(one.bytes)),
-            h(
-              "span",
-              `${one.api ?? "(unknown function)"} [${one.kind}], ${plural(one.count, "call")} `,
-              one.place ? placeElement(one.place) : null,
-            ),
-          ),
+      plainList(coverage.bypassed, (one) => [
+        h("span.number", bytes(one.bytes)),
+        h(
+          "span",
+          `${one.api ?? "(unknown function)"} [${one.kind}], ${plural(one.count, "call")} `,
+          one.place ? placeElement(one.place) : null,
         ),
-      ),
+      ]),
       coverage.cupti === null ? null : h("p.muted.path", `by ${coverage.cupti}`),
     );
   }
