@@ -52,11 +52,15 @@ class Definitions {
         return (is_annotation(event.type) || knows(Definition::device, event.device)) &&
                event.context <= count(Definition::context) &&
                event.api <= count(Definition::string) && event.name <= count(Definition::string) &&
-               valid_stack(event.stack);
+               valid_stack(event.stack) && valid_nn_modules(event.nn_modules);
     }
 
     /// Whether an event may refer to that stack.
     bool valid_stack(std::uint32_t stack) const { return stack <= count(Definition::stack); }
+    /// The same of an NnModuleStackDef.
+    bool valid_nn_modules(std::uint32_t id) const {
+        return id <= count(Definition::nn_module_stack);
+    }
 
     /// Makes the record valid by dropping undefined references; false when it cannot be.
     template <typename Record>
@@ -70,6 +74,7 @@ class Definitions {
         clear(event.api, Definition::string);
         clear(event.name, Definition::string);
         clear(event.stack, Definition::stack);
+        clear(event.nn_modules, Definition::nn_module_stack);
         return valid(event);
     }
 

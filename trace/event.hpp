@@ -23,7 +23,15 @@ constexpr const char* name_in(const char* const (&names)[count], decltype(last) 
 inline constexpr std::string_view forward_marker = "[forward]";
 
 /// The kinds of definitions, which records refer to by number.
-enum class Definition : std::uint8_t { string, module, python_frame, stack, context, device };
+enum class Definition : std::uint8_t {
+    string,
+    module,
+    python_frame,
+    stack,
+    context,
+    nn_module_stack,
+    device,
+};
 
 /// What was allocated; the distinctions are CUPTI's (CUpti_ActivityMemoryKind and the pools).
 enum class MemoryKind : std::uint8_t {
@@ -98,6 +106,7 @@ struct Event {
     /// where the program itself was
     std::uint32_t name = 0;
     std::uint32_t correlation = 0;  ///< CUPTI's number of that call; 0: unknown
+    std::uint32_t nn_modules = 0;   ///< NnModuleStackDef::id: whose call allocated; 0: none's
     std::uint64_t time_ns = 0;      ///< never decreases from one event of a log to the next
     std::uint64_t stream = 0;       ///< the value of the call's CUstream argument, if it has one
     std::uint64_t address = 0;    ///< device address, or the handle for kinds that have no address
@@ -114,6 +123,7 @@ inline Event completed_at_once(const Event& free_requested) {
     completed.api = 0;
     completed.stack = 0;
     completed.correlation = 0;
+    completed.nn_modules = 0;
     return completed;
 }
 

@@ -74,6 +74,9 @@ void remember_address(CodecState& state, const Event& event) {
     if ((fields & format::has_correlation) != 0) {
         from.difference(record.correlation, record.correlation);
     }
+    if ((fields & format::has_nn_modules) != 0) {
+        from.number(record.nn_modules);
+    }
 }
 
 /// Decodes into `record`, which begins as the last event of its type. `state` is updated on ok.
@@ -164,6 +167,7 @@ void decode(ByteReader& source, Event& record, CodecState& state) {
     set_if(event.context != last.context, format::has_context);
     set_if(event.name != last.name, format::has_name);
     set_if(event.correlation != last.correlation, format::has_correlation);
+    set_if(event.nn_modules != last.nn_modules, format::has_nn_modules);
 
     to = put_number(to, fields);
     to = put_difference(to, event.time_ns, state.bases.time_ns);
@@ -208,6 +212,9 @@ void decode(ByteReader& source, Event& record, CodecState& state) {
         }
         if ((fields & format::has_correlation) != 0) {
             to = put_difference(to, event.correlation, last.correlation);
+        }
+        if ((fields & format::has_nn_modules) != 0) {
+            to = put_number(to, event.nn_modules);
         }
     }
     remember_address(state, event);
@@ -289,7 +296,8 @@ DecodeStatus decode_fields(ByteReader& from, EventType type, CodecState& state) 
     return from.status();
 }
 
-DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, Event& event) {
+DecodeStatus decode_short(ByteReader& from, const EventTag& tag, CodecState& state, Event& event) {
+    const EventType type = tag.type;
     std::uint8_t lengths = 0;
     from.byte(lengths);
     const auto take = [&](unsigned most_bytes = 4) {
@@ -306,7 +314,12 @@ DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, E
     event.requested = std::rotl(static_cast<std::uint32_t>(take()), format::short_unit_bits);
     event.size = event.requested;
     event.stack = type == EventType::alloc ? static_cast<std::uint32_t>(take()) : 0;
-    if (lengths != 0 || event.address == 0) {
+    std::uint64_t nn_modules = 0;
+    if (tag.has_nn_modules) {
+        from.fixed(nn_modules, format::short_nn_modules_bytes);
+    }
+    event.nn_modules = static_cast<std::uint32_t>(nn_modules);
+    if (lengths != 0 || event.address == 0 || (tag.has_nn_modules && nn_modules == 0)) {
         from.fail(DecodeStatus::bad);
     }
     if (from.status() == DecodeStatus::ok) {

@@ -200,8 +200,9 @@ constexpr std::uint8_t make_tag(EventType type) {
 /// What the tag of an event's record says.
 struct EventTag {
     EventType type;
-    bool freed;     ///< of a free_requested: its completed_at_once() follows
-    bool is_short;  ///< by decode_short(), not by decode_fields()
+    bool freed;                   ///< of a free_requested: its completed_at_once() follows
+    bool is_short;                ///< by decode_short(), not by decode_fields()
+    bool has_nn_modules = false;  ///< of a short alloc
 };
 
 /// None: no event has that tag.
@@ -214,6 +215,8 @@ constexpr std::optional<EventTag> parse_event_tag(std::uint8_t tag) {
             return EventTag{EventType::free_requested, true, false};
         case format::short_alloc_tag:
             return EventTag{EventType::alloc, false, true};
+        case format::short_nn_alloc_tag:
+            return EventTag{EventType::alloc, false, true, true};
         case format::short_freed_tag:
             return EventTag{EventType::free_requested, true, true};
         default:
@@ -238,8 +241,9 @@ DecodeStatus decode_fields(ByteReader& from, EventType type, CodecState& state);
 struct ShortEvent {
     std::uint64_t time_ns = 0;
     std::uint64_t address = 0;
-    std::uint64_t bytes = 0;  ///< both Event::requested and Event::size
-    std::uint32_t stack = 0;  ///< of an alloc; a free has none
+    std::uint64_t bytes = 0;       ///< both Event::requested and Event::size
+    std::uint32_t stack = 0;       ///< of an alloc; a free has none
+    std::uint32_t nn_modules = 0;  ///< the same
 };
 
 /// Space that encode_short() needs; it writes zeros behind what it encodes.
@@ -261,7 +265,7 @@ template <bool has_stack>
     const std::uint64_t where = zigzag(
         static_cast<std::uint64_t>(static_cast<std::int64_t>(distance) >> format::short_unit_bits));
     if (((time | event.bytes) >> 32 | where >> 8 * format::short_address_bytes |
-         (distance & (unit - 1))) != 0 ||
+         event.nn_modules >> 8 * format::short_nn_modules_bytes | (distance & (unit - 1))) != 0 ||
         event.address == 0) [[unlikely]] {
         return nullptr;
     }
@@ -284,13 +288,15 @@ template <bool has_stack>
     put(std::rotr(static_cast<std::uint32_t>(event.bytes), format::short_unit_bits));
     if constexpr (has_stack) {
         put(event.stack);
+        std::memcpy(to, &event.nn_modules, format::short_nn_modules_bytes);
+        to += event.nn_modules != 0 ? format::short_nn_modules_bytes : 0;
     }
     *lengths = static_cast<std::uint8_t>(all_lengths);
     return to;
 }
 
-/// Reads the fields of a short event of that type, after its tag, into `event`. After `truncated`
-/// the state is as before, after `bad` of no use.
-DecodeStatus decode_short(ByteReader& from, EventType type, CodecState& state, Event& event);
+/// Reads the fields of a short event, after its tag, into `event`. After `truncated` the state is
+/// as before, after `bad` of no use.
+DecodeStatus decode_short(ByteReader& from, const EventTag& tag, CodecState& state, Event& event);
 
 }  // namespace memlab::trace

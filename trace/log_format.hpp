@@ -60,10 +60,13 @@ inline constexpr std::uint8_t freed_tag = 0x80;
 /// The short forms of an alloc and of a freed_tag's events.
 inline constexpr std::uint8_t short_alloc_tag = 0x90;
 inline constexpr std::uint8_t short_freed_tag = 0x91;
+/// Of an alloc with Event::nn_modules.
+inline constexpr std::uint8_t short_nn_alloc_tag = 0x92;
 /// Addresses of short events are multiples of 2^9, as PyTorch's are, and most sizes.
 inline constexpr int short_unit_bits = 9;
 /// What the greatest length of an address means: differences of less than 2^48 bytes.
 inline constexpr unsigned short_address_bytes = 5;
+inline constexpr unsigned short_nn_modules_bytes = 2;
 
 /// The fields of an event that are present; docs/event-log.md has the defaults of absent ones. The
 /// most common come first, so that the mask of a plain event is one byte.
@@ -82,7 +85,8 @@ enum EventField : std::uint32_t {
     has_context = 1U << 11,
     has_name = 1U << 12,
     has_correlation = 1U << 13,
-    all_event_fields = (1U << 14) - 1,
+    has_nn_modules = 1U << 14,
+    all_event_fields = (1U << 15) - 1,
 };
 
 /// Size of the address cache of a block; an event refers to a slot by one byte.

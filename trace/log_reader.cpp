@@ -399,7 +399,7 @@ class Reader {
         }
         if (known->is_short) {
             Event event;
-            const DecodeStatus status = decode_short(from, known->type, state_, event);
+            const DecodeStatus status = decode_short(from, *known, state_, event);
             return deliver(check(status, event), event, known->freed, from);
         }
         const Event& event = state_.last[static_cast<std::size_t>(known->type)];

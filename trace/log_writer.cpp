@@ -85,7 +85,8 @@ template <bool freed>
     if (end == nullptr) [[unlikely]] {
         return false;
     }
-    blocks_.commit_in_place(freed ? format::short_freed_tag : format::short_alloc_tag,
+    constexpr std::uint8_t short_tag = freed ? format::short_freed_tag : format::short_alloc_tag;
+    blocks_.commit_in_place(event.nn_modules != 0 ? format::short_nn_alloc_tag : short_tag,
                             static_cast<std::size_t>(end - target), type);
     return true;
 }

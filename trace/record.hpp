@@ -1,12 +1,13 @@
 // The records of a recording: stored in the event log, consumed by the Aggregator and by readers.
-// Each kind but the event (event.hpp) is defined here or in ledger_entry.hpp only: its data, its
-// fields() and its line in MEMLAB_RECORD_KINDS. Encoder, decoder, the reference check and the table
-// in docs/event-log.md are visitors of fields(); sinks, the log's reader and its writer are
-// generated from the lines. A record that nobody consumes passes through all of them.
+// Each kind but the event (event.hpp) is defined here, in definition_records.hpp or in
+// ledger_entry.hpp only: its data, its fields() and its line in MEMLAB_RECORD_KINDS. Encoder,
+// decoder, the reference check and the table in docs/event-log.md are visitors of fields(); sinks,
+// the log's reader and its writer are generated from the lines. A record that nobody consumes
+// passes through all of them.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
-// Identifiers (strings, modules, Python frames, stacks, contexts) are assigned in order from 1; 0
-// always means "none". A definition comes before its first use.
+// Identifiers (strings, modules, Python frames, stacks, contexts, ...) are assigned in order from
+// 1; 0 always means "none". A definition comes before its first use.
 //
 // Every member has an initializer, so that designated initializers may omit it without a warning.
 #pragma once
@@ -17,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "trace/definition_records.hpp"
 #include "trace/event.hpp"
 #include "trace/ledger_entry.hpp"
 
@@ -307,84 +309,6 @@ struct ThreadInfo {
     bool operator==(const ThreadInfo&) const = default;
 };
 
-struct StringDef {
-    std::uint32_t id = 0;
-    std::string text = {};
-
-    template <typename Self, typename Visitor>
-    static void fields(Self& self, Visitor& visit) {
-        visit.definition("id", Definition::string, self.id);
-        visit.text("text", self.text);
-    }
-    bool operator==(const StringDef&) const = default;
-};
-
-/// A loaded object at addresses [start, end). address - bias is the address in its symbol table and
-/// debug information.
-struct ModuleDef {
-    std::uint32_t id = 0;
-    std::string path = {};
-    std::string build_id = {};  ///< lower-case hexadecimal; empty: none
-    std::uint64_t bias = 0;
-    std::uint64_t start = 0;
-    std::uint64_t end = 0;
-
-    template <typename Self, typename Visitor>
-    static void fields(Self& self, Visitor& visit) {
-        visit.definition("id", Definition::module, self.id);
-        visit.text("path", self.path);
-        visit.text("build id", self.build_id);
-        visit.number("bias", self.bias);
-        visit.number("start", self.start);
-        visit.number("end", self.end);
-    }
-    bool operator==(const ModuleDef&) const = default;
-};
-
-/// A Python frame: a function and the current line in it.
-struct PythonFrameDef {
-    std::uint32_t id = 0;
-    std::uint32_t function = 0;    ///< StringDef::id of its qualified name ("Model.forward")
-    std::uint32_t file = 0;        ///< StringDef::id: co_filename of the code object
-    std::uint32_t line = 0;        ///< 0: unknown
-    std::uint32_t first_line = 0;  ///< where the function begins; 0: unknown
-
-    template <typename Self, typename Visitor>
-    static void fields(Self& self, Visitor& visit) {
-        visit.definition("id", Definition::python_frame, self.id);
-        visit.reference("function", Definition::string, self.function);
-        visit.reference("file", Definition::string, self.file);
-        visit.number("line", self.line);
-        visit.number("first line", self.first_line);
-    }
-    bool operator==(const PythonFrameDef&) const = default;
-};
-
-/// One frame: the *return* address (leaf frames included: the call into CUDA), relative to the
-/// module's bias, or absolute where the module is unknown (module 0). A Python frame has neither.
-struct Frame {
-    std::uint32_t module = 0;
-    std::uint64_t address = 0;
-    std::uint32_t python = 0;  ///< PythonFrameDef::id
-
-    bool operator==(const Frame&) const = default;
-};
-
-/// A call stack, leaf (nearest to the CUDA call) first.
-struct StackDef {
-    std::uint32_t id = 0;
-    bool truncated = false;  ///< deeper than the limit in force
-    std::vector<Frame> frames = {};
-
-    template <typename Self, typename Visitor>
-    static void fields(Self& self, Visitor& visit) {
-        visit.definition("id", Definition::stack, self.id);
-        visit.flag("truncated", self.truncated);
-        visit.list("frames", self.frames, [](auto& frame, auto& item) { item.frame(frame); });
-    }
-    bool operator==(const StackDef&) const = default;
-};
-
 /// How the process ended. A log without End was cut off: killed, _exit, exec.
 enum class EndKind : std::uint8_t {
     exit,        ///< exit() or return from main
@@ -466,30 +390,32 @@ struct AggregateState {
 
 /// All kinds of records except Event, which has its own tags (log_format.hpp): KIND(type, name,
 /// tag). Tags are never reused.
-#define MEMLAB_RECORD_KINDS(KIND)             \
-    KIND(ProcessInfo, process_info, 1)        \
-    KIND(OptionValue, option_value, 2)        \
-    KIND(DeviceInfo, device_info, 3)          \
-    KIND(ContextInfo, context_info, 4)        \
-    KIND(ContextLost, context_lost, 5)        \
-    KIND(ThreadInfo, thread_info, 6)          \
-    KIND(StringDef, string_def, 7)            \
-    KIND(ModuleDef, module_def, 8)            \
-    KIND(PythonFrameDef, python_frame_def, 9) \
-    KIND(StackDef, stack_def, 10)             \
-    KIND(OomEvent, oom_event, 11)             \
-    KIND(DeviceSample, device_sample, 12)     \
-    KIND(Missed, missed, 13)                  \
-    KIND(Work, work, 14)                      \
-    KIND(Bypass, bypass, 15)                  \
-    KIND(Coverage, coverage, 16)              \
-    KIND(LogStopped, log_stopped, 17)         \
-    KIND(End, end, 18)                        \
-    KIND(Checkpoint, checkpoint, 19)          \
-    KIND(AggregateState, aggregate_state, 20) \
-    KIND(LedgerEntry, ledger_entry, 21)       \
-    KIND(Witness, witness, 22)                \
-    KIND(CommunicatorMemory, communicator_memory, 23)
+#define MEMLAB_RECORD_KINDS(KIND)                     \
+    KIND(ProcessInfo, process_info, 1)                \
+    KIND(OptionValue, option_value, 2)                \
+    KIND(DeviceInfo, device_info, 3)                  \
+    KIND(ContextInfo, context_info, 4)                \
+    KIND(ContextLost, context_lost, 5)                \
+    KIND(ThreadInfo, thread_info, 6)                  \
+    KIND(StringDef, string_def, 7)                    \
+    KIND(ModuleDef, module_def, 8)                    \
+    KIND(PythonFrameDef, python_frame_def, 9)         \
+    KIND(StackDef, stack_def, 10)                     \
+    KIND(OomEvent, oom_event, 11)                     \
+    KIND(DeviceSample, device_sample, 12)             \
+    KIND(Missed, missed, 13)                          \
+    KIND(Work, work, 14)                              \
+    KIND(Bypass, bypass, 15)                          \
+    KIND(Coverage, coverage, 16)                      \
+    KIND(LogStopped, log_stopped, 17)                 \
+    KIND(End, end, 18)                                \
+    KIND(Checkpoint, checkpoint, 19)                  \
+    KIND(AggregateState, aggregate_state, 20)         \
+    KIND(LedgerEntry, ledger_entry, 21)               \
+    KIND(Witness, witness, 22)                        \
+    KIND(CommunicatorMemory, communicator_memory, 23) \
+    KIND(NnModuleStackDef, nn_module_stack_def, 24)   \
+    KIND(NnModuleName, nn_module_name, 25)
 
 #define MEMLAB_ALTERNATIVE(Record, name, tag) , Record
 /// A record of any kind.

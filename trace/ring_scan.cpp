@@ -79,7 +79,7 @@ class OpenBlock {
             return false;
         }
         Event event;
-        return (known->is_short ? decode_short(from, known->type, state_, event)
+        return (known->is_short ? decode_short(from, *known, state_, event)
                                 : decode_fields(from, known->type, state_)) == DecodeStatus::ok;
     }
     template <typename Record>

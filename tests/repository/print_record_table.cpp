@@ -25,6 +25,8 @@ const char* name_of(Definition what) {
             return "stack";
         case Definition::context:
             return "context";
+        case Definition::nn_module_stack:
+            return "stack of nn.Modules";
         case Definition::device:
             return "device";
     }
@@ -103,13 +105,16 @@ int main() {
                 static_cast<unsigned>(memlab::trace::format::event_tag));
     std::printf(
         "| 0x%x | freed | as an event of type free_requested: two events, that one and its "
-        "free_completed, which is of the same time and says the same except API, stack and "
-        "correlation: those are 0. The free_completed does not count as the last of its type |\n",
+        "free_completed, which is of the same time and says the same except API, stack, "
+        "correlation and stack of nn.Modules: those are 0. The free_completed does not count as "
+        "the last of its type |\n",
         static_cast<unsigned>(memlab::trace::format::freed_tag));
     std::printf(
         "| 0x%x, 0x%x | short alloc, short freed | below: an event of type alloc, "
         "the two events of freed |\n",
         static_cast<unsigned>(memlab::trace::format::short_alloc_tag),
         static_cast<unsigned>(memlab::trace::format::short_freed_tag));
+    std::printf("| 0x%x | short alloc of an nn.Module's | below: an event of type alloc |\n",
+                static_cast<unsigned>(memlab::trace::format::short_nn_alloc_tag));
     return 0;
 }

@@ -123,6 +123,14 @@ void Aggregator::on(const PythonFrameDef& record) {
     guarded([&] { python_frames_.push_back(record); });
 }
 
+void Aggregator::on(const NnModuleStackDef& record) {
+    guarded([&] { nn_modules_.on(record); });
+}
+
+void Aggregator::on(const NnModuleName& record) {
+    guarded([&] { nn_modules_.on(record); });
+}
+
 void Aggregator::on(const StackDef& record) {
     guarded([&] {
         StackFrames stack{.frames = {}, .truncated = record.truncated};

@@ -25,6 +25,7 @@
 
 #include "trace/aggregate/labels.hpp"
 #include "trace/aggregate/live_table.hpp"
+#include "trace/aggregate/nn_modules.hpp"
 #include "trace/aggregate/scopes.hpp"
 #include "trace/aggregate/step_anchor.hpp"
 #include "trace/aggregate/steps.hpp"
@@ -106,6 +107,8 @@ class Aggregator final : public RecordSink {
     void on(const ModuleDef& record) override;
     void on(const PythonFrameDef& record) override;
     void on(const StackDef& record) override;
+    void on(const NnModuleStackDef& record) override;
+    void on(const NnModuleName& record) override;
     void on(const Event& event) override;
     void on_freed(const Event& free_requested) override;
     void on(const OomEvent& record) override;
@@ -171,6 +174,9 @@ class Aggregator final : public RecordSink {
     /// The scope whose end was the latest such record.
     const ScopeStats::Ended& ended_scope() const { return ended_scope_; }
     const LabelStats& labels() const { return labels_; }
+    const NnModuleStats& nn_modules() const { return nn_modules_; }
+    /// What a holding of nn_modules() held at its device's allocated peak: Holder of its site.
+    Holder held_at_peak(const NnModuleHolding& holding) const;
     /// The live allocations, and those of the pool that were freed but are not yet safe to reuse.
     const LiveTable& live() const { return live_; }
 
@@ -342,6 +348,7 @@ class Aggregator final : public RecordSink {
     std::optional<StepAnchor> step_anchor_;
     ScopeStats::Ended ended_scope_;
     LabelStats labels_;
+    NnModuleStats nn_modules_;
     std::vector<MissedTotals> missed_;
     std::unordered_map<std::uint32_t, std::size_t> missed_index_;
     std::optional<Coverage> coverage_;

@@ -43,6 +43,12 @@ void Aggregator::checkpoint(RecordSink& to) const {
         }
         to.on(stack);
     }
+    for (const NnModuleStackDef& of : nn_modules_.stacks()) {
+        to.on(of);
+    }
+    for (const auto& [number, name] : nn_modules_.names()) {
+        to.on(name);
+    }
     for (const auto& device : devices_) {
         if (device != nullptr) {
             to.on(device->info);
@@ -93,6 +99,9 @@ void Aggregator::state(Self& self, Archive& archive) {
             self.log_stopped_ns_ = stopped ? std::optional(stopped_ns) : std::nullopt;
         }
     }
+    if (archive.version() >= 7) {
+        archive(self.nn_modules_);
+    }
 }
 
 void Aggregator::reset() {
@@ -125,6 +134,7 @@ void Aggregator::reset() {
     steps_ = StepStats();
     step_anchor_.reset();
     labels_ = LabelStats();
+    nn_modules_ = NnModuleStats();
     missed_.clear();
     missed_index_.clear();
     coverage_.reset();
@@ -176,7 +186,8 @@ bool Aggregator::restore(const Restoring& from) {
     state(*this, reader);
     return reader.ok() && reader.at_end() && is_valid() && scopes_.restored(sites_.size()) &&
            steps_.valid(sites_.size(), scopes_.path_count(), scopes_.family_count()) &&
-           labels_.valid(sites_.size(), strings_.size()) && restore_indexes();
+           labels_.valid(sites_.size(), strings_.size()) && nn_modules_.restored(sites_.size()) &&
+           restore_indexes();
 }
 
 /// False when something is there twice.
@@ -222,6 +233,7 @@ Definitions Aggregator::definitions() const {
     define_to(Definition::python_frame, python_frames_.size() - 1);
     define_to(Definition::stack, stacks_.size() - 1);
     define_to(Definition::context, contexts_.size());
+    define_to(Definition::nn_module_stack, nn_modules_.stacks().size());
     for (const auto& device : devices_) {
         if (device != nullptr) {
             definitions.define(Definition::device, device->info.index);
@@ -273,7 +285,8 @@ bool Aggregator::is_valid() const {
     bool live_is_valid = true;
     live_.for_each([&](std::uint32_t, const Live& live) {
         live_is_valid = live_is_valid && is_site(live.site) && live.context <= contexts_.size() &&
-                        live.scopes < scopes_.owner_count();
+                        live.scopes < scopes_.owner_count() &&
+                        live.nn_modules <= nn_modules_.holdings().size();
     });
     for (const OomTotals& oom : ooms_) {
         const auto is_holder = [&](const Holder& holder) { return is_site(holder.site); };

@@ -14,6 +14,12 @@ Holder Aggregator::held_at_peak(std::uint32_t index) const {
     return {index, site.at_peak_count, site.at_peak_bytes};
 }
 
+Holder Aggregator::held_at_peak(const NnModuleHolding& holding) const {
+    NnModuleHolding now = holding;
+    now.check_peak(devices_[sites_[holding.site].device]->peak_number);
+    return {holding.site, now.at_peak_count, now.at_peak_bytes};
+}
+
 /// A garbage collector freed it. What is freed now was live at the latest peak if it is no younger
 /// than that.
 void Aggregator::apply_collected(const Live& live) {

@@ -58,7 +58,8 @@ struct Live {
     std::uint32_t site = 0;
     std::uint32_t context = 0;
     std::uint32_t thread = 0;
-    std::uint32_t scopes = 0;  ///< the owner, from ScopeStats::allocated()
+    std::uint32_t scopes = 0;      ///< the owner, from ScopeStats::allocated()
+    std::uint32_t nn_modules = 0;  ///< from NnModuleStats::allocated(); 0: of none
     AddressSpace space = AddressSpace::pointer;
     Origin origin = Origin::driver;
     bool pending = false;     ///< freed, not yet safe to reuse (pool)
@@ -79,6 +80,9 @@ struct Live {
                 self.context, self.thread, self.scopes, self.origin, self.pending, self.small_pool,
                 self.is_segment);
         archive.choice(self.space, last_address_space);
+        if (archive.version() >= 7) {
+            archive(self.nn_modules);
+        }
     }
 };
 

@@ -263,6 +263,10 @@ void Aggregator::allocate(const Event& event) {
     kind.peak_bytes = std::max(kind.peak_bytes, kind.live_bytes);
 
     if (counts_as_device_memory(event.kind)) {
+        if (event.nn_modules != 0) {
+            live.nn_modules =
+                nn_modules_.allocated(event.nn_modules, in_site, size, device.peak_number);
+        }
         device.segment_bytes += is_segment ? size : 0;
         device.curve(CurveName::requested).current += event.requested;
         device.curve(CurveName::allocated).current += size;
@@ -365,6 +369,9 @@ void Aggregator::apply_free_requested(std::uint32_t at, const LifeEnd& end) {
         site.temporaries += freeing != nullptr ? 1 : 0;
     }
     if (counts_as_device_memory(site.kind)) {
+        if (live.nn_modules != 0) {
+            nn_modules_.freed(live.nn_modules, live.size, device.peak_number);
+        }
         device.segment_bytes -= live.is_segment ? live.size : 0;
         device.curve(CurveName::requested).current -= live.requested;
         device.curve(CurveName::allocated).current -= live.size;

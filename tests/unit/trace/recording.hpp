@@ -66,6 +66,7 @@ inline std::size_t feed_short(const Records& records, LogWriter& log) {
         expected.requested = event.requested;
         expected.size = event.requested;
         expected.stack = event.type == EventType::alloc ? event.stack : 0;
+        expected.nn_modules = event.type == EventType::alloc ? event.nn_modules : 0;
         return event == expected;
     };
     for (std::size_t i = 0; i < records.size(); ++i) {
@@ -76,7 +77,9 @@ inline std::size_t feed_short(const Records& records, LogWriter& log) {
                            *next == completed_at_once(*event);
         const bool known = event != nullptr && last.contains(event->type);
         if ((freed || (known && event->type == EventType::alloc)) && known && goes_on(*event) &&
-            log.on_short({event->time_ns, event->address, event->size, event->stack}, freed)) {
+            log.on_short(
+                {event->time_ns, event->address, event->size, event->stack, event->nn_modules},
+                freed)) {
             ++shorts;
         } else if (freed) {
             log.on_freed(*event);
@@ -340,6 +343,7 @@ class WildRecords {
             event.name = reference_to(Definition::string);
             event.stream = random_.any();
             event.correlation = random_.any32();
+            event.nn_modules = reference_to(Definition::nn_module_stack);
         }
         event.stack = random_.one_in(2) ? reference_to(Definition::stack) : event.stack;
         last_ = event;
@@ -360,7 +364,7 @@ class WildRecords {
 
     Random random_;
     std::uint64_t count_ = 0;
-    std::uint32_t counts_[6] = {};  ///< by Definition; devices are in devices_
+    std::uint32_t counts_[7] = {};  ///< by Definition; devices are in devices_
     std::vector<std::uint32_t> devices_;
     bool complete_ = true;               ///< the record being made has all that it needs
     std::optional<Definition> defined_;  ///< by the record being made
@@ -380,6 +384,10 @@ class TensorRecords {
                         StringDef{2, "CUDACachingAllocator::free"}};
         for (std::uint32_t i = 1; i <= stacks; ++i) {
             records.emplace_back(StackDef{i, false, {{0, i}}});
+        }
+        constexpr std::uint32_t nn_modules = 300;
+        for (std::uint32_t i = 1; i <= nn_modules; ++i) {
+            records.emplace_back(NnModuleStackDef{i, i / 2, i});
         }
         Event event{.kind = MemoryKind::suballocation,
                     .origin = Origin::pool,
@@ -402,6 +410,9 @@ class TensorRecords {
                               << 9;
             event.requested += random.one_in(5) ? random.below(512) : 0;
             event.size = event.requested + (random.one_in(60) ? 512 : 0);
+            event.nn_modules = freed || random.one_in(3)
+                                   ? 0
+                                   : static_cast<std::uint32_t>(random.below(nn_modules + 1));
             event.thread = random.one_in(40) ? 101 : event.thread;
             event.thread = random.one_in(40) ? 100 : event.thread;
             records.emplace_back(event);
@@ -441,6 +452,7 @@ class PlausibleRecords {
     static constexpr std::uint32_t context_count = 3;
     static constexpr std::uint32_t string_count = 6;
     static constexpr std::uint32_t stack_count = 12;
+    static constexpr std::uint32_t nn_module_stack_count = 5;
 
     struct Block {
         Event alloc;
@@ -479,6 +491,11 @@ class PlausibleRecords {
             records_.emplace_back(PythonFrameDef{i, 1 + i % 2, 3, 10 * i, 5});
             records_.emplace_back(StackDef{i, i % 3 == 0, {{1, 64 * i}, {0, 0, i}, {0, 7}}});
         }
+        for (std::uint32_t i = 1; i <= nn_module_stack_count; ++i) {
+            records_.emplace_back(NnModuleStackDef{i, i / 2, 1 + i % 3});
+        }
+        records_.emplace_back(NnModuleName{1, 0, 1});
+        records_.emplace_back(NnModuleName{3, 4, 0});
     }
 
     static std::uint32_t device_of(std::uint32_t context) { return context == 2 ? 1 : 0; }
@@ -645,6 +662,8 @@ class PlausibleRecords {
     void allocate(std::uint32_t context) {
         Event alloc = event(EventType::alloc, context);
         alloc.requested = 1 + random_.below(random_.one_in(3) ? 1 << 22 : 5000);
+        alloc.nn_modules =
+            static_cast<std::uint32_t>(alloc.requested % (nn_module_stack_count + 1));
         if (random_.one_in(3) || segments_.empty()) {
             alloc.kind = static_cast<MemoryKind>(random_.below(memory_kind_count));
             alloc.size = alloc.requested;

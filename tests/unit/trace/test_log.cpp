@@ -161,6 +161,7 @@ TEST_CASE("a short event needs an event before it in its block, and is refused o
         {10, 1 << 20, std::uint64_t{1} << 32, 0},
         {10, std::uint64_t{1} << 49, 512, 0},
         {std::uint64_t{1} << 33, 1 << 20, 512, 0},
+        {10, 1 << 20, 512, 0, 1 << 16},
     };
     for (const ShortEvent& each : not_fitting) {
         CHECK_FALSE(log.on_short(each, false));
