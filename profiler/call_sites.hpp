@@ -32,38 +32,40 @@ class CallSites {
           stacks_(definitions, max_stacks),
           python_(python, depth, definitions) {}
 
-    /// The id of the caller's stack; 0 when stacks are off. On a thread that has run the function
-    /// of `origin` without any Python code around it, a stack that leads through the function, with
-    /// no Python code further in, ends there: trace::forward_marker follows, and the Python frames
-    /// of the call that the function works for.
-    std::uint32_t capture_call_site(const CallOrigin& origin) {
+    /// The caller's stack, and its nn.Modules; no stack when stacks are off. On a thread that has
+    /// run the function of `origin` without any Python code around it, a stack that leads through
+    /// the function, with no Python code further in, ends there: trace::forward_marker follows, and
+    /// the Python frames of the call that the function works for.
+    CallSite capture_call_site(const CallOrigin& origin) {
         if (stack_depth_ == 0) {
-            return 0;
+            return {};
         }
         if (!python_.searching()) {
             return capture(origin);
         }
         attach_python();
-        const std::uint32_t id = capture(origin);
+        const CallSite site = capture(origin);
         attach_python();
         // Found by this thread, or by another one during the walk.
-        return python_.found() ? capture(origin) : id;
+        return python_.found() ? capture(origin) : site;
     }
 
-    /// The id of a stack of the caller's Python frames, for whom native ones say nothing; 0: there
-    /// are none. Where they must be read it is that of the whole stack.
-    [[gnu::hot]] std::uint32_t capture_python_frames() {
+    /// A stack of the caller's Python frames, for whom native ones say nothing, and its nn.Modules;
+    /// no stack: there are none. Where they must be read it is the whole stack.
+    [[gnu::hot]] CallSite capture_python_frames() {
         const python::FramesHash frames = python_.found() ? python_.hash() : python::FramesHash{};
         if (frames.none) {
-            return 0;
+            return {};
         }
         if (frames.hash == 0) {
             return capture_call_site({});
         }
         const std::uint32_t id =
             python_.merged_stack_cache().find(hash_with(no_native, frames.hash));
-        return id != 0 ? id : intern_python_frames(frames.hash);
+        return {id != 0 ? id : intern_python_frames(frames.hash), python_.nn_modules_of(frames)};
     }
+
+    python::NnModules& nn_modules() { return python_.nn_modules(); }
 
     /// Whether the calling thread is inside the garbage collector of Python.
     bool inside_collector() const { return python_.inside_collector(); }
@@ -87,47 +89,49 @@ class CallSites {
         std::uint64_t merged[unwind::CapturedStack::max_depth];
     };
 
-    [[gnu::hot]] std::uint32_t capture(const CallOrigin& origin) {
+    [[gnu::hot]] CallSite capture(const CallOrigin& origin) {
         if (stack_depth_ > unwind::ShortStack::max_depth) [[unlikely]] {
             return capture_deep(origin);
         }
         const std::uint64_t epoch = cacheable_epoch();
         KnownStacks known(owner_, epoch, __builtin_frame_address(0));
         if (const KnownStack* const stack = known.find()) [[likely]] {
-            if (const std::uint32_t id = find_known(known, *stack, origin)) [[likely]] {
+            const CallSite site = find_known(known, *stack, origin);
+            if (site.stack != 0) [[likely]] {
                 if (verifies_) [[unlikely]] {
-                    verify(*stack, id);
+                    verify(*stack, site.stack);
                 }
-                return id;
+                return site;
             }
         }
         return capture_unknown(known, epoch, origin);
     }
 
-    /// The id of a recognized stack; 0 if it must be walked to be found.
-    [[gnu::hot]] std::uint32_t find_known(KnownStacks& known, const KnownStack& stack,
-                                          const CallOrigin& origin) {
+    /// A recognized stack; none if it must be walked to be found.
+    [[gnu::hot]] CallSite find_known(KnownStacks& known, const KnownStack& stack,
+                                     const CallOrigin& origin) {
         if (!python_.found()) {
-            return stack.id;
+            return {stack.id};
         }
         if (serves_origins && origin.code != nullptr) {
             if (stack.origin != &origin) [[unlikely]] {
-                return 0;
+                return {};
             }
             if (stack.origin_end == KnownStack::without_python ||
                 (stack.origin_end != KnownStack::not_there &&
                  python_.innermost_activation() >= stack.origin_end)) {
-                if (const std::uint32_t of = origin.stack()) {
-                    return find_merged(known, stack, of);
+                if (const CallSite of = origin.site(); of.stack != 0) {
+                    return {find_merged(known, stack, of.stack), of.nn_modules};
                 }
             }
         }
         const python::FramesHash frames = python_.hash();
         if (frames.none) {
-            return find_native(stack, origin);
+            return {find_native(stack, origin)};
         }
-        return frames.hash != 0 ? find_merged(known, stack, frames.hash)
-                                : find_unhashed(stack, origin);
+        return {frames.hash != 0 ? find_merged(known, stack, frames.hash)
+                                 : find_unhashed(stack, origin),
+                python_.nn_modules_of(frames)};
     }
 
     /// They depend on no object that could be unloaded.
@@ -188,8 +192,8 @@ class CallSites {
         return searched ? stack.id : 0;
     }
 
-    [[gnu::noinline]] std::uint32_t capture_unknown(KnownStacks& known, std::uint64_t epoch_before,
-                                                    const CallOrigin& origin) {
+    [[gnu::noinline]] CallSite capture_unknown(KnownStacks& known, std::uint64_t epoch_before,
+                                               const CallOrigin& origin) {
         unwind::ShortStack native;
         const std::uint64_t epoch = capture_native(native);
         const StackHash hash = hash_frames(native, epoch);
@@ -197,11 +201,11 @@ class CallSites {
             epoch == epoch_before && known.insert(hash, stack_depth_, own_code()) ? &known
                                                                                   : nullptr;
         if (!python_.found()) {
-            return intern(native, epoch, keeps);
+            return {intern(native, epoch, keeps)};
         }
-        const std::uint32_t of_origin =
-            serves_origins ? intern_with_origin(native, hash, epoch, origin, keeps) : 0;
-        return of_origin != 0 ? of_origin : intern_merged(native, hash, epoch, origin, keeps);
+        const CallSite of_origin =
+            serves_origins ? intern_with_origin(native, hash, epoch, origin, keeps) : CallSite{};
+        return of_origin.stack != 0 ? of_origin : intern_merged(native, hash, epoch, origin, keeps);
     }
 
     /// unload_epoch(); no_epoch while an object is being unloaded.
@@ -225,7 +229,7 @@ class CallSites {
         }
     }
 
-    [[gnu::noinline]] std::uint32_t capture_deep(const CallOrigin& origin) {
+    [[gnu::noinline]] CallSite capture_deep(const CallOrigin& origin) {
         const Scratch<DeepStack> scratch;
         DeepStack* const deep = scratch.get();
         if (deep == nullptr) {
@@ -234,16 +238,17 @@ class CallSites {
         const std::uint64_t epoch = capture_native(deep->native);
         const StackHash hash = hash_frames(deep->native, epoch);
         if (python_.found() && serves_origins) {
-            if (const std::uint32_t id =
-                    intern_with_origin(deep->native, hash, epoch, origin, nullptr)) {
-                return id;
+            const CallSite of_origin =
+                intern_with_origin(deep->native, hash, epoch, origin, nullptr);
+            if (of_origin.stack != 0) {
+                return of_origin;
             }
         }
         return python_.found()
                    ? intern_merged(
                          deep->native, deep->frames, hash, epoch, origin, nullptr,
                          [&] { return merge(deep->native, deep->frames, deep->merged, epoch); })
-                   : intern(deep->native, epoch, nullptr);
+                   : CallSite{intern(deep->native, epoch, nullptr)};
     }
 
     /// Captures the calling thread's stack; returns its unload epoch.
@@ -260,27 +265,28 @@ class CallSites {
 
     // Not inlined, so that `frames` does not take stack space during the native walk, which would
     // then use colder cache lines.
-    [[gnu::noinline]] std::uint32_t intern_merged(const unwind::ShortStack& native,
-                                                  const StackHash& hash, std::uint64_t epoch,
-                                                  const CallOrigin& origin, KnownStacks* keeps) {
+    [[gnu::noinline]] CallSite intern_merged(const unwind::ShortStack& native,
+                                             const StackHash& hash, std::uint64_t epoch,
+                                             const CallOrigin& origin, KnownStacks* keeps) {
         python::FrameBuffer<unwind::ShortStack::max_depth> frames;
         return intern_merged(native, frames, hash, epoch, origin, keeps,
                              [&] { return merge_short(native, frames, epoch); });
     }
 
     template <class Merge>
-    [[gnu::always_inline]] std::uint32_t intern_merged(const unwind::StackView& native,
-                                                       python::Frames& frames,
-                                                       const StackHash& hash, std::uint64_t epoch,
-                                                       const CallOrigin& origin, KnownStacks* keeps,
-                                                       const Merge& merge_parts) {
+    [[gnu::always_inline]] CallSite intern_merged(const unwind::StackView& native,
+                                                  python::Frames& frames, const StackHash& hash,
+                                                  std::uint64_t epoch, const CallOrigin& origin,
+                                                  KnownStacks* keeps, const Merge& merge_parts) {
         if (!python_.read(frames)) {
             // A thread that works for others has no Python code of its own, at first.
-            const std::uint32_t of_origin =
-                serves_origins ? 0 : intern_with_origin(native, hash, epoch, origin, keeps);
-            return of_origin != 0 ? of_origin : intern(native, epoch, keeps);
+            const CallSite of_origin = serves_origins
+                                           ? CallSite{}
+                                           : intern_with_origin(native, hash, epoch, origin, keeps);
+            return of_origin.stack != 0 ? of_origin : CallSite{intern(native, epoch, keeps)};
         }
-        const std::uint64_t hashed = python_.hash().hash;
+        const python::FramesHash all = python_.hash();
+        const std::uint64_t hashed = all.hash;
         const StackHash parts =
             hashed != 0 ? hash_with(hash, hashed) : python::hash_parts(hash, frames);
         std::uint32_t id = python_.merged_stack_cache().find(parts);
@@ -293,16 +299,15 @@ class CallSites {
         if (keeps != nullptr && hashed != 0 && id != 0) {
             keeps->insert_merged(hashed, id);
         }
-        return id;
+        return {id, python_.nn_modules_of(all)};
     }
 
-    /// The id of the stack whose end the origin replaces; 0: it is an ordinary one. `keeps`: to be
+    /// The stack whose end the origin replaces; none: it is an ordinary one. `keeps`: to be
     /// told what was found of the origin's function; null: nothing.
-    std::uint32_t intern_with_origin(const unwind::StackView& native, const StackHash& hash,
-                                     std::uint64_t epoch, const CallOrigin& origin,
-                                     KnownStacks* keeps) {
+    CallSite intern_with_origin(const unwind::StackView& native, const StackHash& hash,
+                                std::uint64_t epoch, const CallOrigin& origin, KnownStacks* keeps) {
         if (origin.code == nullptr || epoch == StackTable::no_epoch) {
-            return 0;
+            return {};
         }
         const ObjectSymbols::Extent code = origin.code();
         std::size_t kept = 0;  // the innermost frames, down to the function's
@@ -325,15 +330,16 @@ class CallSites {
         }
         // Python code that runs inside says more.
         if (kept == 0 || python_.innermost_activation() < native.ends[kept - 1]) {
-            return 0;
+            return {};
         }
-        const std::uint32_t of = origin.stack();
-        if (of == 0) {
-            return 0;
+        const CallSite of = origin.site();
+        if (of.stack == 0) {
+            return {};
         }
-        const StackHash parts = hash_with(hash, of);
+        const StackHash parts = hash_with(hash, of.stack);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);
-        return known != 0 ? known : append_origin(native, kept, epoch, of, parts);
+        return {known != 0 ? known : append_origin(native, kept, epoch, of.stack, parts),
+                of.nn_modules};
     }
 
     /// Of Python frames alone: not of zeros, which would make each hash_with() one.

@@ -87,7 +87,7 @@ class EventBatch {
             next_[0] = std::uint64_t{slot} << time_bits | event.time_ns;
             next_[1] = event.address;
             next_[2] = event.size << 32 | event.requested;
-            next_[3] = event.stack;
+            next_[3] = std::uint64_t{event.nn_modules} << 32 | event.stack;
             next_ += short_words;
         } else {
             last = event;
@@ -106,7 +106,7 @@ class EventBatch {
         next_[0] = std::uint64_t{slot} << time_bits | event.time_ns;
         next_[1] = event.address;
         next_[2] = event.bytes << 32 | event.bytes;
-        next_[3] = event.stack;
+        next_[3] = std::uint64_t{event.nn_modules} << 32 | event.stack;
         next_ += short_words;
         ++size_;
     }
@@ -163,6 +163,7 @@ class EventBatch {
                 event.requested = at[2] & UINT32_MAX;
                 event.size = at[2] >> 32;
                 event.stack = static_cast<std::uint32_t>(at[3]);
+                event.nn_modules = static_cast<std::uint32_t>(at[3] >> 32);
                 at += short_words;
             } else {
                 EventWords words;

@@ -118,6 +118,15 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
     });
 }
 
+void Recorder::name_nn_module(std::uintptr_t address, std::string_view name,
+                              std::string_view class_name) noexcept {
+    guarded([&] { call_sites_.nn_modules().name(address, name, class_name); });
+}
+
+void Recorder::end_nn_module(std::uintptr_t address) noexcept {
+    guarded([&] { call_sites_.nn_modules().end(address); });
+}
+
 void Recorder::name_thread(std::uint32_t thread, std::string_view name) noexcept {
     guarded([&] {
         const std::string text(name);

@@ -56,10 +56,15 @@ class Recorder final : private StackDefinitions {
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
     /// `origin`: what stands for the callers of its function (call_sites.hpp).
-    std::uint32_t capture_call_site(const CallOrigin& origin = {}) noexcept;
+    std::uint32_t capture_call_site(const CallOrigin& origin = {}) noexcept {
+        return capture_tensor_site(origin).stack;
+    }
+    /// The same, and the calls of nn.Modules that the caller is inside of.
+    CallSite capture_tensor_site(const CallOrigin& origin = {}) noexcept;
 
-    /// The id of a stack that has at least the calling thread's Python frames; 0 without any.
-    std::uint32_t capture_python_frames() noexcept;
+    /// As capture_tensor_site(), a stack that has at least the calling thread's Python frames; none
+    /// without any.
+    CallSite capture_python_frames() noexcept;
 
     /// Event::name of what the calling thread frees now: the id of the name of the garbage
     /// collector that it is inside of; 0: none. Call without any lock held.
@@ -67,6 +72,12 @@ class Recorder final : private StackDefinitions {
 
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
     std::uint32_t string_id(std::string_view text) noexcept override;
+
+    /// What the program calls the nn.Module at an address, and its class; empty: not known.
+    void name_nn_module(std::uintptr_t address, std::string_view name,
+                        std::string_view class_name) noexcept;
+    /// The nn.Module at the address ends: another may be there from here on.
+    void end_nn_module(std::uintptr_t address) noexcept;
 
     /// A name that the program gives a thread, for the reports. Overrides the kernel's name of the
     /// thread, which is recorded automatically.
@@ -193,6 +204,8 @@ class Recorder final : private StackDefinitions {
     void define(const trace::ModuleDef& module) override { record_plain(module); }
     void define(const trace::PythonFrameDef& frame) override { record_plain(frame); }
     void define(const trace::StackDef& stack) override { record_plain(stack); }
+    void define(const trace::NnModuleStackDef& stack) override { record_plain(stack); }
+    void define(const trace::NnModuleName& name) override { record_plain(name); }
     void report_limitation(std::string_view reason) override { report_limitation(reason, 0, 1); }
 
     /// `body()`, or `fallback` without host memory: no exception may reach the program.

@@ -8,12 +8,12 @@
 
 namespace memlab::profiler {
 
-[[gnu::hot]] std::uint32_t Recorder::capture_python_frames() noexcept {
-    return guarded(std::uint32_t{0}, [&] { return call_sites_.capture_python_frames(); });
+[[gnu::hot]] CallSite Recorder::capture_python_frames() noexcept {
+    return guarded(CallSite{}, [&] { return call_sites_.capture_python_frames(); });
 }
 
-[[gnu::hot]] std::uint32_t Recorder::capture_call_site(const CallOrigin& origin) noexcept {
-    return guarded(std::uint32_t{0}, [&] { return call_sites_.capture_call_site(origin); });
+[[gnu::hot]] CallSite Recorder::capture_tensor_site(const CallOrigin& origin) noexcept {
+    return guarded(CallSite{}, [&] { return call_sites_.capture_call_site(origin); });
 }
 
 [[gnu::hot]] std::uint32_t Recorder::freeing_collector() noexcept {
@@ -121,10 +121,11 @@ template <std::size_t which>
     const Series series(block, registered_thread_id());
     Lock lock(mutex_);
     if (std::memcmp(&series, &series_[which], sizeof series) != 0 || finished_ ||
-        !definitions_.valid_stack(block.stack)) [[unlikely]] {
+        !definitions_.valid_stack(block.stack) || !definitions_.valid_nn_modules(block.nn_modules))
+        [[unlikely]] {
         return false;
     }
-    const trace::ShortEvent event{now(), block.address, block.bytes, block.stack};
+    const trace::ShortEvent event{now(), block.address, block.bytes, block.stack, block.nn_modules};
     if (!EventBatch::fits_short(event) || (log_ && !log_->on_short(event, which == freed)))
         [[unlikely]] {
         return false;

@@ -23,7 +23,8 @@ struct Suballocation {
     std::uint32_t api;      ///< string_id() of the function that did so
     std::uint32_t stack;    ///< capture_call_site(); 0 of a free
     std::uint64_t address;
-    std::uint64_t bytes;  ///< what the program asked for is not told
+    std::uint64_t bytes;           ///< what the program asked for is not told
+    std::uint32_t nn_modules = 0;  ///< NnModuleStackDef::id; 0 of a free
 
     /// An alloc or a free_requested of it, without time and thread.
     trace::Event event(trace::EventType type) const {
@@ -35,6 +36,7 @@ struct Suballocation {
         event.context = context;
         event.api = api;
         event.stack = stack;
+        event.nn_modules = nn_modules;
         event.address = address;
         event.requested = bytes;
         event.size = bytes;

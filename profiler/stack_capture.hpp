@@ -31,15 +31,22 @@ bool verifies_stacks();
 /// Hashes all of a stack. `epoch`: as in StackTable::intern().
 StackHash hash_frames(const unwind::StackView& stack, std::uint64_t epoch);
 
+/// Where the program is.
+struct CallSite {
+    std::uint32_t stack = 0;       ///< StackDef::id
+    std::uint32_t nn_modules = 0;  ///< NnModuleStackDef::id
+    bool operator==(const CallSite&) const = default;
+};
+
 /// A function that works on behalf of an earlier call, and how to find that call: PyTorch's engine
 /// runs, on its own thread, the backward of an operator that the forward called.
 struct CallOrigin {
     /// The function's code; of no bytes, or null, where there is none.
     ObjectSymbols::Extent (*code)() noexcept = nullptr;
 
-    /// The id of the stack of the call that the innermost activation of the function on this thread
-    /// works for; 0: unknown. Called inside of that activation.
-    std::uint32_t (*stack)() noexcept = nullptr;
+    /// The call that the innermost activation of the function on this thread works for; no stack:
+    /// unknown. Called inside of that activation.
+    CallSite (*site)() noexcept = nullptr;
 };
 
 /// Whether the calling thread was seen to run such a function. Only these threads search their

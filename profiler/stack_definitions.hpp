@@ -1,5 +1,5 @@
-// The sink of call stack definitions: modules, Python frames and stacks, each defined before the
-// first use of its id.
+// The sink of call stack definitions: modules, Python frames, stacks and nn.Modules, each defined
+// before the first use of its id.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,8 @@ class StackDefinitions {
     virtual void define(const trace::ModuleDef& module) = 0;
     virtual void define(const trace::PythonFrameDef& frame) = 0;
     virtual void define(const trace::StackDef& stack) = 0;
+    virtual void define(const trace::NnModuleStackDef& /*stack*/) {}
+    virtual void define(const trace::NnModuleName& /*name*/) {}
 
     /// Reports that frames will be missing; `reason` is a sentence for the report.
     virtual void report_limitation(std::string_view reason) = 0;

@@ -86,14 +86,14 @@ void not_read(const char* why) noexcept {
     }
 }
 
-/// The id of the calling thread's stack, of which only its Python frames matter; 0: it has none.
-std::uint32_t capture() noexcept {
-    std::uint32_t stack = 0;
+/// Where the calling thread is; of the stack only its Python frames matter. No stack: it has none.
+profiler::CallSite capture() noexcept {
+    profiler::CallSite site;
     (void)in_session([&](Session& session) {
-        stack = session.recorder()->capture_python_frames();
+        site = session.recorder()->capture_python_frames();
         return true;
     });
-    return stack;
+    return site;
 }
 
 /// MEMLAB_FORWARD_LINES.
@@ -135,25 +135,25 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
     return found.evaluate;
 }
 
-/// The stack of the forward call that made the node which this thread evaluates; 0: unknown.
+/// The forward call that made the node which this thread evaluates; no stack: unknown.
 ///
 /// Called from inside the engine's evaluate_function(), around which the engine keeps the node in a
 /// variable of the thread (NodeGuard, torch/csrc/autograd/engine.cpp). So the reference that
 /// get_current_node() returns is never the last one, and the thread-local variable exists already:
 /// nothing is destroyed or registered here, under the lock of PyTorch's allocator.
-[[gnu::hot]] std::uint32_t forward_stack() noexcept {
+[[gnu::hot]] profiler::CallSite forward_site() noexcept {
     if (!nodes.proved()) [[unlikely]] {
         if (nodes.refuted()) {
             not_read(pytorch_layout_unknown);
         } else if (nodes.none_seen()) {
             not_read("its operators make their backward graph unseen");
         }
-        return 0;
+        return {};
     }
     GetCurrentNode* const function = functions.get().current_node;
     if (function == nullptr) [[unlikely]] {
         not_read("torch::autograd::get_current_node is not exported");
-        return 0;
+        return {};
     }
     const AutogradNode* const node = current_node.get(function, nodes.layout());
     if (node == nullptr && current_node.refuted()) [[unlikely]] {
@@ -164,12 +164,12 @@ void record(const AutogradEdge* edge, PeekSequenceNumber* peek) {
 
 }  // namespace
 
-constinit const profiler::CallOrigin backwards_origin{evaluating_code, forward_stack};
+constinit const profiler::CallOrigin backwards_origin{evaluating_code, forward_site};
 
-[[gnu::hot]] void allocated_by_pytorch(std::uint32_t stack) {
+[[gnu::hot]] void allocated_by_pytorch(profiler::CallSite site) {
     PeekSequenceNumber* const peek = wanted() ? functions.get().peek : nullptr;
     if (peek != nullptr) {
-        AutogradNodes::allocated(peek(), stack);
+        AutogradNodes::allocated(peek(), site);
     }
 }
 

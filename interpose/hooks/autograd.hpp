@@ -13,7 +13,7 @@ namespace memlab::interpose {
 /// unloaded.
 extern const profiler::CallOrigin backwards_origin;
 
-/// Call after an allocation of PyTorch's on this thread was recorded with `stack`. Locks as above.
-void allocated_by_pytorch(std::uint32_t stack);
+/// Call after an allocation of PyTorch's on this thread was recorded at `site`. Locks as above.
+void allocated_by_pytorch(profiler::CallSite site);
 
 }  // namespace memlab::interpose

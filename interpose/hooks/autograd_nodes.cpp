@@ -5,8 +5,9 @@
 namespace memlab::interpose {
 namespace {
 
-std::uint64_t make_check(const AutogradNode* node, std::uint64_t value) {
-    return reinterpret_cast<std::uintptr_t>(node) ^ profiler::mix(value, profiler::mix_factor);
+std::uint64_t make_check(const AutogradNode* node, std::uint64_t value, std::uint32_t nn_modules) {
+    return reinterpret_cast<std::uintptr_t>(node) ^
+           profiler::mix(value, profiler::mix_factor + 2 * std::uint64_t{nn_modules});
 }
 
 }  // namespace
@@ -111,43 +112,48 @@ NodeLayout AutogradNodes::fitting_layout(const AutogradEdge& edge, std::uint64_t
     return made <= trial || asked >= made / 2;
 }
 
-/// `value`: what was read of the entry, which another thread may replace.
+/// `value`, `nn_modules`: what was read of the entry, which another thread may replace.
 [[gnu::hot]] bool AutogradNodes::is_of(const AutogradNode* node, const NodeNumbers& numbers,
-                                       const Entry& entry, std::uint64_t value) {
+                                       const Entry& entry, std::uint64_t value,
+                                       std::uint32_t nn_modules) {
     return value != 0 && value >> 32 == (numbers.sequence & 0xffff'ffffU) &&
-           entry.check.load(std::memory_order_relaxed) == make_check(node, value);
+           entry.check.load(std::memory_order_relaxed) == make_check(node, value, nn_modules);
 }
 
 [[gnu::hot]] void AutogradNodes::insert(const AutogradNode* node, const NodeNumbers& numbers,
-                                        std::uint32_t stack) {
+                                        profiler::CallSite site) {
     Entry& entry = entry_of(numbers);
-    const std::uint64_t value = numbers.sequence << 32 | stack;
+    const std::uint64_t value = numbers.sequence << 32 | site.stack;
     entry.value.store(value, std::memory_order_relaxed);
-    entry.check.store(make_check(node, value), std::memory_order_relaxed);
+    entry.nn_modules.store(site.nn_modules, std::memory_order_relaxed);
+    entry.check.store(make_check(node, value, site.nn_modules), std::memory_order_relaxed);
 }
 
 [[gnu::hot]] void AutogradNodes::forget(const AutogradNode* node, const NodeNumbers& numbers) {
     Entry& entry = entry_of(numbers);
-    if (is_of(node, numbers, entry, entry.value.load(std::memory_order_relaxed))) {
+    if (is_of(node, numbers, entry, entry.value.load(std::memory_order_relaxed),
+              entry.nn_modules.load(std::memory_order_relaxed))) {
         entry.value.store(0, std::memory_order_relaxed);
     }
 }
 
-[[gnu::hot]] std::uint32_t AutogradNodes::find(const AutogradNode* node) {
+[[gnu::hot]] profiler::CallSite AutogradNodes::find(const AutogradNode* node) {
     if (!proved() || node == nullptr) {
-        return 0;
+        return {};
     }
     const NodeNumbers& numbers = numbers_of(*node, layout());
     const Entry& entry = entry_of(numbers);
     const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
-    const auto stack = is_of(node, numbers, entry, value) ? static_cast<std::uint32_t>(value) : 0;
+    const std::uint32_t nn_modules = entry.nn_modules.load(std::memory_order_relaxed);
+    const auto stack =
+        is_of(node, numbers, entry, value, nn_modules) ? static_cast<std::uint32_t>(value) : 0;
     if (stack == 0 || (stack & captured) != 0) {
         if (Kind* const kind = find_kind(node->virtual_table)) {
             kind->asked.store(kind->asked.load(std::memory_order_relaxed) + 1,
                               std::memory_order_relaxed);
         }
     }
-    return stack & ~captured;
+    return {stack & ~captured, stack != 0 ? nn_modules : 0};
 }
 
 }  // namespace memlab::interpose

@@ -1,5 +1,5 @@
-// Which call made a node of PyTorch's backward graph: the stack of what the operator allocated, or,
-// of an operator that allocates nothing, of the end of its forward.
+// Which call made a node of PyTorch's backward graph: the stack and the nn.Modules of what the
+// operator allocated, or, of an operator that allocates nothing, of the end of its forward.
 //
 // The code that PyTorch generates for an operator (VariableType) makes its node first, which takes
 // the thread's next sequence number; then runs the kernel, which allocates; then makes the node the
@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "profiler/stack_capture.hpp"
 #include "trace/prefetch.hpp"
 
 namespace memlab::interpose {
@@ -84,15 +85,15 @@ class AutogradNodes {
     AutogradNodes(const AutogradNodes&) = delete;
     AutogradNodes& operator=(const AutogradNodes&) = delete;
 
-    /// The calling thread allocated with this stack while the next sequence number was `next`.
-    static void allocated(std::uint64_t next, std::uint32_t stack) {
+    /// The calling thread allocated there while the next sequence number was `next`.
+    static void allocated(std::uint64_t next, profiler::CallSite site) {
         if (newest.next != next) {
-            newest = {next, stack};
+            newest = {next, site};
         }
     }
 
     /// The calling thread gives a tensor its grad_fn, while the next sequence number is `next`.
-    /// `capture` returns the id of the thread's stack; it is called where the operator allocated
+    /// `capture` returns where the thread is; it is called where the operator allocated
     /// nothing, for the first nodes of a kind, and while backward allocates for most of a kind.
     template <class Capture>
     void attached(const AutogradEdge& edge, std::uint64_t next, const Capture& capture) {
@@ -103,21 +104,21 @@ class AutogradNodes {
             return;
         }
         const NodeNumbers& numbers = numbers_of(*node, layout);
-        std::uint32_t stack = 0;
+        profiler::CallSite site;
         if (newest.next == next) {
-            if (newest.stack == attached_already) {
+            if (newest.site.stack == attached_already) {
                 return;  // an operator with several outputs
             }
-            stack = newest.stack;
+            site = newest.site;
         }
-        newest = {next, attached_already};
+        newest = {next, {attached_already}};
         prefetch_entries(numbers);
-        if (stack == 0 && is_asked_for(node->virtual_table)) {
-            stack = capture();
-            stack |= stack != 0 ? captured : 0;
+        if (site.stack == 0 && is_asked_for(node->virtual_table)) {
+            site = capture();
+            site.stack |= site.stack != 0 ? captured : 0;
         }
-        if (stack != 0) {
-            insert(node, numbers, stack);
+        if (site.stack != 0) {
+            insert(node, numbers, site);
         } else {
             forget(node, numbers);
         }
@@ -126,8 +127,8 @@ class AutogradNodes {
     /// As attached(), of an edge whose node cannot be read or is nothing like one.
     void unlike_a_node() { vote(NodeLayout::wrong); }
 
-    /// The stack of the call that made the node, which backward is evaluating; 0: unknown.
-    std::uint32_t find(const AutogradNode* node);
+    /// The call that made the node, which backward is evaluating; no stack: unknown.
+    profiler::CallSite find(const AutogradNode* node);
 
     /// Whether nodes are as they are read here; both are false until enough of them were seen.
     bool proved() const {
@@ -149,7 +150,7 @@ class AutogradNodes {
     /// The first allocation since the thread's newest node took its number.
     struct Newest {
         std::uint64_t next = 0;
-        std::uint32_t stack = 0;
+        profiler::CallSite site;
     };
     // Initial-exec: see profiler/thread_id.cpp.
     __attribute__((tls_model("initial-exec"))) static constinit thread_local Newest newest;
@@ -158,8 +159,9 @@ class AutogradNodes {
         tls_model("initial-exec"))) static constinit thread_local std::uint64_t own_thread;
 
     struct Entry {
-        std::atomic<std::uint64_t> check;  ///< the node's address, mixed with `value`
+        std::atomic<std::uint64_t> check;  ///< the node's address, mixed with what follows
         std::atomic<std::uint64_t> value;  ///< upper half: of the number; lower: the stack
+        std::atomic<std::uint32_t> nn_modules;
     };
     /// In Entry::value: the operator allocated nothing.
     static constexpr std::uint32_t captured = std::uint32_t{1} << 31;
@@ -178,10 +180,10 @@ class AutogradNodes {
     NodeLayout layout_if_newest(const AutogradEdge& edge, std::uint64_t next);
     bool is_asked_for(const void* virtual_table);
     Kind* find_kind(const void* virtual_table);
-    void insert(const AutogradNode* node, const NodeNumbers& numbers, std::uint32_t stack);
+    void insert(const AutogradNode* node, const NodeNumbers& numbers, profiler::CallSite site);
     void forget(const AutogradNode* node, const NodeNumbers& numbers);
     static bool is_of(const AutogradNode* node, const NodeNumbers& numbers, const Entry& entry,
-                      std::uint64_t value);
+                      std::uint64_t value, std::uint32_t nn_modules);
 
     /// Numbers that follow each other lie together; those of another thread elsewhere.
     static std::uint64_t index_of(const NodeNumbers& node) {

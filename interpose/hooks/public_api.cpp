@@ -94,6 +94,31 @@ MEMLAB_EXPORT int memlab_api_subfree(const char* allocator, const void* pointer)
     return recorded ? 0 : -1;
 }
 
+MEMLAB_EXPORT int memlab_api_nn_module(const void* nn_module, const char* name,
+                                       const char* class_name) {
+    const bool recorded = mi::in_session([&](mi::Session& session) {
+        memlab::profiler::Recorder* const recorder = session.recorder();
+        if (recorder == nullptr || nn_module == nullptr || name == nullptr) {
+            return false;
+        }
+        recorder->name_nn_module(reinterpret_cast<std::uintptr_t>(nn_module), name,
+                                 class_name == nullptr ? "" : class_name);
+        return true;
+    });
+    return recorded ? 0 : -1;
+}
+
+MEMLAB_EXPORT int memlab_api_nn_module_end(const void* nn_module) {
+    const bool recorded = mi::in_session([&](mi::Session& session) {
+        memlab::profiler::Recorder* const recorder = session.recorder();
+        if (recorder != nullptr) {
+            recorder->end_nn_module(reinterpret_cast<std::uintptr_t>(nn_module));
+        }
+        return recorder != nullptr;
+    });
+    return recorded ? 0 : -1;
+}
+
 MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
     const mi::InsideMemlab inside;
     mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);

@@ -131,31 +131,33 @@ const CallIds& own_calls(profiler::Recorder& recorder) {
 
 }  // namespace
 
-[[gnu::hot]] std::uint32_t record_suballocation(Memory& memory, int gpu, std::uint64_t address,
-                                                std::uint64_t bytes, std::uint64_t reserved,
-                                                const profiler::CallOrigin& origin) {
+[[gnu::hot]] profiler::CallSite record_suballocation(Memory& memory, int gpu, std::uint64_t address,
+                                                     std::uint64_t bytes, std::uint64_t reserved,
+                                                     const profiler::CallOrigin& origin) {
     if (!Suballocators::is_gpu(gpu)) {
-        return 0;
+        return {};
     }
     const std::uint32_t device = Suballocators::pytorch_on(gpu);
     profiler::Recorder* const recorder = recorder_for(memory, device);
     if (recorder == nullptr) {
-        return 0;
+        return {};
     }
     recorder->prefetch_suballocation();
+    const profiler::CallSite site = recorder->capture_tensor_site(origin);
     const profiler::Suballocation block{.device = device,
                                         .context = context_of(memory, device),
                                         .api = pytorchs_calls(*recorder).malloc,
-                                        .stack = recorder->capture_call_site(origin),
+                                        .stack = site.stack,
                                         .address = address,
-                                        .bytes = bytes};
+                                        .bytes = bytes,
+                                        .nn_modules = site.nn_modules};
     // PyTorch's own lock is held: no segment of its comes or goes meanwhile.
     if (memory.suballocators().knows_all(device, reserved)) [[likely]] {
         recorder->record_allocated(block);
     } else {
         record_in_new_segment(memory, *recorder, block, reserved);
     }
-    return block.stack;
+    return site;
 }
 
 [[gnu::hot]] void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
@@ -240,13 +242,15 @@ bool record_suballocation_by(Memory& memory, std::string_view allocator, std::ui
     if (recorder == nullptr) {
         return false;
     }
+    const profiler::CallSite site = recorder->capture_tensor_site();
     const profiler::Suballocation block{
         .device = device,
         .context = current_context(memory, Suballocators::gpu_of(device)),
         .api = own_calls(*recorder).malloc,
-        .stack = recorder->capture_call_site(),
+        .stack = site.stack,
         .address = address,
-        .bytes = bytes};
+        .bytes = bytes,
+        .nn_modules = site.nn_modules};
     allocators.allocated(*recorder, block.event(EventType::alloc),
                          [&](std::uint64_t at) { return find_range(memory, at); });
     return true;

@@ -17,11 +17,11 @@ namespace memlab::interpose {
 bool is_memory_of(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes);
 
 /// PyTorch's cache handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
-/// `reserved` bytes there. Returns the id of the call site; 0: none. `origin`: the call of the
-/// forward for which backward allocates.
-std::uint32_t record_suballocation(Memory& memory, int gpu, std::uint64_t address,
-                                   std::uint64_t bytes, std::uint64_t reserved,
-                                   const profiler::CallOrigin& origin);
+/// `reserved` bytes there. Returns the call site. `origin`: the call of the forward for which
+/// backward allocates.
+profiler::CallSite record_suballocation(Memory& memory, int gpu, std::uint64_t address,
+                                        std::uint64_t bytes, std::uint64_t reserved,
+                                        const profiler::CallOrigin& origin);
 /// It took them back. A block that a stream still uses may not be handed out again yet; the
 /// allocator does not report until when.
 void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,

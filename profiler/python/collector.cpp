@@ -60,11 +60,6 @@ constexpr std::size_t head_previous = 8;
 constexpr std::size_t head_bytes = 16;
 constexpr std::uintptr_t head_flags = 3;
 
-constexpr std::size_t type_flags = 168;
-constexpr std::uintptr_t type_is_ready = std::uintptr_t{1} << 12;
-constexpr std::uintptr_t type_is_collected = std::uintptr_t{1} << 14;
-constexpr std::uintptr_t type_is_type = std::uintptr_t{1} << 31;  ///< its objects are types
-
 // Searched for the list's head: the frames between the collector and a destructor's call.
 constexpr std::size_t max_searched = std::size_t{256} << 10;
 
@@ -77,19 +72,12 @@ bool may_be_head(std::uintptr_t address) {
     return address % head_bytes == 0 && address >= unwind::page_size && address >> 47 == 0;
 }
 
-bool is_collected_object(std::uintptr_t object) {
-    const auto flags_of = [](std::uintptr_t type) { return word_at(type + type_flags); };
-    const std::uintptr_t type = word_at(object + object_type);
-    constexpr std::uintptr_t both = type_is_ready | type_is_collected;
-    return type % sizeof(void*) == 0 && (flags_of(type) & both) == both &&
-           (flags_of(word_at(type + object_type)) & type_is_type) != 0;
-}
-
 /// Whether the head of a list of objects is at `at`, a place on the stack with these words. (That
 /// of an empty list points to itself, and whatever lies behind it may look like an object.)
 bool is_list_head(std::uintptr_t at, std::uintptr_t first, std::uintptr_t last) {
     return first != at && (word_at(first + head_previous) & ~head_flags) == at &&
-           (word_at(last) & ~head_flags) == at && is_collected_object(first + head_bytes);
+           (word_at(last) & ~head_flags) == at &&
+           is_collected_object(first + head_bytes, ObjectClass::any);
 }
 
 /// Where the thread's latest head was: most likely that of the next object, too.

@@ -160,6 +160,7 @@ FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(defin
         entry.table_bytes = static_cast<std::uint32_t>(table_bytes);
         entry.identity = identity_maker.make(frame.code, table_bytes);
         const threads::LockGuard lock(mutex_);
+        note_nn_call(interpreter, frame.code, location);
         frame.id = define(location);
         entry.id = frame.id;
         // read_frames() takes a cached location for that of a frame that is set up.
@@ -168,6 +169,34 @@ FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(defin
         }
     }
     return true;
+}
+
+/// The self of _call_impl() is a cell variable since closures use it, so _wrapped_call_impl(),
+/// which calls it since PyTorch 2.1, replaces it.
+void FrameInterner::note_nn_call(const Interpreter& interpreter, const void* code,
+                                 const SourceLocation& location) {
+    constexpr std::string_view file = "torch/nn/modules/module.py";
+    if (!location.file.ends_with(file)) {
+        return;
+    }
+    const std::string_view function = location.function;
+    const bool wrapped = function.ends_with("_wrapped_call_impl");
+    const bool plain = !wrapped && function.ends_with("_call_impl") && !nn_call_is_wrapped_ &&
+                       !rejected_plain_nn_call_;
+    if ((wrapped && !rejected_wrapped_nn_call_) || plain) {
+        nn_call_is_wrapped_ = wrapped;
+        nn_code_.store(nullptr, std::memory_order_relaxed);
+        nn_identity_.store(identity_of_nn_call(*interpreter.layout, code),
+                           std::memory_order_release);
+        nn_code_.store(code, std::memory_order_release);
+    }
+}
+
+bool FrameInterner::reject_nn_call() {
+    const threads::LockGuard lock(mutex_);
+    nn_code_.store(nullptr, std::memory_order_relaxed);
+    (nn_call_is_wrapped_ ? rejected_wrapped_nn_call_ : rejected_plain_nn_call_) = true;
+    return nn_call_is_wrapped_;
 }
 
 std::uint32_t FrameInterner::forward_marker() {

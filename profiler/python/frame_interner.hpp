@@ -5,6 +5,7 @@
 // Known locations are found in a CodeLocationCache.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -46,18 +47,36 @@ class FrameInterner {
     /// The id of trace::forward_marker. Throws std::bad_alloc.
     std::uint32_t forward_marker();
 
+    /// The code by which nn.Modules are called, once a frame of it was seen: Module's
+    /// _wrapped_call_impl(), or _call_impl() of a PyTorch before 2.1.
+    NnModuleCall nn_call() const {
+        return {nn_code_.load(std::memory_order_acquire),
+                nn_identity_.load(std::memory_order_relaxed)};
+    }
+    /// Its first local is no nn.Module: it is not used any more. False if another function may be
+    /// used later.
+    bool reject_nn_call();
+
     /// For read_frames().
     const CodeLocationCache& cache() const { return cache_; }
 
   private:
     std::uint32_t define(const SourceLocation& location) MEMLAB_REQUIRES(mutex_);
 
+    void note_nn_call(const Interpreter& interpreter, const void* code,
+                      const SourceLocation& location) MEMLAB_REQUIRES(mutex_);
+
     StackDefinitions& definitions_;
     CodeLocationCache cache_;
+    std::atomic<const void*> nn_code_ = nullptr;
+    std::atomic<std::uint64_t> nn_identity_ = 0;
 
     threads::Mutex mutex_;  // guards writes to cache_, too
     // By function, file and lines.
     std::unordered_map<std::string, std::uint32_t> ids_ MEMLAB_GUARDED_BY(mutex_);
+    bool nn_call_is_wrapped_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool rejected_plain_nn_call_ MEMLAB_GUARDED_BY(mutex_) = false;
+    bool rejected_wrapped_nn_call_ MEMLAB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace memlab::profiler::python

@@ -1,56 +1,16 @@
 #include "profiler/python/frames.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <type_traits>
 
-#include "profiler/python/layouts.hpp"
-#include "profiler/word_mix.hpp"
+#include "profiler/python/frame_access.hpp"
 
 namespace memlab::profiler::python {
 namespace {
 
-// A record farther from the previous one is on another stack.
-constexpr std::uintptr_t max_stack = std::uintptr_t{1} << 30;
 // Frames followed beyond the limit in search of the shim that ends an activation.
 constexpr std::size_t max_activation = 8192;
 
-/// What frames of the version with this row of `layouts` hold.
-template <std::size_t row>
-struct Fields {
-    static constexpr const Layout& layout = layouts[row];
-
-    static bool is_shim(const void* frame) {
-        return layout.frame_is_entry == 0 &&
-               read<std::uint8_t>(frame, layout.frame_owner) == owned_by_c_stack;
-    }
-    static const char* code_of(const void* frame) {
-        const auto word = read<std::uintptr_t>(frame, layout.frame_code);
-        return reinterpret_cast<const char*>(word & ~layout.frame_code_tags);
-    }
-    static const void* previous_frame(const void* frame) {
-        return read<const void*>(frame, layout.frame_previous);
-    }
-};
-
-/// Follows the records on this thread's stack, from the innermost one on.
-class RecordsOnStack {
-  public:
-    /// Whether it is above the previous one.
-    bool is_next(const void* record) {
-        const auto at = reinterpret_cast<std::uintptr_t>(record);
-        if (at <= last_ || at - last_ > max_stack || at % alignof(void*) != 0 || at >> 48 != 0) {
-            return false;
-        }
-        last_ = at;
-        return true;
-    }
-
-  private:
-    std::uintptr_t last_ = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-};
-
-/// Reads them.
+/// Reads the frames.
 template <std::size_t row>
 class FrameWalker {
   public:
@@ -254,162 +214,7 @@ class FrameWalker {
     RecordsOnStack records_on_stack_;
 };
 
-/// Hashes all that a FrameWalker would read, or more: every frame, to the last one.
-template <std::size_t row>
-class FrameHasher {
-  public:
-    explicit FrameHasher(const Interpreter& interpreter) : interpreter_(interpreter) {}
-
-    [[gnu::always_inline]] FramesHash hash(const void* root) {
-        if constexpr (layout_.code_version == 0) {
-            return {};
-        } else {
-            const bool complete = layout_.has_cframes ? add_records(root) : add_frames(root);
-            return {.hash = complete ? mix(frames_ ^ mix_factor, records_) | hashed_frames : 0,
-                    .none = complete && closed_ == 0};
-        }
-    }
-
-  private:
-    using Of = Fields<row>;
-    static constexpr const Layout& layout_ = Of::layout;
-
-    static constexpr std::size_t max_frames = 256;
-
-    [[gnu::always_inline]] bool add_records(const void* record) {
-        while (record != nullptr) {
-            const auto* previous = read<const void*>(record, layout_.cframe_previous);
-            if (previous == nullptr || !records_on_stack_.is_next(record)) {
-                break;
-            }
-            const auto* frame = read<const void*>(record, layout_.cframe_frame);
-            for (; frame != nullptr && !Of::is_shim(frame); frame = Of::previous_frame(frame)) {
-                if (!add(frame)) {
-                    return false;
-                }
-            }
-            close(record);
-            record = previous;
-        }
-        return true;
-    }
-
-    [[gnu::always_inline]] bool add_frames(const void* frame) {
-        for (; frame != nullptr; frame = Of::previous_frame(frame)) {
-            if (!Of::is_shim(frame)) {
-                if (!add(frame)) {
-                    return false;
-                }
-            } else if (records_on_stack_.is_next(frame)) {
-                close(frame);
-            } else {
-                break;
-            }
-        }
-        return true;
-    }
-
-    /// The code object, by address and identity, and the instruction's address tell the place;
-    /// whether a frame that is being set up counts depends on its owner, too. False if this is no
-    /// code object, or one without an identity, or there are too many frames.
-    [[gnu::always_inline]] bool add(const void* frame) {
-        const char* const code = Of::code_of(frame);
-        if (!is_a(code, interpreter_.types.code) || ++count_ > max_frames) {
-            return false;
-        }
-        const std::uint64_t identity = versioned_identity(layout_, code);
-        const bool generator = read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_generator;
-        const std::uint64_t place = read<std::uintptr_t>(frame, layout_.frame_instruction) +
-                                    (identity | std::uint64_t{generator} << 63) * mix_factor;
-        frames_ = mix(reinterpret_cast<std::uintptr_t>(code) ^ frames_, place ^ mix_factor);
-        return identity != 0;
-    }
-
-    [[gnu::always_inline]] void close(const void* record) {
-        records_ =
-            mix((reinterpret_cast<std::uintptr_t>(record) << 16 | count_) ^ records_, mix_factor);
-        closed_ = count_;
-    }
-
-    const Interpreter& interpreter_;
-    std::size_t count_ = 0;
-    std::size_t closed_ = 0;  ///< in activations whose record was reached
-    std::uint64_t frames_ = 1;
-    std::uint64_t records_ = 1;
-    RecordsOnStack records_on_stack_;
-};
-
-/// What the calling thread's frames are found from.
-struct ThreadState {
-    void* thread = nullptr;
-    const void* root = nullptr;  ///< the innermost record or frame; null: there are no frames
-    bool in_main_interpreter = false;
-
-    [[gnu::always_inline]] explicit ThreadState(const Interpreter& interpreter) {
-        if (interpreter.is_initialized() == 0) {
-            return;
-        }
-        thread = interpreter.thread_state();
-        if (thread == nullptr) {
-            return;
-        }
-        const Layout& layout = *interpreter.layout;
-        const auto* const innermost = read<const void*>(thread, layout.thread_frame);
-        const auto* const owner = read<const void*>(thread, layout.thread_interpreter);
-        // Only after the root was read: see frames.hpp.
-        if (interpreter.is_initialized() == 0) {
-            return;
-        }
-        root = innermost;
-        in_main_interpreter = owner == interpreter.main_interpreter;
-    }
-};
-
-/// Calls `visit` with the row of the interpreter's layout, as a constant.
-template <class Visit>
-[[gnu::always_inline]] inline void with_layout(const Interpreter& interpreter, const Visit& visit) {
-    static_assert(std::size(layouts) == 7);
-    switch (interpreter.layout - std::begin(layouts)) {
-        case 0:
-            visit(std::integral_constant<std::size_t, 0>());
-            break;
-        case 1:
-            visit(std::integral_constant<std::size_t, 1>());
-            break;
-        case 2:
-            visit(std::integral_constant<std::size_t, 2>());
-            break;
-        case 3:
-            visit(std::integral_constant<std::size_t, 3>());
-            break;
-        case 4:
-            visit(std::integral_constant<std::size_t, 4>());
-            break;
-        case 5:
-            visit(std::integral_constant<std::size_t, 5>());
-            break;
-        default:
-            visit(std::integral_constant<std::size_t, 6>());
-            break;
-    }
-}
-
 }  // namespace
-
-[[gnu::hot]] FramesHash hash_frames(const Interpreter& interpreter) {
-    const ThreadState state(interpreter);
-    if (state.root == nullptr) {
-        return {.none = true};
-    }
-    FramesHash result;
-    // Other interpreters count versions on their own.
-    if (state.in_main_interpreter) [[likely]] {
-        with_layout(interpreter, [&]<std::size_t row>(std::integral_constant<std::size_t, row>) {
-            result = FrameHasher<row>(interpreter).hash(state.root);
-        });
-    }
-    return result;
-}
 
 [[gnu::hot]] void read_frames(const Interpreter& interpreter, std::size_t limit,
                               const CodeLocationCache& cache, Frames& out) {

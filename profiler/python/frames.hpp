@@ -13,9 +13,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "profiler/python/code_location_cache.hpp"
 #include "profiler/python/interpreter.hpp"
+#include "profiler/word_mix.hpp"
 
 namespace memlab::profiler::python {
 
@@ -68,16 +70,40 @@ struct FrameBuffer : Frames {
 void read_frames(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& cache,
                  Frames& out);
 
+/// The code by which PyTorch calls an nn.Module: its first local variable is the nn.Module.
+struct NnModuleCall {
+    const void* code = nullptr;  ///< null: not known
+    std::uint64_t identity = 0;  ///< identity_of_nn_call(): another code object may get its address
+};
+/// Of a code object.
+inline std::uint64_t identity_of_nn_call(const Layout& layout, const void* code) {
+    return layout.code_version != 0 ? versioned_identity(layout, code)
+                                    : read<std::uint64_t>(code, layout.code_line_table) ^
+                                          read<std::uint32_t>(code, layout.code_first_line);
+}
+
 /// A hash of all that read_frames() depends on, whatever the limit.
 struct FramesHash {
     std::uint64_t hash = 0;  ///< 0: they must be read
     bool none = false;       ///< the thread runs no Python
+    /// By hash_nn_module(), of all that read_nn_modules() reads; 0: none. Only beside a `hash`.
+    std::uint64_t nn_modules = 0;
 };
 /// In every FramesHash::hash but 0.
 inline constexpr std::uint64_t hashed_frames = std::uint64_t{1} << 63;
 
+/// Of one nn.Module more, not 0.
+inline std::uint64_t hash_nn_module(std::uint64_t hash, std::uintptr_t nn_module) {
+    return mix(hash ^ mix_factor, nn_module) | 1;
+}
+
 /// Only for interpreters whose code objects have versions (3.12 on): an equal hash implies the same
 /// frames, except for a collision of 63 bits. Takes no lock, allocates nothing.
-FramesHash hash_frames(const Interpreter& interpreter);
+FramesHash hash_frames(const Interpreter& interpreter, const NnModuleCall& nn_call = {});
+
+/// The addresses of the nn.Modules that the calling thread's frames call, innermost first; returns
+/// how many. Takes no lock, allocates nothing, reads none of the objects.
+std::size_t read_nn_modules(const Interpreter& interpreter, const NnModuleCall& nn_call,
+                            std::span<std::uintptr_t> modules);
 
 }  // namespace memlab::profiler::python

@@ -37,13 +37,15 @@ struct Layout {
 
     // _PyInterpreterFrame; in 3.9 and 3.10 PyFrameObject.
     std::size_t frame_code;
-    std::uintptr_t frame_code_tags = 0;  ///< bits of that word which are not the address's
+    /// Bits of a frame's references, to its code and to its locals, which are not the address's.
+    std::uintptr_t frame_tags = 0;
     std::size_t frame_previous;
     std::size_t frame_instruction;   ///< its address; of frame objects f_lasti, an offset
     int frame_instruction_unit = 1;  ///< of f_lasti, in bytes
     std::size_t frame_owner;
     std::size_t frame_is_entry;  ///< 3.11: flag of an activation's outermost frame; 0: shims
     std::size_t frame_locals;
+    std::size_t frame_object_locals = 0;  ///< of frame objects instead
 
     // PyCodeObject.
     std::size_t code_filename;
@@ -60,6 +62,11 @@ struct Layout {
     std::size_t compact_size;
     std::size_t unicode_size;
     std::size_t generator_frame;
+
+    /// Of the frame's first local variable.
+    constexpr std::size_t first_local() const {
+        return has_frame_objects ? frame_object_locals : frame_locals;
+    }
 
     /// Whether nothing on the C stack tells where an activation is.
     constexpr bool without_records() const { return has_frame_objects && !has_cframes; }

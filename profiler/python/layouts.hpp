@@ -33,11 +33,11 @@ inline constexpr Layout layout_of_3_13 = {.minor = 13,
                                           .unicode_size = 64,
                                           .generator_frame = 72};
 
-/// Of 3.14 and 3.15: the reference to the code has tags, and some fields lie further on.
+/// Of 3.14 and 3.15: references of frames have tags, and some fields lie further on.
 constexpr Layout layout_since_3_14(int minor) {
     Layout layout = layout_of_3_13;
     layout.minor = minor;
-    layout.frame_code_tags = 3;
+    layout.frame_tags = 3;
     layout.frame_owner = 74;
     layout.frame_locals = 80;
     layout.code_first_traceable = 192;
@@ -61,6 +61,7 @@ inline constexpr Layout layout_of_3_10 = {.minor = 10,
                                           .frame_owner = 0,
                                           .frame_is_entry = 0,
                                           .frame_locals = 0,
+                                          .frame_object_locals = 352,
                                           .code_filename = 104,
                                           .code_qualname = 112,
                                           .code_line_table = 120,
@@ -82,6 +83,7 @@ constexpr Layout layout_of_3_9() {
     layout.thread_frame = layout.thread_frame_object;
     layout.frame_instruction = 104;
     layout.frame_instruction_unit = 1;
+    layout.frame_object_locals = 360;
     layout.line_table = LineTable::changes;
     layout.generator_frame = 96;
     return layout;

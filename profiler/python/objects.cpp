@@ -11,6 +11,12 @@ namespace {
 constexpr std::size_t max_text = 4096;
 constexpr std::size_t max_bytes = std::size_t{64} << 20;
 
+constexpr std::size_t type_flags = 168;
+constexpr std::uintptr_t type_is_on_heap = std::uintptr_t{1} << 9;
+constexpr std::uintptr_t type_is_ready = std::uintptr_t{1} << 12;
+constexpr std::uintptr_t type_is_collected = std::uintptr_t{1} << 14;
+constexpr std::uintptr_t type_is_type = std::uintptr_t{1} << 31;  ///< its objects are types
+
 void append_utf8(std::string& text, std::uint32_t character) {
     const bool surrogate = character >= 0xd800 && character < 0xe000;
     if (surrogate || character > 0x10ffff) {
@@ -39,6 +45,15 @@ void append_utf8(std::string& text, std::uint32_t character) {
 std::uintptr_t word_at(std::uintptr_t address) {
     std::uintptr_t word = 0;
     return unwind::StackMemory().read(address, &word) ? word : 0;
+}
+
+bool is_collected_object(std::uintptr_t object, ObjectClass of) {
+    const auto flags_of = [](std::uintptr_t type) { return word_at(type + type_flags); };
+    const std::uintptr_t type = word_at(object + object_type);
+    const std::uintptr_t wanted = type_is_ready | type_is_collected |
+                                  (of == ObjectClass::by_python_code ? type_is_on_heap : 0);
+    return type % sizeof(void*) == 0 && (flags_of(type) & wanted) == wanted &&
+           (flags_of(word_at(type + object_type)) & type_is_type) != 0;
 }
 
 bool get_characters(const Layout& layout, const Types& types, const void* object,

@@ -23,6 +23,13 @@ T read(const void* object, std::size_t offset) {
 /// A word of memory that may not be readable; 0 then.
 std::uintptr_t word_at(std::uintptr_t address);
 
+/// Who made an object's class.
+enum class ObjectClass : std::uint8_t { any, by_python_code };
+
+/// Whether there is an object that the garbage collector knows, of such a class. Any address will
+/// do.
+bool is_collected_object(std::uintptr_t object, ObjectClass of);
+
 /// Addresses of the interpreter's type objects, for is_a().
 struct Types {
     const void* code = nullptr;

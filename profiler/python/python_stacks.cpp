@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <string>
 
@@ -19,7 +20,8 @@ PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& defin
     : mode_(mode),
       depth_(depth),
       definitions_(definitions),
-      state_(mode == Mode::off || depth == 0 ? State::off : State::searching) {}
+      state_(mode == Mode::off || depth == 0 ? State::off : State::searching),
+      nn_modules_(definitions) {}
 
 void PythonStacks::attach(std::uintptr_t address) {
     if (!searching() || address == 0) {
@@ -159,6 +161,34 @@ void PythonStacks::await_search() {
         }
     }
     return true;
+}
+
+[[gnu::noinline]] std::uint32_t PythonStacks::read_nn_modules_of(const FramesHash& frames) {
+    // Of more, the innermost.
+    std::array<std::uintptr_t, 64> all;
+    const std::size_t count = read_nn_modules(interpreter_, frame_interner_->nn_call(), all);
+    if (count == 0) {
+        return 0;
+    }
+    const std::span<const std::uintptr_t> calls(all.data(), count);
+    std::uint64_t hash = frames.nn_modules;
+    if (hash == 0) {
+        for (const std::uintptr_t call : calls) {
+            hash = hash_nn_module(hash, call);
+        }
+        if (const std::uint32_t id = nn_modules_.find(hash)) {
+            return id;
+        }
+    }
+    if (const auto id = nn_modules_.intern(calls, hash)) {
+        return *id;
+    }
+    if (frame_interner_->reject_nn_call()) {
+        definitions_.report_limitation(
+            "what PyTorch calls its nn.Modules by is not as memlab knows it: no memory is told to "
+            "be an nn.Module's from here on");
+    }
+    return 0;
 }
 
 [[gnu::hot]] std::uintptr_t PythonStacks::innermost_activation() const {

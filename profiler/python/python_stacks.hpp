@@ -23,6 +23,7 @@
 #include "profiler/python/frame_interner.hpp"
 #include "profiler/python/interpreter.hpp"
 #include "profiler/python/merged_stack_cache.hpp"
+#include "profiler/python/nn_modules.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
 #include "profiler/stack_table.hpp"
@@ -76,6 +77,8 @@ class PythonStacks {
         return collects_here();
     }
 
+    NnModules& nn_modules() { return nn_modules_; }
+
     // The rest requires found().
 
     /// Reads the calling thread's Python frames and their ids, which verifies them. False if there
@@ -85,7 +88,18 @@ class PythonStacks {
     /// A hash of all that the calling thread's Python frames depend on, which takes a third of what
     /// reading them does. What is found by it was read before, so verified as far as it could be.
     FramesHash hash() const {
-        return mode_ == Mode::verify ? FramesHash{} : hash_frames(interpreter_);
+        return mode_ == Mode::verify ? FramesHash{}
+                                     : hash_frames(interpreter_, frame_interner_->nn_call());
+    }
+
+    /// The id of the stack of nn.Modules that the calling thread's frames, with that hash(), call;
+    /// 0: none. Throws std::bad_alloc.
+    std::uint32_t nn_modules_of(const FramesHash& frames) {
+        if (frames.hash != 0 && frames.nn_modules == 0) [[likely]] {
+            return 0;
+        }
+        const std::uint32_t id = nn_modules_.find(frames.nn_modules);
+        return id != 0 ? id : read_nn_modules_of(frames);
     }
 
     /// Where on its stack the calling thread runs Python innermost; UINTPTR_MAX: nowhere.
@@ -112,6 +126,7 @@ class PythonStacks {
     void await_search();
     bool fit(const unwind::StackView& native, const Frames& frames) const;
     void find_collector(const Interpreter& interpreter);
+    std::uint32_t read_nn_modules_of(const FramesHash& frames);
     bool collects_here() const;
     void turn_off(std::string_view why);
 
@@ -125,6 +140,7 @@ class PythonStacks {
     std::atomic<bool> wait_timed_out_{false};
     std::atomic<bool> compared_{false};  ///< in Mode::verify never
     Collector collector_;
+    NnModules nn_modules_;
     // Written by the thread that attaches, before state_ becomes `on`.
     Interpreter interpreter_;
     std::unique_ptr<FrameInterner> frame_interner_;

@@ -28,7 +28,7 @@ FUNCTIONS = [
     "memlab::interpose::PoolRecorder::on_alloc(",
     "memlab::interpose::PoolRecorder::on_freed(",
     "memlab::profiler::Recorder::record(memlab::trace::Event)",
-    "memlab::profiler::Recorder::capture_call_site(",
+    "memlab::profiler::Recorder::capture_tensor_site(",
     "memlab::profiler::StackTable::intern(",
     "memlab::profiler::python::read_frames(",
     "void memlab::profiler::unwind::walk_stack<64ul>(",

@@ -44,6 +44,9 @@ __attribute__((weak)) int memlab_api_label(const void* pointer, const char* name
 __attribute__((weak)) int memlab_api_suballoc(const char* allocator, const void* pointer,
                                               size_t bytes);
 __attribute__((weak)) int memlab_api_subfree(const char* allocator, const void* pointer);
+__attribute__((weak)) int memlab_api_nn_module(const void* nn_module, const char* name,
+                                               const char* class_name);
+__attribute__((weak)) int memlab_api_nn_module_end(const void* nn_module);
 __attribute__((weak)) uint64_t memlab_api_empty_cache(void);
 __attribute__((weak)) int memlab_api_snapshot(const char* name);
 __attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size);
@@ -100,6 +103,19 @@ static inline int memlab_suballoc(const char* allocator, const void* pointer, si
  * has no block in that memory. */
 static inline int memlab_subfree(const char* allocator, const void* pointer) {
     return memlab_api_subfree ? memlab_api_subfree(allocator, pointer) : -1;
+}
+
+/* For Python code: the PyTorch nn.Module at this address (its id()) has the qualified name `name`,
+ * "layers.0.linear", empty for the outermost one, and is of the class `class_name`. What its calls
+ * allocate is shown under that name; a later one replaces it. Call memlab_nn_module_end() before
+ * the object's memory may be another's. Both return 0, or -1 without memlab or a recording, which
+ * begins with the first use of CUDA. */
+static inline int memlab_nn_module(const void* nn_module, const char* name,
+                                   const char* class_name) {
+    return memlab_api_nn_module ? memlab_api_nn_module(nn_module, name, class_name) : -1;
+}
+static inline int memlab_nn_module_end(const void* nn_module) {
+    return memlab_api_nn_module_end ? memlab_api_nn_module_end(nn_module) : -1;
 }
 
 /* Releases every unused cached segment of every device to the driver, after waiting for the device

@@ -17,6 +17,7 @@ using memlab::interpose::AutogradNodes;
 using memlab::interpose::IntrusiveNode;
 using memlab::interpose::NodeLayout;
 using memlab::interpose::SharedNode;
+using memlab::profiler::CallSite;
 
 namespace {
 
@@ -36,11 +37,13 @@ class Graph {
         node = {{kind}, &node, &made_, {next_++, 0, 0, thread_}};
         return node;
     }
-    void allocate(std::uint32_t stack) { AutogradNodes::allocated(next_, stack); }
+    void allocate(std::uint32_t stack, std::uint32_t nn_modules = 0) {
+        AutogradNodes::allocated(next_, {stack, nn_modules});
+    }
     void end(const AutogradNode& node, std::uint32_t captured = 0) {
         nodes_.attached({&node, &made_}, next_, [&] {
             ++captures;
-            return captured;
+            return CallSite{captured, captured + 1};
         });
     }
     const SharedNode& operate(std::uint32_t stack, const void* kind = &kind_a) {
@@ -75,15 +78,15 @@ TEST_CASE("a node has the stack of what its operator allocated first") {
     const auto nodes = proved();
     Graph graph(*nodes);
     const AutogradNode& node = graph.begin();
-    graph.allocate(5);
-    graph.allocate(6);  // a workspace
+    graph.allocate(5, 2);
+    graph.allocate(6, 3);  // a workspace
     graph.end(node);
     graph.allocate(7);  // of an operator without a node
     graph.end(node);    // another output
-    CHECK(nodes->find(&node) == 5);
-    CHECK(nodes->find(nullptr) == 0);
-    CHECK(nodes->find(&graph.operate(8)) == 8);
-    CHECK(nodes->find(&node) == 5);
+    CHECK(nodes->find(&node) == CallSite{5, 2});
+    CHECK(nodes->find(nullptr) == CallSite{});
+    CHECK(nodes->find(&graph.operate(8)).stack == 8);
+    CHECK(nodes->find(&node).stack == 5);
 }
 
 TEST_CASE("what others allocate is not a node's") {
@@ -96,16 +99,16 @@ TEST_CASE("what others allocate is not a node's") {
     graph.allocate(6);
     graph.end(inner);
     graph.end(outer);  // made before another one: who allocated is unknown
-    CHECK(nodes->find(&failed) == 0);
-    CHECK(nodes->find(&inner) == 6);
-    CHECK(nodes->find(&outer) == 0);
+    CHECK(nodes->find(&failed).stack == 0);
+    CHECK(nodes->find(&inner).stack == 6);
+    CHECK(nodes->find(&outer).stack == 0);
     // An address that is used again, of which the number is another one.
     SharedNode again = inner;
     const SharedNode& known = graph.operate(7);
     again = known;
-    CHECK(nodes->find(&again) == 0);
+    CHECK(nodes->find(&again).stack == 0);
     again.numbers.sequence = inner.numbers.sequence;
-    CHECK(nodes->find(&again) == 0);
+    CHECK(nodes->find(&again).stack == 0);
 }
 
 TEST_CASE("a thread that counts again makes nodes of the same numbers at the same addresses") {
@@ -113,18 +116,18 @@ TEST_CASE("a thread that counts again makes nodes of the same numbers at the sam
     const auto attach = [&](SharedNode& node, std::uint32_t stack) {
         node = {{&kind_a}, &node, &node, {0, 0, 0, 1}};
         if (stack != 0) {
-            AutogradNodes::allocated(1, stack);
+            AutogradNodes::allocated(1, {stack});
         }
-        nodes->attached({&node, &node}, 1, [] { return std::uint32_t{0}; });
+        nodes->attached({&node, &node}, 1, [] { return CallSite{}; });
         Graph(*nodes, 500).operate(1);
     };
     SharedNode node{};
     attach(node, 5);
-    CHECK(nodes->find(&node) == 5);
+    CHECK(nodes->find(&node).stack == 5);
     attach(node, 6);
-    CHECK(nodes->find(&node) == 6);
+    CHECK(nodes->find(&node).stack == 6);
     attach(node, 0);
-    CHECK(nodes->find(&node) == 0);
+    CHECK(nodes->find(&node).stack == 0);
 }
 
 TEST_CASE("an operator that allocates nothing is captured while backward allocates for its kind") {
@@ -138,17 +141,17 @@ TEST_CASE("an operator that allocates nothing is captured while backward allocat
     graph.end(late, 9);
     CHECK(graph.captures == 16);
     for (int i = 0; i < 3000; ++i) {
-        CHECK(nodes->find(&late) == 0);  // backward asks
+        CHECK(nodes->find(&late).stack == 0);  // backward asks
     }
     const AutogradNode& next = graph.begin(&kind_b);
     graph.end(next, 10);
     CHECK(graph.captures == 17);
-    CHECK(nodes->find(&next) == 10);
+    CHECK(nodes->find(&next) == CallSite{10, 11});
     // Another kind is another matter, and each of which backward asks stays captured.
     for (int i = 0; i < 100; ++i) {
         const AutogradNode& view = graph.begin(&kind_c);
         graph.end(view, 11);
-        CHECK(nodes->find(&view) == 11);
+        CHECK(nodes->find(&view).stack == 11);
     }
 }
 
@@ -169,7 +172,7 @@ TEST_CASE("nodes of another layout are not believed") {
         }
         graph.allocate(5);
         graph.end(node);
-        CHECK(nodes.find(&node) == 0);
+        CHECK(nodes.find(&node).stack == 0);
     };
     graph.operate(1);
     graph.operate(1);
@@ -180,7 +183,7 @@ TEST_CASE("nodes of another layout are not believed") {
     CHECK(nodes.refuted());
     CHECK_FALSE(nodes.proved());
     const AutogradNode& node = graph.operate(5);
-    CHECK(nodes.find(&node) == 0);
+    CHECK(nodes.find(&node).stack == 0);
 }
 
 TEST_CASE("nodes that cannot be read speak against the layout") {
@@ -200,8 +203,8 @@ TEST_CASE("nodes that count their references are known by their own layout") {
     const auto operate = [&](std::uint32_t stack, std::uint64_t references) -> IntrusiveNode& {
         IntrusiveNode& node = made.emplace_back();
         node = {{&kind_a}, references, {next++, 0, 0, 4}};
-        AutogradNodes::allocated(next, stack);
-        nodes.attached({&node, nullptr}, next, [] { return std::uint32_t{0}; });
+        AutogradNodes::allocated(next, {stack});
+        nodes.attached({&node, nullptr}, next, [] { return CallSite{}; });
         return node;
     };
     std::thread([&] {  // which counts its thread's nodes again
@@ -211,9 +214,9 @@ TEST_CASE("nodes that count their references are known by their own layout") {
         }
         CHECK(nodes.layout() == NodeLayout::intrusive);
         const IntrusiveNode& node = operate(50, one_holder);
-        CHECK(nodes.find(&node) == 50);
-        CHECK(nodes.find(&made[4]) == 5);
-        CHECK(nodes.find(&made[1]) == 0);
+        CHECK(nodes.find(&node).stack == 50);
+        CHECK(nodes.find(&made[4]).stack == 5);
+        CHECK(nodes.find(&made[1]).stack == 0);
     })
         .join();
 }
@@ -241,7 +244,7 @@ TEST_CASE("the newest nodes are known, older ones give way") {
     }
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < made.size(); ++i) {
-        wrong += nodes->find(made[i]) != (i < more ? 0 : i + 1) ? 1 : 0;
+        wrong += nodes->find(made[i]).stack != (i < more ? 0 : i + 1) ? 1 : 0;
     }
     CHECK(wrong == 0);
 }
@@ -261,7 +264,7 @@ TEST_CASE("threads that make nodes never get each other's") {
                     made.push_back(&graph.operate(static_cast<std::uint32_t>(i * threads + t)));
                 }
                 for (std::uint32_t i = 1; i < 4000; ++i) {
-                    const std::uint32_t got = nodes->find(made[i - 1]);
+                    const std::uint32_t got = nodes->find(made[i - 1]).stack;
                     wrong += got != i * threads + t && got != 0 ? 1 : 0;
                     lost += got == 0 ? 1 : 0;
                 }

@@ -76,8 +76,7 @@ class World {
     void* frame(const void* code, int instruction, void* previous) {
         Memory& memory = objects_.emplace_back(128);
         // The lowest bit of a reference says how it is counted.
-        put(memory, layout_.frame_code,
-            static_cast<const char*>(code) + (layout_.frame_code_tags & 1));
+        put(memory, layout_.frame_code, static_cast<const char*>(code) + (layout_.frame_tags & 1));
         put(memory, layout_.frame_previous, previous);
         if (layout_.has_frame_objects) {
             put(memory, layout_.frame_instruction, std::int32_t{instruction});

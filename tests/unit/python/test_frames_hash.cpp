@@ -52,6 +52,10 @@ class Thread {
         frame_ = world.frame(code, instruction, frame_);
         set_owner(frame_, owner);
     }
+    /// Of the newest frame; its reference has a tag where references have.
+    void set_first_local(std::uintptr_t object) {
+        put_word(world.layout().first_local(), object | (world.layout().frame_tags & 1));
+    }
     void end() {
         end_activation();
         world.root(world.layout().has_cframes ? record_ : frame_);
@@ -66,6 +70,9 @@ class Thread {
     std::array<const void*, 3> codes{};
 
   private:
+    void put_word(std::size_t offset, std::uintptr_t word) {
+        std::memcpy(static_cast<char*>(frame_) + offset, &word, sizeof(word));
+    }
     void set_owner(void* frame, std::uint8_t owner) {
         world.set(frame, world.layout().frame_owner, owner);
     }
@@ -200,6 +207,60 @@ TEST_CASE("what cannot be told by a hash must be read") {
         memlab::test::thread = nullptr;
         CHECK(hash_frames(interpreter).none);
     }
+}
+
+TEST_CASE("the nn.Modules that frames call are told beside the hash, whatever the limit") {
+    const int minor = GENERATE(12, 13, 14, 15);
+    CAPTURE(minor);
+    Thread thread(minor);
+    const Interpreter& interpreter = thread.world.interpreter;
+    const void* const calling = thread.codes[1];
+    const NnModuleCall call{calling, identity_of_nn_call(thread.world.layout(), calling)};
+    const auto lay_out = [&](const std::vector<std::uintptr_t>& outermost_first) {
+        thread.begin();
+        thread.begin_activation(false);
+        for (std::size_t i = 0; i < outermost_first.size(); ++i) {
+            if (i == 1) {
+                thread.begin_activation(false);
+            }
+            thread.add_frame(thread.codes[0], 3, 0);
+            thread.set_first_local(0x7000);  // another function's
+            thread.add_frame(calling, 3, 0);
+            thread.set_first_local(outermost_first[i]);
+        }
+        thread.add_frame(thread.codes[2], 3, 0);
+        thread.end();
+    };
+    const auto read = [&](const NnModuleCall& by) {
+        std::array<std::uintptr_t, 3> found{};
+        const std::size_t count = read_nn_modules(interpreter, by, found);
+        return std::vector<std::uintptr_t>(found.begin(),
+                                           found.begin() + static_cast<std::ptrdiff_t>(count));
+    };
+    lay_out({0x1000, 0x2000});
+    const FramesHash first = hash_frames(interpreter, call);
+    CHECK(first.nn_modules == hash_nn_module(hash_nn_module(0, 0x2000), 0x1000));
+    CHECK(read(call) == std::vector<std::uintptr_t>{0x2000, 0x1000});
+    CHECK(hash_frames(interpreter).nn_modules == 0);
+    CHECK(read({}).empty());
+
+    // Another code object that has got its address.
+    const NnModuleCall reused{calling, call.identity + 1};
+    CHECK(hash_frames(interpreter, reused).nn_modules == 0);
+    CHECK(read(reused).empty());
+
+    // All that differs is the objects, or their order.
+    lay_out({0x1000, 0x3000});
+    CHECK(hash_frames(interpreter, call).nn_modules != first.nn_modules);
+    lay_out({0x2000, 0x1000});
+    CHECK(hash_frames(interpreter, call).nn_modules != first.nn_modules);
+    CHECK(read(call) == std::vector<std::uintptr_t>{0x1000, 0x2000});
+
+    lay_out({0x1000, 0x2000, 0x3000, 0x4000});  // more than are asked for
+    CHECK(read(call) == std::vector<std::uintptr_t>{0x4000, 0x3000, 0x2000});
+    lay_out({});
+    CHECK(hash_frames(interpreter, call).nn_modules == 0);
+    CHECK(hash_frames(interpreter, call).hash != 0);
 }
 
 TEST_CASE("before 3.12 code objects have no versions: frames must be read") {

@@ -1,0 +1,156 @@
+"""nn.Modules that allocate, from stand-ins for PyTorch: each allocation has a size of its own. Prints a
+line of JSON: of each size the qualified names of the nn.Modules that called it, outermost first.
+
+usage: nn_modules.py LIBTORCH_CPU FOLDER    where torch/nn/modules/module.py is
+"""
+
+import ctypes
+import json
+import sys
+import threading
+
+sys.path.insert(0, sys.argv[2])
+from torch.nn.modules.module import Module  # noqa: E402
+
+KIB = 1024
+DENSE = 0
+
+cuda = ctypes.CDLL("libcuda.so.1")
+torch = ctypes.CDLL(sys.argv[1])
+memlab = ctypes.CDLL(None)
+context = ctypes.c_void_p()
+u64 = ctypes.c_uint64
+torch.torch_operator.argtypes = [ctypes.c_int, u64, u64, ctypes.c_uint32]
+torch.torch_operator.restype = u64
+torch.torch_without_gradient.argtypes = [u64]
+torch.torch_backward.argtypes = [u64, ctypes.c_bool]
+torch.torch_function.argtypes = [ctypes.c_void_p]
+torch.torch_function.restype = u64
+memlab.memlab_api_nn_module.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
+memlab.memlab_api_nn_module_end.argtypes = [ctypes.c_void_p]
+
+expected = {}  # by size
+nodes = []  # whose backward is to come
+calls = threading.local()
+next_size = 8
+
+
+def new_size(modules):
+    global next_size
+    next_size += 1
+    expected[next_size * KIB // 2] = list(modules)
+    return next_size * KIB // 2
+
+
+class Named(Module):
+    """Knows its name, and notes its calls as the test expects them."""
+
+    def name(self, name):
+        self.qualified = name
+        assert memlab.memlab_api_nn_module(id(self), name.encode(), type(self).__name__.encode()) == 0
+        return self
+
+    def forward(self, *args):
+        stack = calls.__dict__.setdefault("stack", [])
+        stack.append(self.qualified)
+        try:
+            self.run(stack, *args)
+        finally:
+            stack.pop()
+
+
+class Linear(Named):
+    def run(self, stack):
+        """All that differs between two of them is the object: the stack is the same."""
+        nodes.append(torch.torch_operator(DENSE, new_size(stack), new_size(stack), 1))
+
+
+class Block(Named):
+    def run(self, stack, again=0):
+        torch.torch_without_gradient(new_size(stack))
+        if again:
+            self(again - 1)  # itself
+            return
+        self.first()
+        self.second()
+        self.first()
+
+
+class Model(Named):
+    def run(self, stack):
+        for block in self.blocks:
+            block()
+        torch.torch_without_gradient(new_size(stack))
+
+
+def make():
+    model = Model().name("")
+    model.blocks = [Block().name(f"blocks.{i}") for i in range(3)]
+    for block in model.blocks:
+        block.first = Linear().name(block.qualified + ".first")
+        block.second = Linear().name(block.qualified + ".second")
+    return model
+
+
+def in_thread(work):
+    def run():
+        assert cuda.cuCtxSetCurrent(context) == 0
+        work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def of_the_same_address():
+    """An nn.Module that ends, and another at its address."""
+    before = Linear().name("before")
+    before()
+    address = id(before)
+    memlab.memlab_api_nn_module_end(address)
+    del before
+    others = []
+    while not others or id(others[-1]) != address:
+        others.append(Linear())
+        assert len(others) < 10000
+    others[-1].name("after")()
+
+
+def recomputed(block):
+    """A backward in Python that calls an nn.Module: it is that one's."""
+    def backward():
+        block()
+
+    called = ctypes.CFUNCTYPE(None)(backward)
+    torch.torch_backward(torch.torch_function(ctypes.cast(called, ctypes.c_void_p)), False)
+
+
+def deep(block, levels):
+    if levels == 0:
+        block()
+    else:
+        deep(block, levels - 1)
+
+
+def work():
+    torch.torch_without_gradient(new_size([]))
+    model = make()
+    for _ in range(2):
+        model()
+    in_thread(model.blocks[1])
+    model.blocks[0](3)
+    deep(model.blocks[2], 100)  # beyond the limit of stacks
+    recomputed(model.blocks[0])
+    of_the_same_address()
+    torch.torch_without_gradient(new_size([]))
+    for node in nodes:
+        torch.torch_backward(node, False)
+
+
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+for _ in range(8):
+    torch.torch_operator(DENSE, 2 * KIB, 0, 1)  # no node is believed before
+work()
+print(json.dumps(expected))
