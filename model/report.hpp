@@ -11,6 +11,7 @@
 
 #include "model/report_device.hpp"
 #include "model/report_entries.hpp"
+#include "model/report_nn_modules.hpp"
 #include "model/report_process.hpp"
 #include "model/report_scopes.hpp"
 #include "model/report_shape.hpp"
@@ -178,6 +179,7 @@ struct Report {
     std::vector<Steps> steps = {};
     std::optional<std::uint64_t> step_kinds_left_out = {};
     std::vector<Label> labels = {};
+    std::vector<NnModuleStack> nn_modules = {};
     std::vector<LiveAllocation> largest_live = {};
     std::vector<Missed> missed = {};
     Coverage coverage = {};
@@ -263,6 +265,12 @@ struct Report {
         visit.line();
         visit.table_if_any({"labels", "the program's names for memory", AtMost{max_labels}},
                            self.labels, Layout::lines);
+        visit.line();
+        visit.table_if_any({"nn_modules",
+                            "stacks of calls of PyTorch's nn.Modules, parents before their "
+                            "children: which of them allocated the tensors. What backward "
+                            "allocates is that of the call whose forward it belongs to"},
+                           self.nn_modules, Layout::lines);
         visit.line();
         visit.table_if_any(
             {"largest_live", "the largest allocations that are live at the end, largest first",

@@ -64,6 +64,7 @@ class ReportBuilder {
     void each(EntryTaker<Scope>& to) const;
     void each(EntryTaker<Steps>& to) const;
     void each(EntryTaker<Label>& to) const;
+    void each(EntryTaker<NnModuleStack>& to) const;
     void each(EntryTaker<LiveAllocation>& to) const;
     void each(EntryTaker<Missed>& to) const;
     void each(EntryTaker<Coverage::Bypassed>& to) const;

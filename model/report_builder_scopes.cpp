@@ -1,5 +1,8 @@
-// The parts of a report made of the program's annotations: scopes, steps, labels and marks.
+// The parts of a report made of the program's annotations: scopes, steps, labels, marks and
+// nn.Modules.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "model/oom_explanation.hpp"
 #include "model/report_builder.hpp"
@@ -105,6 +108,35 @@ void ReportBuilder::each(EntryTaker<Label>& to) const {
     for (const trace::LabelTotals& label : from_.labels().totals()) {
         to.take({valid_utf8(label_name(from_, label.name)), label.count, label.live_count,
                  label.live_bytes, label.peak_bytes});
+    }
+}
+
+void ReportBuilder::each(EntryTaker<NnModuleStack>& to) const {
+    const trace::NnModuleStats& from = from_.nn_modules();
+    std::vector<std::vector<NnModuleStack::Holding>> held(from.stacks().size());
+    for (const trace::NnModuleHolding& each : from.holdings()) {
+        const trace::Holder at_peak = from_.held_at_peak(each);
+        if (at_peak.count != 0 || each.live_count != 0) {
+            held[each.stack - 1].push_back({each.site, each.count, each.bytes, at_peak.count,
+                                            at_peak.bytes, each.live_count, each.live_bytes});
+        }
+    }
+    for (std::size_t i = 0; i < held.size(); ++i) {
+        const trace::NnModuleStackDef& stack = from.stacks()[i];
+        NnModuleStack out;
+        if (stack.parent != 0) {
+            out.parent = stack.parent - 1;
+        }
+        out.nn_module = stack.nn_module;
+        if (const auto named = from.names().find(stack.nn_module); named != from.names().end()) {
+            const trace::NnModuleName& name = named->second;
+            out.name = text(name.name);
+            if (name.class_name != 0) {
+                out.class_name = text(name.class_name);
+            }
+        }
+        out.sites = std::move(held[i]);
+        to.take(std::move(out));
     }
 }
 

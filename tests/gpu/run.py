@@ -676,6 +676,20 @@ class Suite(SeveralGpus):
             if found and found[0].report_path:
                 self.show(name, found[0].report_path)
 
+    def nn_modules(self) -> None:
+        """The memory of each layer at the peak, against the sizes of its tensors."""
+        name = "nn.Modules"
+        if not self.can_run_with("torch", name):
+            return
+        expected = self.work / "nn_modules.json"
+        verdict, found, outcomes = self.framework_pair(name, "nn_modules.py", [str(expected)])
+        reports = [one.report for one in found if one.report and one.report["sites"]]
+        if reports and expected.exists():
+            verdict.problems += tensors.judge_nn_modules(reports[0], json.loads(expected.read_text(encoding="utf-8")))
+        else:
+            verdict.problems.append("no report, or no word of PyTorch's")
+        self.add(verdict, *outcomes)
+
     def validation(self) -> None:
         """The sample that shows what a validation keeps; PyTorch runs it."""
         peaks: dict[str, int] = {}
@@ -1135,7 +1149,7 @@ class Suite(SeveralGpus):
         """`share`: how far down the list to begin, so that workers begin with different parts."""
         parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
-                 self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward,
+                 self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
                  self.validation, self.categories, self.ledgers, self.unwinder, self.forked, self.ranks,
                  self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
                  self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]

@@ -101,6 +101,19 @@ def judge_validation(way: str, summary: dict[str, Any], peaks: dict[str, int]) -
     return problems
 
 
+def judge_nn_modules(report: dict[str, Any], expected: dict[str, int]) -> list[str]:
+    """What nn_modules.py says that each of its layers holds at the peak. PyTorch rounds each block up by 1 MiB at most;
+    the workspace of a library is in the layer that first used it."""
+    slack, held = 4 << 20, dict.fromkeys(expected, 0)
+    for entry in report.get("nn_modules", []):
+        if entry["name"] in held and entry["class"] == "Linear":
+            held[entry["name"]] += sum(of["at_peak_bytes"] for of in entry["sites"])
+    less = {name: size for name, size in held.items() if size < expected[name]}
+    more = {name: size for name, size in held.items() if size > expected[name] + slack}
+    problems = [f"less than {expected}: {less}"] if less else []
+    return problems + ([f"more than {expected}: {more}"] if len(more) > 2 else [])
+
+
 BACKWARD = ("layers", "retained", "twice", "checkpoint", "reentrant", "function", "threads", "compiled")
 Stack = tuple[tuple[str, int, str], ...]
 

@@ -272,6 +272,60 @@ class PythonFrames(EndToEnd):
                     self.assertEqual({size: counts[size] for size in (8192, 64, 72, 80, 88)},
                                      {8192: 1, 64: 3, 72: 3, 80: 3, 88: 2})
 
+    def nn_modules(self, interpreter: str, stand_in: str, **settings: str) -> tuple[dict, dict, dict]:
+        """The report; of each size the names of its nn.Modules, outermost first: found, and expected."""
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
+        outcome = self.run_python(interpreter, "nn_modules.py", str(library),
+                                  str(PROGRAMS / "stand_ins" / stand_in), **settings)
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        report = self.recording().report
+        found: dict[int, list] = {}
+        for entry in report.get("nn_modules", []):
+            names, at = [entry["name"]], entry
+            while at["parent"] is not None:
+                at = report["nn_modules"][at["parent"]]
+                names.insert(0, at["name"])
+            for held in entry["sites"]:
+                self.assertEqual((held["live_count"], held["live_bytes"]), (held["count"], held["bytes"]))
+                self.assertEqual((held["at_peak_count"], held["at_peak_bytes"]), (held["count"], held["bytes"]))
+                found.setdefault(held["site"], []).append((held["count"], held["bytes"], names))
+        return report, found, {int(size): names for size, names in json.loads(outcome.stdout).items()}
+
+    def test_memory_of_nn_modules(self) -> None:
+        """Of the call that allocates it; in backward, of the call whose forward it belongs to."""
+        for version, interpreter in self.each_interpreter():
+            for depth, stand_in in (("64", "torch"), ("256", "torch"), ("24", "torch_2_0")):
+                with self.subTest(python=version, depth=depth, stand_in=stand_in):
+                    report, found, expected = self.nn_modules(interpreter, stand_in, MEMLAB_STACK_DEPTH=depth)
+                    self.assertEqual(report["missed"], [])
+                    wanted: dict[tuple, list[int]] = {}
+                    for size, names in expected.items():
+                        if names:
+                            totals = wanted.setdefault(tuple(names), [0, 0])
+                            totals[0] += 1
+                            totals[1] += size
+                    held: dict[tuple, list[int]] = {}
+                    for holdings in found.values():
+                        for count, size, names in holdings:
+                            totals = held.setdefault(tuple(names), [0, 0])
+                            totals[0] += count
+                            totals[1] += size
+                    self.assertEqual(held, wanted)
+                    classes = {entry["name"]: entry["class"] for entry in report["nn_modules"]}
+                    self.assertEqual((classes[""], classes["blocks.1"], classes["after"]), ("Model", "Block", "Linear"))
+                    # The calls of all are the same: of a call site each has a part.
+                    self.assertGreaterEqual(max(map(len, found.values())), 3)
+
+    def test_nn_modules_that_are_not_called_as_known(self) -> None:
+        for _, interpreter in self.each_interpreter():
+            report, found, _ = self.nn_modules(interpreter, "torch_closure")
+            self.assertEqual((report["missed"], found), ([], {}))
+
+    def test_nn_modules_only_of_python_frames(self) -> None:
+        interpreter = self.interpreters[0][1] if self.interpreters else self.skipTest("no CPython")
+        report, found, _ = self.nn_modules(interpreter, "torch", MEMLAB_PYTHON="off")
+        self.assertEqual((report["missed"], found), ([], {}))
+
     def run_backward(self, interpreter: str, variant: str = "torch", **settings: str) -> tuple[dict, dict]:
         """The report, and of each size that backward allocates the function whose frames are to follow."""
         library = self.layout.program("pytorch_cache").parent / "pytorch" / variant / "libtorch_cpu.so"

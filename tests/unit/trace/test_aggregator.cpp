@@ -1050,3 +1050,18 @@ TEST_CASE("what bypassed memlab is added up by who did it") {
     CHECK(aggregator.coverage()->audited);
     CHECK(aggregator.coverage()->count == 9);
 }
+
+TEST_CASE("a free and its completion are two events out of order, together or apart") {
+    Aggregator together;
+    Aggregator apart;
+    for (Aggregator* const each : {&together, &apart}) {
+        each->on(DeviceInfo{.index = 0});
+        each->on(Event{.type = EventType::alloc, .time_ns = 10, .address = 512, .size = 512});
+    }
+    const Event freed{.type = EventType::free_requested, .time_ns = 5, .address = 512};
+    together.on_freed(freed);
+    apart.on(freed);
+    apart.on(completed_at_once(freed));
+    CHECK(together.integrity().earlier_times == 2);
+    CHECK(apart.integrity().earlier_times == 2);
+}
