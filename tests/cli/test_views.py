@@ -70,6 +70,62 @@ class ViewTest(ToolTest):
         self.assertIn(expected, result.stderr)
 
 
+class NnModules(ViewTest):
+    NAMES = ()
+
+    def made(self, named=True):
+        """A recording of a training, of whose largest call sites nn.Modules have parts."""
+        with open(recorded("h200/pytorch_checkpoint_named.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        stacks = [(None, 1, "", "Transformer"), (0, 2, "layers.0", "Layer"), (1, 3, "layers.0.linear", "Linear"),
+                  (0, 4, "layers.1", "Layer"), (0, 5, "head", None)]
+        report["nn_modules"] = [{"parent": parent, "nn_module": number, "name": name if named else None,
+                                 "class": class_name if named else None, "sites": []}
+                                for parent, number, name, class_name in stacks]
+        sites = sorted((site for site in report["sites"] if site["device"] == 64),
+                       key=lambda site: site["at_peak_bytes"], reverse=True)[:40]
+        for number, of in enumerate(sites):
+            shares = ({2: 5, 3: 2, 4: 1}, {0: 8}, {1: 7, 2: 1}, {})[number % 4]
+            for stack, eighths in shares.items():
+                held = {"count": of["count"], "bytes": of["bytes"], "live_count": 0, "live_bytes": 0,
+                        "at_peak_count": 1, "at_peak_bytes": of["at_peak_bytes"] * eighths // 8}
+                report["nn_modules"][stack]["sites"].append({"site": of["id"], **held})
+        path = self.path("named.json" if named else "unnamed.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        return path, report
+
+    def test_as_people_see_it(self):
+        path, _ = self.made()
+        self.golden("nn_modules", "nn-modules", path, COLUMNS="100")
+        self.golden("nn_modules_top", "nn-modules", "--top", "1", path, COLUMNS="100")
+        self.golden("nn_modules_unnamed", "nn-modules", self.made(named=False)[0], COLUMNS="100")
+
+    def test_figures(self):
+        path, report = self.made()
+        (device,) = self.document("nn-modules", path)["reports"][0]["devices"]
+        held = sum(site["at_peak_bytes"] for site in report["sites"] if site["device"] == 64)
+        self.assertEqual(device["peak_bytes"], held)
+        of = {each["name"]: each for each in device["nn_modules"]}
+        self.assertEqual(list(of)[0], "")
+        self.assertEqual(of["layers"]["bytes"], of["layers.0"]["bytes"] + of["layers.1"]["bytes"])
+        self.assertEqual((of["layers"]["own_bytes"], of["layers"]["class"]), (0, None))
+        self.assertEqual(of["layers.0"]["bytes"], of["layers.0"]["own_bytes"] + of["layers.0.linear"]["bytes"])
+        inside = sum(each["at_peak_bytes"] for entry in report["nn_modules"] for each in entry["sites"])
+        self.assertEqual(of[""]["bytes"], inside)
+        self.assertEqual(sum(each["own_bytes"] for each in of.values()), inside)
+        self.assertEqual(device["outside"]["bytes"], held - inside)
+        for each in [*of.values(), device["outside"]]:
+            self.assertEqual(sum(each["categories"].values()), each["bytes"])
+        (device,) = self.document("nn-modules", self.made(named=False)[0])["reports"][0]["devices"]
+        self.assertEqual((device["nn_modules"], device["unnamed"]["nn_modules"], device["unnamed"]["bytes"]),
+                         ([], 5, inside))
+
+    def test_of_other_programs(self):
+        self.assertIn("No call of an nn.Module", self.report("nn-modules", recorded("h100/jax_platform_allocator.json")))
+        self.refused("takes a whole number", "nn-modules", "--top", "x", self.made()[0])
+
+
 class Summary(ViewTest):
     def test_as_people_see_it(self):
         self.golden("summary_narrow", recorded("h100/pytorch_without_its_cache.json"))

@@ -12,6 +12,7 @@
 #include "report/views/diff.hpp"
 #include "report/views/leaks.hpp"
 #include "report/views/ledger_text.hpp"
+#include "report/views/nn_modules.hpp"
 #include "report/views/site_table.hpp"
 
 namespace {
@@ -44,6 +45,7 @@ bool all_views(const Report& report, Resolver& resolver, std::size_t seed) {
     const auto tables = site_tables(report, resolver, taken, diff);
     const auto trees = call_trees(report, resolver, all, diff, how);
     const Leaks leaks = find_leaks(report, resolver, all, default_suppressions(), leak);
+    const auto modules = nn_modules(report, resolver, diff);
     const DiffSide before{"a", report, resolver, taken};
     const DiffSide after{"b", report, resolver, all};
     const Diff changes = diff_reports(before, after, diff);
@@ -59,6 +61,8 @@ bool all_views(const Report& report, Resolver& resolver, std::size_t seed) {
                                diff)
                 .empty() &&
            !render_ledger_json("f", report, resolver, diff).empty() &&
+           !render_nn_modules_text(report, modules, diff).empty() &&
+           !render_nn_modules_json("f", modules).empty() &&
            !render_diff_text(before, after, changes, diff).empty() &&
            !render_diff_json(before, after, changes, diff).empty();
 }

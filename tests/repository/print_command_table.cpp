@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "tools/report/commands.hpp"
+
 namespace {
 
 struct Group {
@@ -37,7 +39,8 @@ int main() {
         std::cout << "| " << linked("`" + name + "`", page) << " | " << question << " |\n";
     };
 #define GROUP(name, title, page)
-#define COMMAND(name, group, what, page, question) command(#name, #group, page, question);
+#define COMMAND(name, group, what, page, question) \
+    command(memlab::tools::command_name(#name), #group, page, question);
 #include "tools/report/commands.inc"
 #undef COMMAND
 #undef GROUP

@@ -3,6 +3,7 @@
 // also 1.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,12 @@ namespace memlab::tools {
 #include "tools/report/commands.inc"
 #undef COMMAND
 #undef GROUP
+
+/// What the user calls a command of commands.inc.
+inline std::string command_name(std::string name) {
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name;
+}
 
 /// A file with such a name must be given as ./whatif.
 struct Command {

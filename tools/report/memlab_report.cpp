@@ -22,7 +22,8 @@ const std::vector<Command>& all_commands() {
 #undef COMMAND
 #undef GROUP
 #define GROUP(name, title, page)
-#define COMMAND(name, group, what, page, question) {#name, name##_command, group##_title, what},
+#define COMMAND(name, group, what, page, question) \
+    {command_name(#name), name##_command, group##_title, what},
     static const std::vector<Command> commands = {
 #include "tools/report/commands.inc"
     };

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "report/views/call_tree.hpp"
+#include "report/views/nn_modules.hpp"
 #include "report/views/site_table.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/view_options.hpp"
@@ -111,6 +112,38 @@ int sites_command(int argc, char** argv) {
             open.report, open.resolver, arguments.filter.sites(open.report, open.resolver), view);
         return arguments.json ? report::render_sites_json(open.file, tables, view)
                               : report::render_sites_text(tables, view);
+    });
+}
+
+int nn_modules_command(int argc, char** argv) {
+    ReportOptions arguments;
+    CLI::App app("Shows what each GPU held at its peak by nn.Module of PyTorch, and by category.",
+                 "memlab-report nn-modules");
+    add_files(app, arguments);
+    add_top(app, arguments, "nn.Modules within each");
+    add_skip(app, arguments.skips);
+    add_device(app, arguments);
+    add_json(app, arguments, "all nn.Modules");
+    add_rendering(app, arguments);
+    app.footer(
+        "Memory is that of the innermost call of an nn.Module that allocated it; in backward, of "
+        "the call whose forward it belongs to. A row has its own and that of the nn.Modules "
+        "within, by qualified name. Parameters and the optimizer's state are made outside of "
+        "calls.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report nn-modules memlab.python3.4711.json\n"
+        "  memlab-report nn-modules --top 3 run/\n"
+        "\n"
+        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report nn-modules")) {
+        return *code;
+    }
+    const report::ViewOptions view = make_view_options(arguments);
+    return show_reports(arguments, "memlab-nn-modules", [&](const OpenReport& open) {
+        const auto devices = report::nn_modules(open.report, open.resolver, view);
+        return arguments.json ? report::render_nn_modules_json(open.file, devices)
+                              : report::render_nn_modules_text(open.report, devices, view);
     });
 }
 
