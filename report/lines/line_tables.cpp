@@ -334,7 +334,7 @@ LineTables line_tables(const model::Report& report, Resolver& resolver, const st
         *problem = "has sums of the whole run; for --every give the event log (*.memlog)";
         return result;
     }
-    const std::vector<LineColumn> columns = select_columns(query, !log.empty());
+    const std::vector<LineColumn> columns = select_columns(query);
     for (const LineColumn& column : columns) {
         result.columns.push_back({column.name, column.bytes});
         if (column.of_moments && log.empty()) {

@@ -72,11 +72,12 @@ const std::uint64_t* find_statistic(const trace::MemoryStats& stats, const std::
     return found;
 }
 
-std::vector<LineColumn> select_columns(const LineQuery& query, bool log) {
+std::vector<LineColumn> select_columns(const LineQuery& query) {
     std::vector<std::string> names = query.columns;
     if (names.empty()) {
-        names = log ? std::vector<std::string>{"active", "reserved", "bytes"}
-                    : std::vector<std::string>{"at_peak", "bytes", "live"};
+        // Of the line's own memory, and the same of a log and of its report.
+        names = query.every != 0 ? std::vector<std::string>{"bytes", "count"}
+                                 : std::vector<std::string>{"at_peak", "bytes", "live"};
     }
     std::vector<LineColumn> columns;
     columns.reserve(names.size());

@@ -1,8 +1,8 @@
 // A query for line tables: the functions and the columns.
 //
 // Columns are named by what they show:
-//   active, reserved, allocated, requested   maximum of the curve (of all device memory of the
-//                                            process) when the line allocated
+//   active, reserved, allocated, requested   maximum of the curve when the line allocated: of all
+//                                            device memory of the process, so never a default
 //   bytes, count                             bytes and number of the line's allocations
 //   live                                     bytes of these that were never freed
 //   at_peak                                  bytes of these at the device's allocated peak
@@ -51,9 +51,8 @@ struct LineColumn {
     bool bytes = true;    ///< else it counts
 };
 
-/// The columns of a query; the defaults depend on whether there is an event log. All names must be
-/// valid: see check_column().
-std::vector<LineColumn> select_columns(const LineQuery& query, bool log);
+/// The columns of a query. All names must be valid: see check_column().
+std::vector<LineColumn> select_columns(const LineQuery& query);
 
 /// Empty for a valid column name, else the error.
 std::string check_column(const std::string& name);

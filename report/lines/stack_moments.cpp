@@ -48,7 +48,7 @@ class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink>,
 };
 
 StackMoments::StackMoments(const LineQuery& query, Wanted wanted, StepEnds ends)
-    : columns_(select_columns(query, true)),
+    : columns_(select_columns(query)),
       every_(query.every),
       wanted_(std::move(wanted)),
       ends_(std::move(ends)) {}

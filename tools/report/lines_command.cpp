@@ -33,7 +33,7 @@ void define(CLI::App& app, LinesArguments& arguments) {
         ->type_name("");
     add_files(app, arguments.options);
     add_repeated(app, "--column", arguments.query.columns,
-                 "Show this column, see below, instead of the usual ones; may be repeated")
+                 "Show this column, see below, instead of the default ones; may be repeated")
         ->type_name("NAME")
         ->check([](const std::string& name) { return check_column(name); });
     app.add_option("--every", arguments.every,
@@ -58,14 +58,15 @@ void define(CLI::App& app, LinesArguments& arguments) {
     add_rendering(app, arguments.options);
     app.footer(
         "Columns:\n"
-        "  active, allocated, requested  the highest value of that curve, which is of the\n"
-        "                                whole program, when the line allocated\n"
-        "  reserved                      the most that was reserved then\n"
+        "  at_peak                       what of the line's memory was held at the peak\n"
         "  bytes, count                  what the line allocated in all, and how often\n"
         "  live                          what of that was never freed\n"
-        "  at_peak                       what of that was held at the peak\n"
+        "  active, allocated, requested, reserved\n"
+        "                                the whole program's: the highest value of that\n"
+        "                                curve when the line allocated\n"
         "  active_bytes.all.peak, ...    the keys of torch.cuda.memory_stats\n"
-        "The usual ones are active, reserved and bytes. What a line calls counts as its own. A "
+        "Default: at_peak, bytes and live; with --every, bytes and count. What a line calls counts "
+        "as its own. A "
         "report alone has bytes, count, live and at_peak; its event log is found in its folder.\n"
         "\n"
         "Examples:\n"

@@ -218,6 +218,7 @@ TEST_CASE("steps end at marks, all or those of a name") {
     LineQuery query;
     query.file = "train.py";
     query.function = "step";
+    query.columns = {"active", "reserved", "bytes"};
     query.every = 1;
     LineTables tables = recorded.tables(query);  // the step between the two marks is empty
     REQUIRE(tables.groups.size() == 2);
@@ -242,6 +243,7 @@ TEST_CASE("a log whose moments were collected is not read again, any other is") 
     Recorded recorded;
     LineQuery query;
     query.file = "train.py";
+    query.columns = {"active"};
     StackMoments collected(query);
     REQUIRE(read_report(recorded.log, collected.sink_factory()).report);
     const std::string moved = recorded.folder / "moved.memlog";
@@ -261,6 +263,7 @@ TEST_CASE("a filter keeps allocations out") {
     Recorded recorded;
     LineQuery query;
     query.file = "train.py";
+    query.columns = {"active"};
     REQUIRE(query.filter.add("func=forward").empty());
     const LineTables tables = recorded.tables(query);
     REQUIRE(tables.groups[0].tables.size() == 3);
@@ -306,13 +309,15 @@ TEST_CASE("the function's whole source is shown, with its figures") {
     LineQuery query;
     query.file = "train.py";
     query.function = "step";
+    query.columns = {"active", "reserved", "bytes"};
     LineTextOptions options;
     options.working_directory = recorded.folder.path();
     options.recorded_wall_ns = recorded.report.process.start_wall_ns;
     CHECK("\n" + render_lines(recorded.tables(query), options) == R"(
 ## step  train.py
 
-      active    reserved       bytes  line  code
+   program's   program's       bytes  line  code
+      active    reserved
         peak        peak
                                          3  @decorated
                                          4  def step(
@@ -333,6 +338,21 @@ TEST_CASE("the function's whole source is shown, with its figures") {
     CHECK(json["groups"][0]["first_step"].is_null());
     CHECK(json["groups"][0]["functions"][0]["lines"][0]["line"] == 7);
     CHECK(json["groups"][0]["functions"][0]["lines"][0]["active"] == 320 * kib);
+}
+
+TEST_CASE("the default columns are of the line's own memory, of a log and of its report") {
+    LineQuery query;
+    const auto names = [&query] {
+        std::vector<std::string> shown;
+        for (const LineColumn& column : select_columns(query)) {
+            CHECK(column.source == LineColumn::Source::sum);
+            shown.push_back(column.name);
+        }
+        return shown;
+    };
+    CHECK(names() == std::vector<std::string>{"at_peak", "bytes", "live"});
+    query.every = 2;
+    CHECK(names() == std::vector<std::string>{"bytes", "count"});
 }
 
 TEST_CASE("a source is found in the folders given, under the longest end of its path") {
