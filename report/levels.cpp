@@ -1,5 +1,6 @@
 #include "report/levels.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -73,14 +74,40 @@ bool ChosenOoms::has(std::uint64_t time_ns, std::uint64_t device,
     return time_ns > listed_until_ns_ || listed_.contains({time_ns, device, requested_bytes});
 }
 
+DevicesAt::DevicesAt(const model::Report& report, Level level)
+    : level_(level), cut_(gpus_with_caches(report)) {
+    for (const model::Device& device : report.devices) {
+        if (!device.is_gpu()) {
+            caches_.insert(device.index);
+        }
+    }
+}
+
+bool DevicesAt::has(const model::Device& device) const {
+    return has(device.index);
+}
+
+bool DevicesAt::has(std::uint64_t index) const {
+    const bool is_cache = caches_.contains(index);
+    return level_ == Level::driver      ? !is_cache
+           : level_ == Level::framework ? is_cache || !cut_.contains(index)
+                                        : true;
+}
+
+bool is_seen_inside(const model::Report& report) {
+    const std::set<std::uint64_t> cut = gpus_with_caches(report);
+    return !cut.empty() &&
+           std::all_of(report.devices.begin(), report.devices.end(),
+                       [&](const model::Device& device) {
+                           return !device.is_gpu() || cut.contains(device.index) ||
+                                  device.curve(model::Curve::reserved).peak_bytes == 0;
+                       });
+}
+
 void choose_level(model::Report& report, Level level) {
     choose_ooms(report, level);
-    const std::set<std::uint64_t> cut = gpus_with_caches(report);
-    std::erase_if(report.devices, [&](const model::Device& device) {
-        return level == Level::driver      ? !device.is_gpu()
-               : level == Level::framework ? device.is_gpu() && cut.count(device.gpu()) != 0
-                                           : false;
-    });
+    const DevicesAt chosen(report, level);
+    std::erase_if(report.devices, [&](const model::Device& device) { return !chosen.has(device); });
 }
 
 }  // namespace memlab::report

@@ -110,6 +110,10 @@ class Checker {
             problem("there is no recording to check");
             return;
         }
+        if (is_of_run(limit.metric)) {
+            apply_to_ranks(limit);
+            return;
+        }
         std::size_t applied = 0;
         std::string absent;
         for (std::size_t p = 0; p < processes_.size(); ++p) {
@@ -192,7 +196,7 @@ class Checker {
     Outcome finish() {
         std::stable_sort(out_.rows.begin(), out_.rows.end(), [](const Row& a, const Row& b) {
             const auto rank = [](const Row& row) {
-                return std::make_tuple(row.process, !row.measured.device,
+                return std::make_tuple(is_of_run(row.metric), row.process, !row.measured.device,
                                        row.measured.device.value_or(0), row.subject.kind,
                                        row.metric);
             };
@@ -202,6 +206,37 @@ class Checker {
     }
 
   private:
+    /// A row of the first rank's: its name is the same in every run.
+    void apply_to_ranks(const Limit& limit) {
+        const std::vector<report::RankRow>& ranks = options_.ranks;
+        const std::string name = name_of(limit.metric, limit.subject);
+        const report::Imbalance peaks = report::imbalance_of(ranks);
+        if (limit.bound.relative()) {
+            return problem(
+                "the limit of " + name + " (" + limit.origin +
+                ") is above a baseline, which has no figure of a run; give a share (10%)");
+        }
+        if (ranks.size() < 2 || !peaks.ratio) {
+            return problem(name +
+                           ": there are no two ranks with GPU memory to compare; give the folder "
+                           "of a run with ranks, or leave this limit out (" +
+                           limit.origin + ")");
+        }
+        Measurement value;
+        value.figure = Figure::real(*peaks.ratio - 1);
+        value.note = report::imbalance_text(peaks);
+        Row row{
+            ranks.front().member, limit.metric, limit.subject, limit, std::move(value), {}, {}, {}};
+        judge(row);
+        const bool proven = std::none_of(ranks.begin(), ranks.end(), [&](const auto& rank) {
+            return is_unfinished(rank.member) ||
+                   is_lacking(rank.member, limit.metric, limit.subject);
+        });
+        // Where it is exceeded, too: the mean may be larger. report_lacks() says why.
+        row.verdict = proven ? row.verdict : Verdict::unknown;
+        out_.rows.push_back(std::move(row));
+    }
+
     bool is_allowed(const report::Lack& lack) const {
         return options_.allowed_lacks.count(lack.kind) != 0;
     }
@@ -437,6 +472,9 @@ std::vector<BaselineFigure> baseline_figures(const std::vector<Process>& process
             continue;
         }
         for (const auto& [metric, subject] : wanted) {
+            if (is_of_run(metric)) {
+                continue;
+            }
             const Measured found =
                 measure(measured(process, limited_kinds(limits, metric)), metric, subject);
             for (const Measurement& value : found.values) {

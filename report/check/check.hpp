@@ -16,6 +16,7 @@
 #include "report/check/measure.hpp"
 #include "report/lacks.hpp"
 #include "report/runs/collection.hpp"
+#include "report/runs/ranks.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
@@ -88,6 +89,7 @@ struct Options {
     bool missing_baseline_passes = false;
     bool update = false;                         ///< relative limits are recorded, not checked
     std::vector<report::Lack> lacks;             ///< of the run, beside those of its processes
+    std::vector<report::RankRow> ranks;          ///< `member`: index into the processes
     std::set<report::Lack::Kind> allowed_lacks;  ///< a note, not a problem
 };
 

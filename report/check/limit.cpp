@@ -101,6 +101,8 @@ const std::vector<MetricInfo>& metrics() {
         {Metric::unexplained, "unexplained", Unit::share, false, false, false,
          "Of a GPU's memory in use at its sampled peak: the\nrest of the ledger, other processes "
          "included"},
+        {Metric::rank_imbalance, "rank_imbalance", Unit::share, false, false, false,
+         "Allocated peak of the largest rank above the mean\nof all (memlab-report merge)"},
     };
     return table;
 }

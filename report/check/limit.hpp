@@ -28,7 +28,13 @@ enum class Metric : std::uint8_t {
     contexts,
     modules,
     unexplained,
+    rank_imbalance,
 };
+
+/// Of the ranks of a run together; the others are of each process.
+inline bool is_of_run(Metric metric) {
+    return metric == Metric::rank_imbalance;
+}
 
 /// What a limit applies to: a whole process, or a part of it.
 struct Subject {

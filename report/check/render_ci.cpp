@@ -48,6 +48,9 @@ std::string where(const View& view, const Row& row, std::size_t most) {
 
 /// "GPU 0", "train.py, GPU 0".
 std::string whose(const View& view, const Row& row) {
+    if (is_of_run(row.metric)) {
+        return "all ranks";
+    }
     std::string text = view.processes.size() > 1 ? view.processes[row.process].name : "";
     if (row.measured.device) {
         text += (text.empty() ? "" : ", ") +

@@ -56,8 +56,9 @@ std::string verdict_text(const Row& row) {
 
 std::string sentence(const View& view, const Row& row) {
     const Unit unit = info(row.metric).unit;
-    std::string text =
-        view.processes.size() > 1 ? view.processes[row.process].name + ": " : std::string();
+    std::string text = view.processes.size() > 1 && !is_of_run(row.metric)
+                           ? view.processes[row.process].name + ": "
+                           : std::string();
     text += name_of(row.metric, row.subject);
     if (row.measured.device) {
         text += " on " +

@@ -28,7 +28,8 @@ class TextRenderer {
         const Row* before = nullptr;
         for (const Row& row : view_.outcome.rows) {
             if (before == nullptr || before->process != row.process ||
-                before->measured.device != row.measured.device) {
+                before->measured.device != row.measured.device ||
+                is_of_run(before->metric) != is_of_run(row.metric)) {
                 heading(row);
             }
             show(row);
@@ -54,7 +55,9 @@ class TextRenderer {
     void heading(const Row& row) {
         const Process& process = view_.processes[row.process];
         std::string text = page_.clean(process.name) + " (pid " + std::to_string(process.pid) + ")";
-        if (row.measured.device) {
+        if (is_of_run(row.metric)) {
+            text = "all ranks";
+        } else if (row.measured.device) {
             text +=
                 ", " + page_.clean(report::label_of(*process.summary.report, *row.measured.device));
             for (const report::DeviceSummary& each : process.summary.devices) {

@@ -121,8 +121,14 @@ Stacks::Stacks(const Input& input, FrameTable& table, bool roots)
       wanted_(input.filter.sites(report_, input.resolver)),
       roots_(roots) {
     for (const Device& device : report_.devices) {
-        if (input.wants(device.index)) {
-            devices_.insert(device.index);
+        if (!input.wants(device.index)) {
+            continue;
+        }
+        devices_.insert(device.index);
+        if (device.kind_curves) {
+            for (const auto& [kind, curve] : *device.kind_curves) {
+                kinds_.try_emplace({device.index, kind}, device, kind);
+            }
         }
     }
 }
@@ -142,8 +148,6 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
             stack.frames.push_back(table_.named(report::label_of(report_, site.device)));
         }
         const bool in_curves = model::is_in_curves(site.kind);
-        // A peak is one of the curves; a moment is one of all memory.
-        const bool at_peak = in_curves || !input_.moment.empty();
         if (!in_curves) {
             stack.frames.push_back(table_.named("[" + site.kind + "]"));
         }
@@ -156,10 +160,19 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
         }
         stack.weights = {.count = site.count,
                          .bytes = site.bytes,
-                         .peak_count = at_peak ? site.at_peak_count : 0,
-                         .peak_bytes = at_peak ? site.at_peak_bytes : 0,
+                         .peak_count = site.at_peak_count,
+                         .peak_bytes = site.at_peak_bytes,
                          .live_count = site.live_count,
                          .live_bytes = site.live_bytes};
+        // A moment is one of all memory. The peak of the curves is not of the other kinds: these
+        // have their own.
+        if (!in_curves && input_.moment.empty()) {
+            const auto kind = kinds_.find({site.device, site.kind});
+            const SiteStats own =
+                kind == kinds_.end() ? SiteStats() : kind->second.stats(site, index);
+            stack.weights.peak_count = own.peak_count;
+            stack.weights.peak_bytes = own.peak_bytes;
+        }
         visit(stack);
     }
 }

@@ -12,13 +12,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "report/exports/input.hpp"
+#include "report/views/site_stats.hpp"
 
 namespace memlab::report::exports {
 
@@ -129,6 +132,8 @@ class Stacks {
     StackFrames frames_;
     std::vector<bool> wanted_;         ///< by site
     std::set<std::uint64_t> devices_;  ///< those of the chosen level
+    /// Kinds of memory with a peak of their own, by device.
+    std::map<std::pair<std::uint64_t, std::string>, ViewedMemory> kinds_;
     bool roots_;
 };
 

@@ -109,8 +109,9 @@ struct History {
 
     std::vector<std::uint64_t> moments;  ///< their times, which never decrease
     /// The stretches of the run, the first one from 0 on: each has a moment, and of each device
-    /// that changed in it the moment at which it held most. A multiple of the curves' buckets. 0:
-    /// there are no such moments (a report alone).
+    /// that changed in it, and of each kind of memory with a peak of its own, the moment at which
+    /// it held most. A multiple of the curves' buckets. 0: there are no such moments (a report
+    /// alone).
     std::uint64_t moment_ns = 0;
     std::vector<std::size_t> within;       ///< moments after which more happened at the same time
     std::vector<CategoryMost> categories;  ///< of the sites that have one; none of a report alone

@@ -1,10 +1,11 @@
 // The history that a report holds without its event log: sums, no moments in between.
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "report/html/history.hpp"
+#include "report/views/site_stats.hpp"
 
 namespace memlab::report {
 
@@ -46,6 +47,28 @@ void add_curves(History& history, const model::Device& device, std::uint64_t end
         }
     }
     continue_to(curves.buckets.size() - 1);
+}
+
+/// A peak of a device, or of a kind of its memory that has one of its own.
+struct KnownPeak {
+    ViewedMemory memory;
+    std::uint64_t time_ns = 0;
+    std::uint64_t bytes = 0;
+};
+
+void add_peaks(const model::Device& device, std::uint64_t end_ns, std::vector<KnownPeak>& peaks) {
+    const auto add = [&](ViewedMemory memory, const model::CurveSummary& curve) {
+        if (curve.peak_bytes != 0) {
+            peaks.push_back(
+                {std::move(memory), std::min(curve.peak_time_ns, end_ns), curve.peak_bytes});
+        }
+    };
+    add(ViewedMemory(device), device.curve(model::Curve::allocated));
+    if (device.kind_curves) {
+        for (const auto& [kind, curve] : *device.kind_curves) {
+            add(ViewedMemory(device, kind), curve.curve);
+        }
+    }
 }
 
 }  // namespace
@@ -102,26 +125,24 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
             add_curves(history, device, end_ns, limits.buckets);
         }
     }
-    std::vector<const model::Device*> peaks;
-    std::copy_if(devices.begin(), devices.end(), std::back_inserter(peaks),
-                 [](const model::Device* device) {
-                     return device->curve(model::Curve::allocated).peak_bytes != 0;
-                 });
-    const auto peak_ns = [&](const model::Device* device) {
-        return std::min(device->curve(model::Curve::allocated).peak_time_ns, end_ns);
-    };
-    std::stable_sort(
-        peaks.begin(), peaks.end(),
-        [&](const model::Device* a, const model::Device* b) { return peak_ns(a) < peak_ns(b); });
-    for (const model::Device* device : peaks) {
-        history.events.push_back({History::What::peak,
-                                  peak_ns(device),
-                                  history.moments.size(),
-                                  device->index,
-                                  device->curve(model::Curve::allocated).peak_bytes,
-                                  {}});
-        history.moments.push_back(peak_ns(device));
+    std::vector<KnownPeak> peaks;
+    for (const model::Device* device : devices) {
+        add_peaks(*device, end_ns, peaks);
     }
+    std::stable_sort(peaks.begin(), peaks.end(),
+                     [](const KnownPeak& a, const KnownPeak& b) { return a.time_ns < b.time_ns; });
+    for (const KnownPeak& peak : peaks) {
+        if (peak.memory.kind().empty()) {
+            history.events.push_back({History::What::peak,
+                                      peak.time_ns,
+                                      history.moments.size(),
+                                      peak.memory.device().index,
+                                      peak.bytes,
+                                      {}});
+        }
+        history.moments.push_back(peak.time_ns);
+    }
+    const std::size_t peak_events = history.events.size();
     history.moments.push_back(end_ns);
     std::vector<std::size_t> order(report.sites.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -136,15 +157,20 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
         }
         history.sites.push_back(i);
         std::vector<History::Change>& changes = history.holders.emplace_back().changes;
-        const auto peak = std::find_if(peaks.begin(), peaks.end(), on);
-        if (peak != peaks.end() && (site.at_peak_bytes != 0 || site.at_peak_count != 0)) {
-            changes.push_back(change(static_cast<std::size_t>(peak - peaks.begin()),
-                                     site.at_peak_count, site.at_peak_bytes));
+        for (std::size_t p = 0; p < peaks.size(); ++p) {
+            const ViewedMemory& memory = peaks[p].memory;
+            if (!memory.has(site)) {
+                continue;
+            }
+            const SiteStats own = memory.stats(site, i);
+            changes.push_back(memory.kind().empty()
+                                  ? change(p, site.at_peak_count, site.at_peak_bytes)
+                                  : change(p, own.peak_count, own.peak_bytes));
         }
         changes.push_back(change(peaks.size(), site.live_count, site.live_bytes));
     }
     for (const model::Mark& mark : report.marks) {
-        if (mark.type == "mark" && history.events.size() < limits.marks + peaks.size()) {
+        if (mark.type == "mark" && history.events.size() < limits.marks + peak_events) {
             history.events.push_back(
                 {History::What::mark, mark.time_ns, std::nullopt, 0, 0, mark.name});
         }

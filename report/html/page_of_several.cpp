@@ -26,14 +26,16 @@ std::string short_title(const PageRecording& recording) {
 
 /// The allocated curve over all GPUs of a process: the greatest value in each stretch of time. Of
 /// several GPUs these are summed, though they need not be of the same moment.
-std::vector<std::uint64_t> allocated_curve(const model::Report& report, std::uint64_t step_ns) {
+std::vector<std::uint64_t> allocated_curve(const model::Report& report, std::uint64_t step_ns,
+                                           Level level) {
     std::vector<std::uint64_t> curve(
         static_cast<std::size_t>(
             std::min(report.process.duration_ns / step_ns, values_of_a_curve - 1)) +
         1);
     constexpr auto allocated = static_cast<std::size_t>(model::Curve::allocated);
+    const DevicesAt shown(report, level);
     for (const model::Device& device : report.devices) {
-        if (!device.is_gpu()) {
+        if (!shown.has(device)) {
             continue;
         }
         std::vector<std::uint64_t> values(curve.size());
@@ -133,7 +135,8 @@ PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* sym
     std::vector<std::uint64_t> peaks;
     std::uint64_t longest_ns = 0;
     for (const std::size_t member : members) {
-        peaks.push_back(process_stats(all[member].report).allocated_peak);
+        peaks.push_back(
+            process_stats(all[member].report, std::nullopt, ranks.level).allocated_peak);
         longest_ns = std::max(longest_ns, all[member].report.process.duration_ns);
     }
     std::vector<std::uint64_t> sorted = peaks;
@@ -144,11 +147,11 @@ PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* sym
     for (std::size_t i = 0; i < members.size(); ++i) {
         const RunMember& member = all[members[i]];
         const model::Process& process = member.report.process;
-        const ProcessStats stats = process_stats(member.report);
+        const ProcessStats stats = process_stats(member.report, std::nullopt, ranks.level);
         page.ranks.push_back({std::nullopt, process_title(process), find_rank(process),
                               process.host, stats.allocated_peak, stats.at_end,
                               outlier_text(member.report, peaks[i], median),
-                              allocated_curve(member.report, page.rank_curve_ns)});
+                              allocated_curve(member.report, page.rank_curve_ns, ranks.level)});
         order.push_back(i);
     }
     const auto away = [&](std::size_t i) {

@@ -4,6 +4,7 @@
 
 #include "report/html/page_data.hpp"
 #include "report/inefficiencies/render.hpp"
+#include "report/inefficiencies/reserve_findings.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/summary/json_values.hpp"
@@ -125,6 +126,7 @@ PageRecording read_recording(const std::string& file, model::Report given, Symbo
     add("inefficiencies", log.empty() ? std::string() : inefficiencies.get());
     Summary summary = summarize(file, report, resolver);
     whatif::advise_on_ooms(log, options.pool_settings, summary);
+    try_settings_on_reserve(log, options.pool_settings, summary);
     recording.notes = summary.warnings;
     add("summary", render_json(summary, resolver, documents_top));
     LeakOptions leak_options{view};

@@ -91,8 +91,9 @@ std::size_t buckets_of_each(std::size_t buckets, std::size_t devices) {
                                  std::min<std::size_t>(buckets, 256));
 }
 
-/// The width of the stretches of which each device's highest moment is kept: some of the curves'
-/// buckets, so that the two are of the same times.
+/// The width of the stretches of which the highest moment of each device, and of each kind of
+/// memory with a peak of its own, is kept: some of the curves' buckets, so that the two are of the
+/// same times.
 std::uint64_t stretch_of(const HistoryLimits& limits, std::size_t devices,
                          std::uint64_t duration_ns) {
     const std::size_t buckets = buckets_of_each(limits.buckets, devices);
@@ -118,6 +119,9 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
             history_.curves[i].device = devices[i];
             curves_.emplace_back(history_.curves[i], buckets, end_ns_);
             moments_.add_device();
+        }
+        for (const model::Device* device : devices) {
+            add_kinds(*device);
         }
         const std::uint64_t stretches = end_ns_ / history_.moment_ns + 1;
         map_every_ = std::max<std::uint64_t>(stretches / std::max<std::size_t>(limits.maps, 1), 1);
@@ -221,6 +225,45 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
     }
 
   private:
+    /// Memory of a kind with a peak of its own.
+    struct OwnPeak {
+        std::uint64_t device = 0;
+        std::size_t kind = 0;
+        std::uint64_t peak_bytes = 0;
+        std::uint64_t now = 0;
+        bool seen = false;
+    };
+
+    void add_kinds(const model::Device& device) {
+        for (std::size_t kind = 0; kind < trace::memory_kind_count && device.kind_curves; ++kind) {
+            const auto known = device.kind_curves->find(
+                std::string(trace::name_of(static_cast<trace::MemoryKind>(kind))));
+            if (known != device.kind_curves->end()) {
+                kinds_.push_back({device.index, kind, known->second.curve.peak_bytes});
+                moments_.add_device();
+            }
+        }
+    }
+
+    void update_kinds(std::uint64_t now_ns) {
+        for (std::size_t i = 0; i < kinds_.size(); ++i) {
+            OwnPeak& own = kinds_[i];
+            if (own.device >= state_.devices().size() || state_.devices()[own.device] == nullptr) {
+                continue;
+            }
+            const std::uint64_t held = state_.devices()[own.device]->kinds[own.kind].live_bytes;
+            if (held == own.now) {
+                continue;
+            }
+            own.now = held;
+            moments_.set_allocated(curves_.size() + i, held, now_ns);
+            if (!own.seen && held == own.peak_bytes && held != 0) {
+                own.seen = true;
+                moments_.keep(now_ns, {}, std::nullopt);
+            }
+        }
+    }
+
     static std::uint64_t peak_of(const model::Device& device) {
         return device.curve(model::Curve::allocated).peak_bytes;
     }
@@ -321,6 +364,7 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
     void update() {
         const std::uint64_t now = state_.duration_ns();
         moments_.update(state_);
+        update_kinds(now);
         for (std::size_t i = 0; i < curves_.size(); ++i) {
             CurveRecorder& curves = curves_[i];
             const std::uint64_t index = curves.device().index;
@@ -369,6 +413,7 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
     MomentRecorder moments_;
     MapMaker maps_;
     std::vector<CurveRecorder> curves_;
+    std::vector<OwnPeak> kinds_;
     ScopeTracker open_;
     std::uint64_t map_every_ = 1;  ///< stretches
     std::uint64_t stretches_ = 0;  ///< that have ended

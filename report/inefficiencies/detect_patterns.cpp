@@ -74,7 +74,8 @@ class PatternDetector {
             calls(device, row);
             never_freed(row);
         }
-        find_in_reserve(query_, patterns_.growth[index_of(device)], rows, replays_, &found_.back());
+        find_in_reserve(report_, query_, patterns_.growth[index_of(device)], rows, replays_,
+                        &found_.back());
     }
 
     /// Returns the findings; reads a very long log again when peaks have to be computed.

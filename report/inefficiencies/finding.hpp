@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "report/summary/unused_reserve.hpp"
 #include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
@@ -80,14 +81,6 @@ struct Finding {
 
 /// The sum over these sites. Saturates.
 model::Collected sum_collected(const model::Report& report, const std::vector<std::size_t>& sites);
-
-/// Reserved memory that was never used, and what mends it.
-struct UnusedReserve {
-    std::uint64_t reserved_bytes = 0;      ///< at most
-    std::uint64_t allocated_bytes = 0;     ///< at most
-    std::string setting;                   ///< "MEMLAB_BACKEND=vmm"; empty: none that was tried
-    std::uint64_t with_setting_bytes = 0;  ///< reserved at most, in a replay with it
-};
 
 struct DeviceFindings {
     const model::Device* device = nullptr;

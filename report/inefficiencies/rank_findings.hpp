@@ -10,10 +10,7 @@ namespace memlab::report {
 /// What counts: 1/100 of the peak, or of all calls.
 inline constexpr std::uint64_t min_part = 100;
 
-/// What a finding has to save: 1/100 of the largest peak on the device's GPU: allocated, reserved,
-/// or of a kind of memory that is in neither.
-std::uint64_t least_bytes(const model::Report& report, const model::Device& device);
-
+/// `least`: least_bytes() of the device.
 bool is_worth_it(std::uint64_t least, const Finding& finding);
 
 /// The largest saving first; what grows before all others.

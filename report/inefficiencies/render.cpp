@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "report/summary/json_object.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
@@ -62,19 +63,7 @@ class InefficienciesText {
         if (!found.reserve) {
             return;
         }
-        const UnusedReserve& reserve = *found.reserve;
-        const std::uint64_t times =
-            reserve.reserved_bytes / std::max<std::uint64_t>(1, reserve.allocated_bytes);
-        std::string text =
-            "At most " + format_bytes(reserve.reserved_bytes) + " were reserved, " +
-            (times > 1 ? format_count(times) + " times the " : std::string("and at most ")) +
-            format_bytes(reserve.allocated_bytes) +
-            (times > 1 ? " that were allocated at most. " : " allocated. ");
-        text += reserve.setting.empty()
-                    ? "No setting that could be replayed reserves clearly less."
-                    : "With " + reserve.setting + " a replay reserves " +
-                          format_bytes(reserve.with_setting_bytes) + " at most.";
-        page_.paragraph("  ", page_.bold("unused reserve") + ": " + text);
+        page_.paragraph("  ", page_.bold("unused reserve") + ": " + found.reserve->text());
     }
 
     /// That no pattern was seen does not say that nothing can be saved.
@@ -178,18 +167,6 @@ class InefficienciesText {
     Page page_;
 };
 
-ordered_json reserve_json(const std::optional<UnusedReserve>& reserve) {
-    if (!reserve) {
-        return nullptr;
-    }
-    return {
-        {"reserved_bytes", reserve->reserved_bytes},
-        {"allocated_bytes", reserve->allocated_bytes},
-        {"setting", text_or_null(reserve->setting)},
-        {"with_setting_bytes",
-         reserve->setting.empty() ? ordered_json() : ordered_json(reserve->with_setting_bytes)}};
-}
-
 ordered_json finding_json(const Finding& finding, const model::Report& report, Resolver& resolver) {
     ordered_json out;
     out["pattern"] = name_of(finding.pattern);
@@ -235,7 +212,7 @@ std::string inefficiencies_json(const model::Report& report, Resolver& resolver,
                               {"bytes", device.collected.bytes},
                               {"at_peak_count", device.collected.at_peak_count},
                               {"at_peak_bytes", device.collected.at_peak_bytes}};
-        shown["reserve"] = reserve_json(device.reserve);
+        shown["reserve"] = device.reserve ? JsonObject::of(*device.reserve) : ordered_json();
         shown["never_freed"] = device.kept_count == 0
                                    ? ordered_json()
                                    : ordered_json{{"place", place_json(device.kept_place)},

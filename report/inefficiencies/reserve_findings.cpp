@@ -71,10 +71,20 @@ GrowthBlocks blocks_at_growth(const Growth& moment, const std::vector<SiteRow>& 
     return found;
 }
 
+void try_settings(Replays& replays, const model::Device& device, std::uint64_t least,
+                  UnusedReserve* reserve) {
+    reserve->replayed = true;
+    if (const auto better = replays.better_setting(device, least)) {
+        reserve->setting = better->setting;
+        reserve->with_setting_bytes = better->reserved_peak;
+    }
+}
+
 class ReserveFinder {
   public:
-    ReserveFinder(const InefficiencyQuery& query, Replays& replays, DeviceFindings* found)
-        : query_(query), replays_(replays), found_(*found) {}
+    ReserveFinder(const model::Report& report, const InefficiencyQuery& query, Replays& replays,
+                  DeviceFindings* found)
+        : report_(report), query_(query), replays_(replays), found_(*found) {}
 
     /// The pool just before its reserved peak. What kept it from reusing memory is a finding if the
     /// same pool reserves less in a replay without it.
@@ -105,24 +115,19 @@ class ReserveFinder {
     /// Reserved memory that is a multiple of what was allocated, or kept by a few blocks, and the
     /// setting that mends it.
     void reserve(const model::Device& device, bool any_pinning) {
-        const std::uint64_t reserved = device.curve(model::Curve::reserved).peak_bytes;
-        const std::uint64_t allocated = device.curve(model::Curve::allocated).peak_bytes;
-        const std::uint64_t least = found_.least_bytes;
-        const bool multiple = reserved / 2 >= allocated && reserved - allocated >= least;
-        if (!is_wanted(query_, Pattern::unused_reserve) || !query_.patterns_of_all_sites ||
-            (!multiple && !any_pinning)) {
+        if (!is_wanted(query_, Pattern::unused_reserve) || !query_.patterns_of_all_sites) {
             return;
         }
-        const auto better = replays_.better_setting(device, least);
-        if (!multiple && !better) {
+        std::optional<UnusedReserve> told = find_unused_reserve(report_, device);
+        if (!told && !any_pinning) {
             return;
         }
-        UnusedReserve& found = found_.reserve.emplace();
-        found.reserved_bytes = reserved;
-        found.allocated_bytes = allocated;
-        if (better) {
-            found.setting = better->setting;
-            found.with_setting_bytes = better->reserved_peak;
+        UnusedReserve tried = told ? *told : UnusedReserve();
+        tried.reserved_bytes = device.curve(model::Curve::reserved).peak_bytes;
+        tried.allocated_bytes = device.curve(model::Curve::allocated).peak_bytes;
+        try_settings(replays_, device, found_.least_bytes, &tried);
+        if (told || !tried.setting.empty()) {
+            found_.reserve = std::move(tried);
         }
     }
 
@@ -171,6 +176,7 @@ class ReserveFinder {
         found_.findings.push_back(std::move(finding));
     }
 
+    const model::Report& report_;
     const InefficiencyQuery& query_;
     Replays& replays_;
     DeviceFindings& found_;
@@ -178,9 +184,24 @@ class ReserveFinder {
 
 }  // namespace
 
-void find_in_reserve(const InefficiencyQuery& query, const Growth& moment,
-                     const std::vector<SiteRow>& rows, Replays& replays, DeviceFindings* found) {
-    ReserveFinder(query, replays, found).growth(moment, rows);
+void find_in_reserve(const model::Report& report, const InefficiencyQuery& query,
+                     const Growth& moment, const std::vector<SiteRow>& rows, Replays& replays,
+                     DeviceFindings* found) {
+    ReserveFinder(report, query, replays, found).growth(moment, rows);
+}
+
+void try_settings_on_reserve(const std::string& log, const whatif::PoolSettingsOf& settings,
+                             Summary& summary) {
+    if (log.empty() || !settings) {
+        return;
+    }
+    Replays replays(log, settings);
+    for (DeviceSummary& each : summary.devices) {
+        if (each.reserve) {
+            try_settings(replays, *each.device, least_bytes(*summary.report, *each.device),
+                         &*each.reserve);
+        }
+    }
 }
 
 }  // namespace memlab::report

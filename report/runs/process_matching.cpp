@@ -235,26 +235,40 @@ std::optional<ProcessPair> find_process_pair(const RunCollection& before,
     return found.front();
 }
 
-std::string program_name(const model::Process& process) {
-    std::string executable = base_name(process.executable);
-    if (!executable.starts_with("python")) {
-        return executable;
-    }
+std::vector<std::string> program_command(const model::Process& process) {
     const std::vector<std::string>& arguments = process.arguments;
-    for (std::size_t i = 1; i < arguments.size(); ++i) {
-        if (arguments[i] == "-m" && i + 1 < arguments.size()) {
-            return arguments[i + 1];
+    std::vector<std::string> whole = arguments;
+    if (whole.empty()) {
+        whole.push_back(process.executable);
+    }
+    whole.front() = base_name(whole.front());
+    if (!base_name(process.executable).starts_with("python")) {
+        return whole;
+    }
+    std::size_t at = 1;
+    for (; at < arguments.size(); ++at) {
+        if (arguments[at] == "-m" && at + 1 < arguments.size()) {
+            return {arguments.begin() + static_cast<std::ptrdiff_t>(at) + 1, arguments.end()};
         }
-        if (arguments[i] == "-c") {
-            return executable;
+        if (arguments[at] == "-c") {
+            return whole;
         }
-        if (arguments[i] == "-W" || arguments[i] == "-X") {
-            ++i;  // its value
-        } else if (!arguments[i].starts_with("-")) {
-            return base_name(arguments[i]);
+        if (arguments[at] == "-W" || arguments[at] == "-X") {
+            ++at;  // its value
+        } else if (!arguments[at].starts_with("-")) {
+            std::vector<std::string> script(arguments.begin() + static_cast<std::ptrdiff_t>(at),
+                                            arguments.end());
+            script.front() = base_name(script.front());
+            return script;
         }
     }
-    return executable;
+    return whole;
+}
+
+std::string program_name(const model::Process& process) {
+    const std::vector<std::string> command = program_command(process);
+    const bool is_script = !process.arguments.empty() && command.size() < process.arguments.size();
+    return is_script ? command.front() : base_name(process.executable);
 }
 
 }  // namespace memlab::report

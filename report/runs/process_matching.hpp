@@ -50,5 +50,7 @@ std::optional<ProcessPair> find_process_pair(const RunCollection& before,
 /// "train.py" of "python3 -u /src/train.py", "package.train" of "python3 -m package.train",
 /// "server" of "/opt/bin/server".
 std::string program_name(const model::Process& process);
+/// The same with its arguments: "train.py --batch 8" of "python3 -u /src/train.py --batch 8".
+std::vector<std::string> program_command(const model::Process& process);
 
 }  // namespace memlab::report

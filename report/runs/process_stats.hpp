@@ -7,15 +7,19 @@
 #include "model/bounded_sum.hpp"
 #include "model/report.hpp"
 #include "report/device_allocations.hpp"
+#include "report/levels.hpp"
 
 namespace memlab::report {
 
-/// Bytes, except `allocations`: a number of allocations, of device memory.
+/// Bytes, except `allocations`: a number of allocations, of device memory. The first four are
+/// without managed and pinned memory, which no curve of a GPU has.
 struct ProcessStats {
     std::uint64_t allocated_peak = 0;
     std::uint64_t reserved_peak = 0;
     std::uint64_t at_end = 0;  ///< still allocated
     std::uint64_t allocations = 0;
+    std::uint64_t managed_peak = 0;
+    std::uint64_t pinned_peak = 0;
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -23,16 +27,29 @@ struct ProcessStats {
         visit.number({"reserved_peak_bytes", "each GPU at its own peak"}, self.reserved_peak);
         visit.number({"allocated_at_end_bytes", "still allocated at the end"}, self.at_end);
         visit.number({"allocations", "how many, of device memory"}, self.allocations);
+        visit.number({"managed_peak_bytes", "of managed memory, each GPU at its own peak"},
+                     self.managed_peak);
+        visit.number({"pinned_peak_bytes", "of pinned host memory, each GPU at its own peak"},
+                     self.pinned_peak);
     }
 };
 
-/// `only`: of this GPU only, by its index in the process.
+/// `only`: of this GPU only, by its index in the process. `level`: driver or framework; both would
+/// count an allocator's segments twice.
 inline ProcessStats process_stats(const model::Report& report,
-                                  const std::optional<std::uint64_t>& only = std::nullopt) {
+                                  const std::optional<std::uint64_t>& only = std::nullopt,
+                                  Level level = Level::driver) {
     ProcessStats sums;
+    const DevicesAt shown(report, level);
     for (const model::Device& device : report.devices) {
-        // An allocator's segments are allocations of its GPU's.
-        if (!device.is_gpu() || (only && device.index != *only)) {
+        if (only && device.gpu() != *only) {
+            continue;
+        }
+        for (const auto& [kind, totals] : device.kinds) {
+            model::add_to(sums.managed_peak, kind == "managed" ? totals.peak_bytes : 0);
+            model::add_to(sums.pinned_peak, kind == "pinned" ? totals.peak_bytes : 0);
+        }
+        if (!shown.has(device)) {
             continue;
         }
         model::add_to(sums.allocated_peak, device.curve(model::Curve::allocated).peak_bytes);

@@ -5,39 +5,38 @@
 #include <set>
 
 #include "model/bounded_sum.hpp"
-#include "report/device_allocations.hpp"
 #include "report/runs/process_rank.hpp"
+#include "report/runs/process_stats.hpp"
 #include "report/runs/stack_peaks.hpp"
 #include "report/runs/tree.hpp"
 #include "report/text/names.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-RankRow make_row(const model::Report& report) {
+RankRow make_row(const model::Report& report, Level level) {
     RankRow row;
     double active = 0;
     double reserved = 0;
     for (const model::Device& device : report.devices) {
-        const model::CurveSummary& device_reserved = device.curve(model::Curve::reserved);
-        if (!device.is_gpu() || (device_reserved.peak_bytes == 0 && device.kinds.empty())) {
-            continue;
+        if (device.is_gpu() && device.used()) {
+            row.gpus.push_back(device.uuid);
         }
-        row.gpus.push_back(device.uuid);
-        model::add_to(row.allocated_peak, device.curve(model::Curve::allocated).peak_bytes);
-        model::add_to(row.reserved_peak, device_reserved.peak_bytes);
-        for (const auto& [kind, totals] : device.kinds) {
-            model::add_to(row.managed_peak, kind == "managed" ? totals.peak_bytes : 0);
-            model::add_to(row.pinned_peak, kind == "pinned" ? totals.peak_bytes : 0);
-        }
-        if (device.fragmentation.at_peak) {
-            const auto pool_reserved = static_cast<double>(device_reserved.peak_bytes);
+        if (device.fragmentation.at_peak && DevicesAt(report, level).has(device)) {
+            const auto pool_reserved =
+                static_cast<double>(device.curve(model::Curve::reserved).peak_bytes);
             reserved += pool_reserved;
             active += pool_reserved * (1 - *device.fragmentation.at_peak);
         }
-        model::add_to(row.allocations, allocation_count(device, Counted::device_memory));
     }
+    const ProcessStats stats = process_stats(report, std::nullopt, level);
+    row.allocated_peak = stats.allocated_peak;
+    row.reserved_peak = stats.reserved_peak;
+    row.allocations = stats.allocations;
+    row.managed_peak = stats.managed_peak;
+    row.pinned_peak = stats.pinned_peak;
     if (reserved > 0) {
         row.fragmentation = 1 - active / reserved;
     }
@@ -63,36 +62,33 @@ Imbalance compute_imbalance(const std::vector<RankRow>& ranks, std::uint64_t Ran
     return result;
 }
 
-/// Key of a stack by names: also equal for different builds of a library.
-std::string symbol_key(const std::string& kind, const std::vector<StackFrame>& frames) {
-    std::string key = kind;
-    for (const StackFrame& frame : frames) {
-        key += '|';
-        if (frame.function.empty()) {
-            key += base_name(frame.module) + "+" + std::to_string(frame.address);
-        } else {
-            key += frame.function + ":" + std::to_string(frame.line);
-        }
+/// Equal for places that read the same, also in different builds of a library.
+std::string place_key(const std::string& kind, const Place& place) {
+    std::string key = kind + "|" + place.through + "|" + base_name(place.module);
+    if (place.function.empty() && place.file.empty()) {
+        return key + "+" + std::to_string(place.address);
     }
-    return key;
+    return key + "|" + place.function + "|" + base_name(place.file) + ":" +
+           std::to_string(place.line);
 }
-
-struct Candidate {
-    std::size_t member = 0;  ///< which has `stack`
-    std::size_t stack = 0;
-    std::string kind;
-    std::vector<std::uint64_t> peaks;
-};
 
 /// The peaks of a stack on all ranks, in short.
 struct StackSpread {
-    std::size_t member = no_member;  ///< the first that has it
-    std::size_t stack = 0;           ///< there
-    std::uint64_t min = 0;           ///< of the ranks that have it
+    std::size_t place = no_member;  ///< index into the places
+    std::uint64_t min = 0;          ///< of the ranks that have it
     std::uint64_t max = 0;
     std::size_t ranks = 0;
 
     std::uint64_t difference(std::size_t of) const { return max - (ranks == of ? min : 0); }
+};
+
+/// A place, and where it is resolved: the stack of it that differs most.
+struct Candidate {
+    PlaceSpread spread;
+    std::string key;
+    std::size_t member = 0;
+    std::size_t stack = 0;
+    std::uint64_t difference = 0;
 };
 
 /// The stacks of each rank. Numbers those of members that were read whole.
@@ -110,96 +106,101 @@ class StacksOfRanks {
     const StackNumbers& numbers() const { return numbers_; }
     const std::vector<StackPeak>& peaks(std::size_t rank) const { return peaks_[rank]; }
 
-    std::uint64_t peak(std::size_t rank, std::uint32_t number) const {
-        const std::vector<StackPeak>& peaks = peaks_[rank];
-        const auto found = std::lower_bound(
-            peaks.begin(), peaks.end(), number,
-            [](const StackPeak& each, std::uint32_t wanted) { return each.number < wanted; });
-        return found != peaks.end() && found->number == number ? found->bytes : 0;
-    }
-
   private:
     StackNumbers own_;
     StackNumbers& numbers_;
     std::vector<std::vector<StackPeak>> peaks_;
 };
 
-/// Stacks whose peaks differ, largest difference first. Unresolved: symbolizing is expensive and
-/// only done for the largest ones.
-std::vector<Candidate> find_differing_stacks(const RunCollection& run,
-                                             const std::vector<RankRow>& ranks) {
-    const StacksOfRanks stacks(run, ranks);
-    std::vector<StackSpread> spreads(stacks.numbers().size());
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-        for (const StackPeak& peak : stacks.peaks(i)) {
-            StackSpread& spread = spreads[peak.number];
-            if (spread.ranks++ == 0) {
-                spread = {ranks[i].member, peak.stack, peak.bytes, peak.bytes, 1};
-            }
-            spread.min = std::min(spread.min, peak.bytes);
-            spread.max = std::max(spread.max, peak.bytes);
-        }
-    }
-    std::vector<std::uint32_t> differing;
-    for (std::uint32_t number = 0; number < spreads.size(); ++number) {
-        if (spreads[number].difference(ranks.size()) != 0) {
-            differing.push_back(number);
-        }
-    }
-    std::sort(differing.begin(), differing.end(), [&](std::uint32_t a, std::uint32_t b) {
-        const std::uint64_t of_a = spreads[a].difference(ranks.size());
-        const std::uint64_t of_b = spreads[b].difference(ranks.size());
-        return of_a != of_b ? of_a > of_b : stacks.numbers().key(a) < stacks.numbers().key(b);
-    });
-    // The same code in two builds gives two candidates here, which are merged later.
-    differing.resize(std::min(differing.size(), 4 * RankComparison::max_places));
-    std::vector<Candidate> candidates;
-    for (const std::uint32_t number : differing) {
-        Candidate candidate{
-            spreads[number].member, spreads[number].stack, stacks.numbers().kind(number), {}};
-        candidate.peaks.reserve(ranks.size());
+/// All places of the ranks. Which of their stacks differ is known behind them all.
+class Places {
+  public:
+    Places(const RunCollection& run, const std::vector<RankRow>& ranks, Level level,
+           const std::function<Resolver&(std::size_t)>& resolver)
+        : ranks_(ranks),
+          stacks_(run, ranks),
+          resolver_(resolver),
+          spreads_(stacks_.numbers().size()) {
         for (std::size_t i = 0; i < ranks.size(); ++i) {
-            candidate.peaks.push_back(stacks.peak(i, number));
+            for (const StackPeak& peak : stacks_.peaks(i)) {
+                if (stacks_.numbers().has(peak.number, level)) {
+                    add(i, peak);
+                }
+            }
         }
-        candidates.push_back(std::move(candidate));
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            for (const StackPeak& peak : stacks_.peaks(i)) {
+                find_most_different(i, peak);
+            }
+        }
     }
-    return candidates;
-}
 
-std::vector<PlaceSpread> find_differing_places(
-    const RunCollection& run, const std::vector<RankRow>& ranks,
-    const std::function<Resolver&(std::size_t)>& resolver) {
-    std::map<std::string, std::size_t> known;
-    std::vector<PlaceSpread> places;
-    for (const Candidate& candidate : find_differing_stacks(run, ranks)) {
-        Resolver& names = resolver(candidate.member);
-        const std::vector<StackFrame>& frames = names.frames(candidate.stack);
-        const auto [entry, is_new] =
-            known.try_emplace(symbol_key(candidate.kind, frames), places.size());
+    std::vector<PlaceSpread> differing() {
+        for (Candidate& place : places_) {
+            const auto [min, max] =
+                std::minmax_element(place.spread.peaks.begin(), place.spread.peaks.end());
+            place.spread.min_rank = static_cast<std::size_t>(min - place.spread.peaks.begin());
+            place.spread.max_rank = static_cast<std::size_t>(max - place.spread.peaks.begin());
+        }
+        std::erase_if(places_,
+                      [](const Candidate& place) { return place.spread.difference() == 0; });
+        std::sort(places_.begin(), places_.end(), [](const Candidate& a, const Candidate& b) {
+            const std::uint64_t of_a = a.spread.difference();
+            const std::uint64_t of_b = b.spread.difference();
+            return of_a != of_b ? of_a > of_b : a.key < b.key;
+        });
+        places_.resize(std::min(places_.size(), RankComparison::max_places));
+        std::vector<PlaceSpread> out;
+        for (Candidate& place : places_) {
+            place.spread.frames = resolver_(place.member).frames(place.stack);
+            out.push_back(std::move(place.spread));
+        }
+        return out;
+    }
+
+  private:
+    void add(std::size_t rank, const StackPeak& peak) {
+        StackSpread& spread = spreads_[peak.number];
+        if (spread.ranks++ == 0) {
+            spread.min = peak.bytes;
+            spread.place = place_of(rank, peak);
+        }
+        spread.min = std::min(spread.min, peak.bytes);
+        spread.max = std::max(spread.max, peak.bytes);
+        model::add_to(places_[spread.place].spread.peaks[rank], peak.bytes);
+    }
+
+    std::size_t place_of(std::size_t rank, const StackPeak& peak) {
+        const std::string& kind = stacks_.numbers().kind(peak.number);
+        const Place& place = resolver_(ranks_[rank].member).place(peak.stack);
+        const auto [entry, is_new] = known_.try_emplace(place_key(kind, place), places_.size());
         if (is_new) {
-            PlaceSpread spread;
-            spread.place = names.place(candidate.stack);
-            spread.kind = candidate.kind;
-            spread.frames = frames;
-            spread.peaks.resize(ranks.size());
-            places.push_back(std::move(spread));
+            Candidate& added = places_.emplace_back();
+            added.key = entry->first;
+            added.spread.place = place;
+            added.spread.kind = kind;
+            added.spread.peaks.resize(ranks_.size());
         }
-        std::vector<std::uint64_t>& peaks = places[entry->second].peaks;
-        for (std::size_t i = 0; i < peaks.size(); ++i) {
-            model::add_to(peaks[i], candidate.peaks[i]);
+        return entry->second;
+    }
+
+    void find_most_different(std::size_t rank, const StackPeak& peak) {
+        const StackSpread& spread = spreads_[peak.number];
+        const std::uint64_t difference = spread.difference(ranks_.size());
+        if (spread.place != no_member && difference > places_[spread.place].difference) {
+            places_[spread.place].member = ranks_[rank].member;
+            places_[spread.place].stack = peak.stack;
+            places_[spread.place].difference = difference;
         }
     }
-    for (PlaceSpread& spread : places) {
-        const auto [min, max] = std::minmax_element(spread.peaks.begin(), spread.peaks.end());
-        spread.min_rank = static_cast<std::size_t>(min - spread.peaks.begin());
-        spread.max_rank = static_cast<std::size_t>(max - spread.peaks.begin());
-    }
-    std::erase_if(places, [](const PlaceSpread& spread) { return spread.difference() == 0; });
-    std::stable_sort(places.begin(), places.end(),
-                     [](const auto& a, const auto& b) { return a.difference() > b.difference(); });
-    places.resize(std::min(places.size(), RankComparison::max_places));
-    return places;
-}
+
+    const std::vector<RankRow>& ranks_;
+    StacksOfRanks stacks_;
+    const std::function<Resolver&(std::size_t)>& resolver_;
+    std::vector<StackSpread> spreads_;  ///< by number of the stack
+    std::map<std::string, std::size_t> known_;
+    std::vector<Candidate> places_;
+};
 
 /// True if one of two processes is an ancestor of the other, or an earlier image of it.
 bool related(const ProcessTree& tree, std::size_t a, std::size_t b) {
@@ -218,7 +219,9 @@ bool related(const ProcessTree& tree, std::size_t a, std::size_t b) {
 
 class RanksComparer {
   public:
-    explicit RanksComparer(const RunCollection& run) : run_(run), tree_(build_tree(run)) {}
+    RanksComparer(const RunCollection& run, Level level) : run_(run), tree_(build_tree(run)) {
+        out_.level = level;
+    }
 
     RankComparison compare(const std::function<Resolver&(std::size_t)>& resolver) {
         for (std::size_t i = 0; i < run_.members.size(); ++i) {
@@ -235,17 +238,17 @@ class RanksComparer {
             out_.ranks.push_back(std::move(row));
         }
         note_missing();
-        out_.allocated = compute_imbalance(out_.ranks, &RankRow::allocated_peak);
+        out_.allocated = imbalance_of(out_.ranks);
         out_.reserved = compute_imbalance(out_.ranks, &RankRow::reserved_peak);
-        if (out_.ranks.size() > 1) {
-            out_.places = find_differing_places(run_, out_.ranks, resolver);
+        if (resolver && out_.ranks.size() > 1) {
+            out_.places = Places(run_, out_.ranks, out_.level, resolver).differing();
         }
         return std::move(out_);
     }
 
   private:
     void add(std::uint64_t rank, std::size_t member) {
-        RankRow row = make_row(run_.members[member].report);
+        RankRow row = make_row(run_.members[member].report, out_.level);
         row.rank = rank;
         row.member = member;
         const auto [entry, is_new] = rows_.try_emplace(rank, row);
@@ -291,9 +294,44 @@ class RanksComparer {
 
 }  // namespace
 
+Level level_of_ranks(const RunCollection& run) {
+    bool any = false;
+    for (const RunMember& member : run.members) {
+        const auto& devices = member.report.devices;
+        const bool used = std::any_of(devices.begin(), devices.end(), [](const auto& device) {
+            return device.curve(model::Curve::reserved).peak_bytes != 0;
+        });
+        if (used && find_rank(member.report.process)) {
+            if (!is_seen_inside(member.report)) {
+                return Level::driver;
+            }
+            any = true;
+        }
+    }
+    return any ? Level::framework : Level::driver;
+}
+
+Imbalance imbalance_of(const std::vector<RankRow>& ranks) {
+    return compute_imbalance(ranks, &RankRow::allocated_peak);
+}
+
+std::string imbalance_text(const Imbalance& imbalance) {
+    // The mean is at most the largest, but a rounded double may exceed it, and 64 bits.
+    const std::uint64_t mean = imbalance.mean < static_cast<double>(imbalance.largest)
+                                   ? static_cast<std::uint64_t>(imbalance.mean)
+                                   : imbalance.largest;
+    return "rank " + std::to_string(imbalance.rank) + " peaks at " +
+           format_bytes(imbalance.largest) + ", the mean is " + format_bytes(mean);
+}
+
+std::vector<RankRow> ranks_of(const RunCollection& run, const std::optional<Level>& level) {
+    return compare_ranks(run, {}, level).ranks;
+}
+
 RankComparison compare_ranks(const RunCollection& run,
-                             const std::function<Resolver&(std::size_t)>& resolver) {
-    return RanksComparer(run).compare(resolver);
+                             const std::function<Resolver&(std::size_t)>& resolver,
+                             const std::optional<Level>& level) {
+    return RanksComparer(run, level ? *level : level_of_ranks(run)).compare(resolver);
 }
 
 std::vector<std::string> notes_of_ranks(const RunCollection& run, const RankComparison& ranks) {

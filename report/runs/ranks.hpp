@@ -2,7 +2,8 @@
 //
 // A rank is a process with a rank variable (model/rank_variables.hpp). Helpers inherit the
 // variable (data loaders, an exec): the process of a rank with the largest allocated peak
-// represents it, the others are only counted. Figures are sums over the GPUs that the process used.
+// represents it, the others are only counted. Figures are sums over the GPUs that the process used,
+// at one level: what frameworks' caches handed out, or what the driver did.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "report/levels.hpp"
 #include "report/runs/collection.hpp"
 #include "report/symbols/resolver.hpp"
 
@@ -48,12 +50,13 @@ struct Imbalance {
     }
 };
 
-/// The peaks of one place (a call stack with its names, and the kind of memory) on each rank.
+/// The peaks of one place of the source, of one kind of memory, on each rank: the sums of those of
+/// its call stacks.
 struct PlaceSpread {
     Place place;
     std::string kind;
-    std::vector<StackFrame> frames;
-    std::vector<std::uint64_t> peaks;  ///< by rank: the sum of the peaks of its call sites
+    std::vector<StackFrame> frames;    ///< of the call stack that differs most
+    std::vector<std::uint64_t> peaks;  ///< by rank
     std::size_t max_rank = 0;          ///< index into RankComparison::ranks, of the largest peak
     std::size_t min_rank = 0;
 
@@ -69,16 +72,19 @@ struct PlaceSpread {
         visit.text({"kind", "the kind of memory"}, self.kind);
         Place::name_fields(self.place, visit);
         visit.numbers({"peak_bytes",
-                       "by rank, in the order of `ranks`: the sum of the peaks of the call sites "
-                       "with that stack"},
+                       "by rank, in the order of `ranks`: the sum of the peaks of the place's call "
+                       "stacks"},
                       self.peaks);
-        visit.list({"stack", "the call into CUDA first"}, self.frames,
-                   [](const StackFrame& frame, auto& to) { StackFrame::name_fields(frame, to); });
+        visit.list(
+            {"stack", "that of its call stacks which differs most, the call into CUDA first"},
+            self.frames,
+            [](const StackFrame& frame, auto& to) { StackFrame::name_fields(frame, to); });
     }
 };
 
 struct RankComparison {
     static constexpr std::size_t max_places = 256;
+    Level level = Level::driver;              ///< or framework
     std::vector<RankRow> ranks;               ///< by rank
     std::optional<std::uint64_t> world_size;  ///< as set by the launcher
     Imbalance allocated;
@@ -87,10 +93,21 @@ struct RankComparison {
     std::vector<std::string> notes;   ///< whole sentences
 };
 
-/// `resolver(member)` resolves that member's stacks. The list of ranks is empty if no process has a
-/// rank.
+/// `resolver(member)` resolves that member's stacks. `level`: driver or framework; none: framework
+/// where every rank's memory is seen at it. The list of ranks is empty if no process has a rank.
 RankComparison compare_ranks(const RunCollection& run,
-                             const std::function<Resolver&(std::size_t member)>& resolver);
+                             const std::function<Resolver&(std::size_t member)>& resolver,
+                             const std::optional<Level>& level = std::nullopt);
+
+/// The rows alone, at that level; no resolver is needed.
+std::vector<RankRow> ranks_of(const RunCollection& run, const std::optional<Level>& level = {});
+/// Of the allocated peaks.
+Imbalance imbalance_of(const std::vector<RankRow>& ranks);
+/// "rank 3 peaks at 371.93 MiB, the mean is 330.44 MiB"
+std::string imbalance_text(const Imbalance& imbalance);
+
+/// The level at which ranks are compared where none is asked for.
+Level level_of_ranks(const RunCollection& run);
 
 /// The notes of both, and the sentences of the run's lacks.
 std::vector<std::string> notes_of_ranks(const RunCollection& run, const RankComparison& ranks);

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "report/device_label.hpp"
 #include "report/runs/exact_peaks.hpp"
+#include "report/runs/process_matching.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/runs/process_stats.hpp"
 #include "report/runs/render.hpp"
@@ -58,6 +60,7 @@ class RunText {
         for (const GpuUsage& gpu : view_.gpus) {
             add_combined_usage(gpu, page_);
         }
+        kinds();
         still_running();
         page_.warnings(all_notes(view_.collection));
         return page_.take();
@@ -123,17 +126,17 @@ class RunText {
         Table<Row> table(page_, 0);
         table.number("pid", 8, [](const Row& row) { return row.node->pid; })
             .left("process", 16, &Row::name)
-            .right("allocated", 13,
+            .right("allocated", 12,
                    [](const Row& row) {
                        return row.figures ? format_bytes(row.figures->allocated_peak) : "no CUDA";
                    })
             .bold(
                 [this](const Row& row) { return row.figures && row.node->member == view_.largest; })
-            .bytes("reserved", 13, figure(&ProcessStats::reserved_peak));
+            .bytes("reserved", 12, figure(&ProcessStats::reserved_peak));
         if (page_.width() >= 92) {
             table.count("count", 10, figure(&ProcessStats::allocations));
         }
-        table.bytes("at the end", 13, figure(&ProcessStats::at_end))
+        table.bytes("at the end", 12, figure(&ProcessStats::at_end))
             .last("outcome", [this](const Row& row) { return outcome(*row.node); });
         constexpr std::size_t outcome_width = 10;
         table.widen(1, outcome_width);
@@ -195,6 +198,29 @@ class RunText {
         return fine ? word : page_.red(page_.clean(word));
     }
 
+    /// Memory that no curve of a GPU has, where it is worth telling.
+    void kinds() {
+        std::vector<std::pair<std::uint64_t, ProcessStats>> rows;  // process id
+        for (const RunMember& member : view_.collection.members) {
+            const ProcessStats stats = process_stats(member.report);
+            if (std::max(stats.managed_peak, stats.pinned_peak) != 0 &&
+                std::max(stats.managed_peak, stats.pinned_peak) >= stats.allocated_peak / 100) {
+                rows.emplace_back(member.report.process.pid, stats);
+            }
+        }
+        if (rows.empty()) {
+            return;
+        }
+        using Row = std::pair<std::uint64_t, ProcessStats>;
+        page_.heading("Managed and pinned memory", "each process's own peaks, in no figure above");
+        Table<Row> table(page_, 0);
+        table.number("pid", 8, &Row::first)
+            .bytes("managed", 14, [](const Row& row) { return row.second.managed_peak; })
+            .bytes("pinned", 14, [](const Row& row) { return row.second.pinned_peak; });
+        table.head();
+        table.rows(rows, rows.size());
+    }
+
     void still_running() {
         std::vector<std::size_t> running;
         for (std::size_t i = 0; i < view_.collection.members.size(); ++i) {
@@ -228,7 +254,7 @@ class RanksText {
         if (ranks_.world_size) {
             title += " of " + std::to_string(*ranks_.world_size);
         }
-        page_.line(page_.bold(title));
+        page_.line(page_.bold(title) + page_.dim(level_text()));
         table();
         imbalance();
         for (const GpuUsage& gpu : view_.gpus) {
@@ -240,6 +266,22 @@ class RanksText {
     }
 
   private:
+    /// What the figures are of, where both levels are here.
+    std::string level_text() const {
+        for (const RankRow& row : ranks_.ranks) {
+            for (const model::Device& device :
+                 view_.collection.members[row.member].report.devices) {
+                if (!device.is_gpu()) {
+                    return ranks_.level == Level::driver
+                               ? "  what CUDA handed out"
+                               : "  what " + page_.clean(cache_name(device)) +
+                                     " handed out; --level driver: what CUDA did";
+                }
+            }
+        }
+        return "";
+    }
+
     static std::string percent(const std::optional<double>& ratio) {
         char text[16] = "-";
         if (ratio) {
@@ -311,13 +353,7 @@ class RanksText {
             if (of.ratio) {
                 std::snprintf(ratio, sizeof ratio, "%.2f", *of.ratio);
             }
-            // The mean is at most the largest, but a rounded double may exceed it, and 64 bits.
-            const std::uint64_t mean = of.mean < static_cast<double>(of.largest)
-                                           ? static_cast<std::uint64_t>(of.mean)
-                                           : of.largest;
-            table.row({name, ratio}, " rank " + std::to_string(of.rank) + " peaks at " +
-                                         page_.bold(format_bytes(of.largest)) + ", the mean is " +
-                                         format_bytes(mean));
+            table.row({name, ratio}, " " + imbalance_text(of));
         };
         row("allocated", ranks_.allocated);
         row("reserved", ranks_.reserved);
@@ -327,9 +363,9 @@ class RanksText {
         if (ranks_.ranks.size() < 2) {
             return;
         }
-        page_.heading("Where ranks differ most", "by the peak of each call stack");
+        page_.heading("Where ranks differ most", "by the peaks of each place's call stacks");
         if (ranks_.places.empty()) {
-            page_.line("  nowhere: every stack had the same peak in every rank");
+            page_.line("  nowhere: every place had the same peaks in every rank");
             return;
         }
         using Spread = PlaceSpread;
@@ -377,12 +413,7 @@ RunView view_run(const std::string& source, RunCollection collection) {
 }
 
 std::string process_title(const model::Process& process) {
-    std::vector<std::string> arguments = process.arguments;
-    if (arguments.empty()) {
-        arguments.push_back(process.executable);
-    }
-    arguments.front() = base_name(arguments.front());
-    const std::string command = command_line(arguments);
+    const std::string command = command_line(program_command(process));
     const std::optional<std::uint64_t> rank = find_rank(process);
     return rank ? "rank " + std::to_string(*rank) + ": " + command : command;
 }

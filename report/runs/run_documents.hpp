@@ -183,6 +183,9 @@ struct Merge {
         visit.constant({"format", "the format's name"}, "memlab-merge");
         visit.constant({"version", "of the format"}, 1);
         visit.number_or_null({"world_size", "null where no launcher said"}, self.ranks.world_size);
+        visit.text({"level", "of all figures: what frameworks' caches handed out, or the driver",
+                    model::one_of("driver", "framework")},
+                   level_name(self.ranks.level));
         visit.list({"ranks", "by rank"}, self.rows);
         visit.group({"imbalance", "over the ranks"}, [&self](auto& to) {
             to.object({"allocated", "of the allocated peaks"}, self.ranks.allocated);

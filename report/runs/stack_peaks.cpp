@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "model/bounded_sum.hpp"
-#include "report/summary/framework_findings.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report {
@@ -26,17 +25,23 @@ std::string frame_key(const model::Report& report, const model::Frame& frame) {
 
 }  // namespace
 
+bool StackNumbers::has(std::uint32_t number, Level level) const {
+    const Entry& entry = entries_[number]->second;
+    return level == Level::driver ? entry.at_driver : entry.at_framework;
+}
+
 std::vector<StackPeak> StackNumbers::peaks_of(const model::Report& report) {
+    const DevicesAt driver(report, Level::driver);
+    const DevicesAt framework(report, Level::framework);
     std::vector<std::string> frames(report.frames.size());
     std::vector<StackPeak> peaks;
     std::vector<std::pair<std::string, const model::Site*>> found;
     for (const model::Site& site : report.sites) {
-        // Segments are told by what a framework's cache handed out of them.
-        if (!model::is_in_curves(site.kind) || site.peak_bytes == 0 ||
-            is_segment_seen_inside(report, site)) {
+        if (!model::is_in_curves(site.kind) || site.peak_bytes == 0) {
             continue;
         }
-        std::string key = site.kind;
+        std::string key = (driver.has(site.device) ? "d" : "") +
+                          std::string(framework.has(site.device) ? "f" : "") + site.kind;
         for (const std::size_t frame : report.stacks.at(site.stack).frames) {
             std::string& text = frames.at(frame);
             if (text.empty()) {
@@ -50,14 +55,14 @@ std::vector<StackPeak> StackNumbers::peaks_of(const model::Report& report) {
     {
         const std::lock_guard lock(mutex_);
         for (auto& [key, site] : found) {
-            const auto [entry, is_new] =
-                numbers_.try_emplace(std::move(key), static_cast<std::uint32_t>(numbers_.size()));
+            const auto [entry, is_new] = numbers_.try_emplace(std::move(key));
             if (is_new) {
+                entry->second = {static_cast<std::uint32_t>(entries_.size()), site->kind,
+                                 driver.has(site->device), framework.has(site->device)};
                 entries_.push_back(&*entry);
-                kinds_.push_back(site->kind);
             }
             peaks.push_back(
-                {entry->second, static_cast<std::uint32_t>(site->stack), site->peak_bytes});
+                {entry->second.number, static_cast<std::uint32_t>(site->stack), site->peak_bytes});
         }
     }
     std::stable_sort(peaks.begin(), peaks.end(),

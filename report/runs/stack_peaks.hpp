@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "report/levels.hpp"
 
 namespace memlab::report {
 
@@ -20,23 +21,28 @@ struct StackPeak {
     std::uint64_t bytes = 0;   ///< the sum of the peaks of the sites
 };
 
-/// Thread-safe.
+/// Of each stack once for the levels that its memory is seen at, and its kind. Thread-safe.
 class StackNumbers {
   public:
     /// By number; without sites that were never in use.
     std::vector<StackPeak> peaks_of(const model::Report& report);
 
-    /// What all stacks of this number have in common: the kind of memory, and the stack by build
-    /// ids and offsets. Not while others call peaks_of().
-    const std::string& key(std::uint32_t number) const { return entries_[number]->first; }
-    const std::string& kind(std::uint32_t number) const { return kinds_[number]; }
+    // The rest not while others call peaks_of().
+    const std::string& kind(std::uint32_t number) const { return entries_[number]->second.kind; }
+    /// Whether the memory is seen at that level.
+    bool has(std::uint32_t number, Level level) const;
     std::size_t size() const { return entries_.size(); }
 
   private:
+    struct Entry {
+        std::uint32_t number = 0;
+        std::string kind;
+        bool at_driver = false;
+        bool at_framework = false;
+    };
     std::mutex mutex_;
-    std::unordered_map<std::string, std::uint32_t> numbers_;
-    std::vector<const std::pair<const std::string, std::uint32_t>*> entries_;
-    std::vector<std::string> kinds_;
+    std::unordered_map<std::string, Entry> numbers_;
+    std::vector<const std::pair<const std::string, Entry>*> entries_;
 };
 
 }  // namespace memlab::report

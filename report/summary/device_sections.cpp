@@ -32,6 +32,9 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
                 std::to_string(device.driver_version % 1000 / 10) + " driver";
     }
     heading(name, note);
+    if (summary.reserve) {
+        paragraph("  " + yellow(style().ascii ? "! " : "⚠ "), summary.reserve->text(), 4);
+    }
     const bool outside_only = is_outside_curves_only(device);
     if (outside_only) {
         line("  no device memory was allocated");
@@ -43,9 +46,12 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
         waterfall(device);
         kind_sections(summary);
         line("");
-        line("  " + bold("memlab-report --level driver " + clean(shell_word(summary_.file))) +
-             dim(device.kernels_at_peak ? "   when, who holds it, and what ran"
-                                        : "   when, and who holds it"));
+        const std::string command =
+            "memlab-report --level driver " + clean(shell_word(summary_.file));
+        const std::string note =
+            device.kernels_at_peak ? "when, who holds it, and what ran" : "when, and who holds it";
+        command_to_copy(bold(command), 0, 5 + display_width(command) + note.size() <= width(),
+                        note);
         return;
     }
     if (!outside_only) {
@@ -56,6 +62,9 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
         const model::Holders& peak = device.at_peak;
         holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
                 format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
+        if (summary.proposal) {
+            paragraph("  ", clean(summary.proposal->text()));
+        }
         categories(summary);
         kernels(device);
         kind_sections(summary);
@@ -215,9 +224,9 @@ void SummaryPage::waterfall(const model::Device& device) {
     if (fall->device_used) {
         levels.push_back({*fall->device_used, "device used, as sampled", ""});
     }
-    levels.push_back(
-        {fall->reserved, "reserved",
-         device.ledger ? "beside it" : "CUDA contexts, kernels, other processes (the rest)"});
+    levels.push_back({fall->reserved, "reserved",
+                      device.ledger ? "everything else on the GPU"
+                                    : "CUDA contexts, kernels, other processes (the rest)"});
     if (device.is_gpu()) {
         levels.push_back({fall->active, "active", "cached for reuse"});
         levels.push_back({fall->allocated, "allocated", "freed, but the GPU may still use it"});

@@ -147,13 +147,13 @@ class PageMaker {
                             .count = row.count,
                             .uncertain = row.uncertain,
                             .with_earlier = row.whole,
-                            .estimated = row.estimated};
+                            .estimated = row.estimated,
+                            .note = {},
+                            .largest = bytes};
             if (row.estimated) {
                 line.what = "calls that were not measured";
             } else if (is_code(row.kind)) {
                 line.what = code_file(row, line.place);
-                // A launch is the program's; what loads code are mostly libraries.
-                line.place = row.kind == "launch" ? line.place : Place();
             }
             group.bytes = model::saturating_add(group.bytes, bytes);
             add_line(group, std::move(line));
@@ -243,11 +243,17 @@ class PageMaker {
     static void add_line(LedgerGroup& group, LedgerLine line) {
         const auto same =
             std::find_if(group.lines.begin(), group.lines.end(), [&](const LedgerLine& each) {
-                return each.what == line.what && each.place == line.place && each.api == line.api;
+                return each.what == line.what && each.api == line.api &&
+                       (is_code(group.kind) || each.place == line.place);
             });
         if (group.kind == "context" || same == group.lines.end()) {
             group.lines.push_back(std::move(line));
             return;
+        }
+        same->other_places = same->other_places || same->place != line.place;
+        if (line.largest > same->largest) {
+            same->place = line.place;
+            same->largest = line.largest;
         }
         same->bytes = model::saturating_add(same->bytes, line.bytes);
         same->count = model::saturating_add(same->count, line.count);

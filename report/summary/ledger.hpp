@@ -16,7 +16,7 @@ namespace memlab::report {
 /// A row: what one place in the code, or one file of code, took.
 struct LedgerLine {
     std::string what;  ///< "libcublas.so.13", "memlab's pool"; empty: the place says it
-    Place place;       ///< not recorded: there is none
+    Place place;       ///< not recorded: there is none; of code that which loaded most of it
     std::string api;
     std::uint64_t bytes = 0;
     std::uint64_t count = 0;    ///< calls; of allocations 0
@@ -24,6 +24,8 @@ struct LedgerLine {
     bool with_earlier = false;  ///< includes what was in use before the process could ask
     bool estimated = false;     ///< of calls that were not measured
     std::string note = {};
+    std::uint64_t largest = 0;  ///< of the rows that it is made of, bytes
+    bool other_places = false;  ///< the rows are of several places
 };
 
 struct LedgerGroup {

@@ -118,6 +118,18 @@ std::vector<StepsSummary> summarize_steps(const model::Report& report, Resolver&
     return all;
 }
 
+/// Of the place that holds most.
+std::optional<SkipProposal> propose_for(const HoldersSummary& holders, const model::Report& report,
+                                        Resolver& resolver) {
+    std::vector<std::pair<std::size_t, std::uint64_t>> stacks;
+    if (!holders.places.empty()) {
+        for (const std::size_t i : holders.places.front().sites) {
+            stacks.emplace_back(report.sites[i].stack, report.sites[i].at_peak_bytes);
+        }
+    }
+    return propose_skip(resolver, stacks, holders.bytes);
+}
+
 }  // namespace
 
 model::Holders still_allocated(const model::Device& device, const model::Report& report) {
@@ -205,6 +217,9 @@ Summary summarize(const std::string& file, const model::Report& report, Resolver
                  summarize_holders(still_allocated(device, report), report, resolver),
                  categories_at_peak(report, device, resolver),
                  doubt_about_categories(report, device, resolver)});
+            summary.devices.back().reserve = find_unused_reserve(report, device);
+            summary.devices.back().proposal =
+                propose_for(summary.devices.back().at_peak, report, resolver);
             if (device.kind_curves) {
                 for (const auto& [kind, curve] : *device.kind_curves) {
                     summary.devices.back().kinds.push_back(

@@ -11,8 +11,10 @@
 #include "model/report.hpp"
 #include "report/lacks.hpp"
 #include "report/summary/framework_findings.hpp"
+#include "report/summary/unused_reserve.hpp"
 #include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
+#include "report/symbols/skip_proposal.hpp"
 #include "report/text/terminal.hpp"
 
 namespace memlab::report {
@@ -56,6 +58,8 @@ struct DeviceSummary {
     CategoryShares categories{};  ///< at the allocated peak
     const char* doubt = nullptr;  ///< doubt_about_categories()
     std::vector<KindSummary> kinds = {};
+    std::optional<UnusedReserve> reserve = {};
+    std::optional<SkipProposal> proposal = {};  ///< of who holds most at the allocated peak
 };
 
 /// Allocations that bypassed memlab, by caller.

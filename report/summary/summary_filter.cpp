@@ -41,6 +41,7 @@ void filter_summary(Summary& summary, const std::vector<bool>& taken) {
     const model::Report& report = *summary.report;
     for (DeviceSummary& device : summary.devices) {
         filter_holders(device.at_peak, device.device->at_peak, report, taken);
+        device.proposal.reset();  // it was of all
         filter_holders(device.live, device.device->live, report, taken);
         filter_holders(device.still_allocated, still_allocated(*device.device, report), report,
                        taken);

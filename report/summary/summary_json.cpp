@@ -7,6 +7,8 @@
 //   driver_version,
 //     curves {requested, allocated, active, reserved, device_used: {peak_bytes, peak_time_ns,
 //       at_end_bytes} or null},
+//     reserve (null: no multiple of what was allocated) {reserved_bytes, allocated_bytes, setting,
+//       with_setting_bytes (both null: none that reserves less is known), text},
 //     waterfall (null if there is no memory) {time_ns, within_ns, device_used_bytes,
 //       remainder_bytes (both null if there is no sample), reserved_bytes, cached_bytes,
 //       active_bytes, pending_bytes, allocated_bytes, rounding_bytes, requested_bytes,
@@ -35,6 +37,7 @@
 // Members keep their names and meaning; new ones may be added.
 #include <nlohmann/json.hpp>
 
+#include "report/summary/json_object.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/summary/summary.hpp"
@@ -219,6 +222,7 @@ json device_json(const model::Report& report, const DeviceSummary& summary, Reso
                 {"limit_bytes", device.limit_bytes ? json(*device.limit_bytes) : json(nullptr)},
                 {"driver_version", device.driver_version},
                 {"curves", std::move(curves)},
+                {"reserve", summary.reserve ? JsonObject::of(*summary.reserve) : json()},
                 {"waterfall", waterfall_json(report, device, resolver)},
                 {"fragmentation",
                  {{"at_peak", ratio_json(device.fragmentation.at_peak)},

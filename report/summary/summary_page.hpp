@@ -80,6 +80,8 @@ class SummaryPage : private Page {
     void frameworks();
     void ooms();
     void warnings(std::size_t max_count);
+    void command_to_copy(const std::string& command, std::size_t padding, bool beside,
+                         const std::string& note);
     void next_steps();
 
     const Summary& summary_;

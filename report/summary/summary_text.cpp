@@ -59,6 +59,9 @@ std::string SummaryPage::brief() {
             line(where + "peak allocated " + bold(format_bytes(allocated.peak_bytes)) +
                  ", reserved " + bold(format_bytes(reserved.peak_bytes)) + ", still held " +
                  moment_text(*summary_.report) + " " + format_bytes(device.still_allocated.bytes));
+            if (device.reserve) {
+                paragraph("  " + yellow(style().ascii ? "! " : "⚠ "), device.reserve->text(), 4);
+            }
             held_at_peak(device.at_peak);
         }
         for (const KindSummary& kind : device.kinds) {
@@ -425,52 +428,6 @@ void SummaryPage::warnings(std::size_t max_count) {
     if (summary_.warnings.size() > max_count) {
         line(dim("    " + format_plural(summary_.warnings.size() - max_count, "warning") +
                  " more in the report"));
-    }
-}
-
-void SummaryPage::next_steps() {
-    const std::string file = shell_word(summary_.file);
-    using Step = std::pair<std::string, std::string>;
-    std::vector<Step> steps;
-    bool any_place = false;
-    bool any_live = false;
-    bool any_function = false;
-    bool any_line = false;
-    for (const DeviceSummary& device : summary_.devices) {
-        any_live |= device.still_allocated.count != 0;
-        const auto look = [&](const HoldersSummary& holders) {
-            for (const PlaceShare& share : holders.places) {
-                any_place |= share.place.recorded;
-                any_function |= !share.place.function.empty();
-                any_line |= !share.place.file.empty();
-            }
-        };
-        look(device.at_peak);
-        for (const KindSummary& kind : device.kinds) {
-            look(kind.at_peak);
-        }
-    }
-    if (any_place && options_.stacks == 0) {
-        steps.emplace_back("memlab-report --stacks 3 " + file, "whole call stacks");
-    }
-    if (any_place) {
-        steps.emplace_back("memlab-report tree " + file, "the call tree of the peak");
-    }
-    if (any_live) {
-        steps.emplace_back("memlab-report leaks " + file, "memory that was never freed");
-    }
-    steps.emplace_back("memlab-report --json " + file, "for scripts");
-    line("");
-    line(bold("Next"));
-    Table<Step> table(*this);
-    table.left("", Column::fitted, [this](const Step& step) { return clean(step.first); })
-        .last("", [this](const Step& step) { return dim(" " + step.second); });
-    table.fit(steps);
-    table.rows(steps, steps.size());
-    if (any_function && !any_line) {
-        paragraph("  ",
-                  "No source lines are known: build the program with -g (nvcc: -g, or -Xcompiler "
-                  "-g) to see them.");
     }
 }
 

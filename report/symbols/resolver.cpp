@@ -1,11 +1,23 @@
 #include "report/symbols/resolver.hpp"
 
+#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "report/text/names.hpp"
 
 namespace memlab::report {
+
+namespace {
+
+/// "/src/./a.py" and "/src/b/../a.py" are "/src/a.py": a place is known by its file's name.
+std::string one_spelling(const std::string& file) {
+    return file.find("./") == std::string::npos && file.find("//") == std::string::npos
+               ? file
+               : std::filesystem::path(file).lexically_normal().string();
+}
+
+}  // namespace
 
 Resolver::Resolver(const model::Report& report, Symbolizer* symbolizer, FrameSkips skips)
     : report_(report),
@@ -121,7 +133,7 @@ void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
     if (frame.python != 0) {
         const model::PythonFrame& python = report_.python_frames.at(frame.python);
         base.function = python.function;
-        base.file = python.file;
+        base.file = one_spelling(python.file);
         base.line = static_cast<int>(python.line);
         base.first_line = static_cast<int>(python.first_line);
         base.python = true;

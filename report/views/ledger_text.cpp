@@ -111,6 +111,13 @@ class LedgerText {
             if (!line.note.empty()) {
                 note(line.note);
             }
+            if (!line.what.empty() && (!line.place.file.empty() || !line.place.function.empty())) {
+                const std::string more = line.other_places ? " and others" : "";
+                const std::size_t room = table.last_width() - 3 - more.size();
+                Place place = line.place;
+                place.through.clear();  // the row's file
+                note("by " + describe_place(place, "device", line.api, room, text) + more);
+            }
             if (line.estimated || line.count > 1) {
                 note(format_plural(line.count, "call"));
             }
@@ -124,10 +131,6 @@ class LedgerText {
                 note("uncertain: other memory changed meanwhile");
             }
             table.row(line.bytes, what);
-            if (!line.what.empty() && line.place.recorded) {
-                table.only_last(
-                    describe_place(line.place, "device", line.api, table.last_width(), text));
-            }
             page_.note_below(table.last_column(), notes);
         }
         if (shown < group.lines.size()) {

@@ -66,6 +66,13 @@ SiteTable make_table(const model::Report& report, const ViewedMemory& memory, Re
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
         return sort_value(a.stats, options.order) > sort_value(b.stats, options.order);
     });
+    if (!options.by_category && options.order == Order::peak && !table.rows.empty()) {
+        std::vector<std::pair<std::size_t, std::uint64_t>> stacks;
+        for (const std::size_t i : table.rows.front().sites) {
+            stacks.emplace_back(report.sites[i].stack, memory.stats(report.sites[i], i).peak_bytes);
+        }
+        table.proposal = propose_skip(resolver, stacks, table.taken.peak_bytes);
+    }
     return table;
 }
 
@@ -134,6 +141,9 @@ class SiteText {
         }
         if (table.rows.size() > 1) {
             line(figures, table.taken, page_.dim("[all]"));
+        }
+        if (table.proposal) {
+            page_.paragraph("  ", page_.clean(table.proposal->text()));
         }
         if (options_.by_category && !table.categories) {
             page_.paragraph("  ", no_categories);

@@ -11,6 +11,7 @@
 
 #include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
+#include "report/symbols/skip_proposal.hpp"
 #include "report/text/terminal.hpp"
 #include "report/views/site_stats.hpp"
 
@@ -62,6 +63,7 @@ struct SiteTable {
     SiteStats whole;              ///< of the device
     SiteStats taken;              ///< of the sites that match the filter
     std::vector<SiteRow> rows;
+    std::optional<SkipProposal> proposal = {};  ///< of the first row, by bytes at the peak
 };
 
 /// Options common to all views.

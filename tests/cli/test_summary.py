@@ -195,7 +195,7 @@ class Report(ToolTest):
     def test_next_commands_exist_and_work(self):
         log = self.log("leak")
         text = self.report(log)
-        commands = re.findall(r"(?m)^  (memlab-report .*?)   ", text.split("\nNext\n")[1])
+        commands = re.findall(r"(?m)^  (memlab-report .*?)(?:   |$)", text.split("\nNext\n")[1])
         self.assertGreaterEqual(len(commands), 2)
         for command in commands:
             shell = self.call("sh", "-c", command, PATH=BIN + ":" + os.environ["PATH"])

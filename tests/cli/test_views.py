@@ -396,6 +396,36 @@ class Skip(ViewTest):
         self.assertIn("trainer.cpp:40", self.report("tree", "--skip", "Trainer", "--all-frames", path))
         self.assertIn("vector:7", self.report("tree", "--no-default-skip", path))
 
+    def test_a_wrapper_that_many_call_is_proposed(self):
+        def report_of(callers):
+            with open(recorded("h100/sample_checkpointing_plain.json"), encoding="utf-8") as file:
+                report = json.load(file)
+            first = len(report["frames"])
+            module = [m["path"].endswith("/sample_checkpointing") for m in report["modules"]].index(True)
+            frames = [{"function": "Buffer::Buffer(unsigned long)", "file": "/src/buffer.hpp", "line": 9}]
+            frames += [{"function": f"layer_{n}(int)", "file": "/src/net.cpp", "line": 40 + n} for n in range(callers)]
+            for number, frame in enumerate(frames):
+                report["frames"].append({"module": module, "address": 16 * number,
+                                         "source": [{**frame, "inlined": False}]})
+            site = max(report["sites"], key=lambda one: one["at_peak_bytes"])
+            report["sites"] = []
+            for number in range(6):
+                report["stacks"].append({"frames": [first, first + 1 + number % callers], "truncated": False})
+                report["sites"].append({**site, "stack": len(report["stacks"]) - 1})
+            path = self.path(f"wrapped_{callers}.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(report, file)
+            return path
+
+        proposed = "--skip func=Buffer::Buffer shows its 3 callers"
+        path = report_of(3)
+        self.assertIn(proposed, " ".join(self.report("sites", path).split()))
+        skipped = self.report("sites", "--skip", "func=Buffer::Buffer", path)
+        self.assertNotIn("Buffer::Buffer", skipped)
+        self.assertEqual(len(re.findall(r"net\.cpp:4\d", skipped)), 3)
+        # One caller would stand for all of it again.
+        self.assertNotIn("--skip", self.report("sites", report_of(1)))
+
     def test_a_log(self):
         log = self.path("run.memlog")
         self.call(SYNTH, "--events", "2000", "--sites", "20", "--seed", "1", "-o", log)
@@ -650,6 +680,64 @@ class Leaks(ViewTest):
     def test_growth(self):
         text = self.report("leaks", "--growth", self.log("leak"))
         self.assertIn("No steps are marked and none are found", text)
+
+
+class ManyProcesses(ViewTest):
+    RUN = recorded("h200/run_of_four_ranks")
+
+    def test_ranks_at_each_level(self):
+        def peak(rank, level):
+            name = f"memlab.python3.12.{983 + rank}.memlog"
+            summary = self.document("summary", "--no-symbols", "--level", level, os.path.join(self.RUN, name))
+            return sum(device["curves"]["allocated"]["peak_bytes"] for device in summary["reports"][0]["devices"])
+
+        usual = self.document("merge", "--no-symbols", self.RUN)
+        self.assertEqual(usual["level"], "framework")  # what max_memory_allocated says
+        driver = self.document("merge", "--no-symbols", "--level", "driver", self.RUN)
+        for document in (usual, driver):
+            self.assertEqual([row["allocated_peak_bytes"] for row in document["ranks"]],
+                             [peak(rank, document["level"]) for rank in range(4)])
+        text = self.report("merge", "--no-symbols", self.RUN)
+        table = text[text.index("Where ranks differ"):].split("\n\n")[0].splitlines()[2:]
+        where = [line.split(None, 8)[-1] for line in table]
+        self.assertGreater(len(where), 2)
+        self.assertEqual(len(where), len(set(where)), where)  # no two rows read alike
+        self.refused("--level: takes driver or framework, not all", "merge", "--level", "all", self.RUN)
+
+    def test_a_limit_of_the_imbalance(self):
+        limit = ("check", "--no-symbols", "--json", self.RUN, "--rank-imbalance")
+        ratio = self.document("merge", "--no-symbols", self.RUN)["imbalance"]["allocated"]["ratio"]
+        for percent, code in ((100 * (ratio - 1) + 0.1, 0), (100 * (ratio - 1) - 0.1, 1)):
+            self.assertEqual(self.call(REPORT, *limit, f"{percent:.2f}%").returncode, code, percent)
+        self.refused_check("there are no two ranks", recorded("h200/pytorch_scopes.memlog"), "10%")
+        self.refused_check("is above a baseline, which has no figure of a run", self.RUN, "+10%", "--baseline",
+                           self.path("none"), "--missing-baseline", "pass")
+
+    def refused_check(self, expected, recording, limit, *more):
+        result = self.call(REPORT, "check", "--no-symbols", recording, "--rank-imbalance", limit, *more)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(expected, result.stderr)
+
+    def test_a_row_for_each_run(self):
+        names = [recorded(f"h100/sample_checkpointing_{name}.json") for name in ("plain", "checkpointed")]
+        document = self.document("trend", *reversed(names))
+        self.assertEqual((document["format"], document["level"]), ("memlab-trend", "driver"))
+        self.assertEqual([row["source"] for row in document["runs"]], names)  # by start
+        before, after = (row["allocated_peak_bytes"] for row in document["runs"])
+        self.assertEqual([row["change_bytes"] for row in document["runs"]], [None, after - before])
+        self.assertIn("-50.5%", self.report("trend", *names))
+
+        runs = self.document("trend", self.RUN, recorded("h200/pytorch_scopes.memlog"))["runs"]
+        self.assertEqual([row["processes"] for row in runs], [1, 5])
+        self.assertEqual(runs[1]["program"], "ranks_training.py")
+        # The largest rank's, at PyTorch's level, since each process has one.
+        ranks = self.document("merge", "--no-symbols", self.RUN)["ranks"]
+        self.assertEqual(runs[1]["allocated_peak_bytes"], max(row["allocated_peak_bytes"] for row in ranks))
+
+        result = self.call(REPORT, "trend", names[0], self.path("gone.json"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("1 run", result.stdout)
+        self.assertIn("gone.json: ", result.stderr)
 
 
 if __name__ == "__main__":

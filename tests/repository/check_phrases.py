@@ -47,6 +47,11 @@ PHRASES = [
     (r"not looked at", "ignored"),
     (r"no word on", "no message on"),
     (r"was spent", "used up, exhausted"),
+    (r"(?:to )?give (?:it|them) away|to give away", "to share it; a copy to share"),
+    (r"send the page around", "share the page"),
+    (r"the usual ones", "the default ones"),
+    (r"(?:take|takes|took|taken) beside (?:it|them|that|this)", "took in addition"),
+    (r"whatever --filter takes", "whatever --filter selects"),
 ]
 
 # What is not ours to word: recordings, licences, what npm writes; and this list with its test.

@@ -25,7 +25,8 @@ class CheckPhrases(unittest.TestCase):
                      "when the time for measuring was over", "the memory that it cuts", "how the pool lay in memory",
                      "waits for ever", "seldom", "as ever", "at the begin", "at its begin", "made anew", "in the place of",
                      "shown all the same", "as can be had", "called in its stead", "looks past every preload",
-                     "is no matter to it", "asks in vain"):
+                     "is no matter to it", "asks in vain", "a copy to give away", "to send the page around",
+                     "instead of the usual ones", "what streams took beside it", "whatever --filter takes"):
             with self.subTest(text=text):
                 found = self.findings("docs/a.md", f"# A\n\n{text}\n")
                 self.assertEqual(len(found), 1, found)

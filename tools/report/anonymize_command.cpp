@@ -206,7 +206,7 @@ class Anonymize {
 int anonymize_command(int argc, char** argv) {
     AnonymizeArguments arguments;
     CLI::App app(
-        "Copies a recording without what tells where and by whom it was made, to give it away: "
+        "Copies a recording without what tells where and by whom it was made, to share it: "
         "host, "
         "user, folders and arguments.",
         "memlab-report anonymize");

@@ -247,6 +247,9 @@ class Check {
         Options options;
         options.update = arguments_.update;
         options.lacks = run.lacks;
+        const report::Level level = arguments_.level;
+        options.ranks = report::ranks_of(
+            run, level == report::Level::all ? std::nullopt : std::optional(level));
         options.allowed_lacks = arguments_.allowed;
         options.missing_baseline_passes = arguments_.missing_baseline == "pass";
         options.baseline_name = baseline_path_;

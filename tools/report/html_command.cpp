@@ -53,7 +53,7 @@ void define(CLI::App& app, HtmlArguments& arguments) {
     app.add_option("--title", arguments.title, "The page's title (default: the program's name)")
         ->type_name("TEXT");
     app.add_flag("--no-source", arguments.no_source,
-                 "Leave source lines and the programs' arguments out, to send the page around");
+                 "Leave out source lines and the programs' arguments, to share the page");
     add_repeated(
         app, "--sources", arguments.sources,
         "A folder in which to look for sources that are not where they were; may be repeated")

@@ -74,7 +74,7 @@ void define(CLI::App& app, LeaksArguments& arguments) {
 int leaks_command(int argc, char** argv) {
     LeaksArguments arguments;
     CLI::App app(
-        "Shows what the program still held when it ended, by place, and what of it may stay.",
+        "Shows what the program still held when it ended, by place, and which of it is expected.",
         "memlab-report leaks");
     define(app, arguments);
     parse(app, argc, argv);

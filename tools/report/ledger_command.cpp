@@ -42,7 +42,7 @@ int ledger_command(int argc, char** argv) {
     LedgerArguments arguments;
     CLI::App app(
         "Every byte of each GPU: what the program allocated, and what contexts, code, graphs and "
-        "streams took beside it.",
+        "streams took in addition.",
         "memlab-report ledger");
     define(app, arguments);
     parse(app, argc, argv);

@@ -286,16 +286,23 @@ void add_device(CLI::App& app, ReportOptions& options) {
     app.add_option("--device", options.device, "Only this GPU, by its index in the program")
         ->type_name("N")
         ->check(check_whole_number);
+    add_level(app, "driver: what CUDA handed out; framework: what PyTorch's cache made of it; all",
+              true, [&options](report::Level level) { options.level = level; });
+}
+
+void add_level(CLI::App& app, const char* what, bool both,
+               const std::function<void(report::Level)>& chosen) {
     app.add_option_function<std::string>(
            "--level",
-           [&options](const std::string& text) {
-               options.level = text == "driver"      ? report::Level::driver
-                               : text == "framework" ? report::Level::framework
-                                                     : report::Level::all;
+           [chosen](const std::string& text) {
+               chosen(text == "driver"      ? report::Level::driver
+                      : text == "framework" ? report::Level::framework
+                                            : report::Level::all);
            },
-           "driver: what CUDA handed out; framework: what PyTorch's cache made of it; all")
+           what)
         ->type_name("LEVEL")
-        ->check(one_of({"driver", "framework", "all"}));
+        ->check(one_of(both ? std::vector<std::string>{"driver", "framework", "all"}
+                            : std::vector<std::string>{"driver", "framework"}));
 }
 
 void add_filter(CLI::App& app, ReportOptions& options) {

@@ -58,6 +58,9 @@ void add_top(CLI::App& app, ReportOptions& options, const std::string& what,
              std::size_t default_count = 10);
 /// `orders`: the accepted values, the default first.
 void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::string>& orders);
+/// --level LEVEL. `both`: takes `all`, too.
+void add_level(CLI::App& app, const char* what, bool both,
+               const std::function<void(report::Level)>& chosen);
 /// --device and --level.
 void add_device(CLI::App& app, ReportOptions& options);
 void add_filter(CLI::App& app, ReportOptions& options);

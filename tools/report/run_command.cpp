@@ -2,15 +2,20 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "report/inefficiencies/reserve_findings.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/runs/render.hpp"
+#include "report/runs/trend.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/output_file.hpp"
+#include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/run_members.hpp"
 #include "tools/report/subcommand.hpp"
@@ -26,7 +31,8 @@ void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions&
     Resolver& resolver = resolvers(view.largest);
     model::Report report = resolvers.report(view.largest);
     add_found_steps(report, find_event_log(member.file, report));
-    const Summary summary = summarize(member.file, report, resolver);
+    Summary summary = summarize(member.file, report, resolver);
+    try_settings_on_reserve(find_event_log(member.file, report), pool_settings_of, summary);
     if (view.collection.members.size() > 1) {
         std::cout << "\n"
                   << options.style.dim()
@@ -44,6 +50,7 @@ struct MergeArguments {
     bool json = false;
     bool no_symbols = false;
     std::size_t top = 10;
+    std::optional<Level> level;
     report::FrameSkips skips;
 };
 
@@ -58,6 +65,10 @@ void define(CLI::App& app, MergeArguments& arguments) {
     app.add_option("--top", arguments.top, "Places in the table (default 10)")
         ->type_name("N")
         ->check(check_positive);
+    add_level(app,
+              "driver: what CUDA handed out; framework: what PyTorch's cache made of it (default "
+              "where each rank has one)",
+              false, [&arguments](Level level) { arguments.level = level; });
     add_skip(app, arguments.skips);
     add_style_options(app, arguments.style);
     add_symbols(app, arguments.no_symbols, "Compare module+offset, look nothing up");
@@ -76,7 +87,8 @@ int merge(const MergeArguments& arguments) {
     Resolvers resolvers(view.collection, arguments.no_symbols ? nullptr : &symbolizer,
                         arguments.skips);
     const RankComparison ranks = compare_ranks(
-        view.collection, [&](std::size_t member) -> Resolver& { return resolvers(member); });
+        view.collection, [&](std::size_t member) -> Resolver& { return resolvers(member); },
+        arguments.level);
     if (ranks.ranks.empty() && !view.collection.members.empty()) {
         return fail(
             "none of these recordings has a rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, "
@@ -96,6 +108,35 @@ int merge(const MergeArguments& arguments) {
                                        working_directory());
     }
     return flush_output(report_errors(view.collection));
+}
+
+struct TrendArguments {
+    std::vector<std::string> runs;
+    StyleOptions style;
+    bool json = false;
+    std::optional<Level> level;
+};
+
+void define(CLI::App& app, TrendArguments& arguments) {
+    app.add_option("RUNS", arguments.runs,
+                   "Reports, event logs or folders of runs: a row for each, by start")
+        ->required()
+        ->type_name("");
+    add_level(app,
+              "driver: what CUDA handed out; framework: what PyTorch's cache made of it (default "
+              "where each process has one)",
+              false, [&arguments](Level level) { arguments.level = level; });
+    app.add_flag("--json", arguments.json, "Print the rows as JSON");
+    add_style_options(app, arguments.style);
+    app.footer(
+        "Of a folder with several processes the one with the largest peak stands for the run.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report trend nightly/*/                  a row for each night's run\n"
+        "  memlab-report trend --json nightly/*/ | jq '.runs[].allocated_peak_bytes'\n"
+        "\n"
+        "memlab-report check --baseline fails a build where memory grew by more than allowed.\n"
+        "Exit code: 0 good, whatever changed; 2 a file could not be read or the usage is wrong.");
 }
 
 }  // namespace
@@ -125,6 +166,26 @@ int merge_command(int argc, char** argv) {
     define(app, arguments);
     parse(app, argc, argv);
     return with_memory_for(arguments.inputs.front(), [&] { return merge(arguments); });
+}
+
+int trend_command(int argc, char** argv) {
+    TrendArguments arguments;
+    CLI::App app("Shows how the memory of a program developed over many runs.",
+                 "memlab-report trend");
+    define(app, arguments);
+    parse(app, argc, argv);
+    return with_memory_for(
+        arguments.runs.front(),
+        [&] {
+            const Trend trend = make_trend(arguments.runs, arguments.level);
+            if (arguments.json) {
+                std::cout << render_trend_json(trend);
+            } else if (!trend.runs.empty()) {
+                std::cout << render_trend_text(trend, make_style(arguments.style));
+            }
+            return flush_output(report_errors(trend.errors));
+        },
+        "read the runs");
 }
 
 }  // namespace memlab::tools

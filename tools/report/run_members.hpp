@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "report/runs/collection.hpp"
 #include "report/symbols/resolver.hpp"
@@ -53,13 +54,17 @@ class Resolvers {
 };
 
 /// Prints read errors, a line each; returns the exit code.
-inline int report_errors(const report::RunCollection& collection) {
-    for (const auto& [file, error] : collection.errors) {
+inline int report_errors(const std::vector<std::pair<std::string, std::string>>& errors) {
+    for (const auto& [file, error] : errors) {
         std::string problem = file;
         problem.append(": ").append(error);
         fail(problem);
     }
-    return collection.errors.empty() ? EXIT_SUCCESS : exit_bad_input;
+    return errors.empty() ? EXIT_SUCCESS : exit_bad_input;
+}
+
+inline int report_errors(const report::RunCollection& collection) {
+    return report_errors(collection.errors);
 }
 
 }  // namespace memlab::tools

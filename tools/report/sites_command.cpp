@@ -21,7 +21,7 @@ constexpr const char* what_orders_mean =
     "  count        allocations over the whole run\n"
     "  live         bytes held at the end\n"
     "  temporaries  allocations freed before their thread allocated anything else\n"
-    "Shares are of the GPU's total in that order, whatever --filter takes.\n";
+    "Shares are of the GPU's total in that order, whatever --filter selects.\n";
 
 struct TreeArguments : ReportOptions {
     bool bottom_up = false;

@@ -6,8 +6,11 @@
 
 #include "own_version.hpp"
 #include "report/device_label.hpp"
+#include "report/inefficiencies/reserve_findings.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/summary.hpp"
+#include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/run_command.hpp"
 
@@ -81,6 +84,8 @@ int summary_command(int argc, char** argv) {
     return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
         report::Summary summary = make_summary(open, arguments);
         select_device(summary, arguments.device);
+        report::try_settings_on_reserve(report::find_event_log(open.file, open.report),
+                                        pool_settings_of, summary);
         std::string only;
         if (!arguments.filter.empty()) {
             only = "Places: only " + report::printable(arguments.filter.text(), text.style.ascii) +

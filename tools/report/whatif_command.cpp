@@ -156,7 +156,7 @@ void define(CLI::App& app, WhatifArguments& arguments) {
         ->type_name("");
     default_to_newest(app, arguments.log);
     add_repeated(app, "--policy", arguments.policies,
-                 "Try this, see below, instead of the usual ones; may be repeated")
+                 "Try this, see below, instead of the default ones; may be repeated")
         ->type_name("NAME");
     add_repeated(app, "--option", arguments.options,
                  "Try memlab's pool with this option too; several are set together")

@@ -317,3 +317,35 @@ TEST_CASE("a name is the same from run to run") {
     CHECK(run.processes[0].name == "train.py");
     CHECK(run.processes[1].name == "train.py #2");
 }
+
+TEST_CASE("the imbalance of ranks is the largest peak above the mean") {
+    std::vector<RunMember> members = {member_with_gpu(100, 100, 1), member_with_gpu(140, 140, 2)};
+    members[0].report.process.ranks = {{"RANK", "0"}};
+    members[1].report.process.ranks = {{"RANK", "1"}};
+    const Run run(members);
+    Options options;
+    options.ranks = memlab::report::ranks_of(run.collection);
+    const auto judge = [&](const char* bound) {
+        return run.held_to({limit_of(Metric::rank_imbalance, bound)}, options);
+    };
+    CHECK(judge("17%").exit_code() == 0);
+    const Outcome exceeded = judge("16%");  // 140 is 16.7 % above 120
+    CHECK(exceeded.exit_code() == 1);
+    REQUIRE(!exceeded.rows.empty());
+    const auto row = std::find_if(exceeded.rows.begin(), exceeded.rows.end(),
+                                  [](const Row& each) { return each.limit.has_value(); });
+    CHECK(row->process == 0);
+    CHECK(row->measured.note == "rank 1 peaks at 140 B, the mean is 120 B");
+    CHECK(judge("+5%").exit_code() == 2);  // a baseline has no figure of a run
+
+    // Whether it is kept is not known without the end of each rank.
+    members[1].report.process.ended = "cut off";
+    const Run cut(members);
+    options.ranks = memlab::report::ranks_of(cut.collection);
+    CHECK(cut.verdict(limit_of(Metric::rank_imbalance, "17%"), options) == Verdict::unknown);
+    CHECK(cut.verdict(limit_of(Metric::rank_imbalance, "1%"), options) == Verdict::unknown);
+
+    CHECK(Run({member_with_gpu(1, 1)})
+              .held_to({limit_of(Metric::rank_imbalance, "1%")})
+              .exit_code() == 2);
+}

@@ -5,6 +5,7 @@
 
 #include "report/inefficiencies/inefficiencies.hpp"
 #include "report/inefficiencies/render.hpp"
+#include "report/inefficiencies/reserve_findings.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/report/pool_recording.hpp"
 
@@ -353,6 +354,23 @@ TEST_CASE(
     CHECK(reserve.with_setting_bytes == 160 * mib);
     const std::string text = render_inefficiencies(looked.found, ViewOptions());
     CHECK(text.find("880.00 MiB were reserved, 5 times the 160.00 MiB") != std::string::npos);
+
+    CHECK(reserve.text() ==
+          "At most 880.00 MiB were reserved, 5 times the 160.00 MiB that were allocated at most. "
+          "With MEMLAB_BACKEND=vmm a replay reserves 160.00 MiB at most.");
+
+    // The summary says it in the same words, before all figures of the GPU.
+    const Report& report = recording.read();
+    Resolver resolver(report, nullptr);
+    Summary summary = summarize("x.memlog", report, resolver);
+    const std::string before = render_text(summary, resolver, TextOptions());
+    CHECK(before.find("memlab-report inefficiencies replays") != std::string::npos);
+    try_settings_on_reserve(recording.log(), pool_settings, summary);
+    const std::string said = render_text(summary, resolver, TextOptions());
+    const std::size_t at = said.find("At most 880.00 MiB were reserved, 5 times the 160.00 MiB");
+    REQUIRE(at != std::string::npos);
+    CHECK(at < said.find("at the end"));
+    CHECK(said.find("MEMLAB_BACKEND=vmm") != std::string::npos);
 
     PoolRecording other;  // not what the pool does with these sizes
     rise(other, 15);

@@ -44,11 +44,20 @@ void give_site(RunMember& member, std::uint64_t address, const std::string& buil
     report.sites.push_back(site);
 }
 
-RankComparison compare(const RunCollection& run) {
+RankComparison compare(const RunCollection& run, const std::optional<Level>& level = {}) {
     std::map<std::size_t, Resolver> resolvers;
-    return compare_ranks(run, [&](std::size_t member) -> Resolver& {
+    const auto resolver = [&](std::size_t member) -> Resolver& {
         return resolvers.try_emplace(member, run.members[member].report, nullptr).first->second;
-    });
+    };
+    return compare_ranks(run, resolver, level);
+}
+
+/// PyTorch's cache on the first GPU.
+void give_cache(RunMember& member, std::uint64_t allocated) {
+    Device& cache = give_device(member, "", allocated, 2 * allocated);
+    cache.index = 64;
+    cache.allocator = "PyTorch";
+    cache.on_gpu = 0;
 }
 
 }  // namespace
@@ -144,6 +153,66 @@ TEST_CASE("places that differ, whatever the build of the library; equal ones are
     CHECK(result.places[0].min_rank == 1);
     CHECK(result.places[1].peaks == std::vector<std::uint64_t>{0, 100});
     CHECK(result.places[1].max_rank == 1);
+}
+
+TEST_CASE("call stacks of one place are one row") {
+    RunCollection run;
+    run.members = {ranked(0, 10, 1, 1000, 2), ranked(1, 11, 1, 1000, 2)};
+    for (RunMember& member : run.members) {
+        give_site(member, 0x10, "aa", 100);
+        for (const std::uint64_t caller : {0x500, 0x600}) {
+            Report& report = member.report;
+            report.frames.push_back({report.modules.size() - 1, caller});
+            Stack stack;
+            stack.frames = {0, report.frames.size() - 1};
+            report.stacks.push_back(stack);
+            Site site = report.sites.front();
+            site.stack = report.stacks.size() - 1;
+            site.peak_bytes = (&member - run.members.data()) * caller;
+            report.sites.push_back(site);
+        }
+    }
+    const RankComparison result = compare(run);
+    REQUIRE(result.places.size() == 1);
+    CHECK(result.places[0].peaks == std::vector<std::uint64_t>{100, 100 + 0x500 + 0x600});
+    REQUIRE(result.places[0].frames.size() == 2);
+    CHECK(result.places[0].frames[1].address == 0x600);  // the stack that differs most
+}
+
+TEST_CASE("ranks are compared at the level of frameworks where each has one") {
+    RunCollection run;
+    run.members = {ranked(0, 10, 1, 1000, 2), ranked(1, 11, 1, 2000, 2)};
+    for (RunMember& member : run.members) {
+        give_cache(member, 300);
+        give_site(member, 0x10, "aa", member.report.process.pid);  // a segment, or NCCL's buffer
+        give_site(member, 0x20, "aa", 2 * member.report.process.pid);
+        member.report.sites.back().device = 64;
+    }
+    run.members[1].report.devices[1].curves[1]->peak_bytes = 400;
+    const RankComparison framework = compare(run);
+    CHECK(framework.level == Level::framework);
+    CHECK(framework.allocated.largest == 400);
+    CHECK(framework.ranks[0].allocated_peak == 300);
+    CHECK(framework.ranks[0].gpus == std::vector<std::string>{"GPU-0"});
+    REQUIRE(framework.places.size() == 1);
+    CHECK(framework.places[0].peaks == std::vector<std::uint64_t>{20, 22});
+    const RankComparison driver = compare(run, Level::driver);
+    CHECK(driver.allocated.largest == 2000);
+    REQUIRE(driver.places.size() == 1);
+    CHECK(driver.places[0].peaks == std::vector<std::uint64_t>{10, 11});
+    const RunView view = view_run("run", std::move(run));
+    CHECK(
+        render_ranks_text(view, framework, Style(), 3, "")
+            .starts_with(
+                "2 ranks of 2  what PyTorch's cache handed out; --level driver: what CUDA did\n"));
+
+    RunCollection one;  // the other has no cache: its tensors are not seen
+    one.members = {ranked(0, 10, 1, 1000, 2), ranked(1, 11, 1, 2000, 2)};
+    give_cache(one.members[0], 300);
+    CHECK(compare(one).level == Level::driver);
+    CHECK(compare(one).ranks[0].allocated_peak == 1000);
+    CHECK(compare(one, Level::framework).ranks[0].allocated_peak == 300);
+    CHECK(compare(one, Level::framework).ranks[1].allocated_peak == 2000);
 }
 
 TEST_CASE("the mean of the largest figures that there are is one of them") {

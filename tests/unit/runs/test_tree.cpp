@@ -153,3 +153,35 @@ TEST_CASE("contradictions end") {
     CHECK(seen >= 4);
     CHECK_FALSE(tree.roots.empty());
 }
+
+TEST_CASE("a process of an interpreter is its script") {
+    const auto title = [](std::vector<std::string> arguments) {
+        Process process;
+        process.executable = "/usr/bin/python3.12";
+        process.arguments = std::move(arguments);
+        return process_title(process);
+    };
+    CHECK(title({"/usr/bin/python3", "-u", "-X", "dev", "src/train.py", "--lr", "1"}) ==
+          "train.py --lr 1");
+    CHECK(title({"python3", "-m", "torch.distributed.run", "x"}) == "torch.distributed.run x");
+    CHECK(title({"python3", "-c", "pass"}) == "python3 -c pass");
+    CHECK(title({"python3"}) == "python3");
+    CHECK(title({}) == "python3.12");
+    Process server;
+    server.executable = "/opt/bin/server-1.2";
+    server.arguments = {"/opt/bin/server", "-p", "1"};
+    server.ranks = {{"RANK", "3"}};
+    CHECK(process_title(server) == "rank 3: server -p 1");
+}
+
+TEST_CASE("managed and pinned memory of a process stands below the tree") {
+    RunCollection run;
+    run.members = {synthetic_member(10, 1, 100), synthetic_member(11, 10, 200)};
+    give_device(run.members[0], "GPU-1", 1000, 1000).kinds["managed"].peak_bytes = 5 << 20;
+    give_device(run.members[1], "GPU-1", 1000, 1000).kinds["pinned"].peak_bytes = 9;  // no news
+    const std::string text = render_run_text(view_run("run", std::move(run)), Style());
+    CHECK(text.find("Managed and pinned memory  each process's own peaks, in no figure above\n"
+                    "     pid       managed        pinned\n"
+                    "      10      5.00 MiB           0 B\n") != std::string::npos);
+    CHECK(text.find("\n      11 ", text.find("Managed")) == std::string::npos);
+}

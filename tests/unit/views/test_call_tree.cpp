@@ -44,6 +44,20 @@ SyntheticReport training() {
 
 }  // namespace
 
+TEST_CASE("a Python file is one, however its path is spelled") {
+    SyntheticReport made = training();
+    for (PythonFrame& frame : made.report.python_frames) {
+        if (frame.function == "load") {
+            frame.function = "forward";
+            frame.file = "/src/./layers/../forward.py";
+            frame.line = 1;
+        }
+    }
+    CHECK(text_of(made.report, {}).find("load") == std::string::npos);
+    CHECK(text_of(made.report, {}).find("100.0%          3  /src/forward.py:1") !=
+          std::string::npos);
+}
+
 TEST_CASE("bottom-up: places first, and who called them") {
     CHECK(text_of(training().report, {}) ==
           "GPU 0: GPU  bottom-up, by peak\n"

@@ -13,7 +13,7 @@ export interface State {
   beforeTo: number | null;
   zoomFrom: number | null; // the part of the run that the timeline shows
   zoomTo: number | null;
-  curves: string[] | null; // the curves shown; null: the usual ones
+  curves: string[] | null; // the curves shown; null: the default ones
   shape: "table" | "icicle" | "flame";
   metric: MetricName;
   bottomUp: boolean;

@@ -54,7 +54,7 @@ describe("holders", () => {
     expect(pinned).toBeGreaterThanOrEqual(0);
     expect(model.sites.device[pinned]).not.toBe(0);
     expect(curveDevice(model.sites.device[pinned]!)).toBe(0);
-    expect(model.devices.map((device) => device.short)).toEqual(["GPU 0", "GPU 0: pinned, managed, imported"]);
+    expect(model.devices.map((device) => device.short)).toEqual(["GPU 0", "GPU 0: pinned host memory"]);
   });
 
   test("the nearest moment; at a mark the mark's own", () => {

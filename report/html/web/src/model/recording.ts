@@ -8,20 +8,26 @@ export interface Figures {
   blocks: Float64Array;
 }
 
-// Kinds that are not device memory of the allocated curve. They are shown as a device of their own, beside it.
-const outsideKinds = new Set(["managed", "pinned", "ipc_import"]);
+// Kinds that are not device memory of the allocated curve. Each is shown as a device of its own, beside the GPU: it has a
+// peak of its own.
+const outsideKinds = ["managed", "pinned", "ipc_import"];
+const outsideNames = ["managed memory", "pinned host memory", "memory of other processes"];
 const outside = 1 << 20;
 
 function deviceOfSite(recording: Recording, site: number): number {
   const device = recording.sites.device[site]!;
-  return outsideKinds.has(recording.strings[recording.sites.kind[site]!] ?? "")
-    ? outside + Math.max(0, device)
-    : device;
+  const kind = outsideKinds.indexOf(recording.strings[recording.sites.kind[site]!] ?? "");
+  return kind < 0 ? device : (kind + 1) * outside + Math.max(0, device);
 }
 
 // The device whose curves belong to a device of deviceOfSite.
 export function curveDevice(device: number): number {
-  return device >= outside ? device - outside : device;
+  return device >= outside ? device % outside : device;
+}
+
+// The kind of memory that a device of deviceOfSite is; null: what the curves have.
+export function outsideKind(device: number): string | null {
+  return device >= outside ? (outsideKinds[Math.floor(device / outside) - 1] ?? null) : null;
 }
 
 function siteTable(recording: Recording): SiteTable {
@@ -258,7 +264,7 @@ export class RecordingModel {
         index < 0
           ? "no GPU"
           : host
-            ? `GPU ${more?.gpu ?? curveDevice(index)}: pinned, managed, imported`
+            ? `GPU ${more?.gpu ?? curveDevice(index)}: ${outsideNames[Math.floor(index / outside) - 1] ?? ""}`
             : more?.allocator
               ? `${more.allocator} on GPU ${more.gpu}`
               : `GPU ${index}`;

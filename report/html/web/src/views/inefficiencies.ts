@@ -33,12 +33,7 @@ interface InefficienciesReport {
     allocated_peak_bytes: number;
     reserved_peak_bytes: number;
     findings: Finding[];
-    reserve: {
-      reserved_bytes: number;
-      allocated_bytes: number;
-      setting: string | null;
-      with_setting_bytes: number | null;
-    } | null;
+    reserve: { text: string } | null;
     collected: { count: number; bytes: number; at_peak_bytes: number };
   })[];
 }
@@ -75,14 +70,7 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
               : `${plural(device.findings.length, "finding")}; savings do not add up.`
           }`,
         ),
-        device.reserve
-          ? h(
-              "p.advice",
-              device.reserve.setting === null || device.reserve.with_setting_bytes === null
-                ? `Far more was reserved than allocated, and no setting that could be replayed reserves clearly less.`
-                : `Far more was reserved than allocated: with ${device.reserve.setting} a replay reserves ${bytes(device.reserve.with_setting_bytes)} at most.`,
-            )
-          : null,
+        device.reserve ? h("p.advice", device.reserve.text) : null,
         device.collected.count > 0
           ? h(
               "p.note",

@@ -10,6 +10,7 @@ import type { Surroundings, View } from "./view";
 type Rank = RunData["ranks"][number];
 interface Merge {
   world_size: number | null;
+  level?: "driver" | "framework";
   imbalance?: Record<
     "allocated" | "reserved",
     { largest_bytes: number; mean_bytes: number; ratio: number; rank: number } | null
@@ -159,6 +160,7 @@ export class RanksView implements View {
       full === this.ranks.length
         ? "Click one to look at it."
         : `${this.inFull()} ${full === 1 ? "is" : "are"} here in full: click one to look at it.`,
+      merge?.level === "framework" ? " Figures are of what the framework's cache handed out." : "",
     );
     const kinds = (["allocated", "reserved"] as const).map((kind) => {
       const one = merge?.imbalance?.[kind];

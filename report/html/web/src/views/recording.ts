@@ -15,6 +15,8 @@ interface SummaryDevice extends HeldDevice {
   total_bytes: number | null;
   limit_bytes: number | null;
   curves: Record<string, { peak_bytes: number; peak_time_ns: number; at_end_bytes: number } | null>;
+  reserve?: { text: string } | null;
+  kind_curves?: Record<string, { peak_bytes: number; peak_time_ns: number; at_end_bytes: number }>;
   waterfall: Record<string, number | null | Record<string, number>> | null;
   fragmentation: { at_peak: number | null; external: number | null; internal: number | null } | null;
   // What ran at the allocated peak, where kernels were recorded.
@@ -50,14 +52,19 @@ const curveHints = new Map(
     requested: "before rounding",
     active: "allocated + frees pending",
     device_used: "the whole GPU, sampled",
+    managed: "migrates between host and GPU, in no other row",
+    pinned: "host memory, in no other row",
   }),
 );
 
 // A framework's cache tells what it handed out and what it reserved.
 function curvesOf(scene: Scene, device: SummaryDevice): [string, SummaryDevice["curves"][string]][] {
-  return Object.entries(device.curves).filter(
-    ([name, curve]) => curve !== null && scene.model.tellsCurve(device.index, name),
-  );
+  return [
+    ...Object.entries(device.curves).filter(
+      ([name, curve]) => curve !== null && scene.model.tellsCurve(device.index, name),
+    ),
+    ...Object.entries(device.kind_curves ?? {}),
+  ];
 }
 
 function hintOf(device: SummaryDevice, name: string): string {
@@ -69,7 +76,7 @@ function hintOf(device: SummaryDevice, name: string): string {
 // The steps from what the GPU shows to what the program asked for.
 const steps: [key: string, name: string, part: boolean][] = [
   ["device_used_bytes", "device used", false],
-  ["remainder_bytes", "beside this program's memory", true],
+  ["remainder_bytes", "everything else on the GPU", true],
   ["reserved_bytes", "reserved", false],
   ["cached_bytes", "cached for reuse", true],
   ["active_bytes", "active", false],
@@ -198,6 +205,7 @@ export class RecordingView implements View {
         device.total_bytes ? h("span.where", bytes(device.total_bytes)) : null,
         device.limit_bytes ? h("span.where", `limited to ${bytes(device.limit_bytes)}`) : null,
       ),
+      device.reserve ? h("p", { class: "advice" }, device.reserve.text) : null,
       smallTable(
         ["", "peak", "at", "at the end", ""],
         curves.map(([name, curve]) => [

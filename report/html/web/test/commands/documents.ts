@@ -11,13 +11,17 @@ export interface Counted {
   live_count: number;
 }
 
+type SiteDocument = Counted & { place: PlaceDocument; kind: string; category: string; share: number };
+
 export interface SitesReport {
   devices: {
     index: number;
     name: string;
     total: Counted;
     taken: Counted;
-    sites: (Counted & { place: PlaceDocument; kind: string; category: string; share: number })[];
+    sites: SiteDocument[];
+    // Of memory with a peak of its own.
+    kinds?: Record<string, { sites: SiteDocument[] }>;
   }[];
 }
 

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { matchSites } from "../../src/model/filter";
 import { sumOf } from "../../src/model/places";
-import { curveDevice } from "../../src/model/recording";
+import { curveDevice, outsideKind } from "../../src/model/recording";
 import { Comparison } from "./differences";
 import { metrics, perfetto, pickle, pprof } from "./decoders";
 import { everyRecording } from "./every_recording";
@@ -27,7 +27,7 @@ function sums(page: Page, filter: string): Sums {
     const end = sumOf(page.places(index, page.end, { filter }));
     result.live += end.bytes;
     result.liveCount += end.blocks;
-    if (index !== curveDevice(index)) continue;
+    if (outsideKind(index) === "ipc_import") continue; // has no peak of its own
     const peak = sumOf(page.places(index, page.peak(index), { filter }));
     result.peak += peak.bytes;
     result.peakCount += peak.blocks;

@@ -60,12 +60,13 @@ export function open(...args: string[]): Promise<Page> {
   return page;
 }
 
-// Kinds that the allocated curve does not have. The page shows them as a device beside the GPU.
+// Kinds that the allocated curve does not have. The page shows each as a device beside the GPU.
 export const hostKinds = new Set(["managed", "pinned", "ipc_import"]);
 
-export function besideOf(page: Page, device: number): number | undefined {
-  return page.model.devices.find((one) => one.index !== device && one.index >= 0 && curveDevice(one.index) === device)
-    ?.index;
+export function besideOf(page: Page, device: number): number[] {
+  return page.model.devices
+    .map(({ index }) => index)
+    .filter((index) => index !== device && index >= 0 && curveDevice(index) === device);
 }
 
 // Patterns that some of the recording's sites match, of each form that --filter has.

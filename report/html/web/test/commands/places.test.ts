@@ -3,7 +3,7 @@
 import { matchSites } from "../../src/model/filter";
 import { groupsOf } from "../../src/model/groups";
 import { sumOf } from "../../src/model/places";
-import { curveDevice } from "../../src/model/recording";
+import { curveDevice, outsideKind } from "../../src/model/recording";
 import { add, Comparison, type Rows } from "./differences";
 import type { HistogramReport, LeaksReport, SitesReport, SummaryReport } from "./documents";
 import { everyRecording } from "./every_recording";
@@ -33,7 +33,7 @@ function placesOf(to: Comparison, page: Page, device: Device): Set<string> {
   const wanted = sites(device, onCurve, (row) => [row.bytes, row.count, row.temporaries]);
   to.tables("places in the run", name, ["bytes", "allocations", "temporary"], inRun, wanted);
   const beside = besideOf(page, index);
-  const hosted = beside === undefined ? [] : page.places(beside, page.end);
+  const hosted = beside.flatMap((of) => page.places(of, page.end));
   to.tables(
     "places beside device memory",
     `${name} at the end`,
@@ -45,6 +45,22 @@ function placesOf(to: Comparison, page: Page, device: Device): Set<string> {
       (row) => [row.live_bytes, row.live_count],
     ),
   );
+  // Managed and pinned memory at the peak of its own kind.
+  for (const [kind, told] of Object.entries(device.kinds ?? {})) {
+    const own = beside.find((of) => outsideKind(of) === kind);
+    const atItsPeak = own === undefined ? [] : page.places(own, page.peak(own));
+    to.tables(
+      "places beside device memory",
+      `${name} ${kind} at its peak`,
+      held,
+      rowsOf(table, atItsPeak, (place) => [place.bytes, place.blocks]),
+      sites(
+        { ...device, sites: told.sites },
+        () => true,
+        (row) => [row.at_peak_bytes, row.at_peak_count],
+      ),
+    );
+  }
   const shares = sites(device, onCurve, (row) => [Math.round(row.share * device.total.at_peak_bytes)]);
   to.tables(
     "places by share",
@@ -82,7 +98,7 @@ function leaks(to: Comparison, page: Page, found: LeaksReport): void {
     const beside = besideOf(page, device.index);
     const rows: Rows = new Map();
     const wanted: Rows = new Map();
-    for (const of of [device.index, ...(beside === undefined ? [] : [beside])])
+    for (const of of [device.index, ...beside])
       for (const place of page.places(of, page.end)) add(rows, placeKey(page.model.sites, place), place.leaked);
     for (const row of device.places) add(wanted, documentKey(row.place, row.kind), row.live_bytes);
     to.tables("places that leak", `GPU ${device.index}`, ["bytes"], rows, wanted);
@@ -104,7 +120,7 @@ function sums(
   const at = (of: number, moment: number) => sumOf(page.places(of, moment, { filter }));
   const name = `GPU ${index} ${filter}`;
   const end = at(index, page.end);
-  const hosted = beside === undefined ? sumOf([]) : at(beside, page.end);
+  const hosted = sumOf(beside.flatMap((of) => page.places(of, page.end, { filter })));
   // At the peak a command counts what the curve has.
   const peak = at(index, page.peak(index));
   to.same(what, `${name} at the peak: bytes`, peak.bytes, taken.at_peak_bytes);
@@ -133,7 +149,7 @@ function categories(to: Comparison, page: Page, device: Device): void {
   const peak = page.peak(index);
   const name = (category: string) => (category === "" || category === "no category" ? "other" : category);
   const beside = besideOf(page, index);
-  const both = [index, ...(beside === undefined ? [] : [beside])];
+  const both = [index, ...beside];
   const over = (of: number) =>
     groupsOf(page.model, { device: of, by: "category", filter: "" }, [peak, page.end], (moment) =>
       page.model.figures(moment),
@@ -166,7 +182,7 @@ function categories(to: Comparison, page: Page, device: Device): void {
 function kinds(to: Comparison, page: Page, device: SummaryReport["devices"][number], rows: Device | undefined): void {
   const { index } = device;
   const beside = besideOf(page, index);
-  const series = [index, ...(beside === undefined ? [] : [beside])].flatMap((of) =>
+  const series = [index, ...beside].flatMap((of) =>
     groupsOf(page.model, { device: of, by: "kind", filter: "" }, [page.end], (moment) => page.model.figures(moment)),
   );
   const atEnd: Rows = new Map();

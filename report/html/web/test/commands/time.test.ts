@@ -43,7 +43,7 @@ async function besideAt(to: Comparison, page: Page, path: string): Promise<void>
     const { at } = await reported<TimelineReport>("timeline", ...all, "--at", "end", "--filter", `kind=${kind}`, path);
     for (const device of at?.devices ?? []) {
       const own = besideOf(page, device.index);
-      const shown = own === undefined ? sumOf([]) : sumOf(page.places(own, page.end, { filter: `kind=${kind}` }));
+      const shown = sumOf(own.flatMap((of) => page.places(of, page.end, { filter: `kind=${kind}` })));
       const told = device.kinds?.[kind];
       to.same("time at the end of host memory", `GPU ${device.index} ${kind}: bytes`, shown.bytes, told?.bytes ?? 0);
       to.same("time at the end of host memory", `GPU ${device.index} ${kind}: blocks`, shown.blocks, told?.count ?? 0);

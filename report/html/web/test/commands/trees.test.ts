@@ -77,7 +77,7 @@ async function trees(to: Comparison, page: Page, args: string[], way: Way, what:
     for (const device of found.devices) {
       const { index } = device;
       const beside = besideOf(page, index);
-      const devices = at === "live" && beside !== undefined ? [index, beside] : [index];
+      const devices = at === "live" ? [index, ...beside] : [index];
       const moment = at === "live" ? page.end : page.peak(index);
       to.tables(
         what,
@@ -96,7 +96,7 @@ async function lines(to: Comparison, page: Page, path: string): Promise<void> {
   for (const { index } of page.model.devices) {
     if (index < 0 || index >= 1 << 20) continue;
     const beside = besideOf(page, index);
-    const devices = beside === undefined ? [index] : [index, beside];
+    const devices = [index, ...beside];
     const files = new Map<string, Map<number, number[]>>();
     for (const device of devices)
       for (const [moment, at] of [
