@@ -242,8 +242,10 @@ std::optional<std::uint64_t> known_until(const model::Report& report) {
 
 bool recording_stopped(const model::Report& report) {
     const bool lost = report.log.dropped != 0 || !report.log.stopped_because.empty();
-    // A report that the process wrote itself at its end is complete, even if its log is not.
-    return lost && (report.process.ended == "cut off" || report.from_log);
+    // A report that the process wrote itself at its end is complete, even if its log is not. Only
+    // one that was made of the log, now or by `recover`, knows when that stopped.
+    return lost && (report.process.ended == "cut off" || report.from_log ||
+                    report.log.stopped_time_ns.has_value());
 }
 
 }  // namespace memlab::report

@@ -1,10 +1,13 @@
 #include "report/inefficiencies/inefficiencies.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
 
 #include "report/inefficiencies/collect_patterns.hpp"
+#include "report/lacks.hpp"
 #include "report/steps.hpp"
 #include "report/text/units.hpp"
 
@@ -13,14 +16,22 @@ namespace memlab::report {
 namespace {
 
 std::vector<std::string> make_notes(const model::Report& report, const CollectedPatterns& patterns,
-                                    bool has_steps) {
+                                    const model::Steps* steps) {
     std::vector<std::string> notes;
-    if (!has_steps) {
+    if (steps != nullptr && steps->verdict == "growing" && !steps->by_site) {
+        notes.push_back("Memory grows by " +
+                        format_bytes(static_cast<std::uint64_t>(
+                            std::max(std::llround(steps->trend.bytes_per_step), 0LL))) +
+                        " from one step to the next. Which call sites grow is not known: other "
+                        "kinds of steps began first.");
+    }
+    if (steps == nullptr) {
         notes.push_back(
             "The program marks no steps and none were found, so memory that outlives a step or "
             "grows with steps is not found: docs/scopes.md shows how to mark them.");
     }
-    if (report.process.ended == "running" || report.process.ended == "cut off") {
+    if (report.process.ended == "running" || report.process.ended == "cut off" ||
+        recording_stopped(report)) {
         notes.push_back(
             "The recording does not reach the end of the program: what was held then may have been "
             "freed later.");
@@ -71,7 +82,7 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
         result.steps = chosen->anchor ? "found: " + chosen->evidence
                                       : chosen->kind + " \"" + chosen->name + "\"";
     }
-    result.notes = make_notes(report, patterns, chosen != nullptr);
+    result.notes = make_notes(report, patterns, chosen);
     if (!patterns.stretch.empty()) {
         result.notes.push_back(patterns.stretch);
     }

@@ -3,6 +3,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
+#include "report/summary/summary.hpp"
 #include "report/text/units.hpp"
 #include "report/timeline/render.hpp"
 
@@ -53,9 +54,12 @@ std::vector<LiveMemory> live_memory(const SiteTable& table, const MomentView& mo
 
 std::string live_heading(const SiteTable& table, const MomentView& moment,
                          const LiveMemory& memory) {
-    const bool is_named = moment.name != "peak" && moment.name != "end";
-    std::string heading = "Live at " + (is_named ? moment.name : "the " + moment.name);
-    if (!is_named && memory.kind.empty()) {
+    const bool at_end = moment.name == "end";
+    const bool at_peak = moment.name == "peak";
+    std::string heading = "Live " + (at_end    ? moment_text(*moment.report)
+                                     : at_peak ? "at the peak"
+                                               : "at " + moment.name);
+    if ((at_end || at_peak) && memory.kind.empty()) {
         heading += ", " + format_duration(moment.time_ns);
     }
     if (moment.tables.size() > 1) {

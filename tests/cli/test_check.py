@@ -217,6 +217,30 @@ class Check(CommandTest):
                 self.assertIn(says, summary)
                 self.assertIn(shown, summary)
 
+    def test_what_was_held_when_a_recording_stopped_is_no_leak(self):
+        """The program may have freed it later. What it allocated before is exceeded all the same."""
+        for log in (self.log("stopped"), self.log("cut")):
+            with self.subTest(log=log):
+                leaks = ("check", "--leaks", "0", "--leak-count", "0", log)
+                self.assertEqual(self.call(*leaks, code=2).stdout.count("UNKNOWN"), 2)
+                self.assertEqual(self.call(*leaks, "--allow-unfinished", code=1).stdout.count("EXCEEDED"), 2)
+                self.call("check", "--allocations", "0", log, code=1)
+        # More frees may be missing; a share may be of another sum.
+        lacking = self.changed("unseen.json", lambda r: r["integrity"].update(unmatched_frees=5))
+        for limit in ("--leaks", "--fragmentation"):
+            self.assertIn("UNKNOWN", self.call("check", limit, "0", lacking, code=2).stdout)
+            self.call("check", limit, "0", "--allow", "unseen-frees", lacking, code=1)
+
+    def test_a_recovered_report_knows_that_its_log_stopped(self):
+        for command, log in (("recover", self.log("stopped")), ("symbolize", self.log("stopped", "other.memlog"))):
+            report = self.path(command + ".json")
+            self.call(command, "-o", report, log)
+            os.rename(log, log + ".away")
+            self.refused("check", "--peak-allocated", "1TiB", report, says="its recording stopped after 60.00 ms")
+            self.assertIn("Still allocated when the recording stopped", self.call("leaks", report).stdout)
+            lack, = json.loads(self.call("timeline", "--json", report).stdout)["reports"][0]["lacks"]
+            self.assertEqual((lack["name"], lack["from_ns"]), ("stopped", 60_000_000))
+
     def test_what_a_recording_lacks_proves_no_limit(self):
         """Each has a name, by which it may be allowed; what exceeds a limit does so all the more."""
         def missed(**more):

@@ -292,7 +292,7 @@ class MissingEvents(TimelineTest):
         self.assertEqual((lack["name"], lack["from_ns"], lack["until_ns"]), ("stopped", found["to_ns"], None))
         self.assertIn("What the program did after that is not in it", " ".join(self.timeline(log).split()))
         self.refused("--at", f"{found['to_ns'] + 1000000}ns", log, says="is after the recording stopped")
-        self.timeline("--at", "end", log)
+        self.assertIn("\nLive when the recording stopped, ", self.timeline("--at", "end", log))
 
 
 class Moments(TimelineTest):
