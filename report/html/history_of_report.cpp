@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "report/html/history.hpp"
+#include "report/lacks.hpp"
 #include "report/views/site_stats.hpp"
 
 namespace memlab::report {
@@ -117,7 +118,7 @@ void fill_curves(History& history, std::uint64_t from_ns, std::uint64_t to_ns) {
 History history_of_report(const model::Report& report, const SiteCategories& categories,
                           const HistoryLimits& limits) {
     History history;
-    const std::uint64_t end_ns = report.process.duration_ns;
+    const std::uint64_t end_ns = known_until(report).value_or(report.process.duration_ns);
     std::vector<const model::Device*> devices;
     for (const model::Device& device : report.devices) {
         if (device.used()) {

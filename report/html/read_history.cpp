@@ -439,6 +439,8 @@ History read_history(const model::Report& report, const std::string& log,
     if (read.gap) {
         history.gap = {read.gap->from_ns, read.gap->to_ns};
         fill_curves(history, read.gap->from_ns, read.gap->to_ns);
+    } else if (recording_stopped(report)) {
+        history.gap = {*known_until(report), report.process.duration_ns};
     }
     if (const auto stopped = collector.stopped_ns(); stopped && !recording_stopped(report)) {
         fill_curves(history, *stopped, std::numeric_limits<std::uint64_t>::max());

@@ -161,8 +161,9 @@ export class RecordingModel {
     return this.source.moment_ns > 0;
   }
 
-  // Of each stretch of the run the moment at which the device held most in it, exactly; `totals`: of the device.
-  highestMoments(totals: Float64Array): Int32Array {
+  // Of each stretch of the run the moment at which the device held most in it, exactly; -1 where no event is known of it.
+  // `totals`: of the device.
+  highestMoments(totals: Float64Array): Int32Array<ArrayBuffer> {
     const width = this.source.moment_ns;
     if (width <= 0) return new Int32Array(0);
     const result = new Int32Array(Math.floor(this.duration / width) + 1).fill(-1);
@@ -171,7 +172,8 @@ export class RecordingModel {
       const best = result[stretch]!;
       if (best < 0 || totals[m]! > totals[best]!) result[stretch] = m;
     }
-    for (let i = 0; i < result.length; ++i) if (result[i]! < 0) result[i] = i > 0 ? result[i - 1]! : 0;
+    for (let i = 0; i < result.length; ++i)
+      if (result[i]! < 0 && !this.inGap((i + 0.5) * width)) result[i] = i > 0 ? result[i - 1]! : 0;
     return result;
   }
 

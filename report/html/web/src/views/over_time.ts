@@ -62,9 +62,7 @@ export class OverTimeView implements View {
       state.filter === ""
         ? scene.totals
         : scene.totals.map((_, moment) => this.groups.reduce((sum, one) => sum + one.series[moment]!, 0));
-    this.highest = model
-      .highestMoments(totals)
-      .map((moment, i) => (model.inGap((i + 0.5) * model.source.moment_ns) ? -1 : moment));
+    this.highest = model.highestMoments(totals);
     this.areas.element.hidden = this.highest.length === 0;
     this.draw();
   }

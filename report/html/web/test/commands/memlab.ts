@@ -126,6 +126,16 @@ export async function randomRecordings(): Promise<Recorded[]> {
       alone: false,
     });
   }
+  // Its log reached its limit while the program went on, of which memlab-synth complains.
+  const stopped = join(folder, "stopped.memlog");
+  const few = ["--events", "12000", "--sites", "100", "--limit", "65536"];
+  await run(program("MEMLAB_SYNTH"), [...few, "-o", stopped]).catch(() => {});
+  made.push({
+    name: "memlab-synth that stopped",
+    seed: `memlab-synth ${few.join(" ")}`,
+    path: stopped,
+    alone: false,
+  });
   return made;
 }
 

@@ -116,6 +116,10 @@ function steps(to: Comparison, page: Page, alone: boolean): void {
     const totals = model.totals(device);
     const of = width / finest.bucket_ns;
     model.highestMoments(totals).forEach((moment, stretch) => {
+      if (model.inGap(stretch * width) || model.inGap((stretch + 1) * width)) {
+        if (model.inGap((stretch + 0.5) * width)) to.same("time over time in a gap", `stretch ${stretch}`, moment, -1);
+        return;
+      }
       const most = Math.max(...finest.max.slice(stretch * of, (stretch + 1) * of).map((value) => value ?? 0));
       to.same("time over time as drawn", `GPU ${device} in stretch ${stretch}`, totals[moment]!, most);
     });
