@@ -1,6 +1,7 @@
 #include "report/exports/output.hpp"
 
 #include "model/utf8.hpp"
+#include "report/text/terminal.hpp"
 
 namespace memlab::report::exports {
 
@@ -10,15 +11,11 @@ std::string clean_name(std::string_view text) {
     while (!text.empty()) {
         const int length = model::utf8_length(text);
         const auto taken = static_cast<std::size_t>(length > 0 ? length : -length);
-        const auto first = static_cast<unsigned char>(text[0]);
-        const auto second = static_cast<unsigned char>(taken > 1 ? text[1] : 0);
-        const bool c1 = length == 2 && first == 0xc2 && second < 0xa0;
         // XML forbids the noncharacters U+FFFE and U+FFFF.
-        const bool none = length == 3 && first == 0xef && second == 0xbf &&
-                          static_cast<unsigned char>(text[2]) >= 0xbe;
+        const bool none = length == 3 && text >= "\ufffe" && text.substr(0, 3) <= "\uffff";
         if (length < 0 || none) {
             clean += model::utf8_replacement;
-        } else if (first < 0x20 || first == 0x7f || c1) {
+        } else if (report::is_control(text.substr(0, taken))) {
             clean += ' ';
         } else {
             clean += text.substr(0, taken);

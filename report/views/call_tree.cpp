@@ -142,7 +142,7 @@ std::vector<CallTree> call_trees(const model::Report& report, Resolver& resolver
                                  const std::vector<bool>& taken, const ViewOptions& options,
                                  const TreeOptions& tree) {
     std::vector<CallTree> trees;
-    for (const ViewedMemory& memory : viewed_memory(report, options.order, options.device)) {
+    for (const ViewedMemory& memory : viewed_memory(report, taken, options.order, options.device)) {
         trees.push_back(Builder(resolver, tree).build(report, memory, taken, options.order));
     }
     return trees;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 
+#include "model/utf8.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
+#include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -88,18 +91,29 @@ GrowingSteps find_growth(const model::Report& report, const model::Steps& steps,
     return out;
 }
 
-/// A pattern that matches `name`: replaces by ? the special characters of patterns, and leading and
-/// trailing blanks, which the parser of suppression files strips.
+/// A pattern that matches `name`: replaces by ? the special characters of patterns, what a terminal
+/// obeys and does not show, and leading and trailing blanks, which the parser of suppression files
+/// strips. A ? stands for a byte or for a character, so a run of bytes is a *.
 std::string escape_pattern(std::string name) {
     for (char* const end : {&name.front(), &name.back()}) {
         *end = *end == ' ' ? '?' : *end;
     }
-    for (char& c : name) {
-        if (static_cast<unsigned char>(c) < ' ' || c == '*' || c == '[' || c == '\\') {
-            c = '?';
+    std::string pattern;
+    for (std::string_view rest = name; !rest.empty();) {
+        const int length = model::utf8_length(rest);
+        const std::string_view character =
+            rest.substr(0, static_cast<std::size_t>(length > 0 ? length : -length));
+        if (length < 0 || (length > 1 && is_control(character))) {
+            pattern += '*';
+        } else if (is_control(character) || character == "*" || character == "[" ||
+                   character == "\\") {
+            pattern += '?';
+        } else {
+            pattern += character;
         }
+        rest.remove_prefix(character.size());
     }
-    return name;
+    return pattern;
 }
 
 std::string suppression_block(const SiteRow& row, std::size_t number) {

@@ -141,7 +141,9 @@ class LeaksText {
                        format_bytes(steps.trend.max_bytes) + " after each");
         } else if (growing.rows.empty() && growing.suppressed == 0) {
             page_.line("  by " + rate(steps.trend.bytes_per_step) +
-                       " in all; no single place grows steadily");
+                       (steps.by_site ? " in all; no single place grows steadily"
+                                      : " in all; which places grow is not known: other kinds of "
+                                        "steps began first"));
         }
         using Row = GrowingSteps::Row;
         Table<Row> table(page_);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
@@ -55,8 +58,16 @@ SiteStats ViewedMemory::stats(const model::Report& report) const {
     return sum;
 }
 
-std::vector<ViewedMemory> viewed_memory(const model::Report& report, Order order,
-                                        std::optional<std::uint64_t> device) {
+std::vector<ViewedMemory> viewed_memory(const model::Report& report, const std::vector<bool>& taken,
+                                        Order order, std::optional<std::uint64_t> device) {
+    std::set<std::pair<std::uint64_t, std::string>> chosen;
+    if (std::find(taken.begin(), taken.end(), false) != taken.end()) {
+        for (std::size_t i = 0; i < report.sites.size(); ++i) {
+            if (taken[i] && !model::is_in_curves(report.sites[i].kind)) {
+                chosen.emplace(report.sites[i].device, report.sites[i].kind);
+            }
+        }
+    }
     std::vector<ViewedMemory> all;
     for (const model::Device& each : report.devices) {
         if (!each.used() || (device && !is_on(each.index, *device))) {
@@ -65,7 +76,8 @@ std::vector<ViewedMemory> viewed_memory(const model::Report& report, Order order
         all.emplace_back(each);
         if (order == Order::peak && each.kind_curves) {
             for (const auto& [kind, curve] : *each.kind_curves) {
-                if (is_worth_telling(each, curve.curve.peak_bytes)) {
+                if (is_worth_telling(each, curve.curve.peak_bytes) ||
+                    chosen.contains({each.index, kind})) {
                     all.emplace_back(each, kind);
                 }
             }

@@ -70,9 +70,10 @@ class ViewedMemory {
 enum class Order { peak, bytes, count, live, temporaries };
 
 /// What a view by that order shows, a table each: the used devices, of `device` if that is given,
-/// and by peak the kinds of memory that have a peak of their own and are worth telling.
-std::vector<ViewedMemory> viewed_memory(const model::Report& report, Order order,
-                                        std::optional<std::uint64_t> device);
+/// and by peak the kinds of memory that have a peak of their own and are worth telling, or of which
+/// `taken` chose sites from among others.
+std::vector<ViewedMemory> viewed_memory(const model::Report& report, const std::vector<bool>& taken,
+                                        Order order, std::optional<std::uint64_t> device);
 
 /// "peak", "bytes", "count", "live", "temporaries": in the order of the enumerators.
 const std::vector<std::string>& order_names();

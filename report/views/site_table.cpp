@@ -259,7 +259,7 @@ ordered_json labels_json(const std::vector<model::SiteLabel>& labels) {
 std::vector<SiteTable> site_tables(const model::Report& report, Resolver& resolver,
                                    const std::vector<bool>& taken, const ViewOptions& options) {
     std::vector<SiteTable> tables;
-    for (const ViewedMemory& memory : viewed_memory(report, options.order, options.device)) {
+    for (const ViewedMemory& memory : viewed_memory(report, taken, options.order, options.device)) {
         tables.push_back(make_table(report, memory, resolver, taken, options));
     }
     return tables;

@@ -144,6 +144,18 @@ class StackFormats(ExportTest):
         leaf_first = [names for names, _, _ in formats.Profile(self.export("pprof", log)).samples]
         self.assertTrue(all(names[0].startswith("cuMem") for names in leaf_first))
 
+    def test_names_do_not_turn_the_direction_of_writing(self):
+        with open(REPORTS[0], encoding="utf-8") as file:
+            report = json.load(file)
+        report["modules"] = [{**module, "path": "/p/\u202elib\u2028.so"} for module in report["modules"]]
+        with open(self.path("turned.json"), "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        for to in STACKS:
+            content = self.export(to, "--no-symbols", self.path("turned.json"))
+            content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+            self.assertNotIn("\u202e".encode(), content, to)
+            self.assertIn(b" lib .so", content, to)
+
     def test_host_memory_is_apart(self):
         log = self.log("leak")
         live = formats.folded(self.export("folded", "--by", "live", log))

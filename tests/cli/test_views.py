@@ -645,6 +645,24 @@ class Leaks(ViewTest):
         text = self.report("leaks", "--no-default-suppressions", "--suppressions", path, jax)
         self.assertIn("nothing else", text)
 
+    def test_generated_suppressions_send_a_terminal_nothing(self):
+        """Controls of a name become wildcards, which match it."""
+        with open(recorded("h100/jax_platform_allocator.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        report["modules"].append({"path": "/p/\u202elib\u009b31m.so", "build_id": ""})
+        for frame in report["frames"]:
+            frame.update(module=len(report["modules"]) - 1)
+        path = self.path("names.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        text = self.report("leaks", "--no-default-suppressions", "--no-symbols", "--generate-suppressions", path)
+        self.assertIn("module = *lib*31m.so\n", text)
+        self.assertNotRegex(text, "[\u0080-\u009f\u202a-\u202e]")
+        with open(self.path("all.supp"), "w", encoding="utf-8") as file:
+            file.write(text)
+        self.assertIn("nothing else", self.report("leaks", "--no-default-suppressions", "--suppressions",
+                                                  self.path("all.supp"), path))
+
     def test_wrong_suppressions_are_one_line(self):
         jax = recorded("h100/jax_platform_allocator.json")
         for content, expected in (
@@ -680,6 +698,27 @@ class Leaks(ViewTest):
     def test_growth(self):
         text = self.report("leaks", "--growth", self.log("leak"))
         self.assertIn("No steps are marked and none are found", text)
+
+    def test_growth_of_which_no_sites_are_known(self):
+        """Other kinds of steps began first: that no place grows is not known."""
+        steps = {"kind": "mark", "name": "step", "steps": 40, "warm_up_steps": 8, "verdict": "growing",
+                 "bytes_per_step": 1024.0, "first_bytes": 1, "last_bytes": 40000, "min_bytes": 1, "max_bytes": 40000,
+                 "blocks": {"steps": 1, "min_bytes": [1], "max_bytes": [1]}, "growing_sites": [],
+                 "growing_site_count": 0, "sites_left_out": 0}
+        for by_site, says in ((False, "which places grow is not known"), (True, "no single place grows steadily")):
+            with open(recorded("h100/jax_platform_allocator.json"), encoding="utf-8") as file:
+                report = json.load(file)
+            report["steps"] = [{**steps, "by_site": by_site}]
+            with open(self.path("steps.json"), "w", encoding="utf-8") as file:
+                json.dump(report, file)
+            self.assertIn("by 1.00 KiB/step in all; " + says, self.report("leaks", "--growth", self.path("steps.json")))
+
+    def test_a_few_bytes_of_a_kind_are_told_where_it_is_asked_for(self):
+        every = recorded("h100/program_every_kind.json")
+        for view in ("sites", "tree"):
+            self.assertNotIn("GPU 0: managed memory", self.report(view, "--no-symbols", every))
+            text = self.report(view, "--no-symbols", "--filter", "kind=managed", every)
+            self.assertRegex(text, r"GPU 0: managed memory  [^\n]*\n[^\n]*\n +19\.53 KiB +100\.0%")
 
 
 class ManyProcesses(ViewTest):
