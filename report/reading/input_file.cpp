@@ -7,12 +7,16 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 extern char** environ;
@@ -39,6 +43,9 @@ class Descriptor {
 
 using Buffer = std::array<unsigned char, 1 << 16>;
 
+/// A file may be what unpacks to itself.
+constexpr int most_layers = 2;
+
 std::string errno_text(const char* what, int error) {
     return std::string(what) + " (" + std::strerror(error) + ")";
 }
@@ -52,20 +59,78 @@ ssize_t read_some(int fd, Buffer& buffer) {
     return got;
 }
 
-bool write_all(int fd, const unsigned char* data, std::size_t size) {
-    while (size != 0) {
-        const ssize_t put = write(fd, data, size);
-        if (put < 0 && errno == EINTR) {
-            continue;
-        }
-        if (put <= 0) {
+std::string cannot_unpack() {
+    return errno_text("cannot be unpacked: writing to TMPDIR failed", errno) +
+           "; set TMPDIR to a folder with more space";
+}
+
+/// What is unpacked or comes through a pipe, on its way to a temporary file. Zeros, of which a log
+/// that was reserved and not written has many, become holes. Refuses what unpacks to far more than
+/// a recording does, before it fills memory or disk.
+class Unpacked {
+  public:
+    /// `packed`: the bytes that it comes from; none: it is not compressed.
+    Unpacked(int fd, std::optional<std::uint64_t> packed)
+        : fd_(fd),
+          most_data_(packed ? std::max(data_taken, *packed * most_ratio) : no_limit),
+          most_(packed ? std::max(taken, *packed * most_with_zeros) : no_limit) {}
+
+    /// False: problem() says why.
+    bool add(const unsigned char* data, std::size_t size) {
+        const bool zeros =
+            std::all_of(data, data + size, [](unsigned char byte) { return byte == 0; });
+        data_ += zeros ? 0 : size;
+        size_ += size;
+        if (data_ > most_data_ || size_ > most_) {
+            problem_ = "unpacks to far more than a recording does (over " +
+                       std::to_string(most_ratio) +
+                       " times its size); unpack it first if it is one";
             return false;
         }
-        data += put;
-        size -= static_cast<std::size_t>(put);
+        if (zeros ? lseek(fd_, static_cast<off_t>(size), SEEK_CUR) < 0 : !write_all(data, size)) {
+            return fail();
+        }
+        return true;
     }
-    return true;
-}
+
+    /// After the last add().
+    bool finish() { return ftruncate(fd_, static_cast<off_t>(size_)) == 0 || fail(); }
+    const std::string& problem() const { return problem_; }
+
+  private:
+    static constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+    /// Reports shrink to a tenth at best, logs to a third; zeros to nearly nothing.
+    static constexpr std::uint64_t most_ratio = 100;
+    static constexpr std::uint64_t most_with_zeros = 2000;
+    static constexpr std::uint64_t data_taken = 64ULL << 20;
+    static constexpr std::uint64_t taken = 4ULL << 30;
+
+    bool write_all(const unsigned char* data, std::size_t size) const {
+        while (size != 0) {
+            const ssize_t put = write(fd_, data, size);
+            if (put < 0 && errno == EINTR) {
+                continue;
+            }
+            if (put <= 0) {
+                return false;
+            }
+            data += put;
+            size -= static_cast<std::size_t>(put);
+        }
+        return true;
+    }
+    bool fail() {
+        problem_ = cannot_unpack();
+        return false;
+    }
+
+    const int fd_;
+    const std::uint64_t most_data_;
+    const std::uint64_t most_;
+    std::uint64_t data_ = 0;  ///< without zeros
+    std::uint64_t size_ = 0;
+    std::string problem_;
+};
 
 /// A file without a name in TMPDIR; -1 with errno set.
 int make_temporary() {
@@ -83,21 +148,18 @@ int make_temporary() {
     return named;
 }
 
-std::string cannot_unpack() {
-    return errno_text("cannot be unpacked: writing to TMPDIR failed", errno) +
-           "; set TMPDIR to a folder with more space";
-}
-
-std::string copy(int from, int to) {
+std::string copy(int from, Unpacked& to) {
     Buffer buffer;
     ssize_t got = 0;
     while ((got = read_some(from, buffer)) > 0) {
-        if (!write_all(to, buffer.data(), static_cast<std::size_t>(got))) {
-            return cannot_unpack();
+        if (!to.add(buffer.data(), static_cast<std::size_t>(got))) {
+            return to.problem();
         }
     }
-    return got < 0 ? errno_text("cannot be read", errno) + "; check the command before the pipe"
-                   : std::string();
+    if (got < 0) {
+        return errno_text("cannot be read", errno) + "; check the command before the pipe";
+    }
+    return to.finish() ? std::string() : to.problem();
 }
 
 class Inflater {
@@ -111,7 +173,7 @@ class Inflater {
     ~Inflater() { inflateEnd(&stream_); }
 
     /// Unpacks all members of the file.
-    std::string unpack(int from, int to) {
+    std::string unpack(int from, Unpacked& to) {
         Buffer in;
         Buffer out;
         bool at_end = false;
@@ -130,12 +192,15 @@ class Inflater {
                     return damaged();
                 }
                 at_end = status == Z_STREAM_END;
-                if (!write_all(to, out.data(), out.size() - stream_.avail_out)) {
-                    return cannot_unpack();
+                if (!to.add(out.data(), out.size() - stream_.avail_out)) {
+                    return to.problem();
                 }
             }
         }
-        return good_ && got == 0 && at_end ? std::string() : damaged();
+        if (!good_ || got != 0 || !at_end) {
+            return damaged();
+        }
+        return to.finish() ? std::string() : to.problem();
     }
 
   private:
@@ -148,11 +213,17 @@ class Inflater {
 };
 
 /// By the program of that name: its library is not linked.
-std::string unpack_zstd(int from, int to) {
+std::string unpack_zstd(int from, Unpacked& to) {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+        return cannot_unpack();
+    }
+    std::optional<Descriptor> unpacked(std::in_place, ends[0]);
+    std::optional<Descriptor> writing(std::in_place, ends[1]);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, from, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, to, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, writing->get(), STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     std::array<char, 5> program{"zstd"};
     std::array<char, 4> arguments{"-dc"};
@@ -160,6 +231,9 @@ std::string unpack_zstd(int from, int to) {
     pid_t child = -1;
     const int error = posix_spawnp(&child, program.data(), &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
+    writing.reset();
+    const std::string problem = error == 0 ? copy(unpacked->get(), to) : std::string();
+    unpacked.reset();  // ends one that is not wanted
     int status = -1;
     if (error == 0) {
         while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -168,6 +242,9 @@ std::string unpack_zstd(int from, int to) {
     const bool missing = error != 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127);
     if (missing) {
         return "compressed with zstd, and there is no program zstd here; unpack it first";
+    }
+    if (!problem.empty()) {
+        return problem;
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0
                ? std::string()
@@ -214,18 +291,25 @@ InputFile open_input(const std::string& path) {
     if (is_pipe) {
         fcntl(from, F_SETFL, fcntl(from, F_GETFL) & ~O_NONBLOCK);
         copied = make_temporary();
-        input.problem = copied < 0 ? cannot_unpack() : copy(from, copied);
+        Unpacked to(copied, std::nullopt);
+        input.problem = copied < 0 ? cannot_unpack() : copy(from, to);
         from = copied;
     }
-    while (input.problem.empty() && (is_gzip(from) || is_zstd(from))) {
+    struct stat packed {};
+    fstat(from, &packed);
+    for (int layer = 0; input.problem.empty() && (is_gzip(from) || is_zstd(from)); ++layer) {
+        if (layer == most_layers) {
+            input.problem = "compressed more than twice; unpack it first";
+            break;
+        }
         const int unpacked = make_temporary();
         if (unpacked < 0) {
             input.problem = cannot_unpack();
             break;
         }
         lseek(from, 0, SEEK_SET);
-        input.problem =
-            is_gzip(from) ? Inflater().unpack(from, unpacked) : unpack_zstd(from, unpacked);
+        Unpacked to(unpacked, static_cast<std::uint64_t>(packed.st_size));
+        input.problem = is_gzip(from) ? Inflater().unpack(from, to) : unpack_zstd(from, to);
         if (copied >= 0) {
             close(copied);
         }

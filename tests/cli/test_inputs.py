@@ -49,6 +49,28 @@ class Inputs(ToolTest):
             os.path.basename(LOG) + ".gz")))
         self.assertEqual(os.listdir(self.folder.name).count("memlab-report"), 0)
 
+    def test_what_unpacks_to_far_more_is_refused_early(self):
+        """Before it fills the disk: a file may have at most 80 MB here."""
+        def bombs():
+            yield gzip.compress(b'{"format":"memlab-report","a":[0' + b",0" * (64 << 20), 6)
+            yield gzip.compress(gzip.compress(b" " * (128 << 20), 6), 6)
+            if shutil.which("zstd") is not None:
+                yield subprocess.run(["zstd", "-qc"], input=b" " * (128 << 20), check=True, capture_output=True).stdout
+
+        limits = ["bash", "-c", 'ulimit -f 80000; trap "" XFSZ; exec "$0" "$@"', REPORT]
+        for bomb in bombs():
+            path = self.write("bomb.json.gz", bomb)
+            result = subprocess.run([*limits, path], env=self.environment, capture_output=True, text=True,
+                                    timeout=60, check=False)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+            self.assertIn("unpacks to far more than a recording does", result.stderr)
+        # A log has zeros where it was reserved and not written.
+        with open(LOG, "rb") as file:
+            padded = self.write("padded.memlog.gz", gzip.compress(file.read() + bytes(128 << 20), 6))
+        self.assertEqual(self.sites(padded), self.sites(LOG))
+        thrice = self.write("thrice.gz", gzip.compress(gzip.compress(gzip.compress(b"{}"))))
+        self.refused("compressed more than twice", thrice)
+
     @unittest.skipIf(shutil.which("zstd") is None, "no zstd here")
     def test_zstd(self):
         subprocess.run(["zstd", "-q", LOG, "-o", self.path("run.memlog.zst")], check=True)
