@@ -185,6 +185,7 @@ struct Report {
     Coverage coverage = {};
     Integrity integrity = {};
     LogInfo log = {};
+    bool steps_looked_for = false;  ///< steps that are not marked, while the log was read
     bool from_log = false;  ///< derived from an event log; the process may have written no report
 
     /// The name of a thread by the kernel's id; null: it has none.

@@ -1,6 +1,7 @@
 #include "report/reading/found_steps.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -10,14 +11,19 @@
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/folded_name.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report {
 namespace {
 
 constexpr std::size_t max_calls = 250'000;
+/// So many times as many calls are looked at where the first ones load what stays.
+constexpr std::size_t max_parts = 4;
 /// Iterations; as many as a verdict needs, or one fewer: the first may differ.
 constexpr std::size_t least_iterations = 7;
+/// Marks of one name that are most likely those of steps.
+constexpr std::size_t marks_of_steps = 24;
 /// Call sites that return in each.
 constexpr std::size_t least_sites = 3;
 /// Numbers of iterations that are tried, and call sites for each.
@@ -58,6 +64,9 @@ class CallCollector final : public trace::RecordSink {
   public:
     using RecordSink::on;
 
+    /// `until_marked`: no more is wanted where the program marks its steps.
+    explicit CallCollector(bool until_marked) : until_marked_(until_marked) {}
+
     void on(const trace::StringDef& record) override { texts_[record.id] = record.text; }
     void on(const trace::PythonFrameDef& record) override { frames_[record.id] = record; }
     void on(const trace::StackDef& record) override {
@@ -67,6 +76,10 @@ class CallCollector final : public trace::RecordSink {
     }
     void on_freed(const trace::Event& free_requested) override { on(free_requested); }
     void on(const trace::Event& event) override {
+        if (event.type == trace::EventType::mark || event.type == trace::EventType::scope_begin) {
+            mark(event.name);
+            return;
+        }
         if (event.kind == trace::MemoryKind::suballocation && level_ == Level::driver) {
             begin_at_framework();
         }
@@ -92,7 +105,22 @@ class CallCollector final : public trace::RecordSink {
         }
     }
 
-    bool is_full() const { return blocks_.size() >= max_calls || visits_.size() >= max_calls; }
+    bool is_marked() const { return until_marked_ && most_marks_ >= marks_of_steps; }
+    bool is_full() const {
+        return is_marked() || blocks_.size() >= max_calls || visits_.size() >= max_calls;
+    }
+    /// Whether it only made what stays: the steps may follow.
+    bool is_loading() const { return live_blocks_.size() * 5 >= blocks_.size() * 4; }
+    /// What came before is no part of a loop.
+    void begin_again() {
+        visits_.clear();
+        sites_.clear();
+        blocks_.clear();
+        numbers_.clear();
+        last_of_thread_.clear();
+        live_blocks_.clear();
+        live_ = 0;
+    }
     trace::StepAnchor::Level level() const { return level_; }
     const std::vector<Visit>& visits() const { return visits_; }
     const std::vector<CallSite>& sites() const { return sites_; }
@@ -106,16 +134,16 @@ class CallCollector final : public trace::RecordSink {
   private:
     using Level = trace::StepAnchor::Level;
 
+    void mark(std::uint32_t name) {
+        if (until_marked_) {
+            most_marks_ = std::max(most_marks_, ++marks_[trace::folded_name(texts_[name])]);
+        }
+    }
+
     /// What came before the first tensor is no part of a loop.
     void begin_at_framework() {
         level_ = Level::framework;
-        visits_.clear();
-        sites_.clear();
-        blocks_.clear();
-        numbers_.clear();
-        last_of_thread_.clear();
-        live_blocks_.clear();
-        live_ = 0;
+        begin_again();
     }
 
     std::uint32_t last_visit() const {
@@ -186,6 +214,9 @@ class CallCollector final : public trace::RecordSink {
     std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint64_t>> live_blocks_;
     std::uint64_t live_ = 0;
     Level level_ = Level::driver;
+    const bool until_marked_;
+    std::unordered_map<std::string, std::size_t> marks_;  ///< by name without its numbers
+    std::size_t most_marks_ = 0;
 };
 
 /// What the iterations between the visits of one call site have in common.
@@ -378,25 +409,53 @@ class LoopFinder {
     const CallCollector& calls_;
 };
 
+bool is_found(const model::Steps& steps) {
+    return steps.kind == trace::name_of(trace::StepKind::found);
+}
+
 }  // namespace
 
-std::optional<FoundSteps> find_steps(const std::string& log) {
-    CallCollector calls;
+std::optional<FoundSteps> find_steps(const std::string& log, bool* marked) {
+    CallCollector calls(marked != nullptr);
     LogCursor cursor(log, trace::LogPart::beginning);
-    if (cursor.started()) {
-        while (!calls.is_full() && cursor.next(calls)) {
-        }
-    } else {
+    if (!cursor.started()) {
         read_input_log(log, calls, nullptr, trace::LogPart::beginning);
     }
-    return LoopFinder(calls).find();
+    for (std::size_t part = 1;; ++part) {
+        bool more = cursor.started();
+        while (more && !calls.is_full()) {
+            more = cursor.next(calls);
+        }
+        if (marked != nullptr && calls.is_marked()) {
+            *marked = true;
+            return std::nullopt;
+        }
+        std::optional<FoundSteps> found = LoopFinder(calls).find();
+        if (found || !more || part == max_parts || !calls.is_loading()) {
+            return found;
+        }
+        calls.begin_again();
+    }
+}
+
+bool has_marked_steps(const model::Report& report) {
+    return std::any_of(report.steps.begin(), report.steps.end(), [](const model::Steps& steps) {
+        return steps.verdict != trace::name_of(trace::Verdict::too_few_steps) && !is_found(steps);
+    });
+}
+
+void describe_found_steps(model::Report& report, const FoundSteps& found) {
+    for (model::Steps& steps : report.steps) {
+        if (is_found(steps)) {
+            steps.evidence = found.evidence;
+            steps.anchor = found.anchor;
+        }
+    }
+    std::stable_partition(report.steps.begin(), report.steps.end(), std::not_fn(is_found));
 }
 
 void add_found_steps(model::Report& report, const std::string& log) {
-    const auto has_verdict = [](const model::Steps& steps) {
-        return steps.verdict != trace::name_of(trace::Verdict::too_few_steps);
-    };
-    if (log.empty() || std::any_of(report.steps.begin(), report.steps.end(), has_verdict)) {
+    if (log.empty() || report.steps_looked_for || has_marked_steps(report)) {
         return;
     }
     const std::optional<FoundSteps> found = find_steps(log);
@@ -410,19 +469,15 @@ void add_found_steps(model::Report& report, const std::string& log) {
     if (!again.report) {
         return;
     }
+    describe_found_steps(*again.report, *found);
     for (model::Steps& steps : again.report->steps) {
-        if (steps.kind != trace::name_of(trace::StepKind::found)) {
-            continue;
-        }
         // Growing sites are named by their index: the report may be of another version.
         const auto is_other = [&](const model::Steps::Growing& growing) {
             return growing.site >= report.sites.size() ||
                    report.sites[growing.site].count != again.report->sites[growing.site].count ||
                    report.sites[growing.site].stack != again.report->sites[growing.site].stack;
         };
-        if (std::none_of(steps.growing.begin(), steps.growing.end(), is_other)) {
-            steps.evidence = found->evidence;
-            steps.anchor = found->anchor;
+        if (is_found(steps) && std::none_of(steps.growing.begin(), steps.growing.end(), is_other)) {
             report.steps.push_back(std::move(steps));
         }
     }

@@ -21,11 +21,19 @@ struct FoundSteps {
     std::string evidence = {};
 };
 
-/// Looks at the beginning of a log. None: no loop that is beyond doubt. May throw std::bad_alloc.
-std::optional<FoundSteps> find_steps(const std::string& log);
+/// Looks at the beginning of a log. None: no loop that is beyond doubt. With `marked` it also gives
+/// up, and sets that, where the program seems to mark its steps. May throw std::bad_alloc.
+std::optional<FoundSteps> find_steps(const std::string& log, bool* marked = nullptr);
+
+/// Whether it has marked steps enough for a verdict.
+bool has_marked_steps(const model::Report& report);
+
+/// Of a report that was aggregated with the anchor of `found`: describes these steps.
+void describe_found_steps(model::Report& report, const FoundSteps& found);
 
 /// Adds the steps that its event log shows to a report that has no marked steps enough for a
-/// verdict. `log` empty: there is none. May throw std::bad_alloc.
+/// verdict, unless they were looked for when it was read. `log` empty: there is none. May throw
+/// std::bad_alloc.
 void add_found_steps(model::Report& report, const std::string& log);
 
 }  // namespace memlab::report

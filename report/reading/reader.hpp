@@ -66,9 +66,13 @@ ReadResult make_report(const trace::Aggregator& from, model::Moment moment);
 /// lose theirs.
 void forget_generated_addresses(model::Report& report);
 
+/// Whether steps that the program does not mark are looked for in a log (found_steps.hpp).
+enum class StepSearch : std::uint8_t { none, in_log };
+
 /// Reads the report or event log `path` (distinguished by content, not by name); a log through
-/// `make_sink`, if given. Never throws.
-ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink = {});
+/// `make_sink`, if given, else with `search`. Never throws.
+ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink = {},
+                       StepSearch search = StepSearch::none);
 
 /// By content; false for files that cannot be read.
 bool is_event_log(const std::string& path);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/json_writer.hpp"
+#include "report/reading/found_steps.hpp"
 #include "report/reading/input_file.hpp"
 #include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -228,12 +229,24 @@ DeriveResult read_with_model(const std::string& path) {
     }
 }
 
-ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink) {
+ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink,
+                       StepSearch search) {
     ReadResult result;
     try {
         trace::Aggregator aggregator;
-        const DeriveResult read =
-            read_file(path, [&] { return aggregate_log(path, make_sink, aggregator); });
+        bool looked = false;
+        std::optional<FoundSteps> steps;
+        const DeriveResult read = read_file(path, [&] {
+            if (search == StepSearch::in_log && !make_sink && is_event_log(path)) {
+                bool marked = false;
+                steps = find_steps(path, &marked);
+                looked = !marked;
+                if (steps) {
+                    aggregator.end_steps_at(steps->anchor);
+                }
+            }
+            return aggregate_log(path, make_sink, aggregator);
+        });
         if (!read.error.empty()) {
             result.error = read.error;
             return result;
@@ -249,6 +262,13 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink)
             result.report->log.damage = read.warning;
             result.report->log.gap = read.gap;
             add_time_until_now(path, result.report->process);
+            result.report->steps_looked_for = looked;
+        }
+        if (result.report && steps) {
+            describe_found_steps(*result.report, *steps);
+            if (has_marked_steps(*result.report)) {  // later in the log: these count
+                return read_report(path);
+            }
         }
     } catch (const std::bad_alloc&) {
         result.error = too_large_to_read;

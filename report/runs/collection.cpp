@@ -98,12 +98,14 @@ class MemberReader {
 
     Result read(const Input& input) const {
         Result result;
-        ReadResult read = read_report(input.path);
+        const StepSearch search =
+            keep_ == Keep::found_steps ? StepSearch::in_log : StepSearch::none;
+        ReadResult read = read_report(input.path, {}, search);
         result.member.file = input.path;
         result.member.from_log = input.path.ends_with(".memlog");
         if (!read.report && !input.log.empty()) {
             result.problem = read.error;
-            read = read_report(input.log);
+            read = read_report(input.log, {}, search);
             if (read.report) {
                 result.member.file = input.log;
                 result.member.from_log = true;
@@ -120,7 +122,7 @@ class MemberReader {
         if (keep_ == Keep::totals_and_stacks) {
             result.member.stack_peaks = numbers_->peaks_of(result.member.report);
         }
-        if (keep_ != Keep::everything) {
+        if (keep_ == Keep::totals || keep_ == Keep::totals_and_stacks) {
             keep_totals(result.member);
         }
         return result;
@@ -467,7 +469,7 @@ model::Report read_whole(const RunMember& member) {
     if (!member.totals_only) {
         return member.report;
     }
-    ReadResult read = read_report(member.file);
+    ReadResult read = read_report(member.file, {}, StepSearch::in_log);
     model::Report report;
     if (read.report) {
         report = std::move(*read.report);

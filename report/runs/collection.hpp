@@ -43,6 +43,7 @@ struct RunCollection {
 /// What is kept of each report: a run may have thousands of processes.
 enum class Keep : std::uint8_t {
     everything,
+    found_steps,        ///< and the steps that are found in event logs
     totals,             ///< what does not grow with the program, and the timelines
     totals_and_stacks,  ///< and the peaks of its call stacks
 };

@@ -218,7 +218,7 @@ class Check(CommandTest):
                 self.assertIn(shown, summary)
 
     def test_what_was_held_when_a_recording_stopped_is_no_leak(self):
-        """The program may have freed it later. What it allocated before is exceeded all the same."""
+        """The program may have freed it later. What it allocated before still exceeds a limit."""
         for log in (self.log("stopped"), self.log("cut")):
             with self.subTest(log=log):
                 leaks = ("check", "--leaks", "0", "--leak-count", "0", log)

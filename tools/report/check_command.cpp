@@ -223,10 +223,11 @@ class Check {
         if (const int code = gather(); code != 0) {
             return code;
         }
-        report::RunCollection run = report::collect_run(arguments_.files);
         const bool judges_growth =
             std::any_of(limits_.begin(), limits_.end(),
                         [](const Limit& limit) { return limit.metric == Metric::growth; });
+        report::RunCollection run = report::collect_run(
+            arguments_.files, judges_growth ? report::Keep::found_steps : report::Keep::everything);
         for (report::RunMember& member : run.members) {
             if (arguments_.level == report::Level::driver) {
                 report::choose_level(member.report, report::Level::driver);

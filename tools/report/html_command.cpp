@@ -169,7 +169,8 @@ class PageMaker {
 
     std::optional<report::PageData> of_one(const std::string& path) {
         if (!report::is_folder(path)) {
-            std::optional<LoadedReport> loaded = load_report(path, &problem_);
+            std::optional<LoadedReport> loaded = load_report(
+                path, &problem_, "name the report of one of them", {}, report::StepSearch::in_log);
             return loaded ? of_recording(std::move(*loaded)) : std::nullopt;
         }
         // A thousand ranks do not fit into memory whole. Of a choice of GPUs they have to.

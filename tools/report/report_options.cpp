@@ -74,7 +74,8 @@ class Reports {
   private:
     void open(const std::string& path) {
         if (!is_folder(path)) {
-            ReadResult read = read_report(path, make_sink_);
+            ReadResult read = read_report(
+                path, make_sink_, options_.find_steps ? StepSearch::in_log : StepSearch::none);
             if (read.report) {
                 prepare(path, *read.report);
                 show(path, *read.report, find_lacks(*read.report), options_.files.size() > 1);
@@ -83,7 +84,8 @@ class Reports {
             }
             return;
         }
-        RunCollection run = collect_run({path});
+        RunCollection run =
+            collect_run({path}, options_.find_steps ? Keep::found_steps : Keep::everything);
         for (RunMember& member : run.members) {
             prepare(member.file, member.report);
             show(member.file, member.report, member.lacks,
@@ -368,10 +370,10 @@ int show_reports(const ReportOptions& options, std::string_view format,
 
 std::optional<LoadedReport> load_report(const std::string& given, std::string* problem,
                                         const std::string& several_hint,
-                                        const LogSinkFactory& make_sink) {
+                                        const LogSinkFactory& make_sink, StepSearch search) {
     const std::string path = meant_by(given);
     if (!is_folder(path)) {
-        ReadResult read = read_report(path, make_sink);
+        ReadResult read = read_report(path, make_sink, search);
         if (!read.report) {
             *problem = path + ": " + read.error;
             return std::nullopt;

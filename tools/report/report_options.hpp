@@ -116,11 +116,12 @@ std::string lacks_text(const std::vector<report::Lack>& lacks, const report::Sty
 
 /// On errors returns nothing and sets `problem` ("FILE: what; what to do"). `several_hint`: what to
 /// do about the folder of a run with several processes. An event log that was named is read through
-/// `make_sink`, if given.
+/// `make_sink`, if given, else with `search`.
 std::optional<LoadedReport> load_report(
     const std::string& path, std::string* problem,
     const std::string& several_hint = "name the report of one of them",
-    const report::LogSinkFactory& make_sink = {});
+    const report::LogSinkFactory& make_sink = {},
+    report::StepSearch search = report::StepSearch::none);
 
 /// Reads two reports, in parallel if a thread can be created. Nothing if one cannot be read.
 std::optional<std::pair<LoadedReport, LoadedReport>> load_two_reports(

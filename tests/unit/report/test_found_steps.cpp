@@ -349,3 +349,60 @@ TEST_CASE("marked steps are enough") {
     REQUIRE(recorded.report.steps.size() == 1);
     CHECK(with_found_steps(recorded).steps == recorded.report.steps);
 }
+
+TEST_CASE("steps that follow on long loading are found") {
+    Program program(31);
+    make_model(program, 100'000);
+    for (int step = 0; step < 1000; ++step) {
+        pass(program, 6);
+        optimize(program, "51");
+    }
+    CHECK(steps_in(with_found_steps(program.record())) == 1000);
+}
+
+TEST_CASE("steps are found while a log is read") {
+    Program program(37);
+    make_model(program, 4);
+    for (int step = 0; step < 60; ++step) {
+        pass(program, 6, true);
+        optimize(program, "51");
+    }
+    bool marked_later = false;
+    SECTION("none are marked") {}
+    SECTION("some are marked: too few for a verdict") {
+        for (int i = 0; i < 3; ++i) {
+            program.mark("epoch");
+        }
+    }
+    SECTION("all are marked: these count") {
+        for (int step = 0; step < 60; ++step) {
+            pass(program, 6);
+            program.mark("step");
+        }
+    }
+    SECTION("many are marked, later") {
+        marked_later = true;
+        for (int step = 0; step < 6000; ++step) {  // beyond what is looked at
+            pass(program, 6);
+            optimize(program, "51");
+        }
+        for (int step = 0; step < 60; ++step) {
+            pass(program, 6);
+            program.mark("step");
+        }
+    }
+    const Recorded recorded = program.record();
+    const model::Report expected = with_found_steps(recorded);
+    const report::ReadResult read =
+        report::read_report(recorded.log(), {}, report::StepSearch::in_log);
+    REQUIRE(read.report);
+    CHECK(read.report->steps == expected.steps);
+    CHECK(read.report->sites == expected.sites);
+    if (marked_later) {
+        CHECK(read.report->steps == recorded.report.steps);
+    }
+    // It was looked for: nothing is added a second time.
+    model::Report again = *read.report;
+    report::add_found_steps(again, recorded.log());
+    CHECK(again.steps == read.report->steps);
+}
