@@ -213,17 +213,31 @@ bool LogWriter::stop() {
     stopped_because_ = blocks_.why_full();
     dropped_ += blocks_.file().lost_events();
     blocks_.seal_for_end();
-    if (blocks_.file().size() == 0) {
-        return false;  // not even the file's header fits
+    append_stop(blocks_.latest_ns());
+    return false;
+}
+
+void LogWriter::stop_as(const LogStopped& original) {
+    if (!blocks_.takes_records()) {
+        return;
     }
-    const LogStopped stopped{.time_ns = blocks_.latest_ns(),
+    stopped_because_ = original.reason;
+    dropped_ = original.events_dropped;
+    blocks_.seal_for_end();
+    append_stop(original.time_ns);
+}
+
+void LogWriter::append_stop(std::uint64_t time_ns) {
+    if (blocks_.file().size() == 0) {
+        return;  // not even the file's header fits
+    }
+    const LogStopped stopped{.time_ns = time_ns,
                              .reason = stopped_because_.substr(0, max_reason),
                              .events_dropped = dropped_};
     encode(stopped);
     if (blocks_.append(record_begin(), record_size(), 0, LogBlocks::end_reserve)) {
         count_at_ = blocks_.file().size() - sizeof dropped_;
     }
-    return false;
 }
 
 void LogWriter::count_dropped(unsigned events) {

@@ -65,6 +65,9 @@ class LogWriter final : public RecordSink {
         blocks_.prefetch_short();
     }
 
+    /// Stops as the log did of which this one is a copy. Only End is appended afterwards.
+    void stop_as(const LogStopped& original);
+
     /// Calls `wanted(context)`, within an append, whenever a checkpoint is wanted.
     void on_checkpoint_wanted(void (*wanted)(void*), void* context) {
         blocks_.on_checkpoint_wanted(wanted, context);
@@ -140,6 +143,7 @@ class LogWriter final : public RecordSink {
     }
 
     bool stop();
+    void append_stop(std::uint64_t time_ns);
     void count_dropped(unsigned events);
 
     LogBlocks blocks_;

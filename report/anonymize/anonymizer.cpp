@@ -92,6 +92,22 @@ std::string Anonymizer::host(const std::string& name) {
     return "host-" + std::to_string(hosts_.try_emplace(name, next).first->second);
 }
 
+std::string Anonymizer::uuid(const std::string& device) {
+    if (device.empty()) {
+        return device;
+    }
+    constexpr std::size_t last_part = 12;
+    const std::size_t next = devices_.size() + 1;
+    std::string number = std::to_string(devices_.try_emplace(device, next).first->second);
+    number.insert(0, last_part - std::min(number.size(), last_part), '0');
+    // "MIG-" of a part of a GPU.
+    const std::string_view kind = device.starts_with("MIG-") ? "MIG-" : "GPU-";
+    std::string instead(kind);
+    instead += "00000000-0000-0000-0000-" + number;
+    words_[device] = instead;
+    return instead;
+}
+
 std::string Anonymizer::file_name(const std::string& name) const {
     for (const auto& [known, number] : hosts_) {
         if (const std::size_t at = name.find("." + known + "."); at != std::string::npos) {

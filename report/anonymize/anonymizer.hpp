@@ -1,4 +1,4 @@
-// What a recording tells of where and by whom it was made, replaced: host, user, folders and
+// What a recording tells of where and by whom it was made, replaced: host, user, GPUs, folders and
 // arguments. What a reader of it needs stays: names of functions, files, libraries and kernels,
 // lines, the program's own marks and labels.
 //
@@ -25,6 +25,8 @@ class Anonymizer {
 
     /// "host-1"
     std::string host(const std::string& name);
+    /// "GPU-00000000-0000-0000-0000-000000000001": the GPUs of a run stay different ones.
+    std::string uuid(const std::string& device);
     /// The name of a recording, which may have the host between two dots:
     /// "memlab-run.host-1.4711.json".
     std::string file_name(const std::string& name) const;
@@ -43,6 +45,7 @@ class Anonymizer {
     std::string replace_words(std::string text) const;
 
     std::map<std::string, std::size_t, std::less<>> hosts_;
+    std::map<std::string, std::size_t, std::less<>> devices_;
     std::map<std::string, std::size_t, std::less<>> folders_;
     std::map<std::string, std::string, std::less<>> words_;  ///< what to put for them
 };

@@ -21,6 +21,7 @@ class LogCopy final : public trace::GenericSink<LogCopy> {
     LogCopy(trace::LogWriter& writer, Anonymizer& anonymizer)
         : writer_(writer), anonymizer_(anonymizer) {}
 
+    /// As the log did.
     bool stopped() const { return stopped_; }
 
     void on_freed(const trace::Event& record) override { writer_.on_freed(record); }
@@ -58,7 +59,23 @@ class LogCopy final : public trace::GenericSink<LogCopy> {
         module.path = anonymizer_.path(record.path);
         writer_.on(module);
     }
-    void take(const trace::LogStopped& /*record*/) { stopped_ = true; }
+    void take(const trace::DeviceInfo& record) {
+        trace::DeviceInfo device = record;
+        device.uuid = anonymizer_.uuid(record.uuid);
+        writer_.on(device);
+    }
+    void take(const trace::LogStopped& record) {
+        if (writer_.stopped_because().empty()) {
+            writer_.stop_as(
+                {record.time_ns, anonymizer_.text(record.reason), record.events_dropped});
+            stopped_ = true;
+        }
+    }
+    void take(const trace::End& record) {
+        trace::End end = record;
+        end.log_stopped_because = anonymizer_.text(record.log_stopped_because);
+        writer_.on(end);
+    }
 
     trace::LogWriter& writer_;
     Anonymizer& anonymizer_;
@@ -126,6 +143,9 @@ class JsonCopy {
         if (name == "host") {
             return anonymizer_.host(text);
         }
+        if (name == "uuid") {
+            return anonymizer_.uuid(text);
+        }
         if (name == "executable" || name == "path") {
             return anonymizer_.path(text);
         }
@@ -155,10 +175,11 @@ AnonymizedLog anonymize_log(const std::string& log, const std::string& output,
     const trace::LogReadResult read = read_input_log(log, copy);
     created.writer->close();
     result.records = read.records;
-    result.is_partial = read.gap.has_value() || copy.stopped();
+    result.is_partial = read.gap.has_value();
     if (!read.is_log()) {
         result.error = read.message;
-    } else if (const std::string& why = created.writer->stopped_because(); !why.empty()) {
+    } else if (const std::string& why = created.writer->stopped_because();
+               !why.empty() && !copy.stopped()) {
         result.error = output + ": " + why;
     } else if (const std::string late = created.writer->incomplete_because(); !late.empty()) {
         result.error = output + ": " + late;

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import unittest
 
-from test_summary import REPORT, SOURCE, ToolTest
+from test_summary import REPORT, SOURCE, SYNTH, ToolTest
 
 HOME = "/" + "home/alice"
 DATA = os.path.join(SOURCE, "tests", "data")
@@ -146,21 +146,42 @@ class Anonymize(ToolTest):
             self.assertEqual(TELLTALE.findall(text.encode()), [], form)
 
     def test_a_log_that_stopped(self):
-        """It lacks records, which a copy would not say: its report is copied, with all figures."""
+        """So does its copy, at the same time and for the same reason."""
         with open(os.path.join(DATA, "h100", "cut_off_by_exec.memlog"), "rb") as file:
             log = file.read().rstrip(b"\0")
         reason = b"/home/user/reports: the disk is full"
-        # An open block with a log_stopped record: time, reason, events dropped.
+        # An open block with a log_stopped record (time, reason, events dropped), and one with End behind it.
         fields = varint(2 * 10**9) + varint(len(reason)) + reason + (7).to_bytes(8, "little")
         with open(self.path("memlab.s.memlog"), "wb") as file:
             file.write(log + b"\xb5\0" + bytes(10) + b"\x11" + varint(len(fields)) + fields)
-        refused = self.call(REPORT, "anonymize", "memlab.s.memlog", "-o", "copy.memlog")
-        self.assertEqual((refused.returncode, refused.stdout), (2, ""))
-        self.assertIn("lacks records", refused.stderr)
-        self.assertFalse(os.path.exists(self.path("copy.memlog")))
-        self.assertIn("the report has all figures", self.anonymize("memlab.s.memlog", "-o", "copy.json"))
-        copy = json.loads(self.read("copy.json"))
-        self.assertEqual((copy["log"]["dropped"], copy["log"]["stopped_because"]), (7, "/3: the disk is full"))
+        self.assertIn("records", self.anonymize("memlab.s.memlog", "-o", "copy.memlog"))
+        self.anonymize("memlab.s.memlog", "-o", "report.json")
+        self.assertTrue(os.path.exists(self.path("report.memlog")))
+        lacks = []
+        for name in ("memlab.s.memlog", "copy.memlog", "report.json", "report.memlog"):
+            lack, = json.loads(self.report("sites", "--json", "--no-symbols", name))["reports"][0]["lacks"]
+            lacks.append((lack["name"], lack["from_ns"], lack["text"].replace("/home/user/reports", "/3")))
+        self.assertEqual(lacks, [lacks[0]] * 4)
+        self.assertEqual(lacks[0][:2], ("stopped", 10**9))
+        self.assertIn("/3: the disk is full", lacks[1][2])
+        for name in ("copy.memlog", "report.json", "report.memlog"):
+            self.assertNotIn(b"reports", self.read(name))
+        # One that goes on to the program's end.
+        subprocess.run([SYNTH, "stopped", self.path("memlab.t.memlog")], check=True)
+        self.anonymize("memlab.t.memlog", "-o", "end.memlog")
+        shown = [list(figures(json.loads(self.report("timeline", "--json", each))))
+                 for each in ("memlab.t.memlog", "end.memlog")]
+        self.assertEqual(shown[0], shown[1])
+
+    def test_gpus_are_numbers(self):
+        run = os.path.join(DATA, "h200", "run_of_four_ranks")
+        self.anonymize("--no-symbols", run, "-o", self.path("shared/"))
+        ranks = json.loads(self.report("merge", "--json", "--no-symbols", self.path("shared/")))
+        text = json.dumps(ranks)
+        for number in range(1, 5):
+            self.assertIn(f"GPU-00000000-0000-0000-0000-{number:012}", text)
+        for name in os.listdir(self.path("shared")):
+            self.assertNotRegex(self.read("shared/" + name), rb"GPU-(?!0{8}-)[0-9a-f]{8}-")
 
     def test_refusals(self):
         log = os.path.join(DATA, "h100", "cut_off_by_exec.memlog")

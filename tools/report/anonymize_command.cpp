@@ -53,8 +53,8 @@ void define(CLI::App& app, AnonymizeArguments& arguments) {
     add_symbols(app, arguments.no_symbols);
     default_to_newest(app, arguments.input);
     app.footer(
-        "Taken out: the host's name, the user's, folders (each becomes a number, as in "
-        "/1/train.py), "
+        "Taken out: the host's name, the user's, UUIDs of GPUs (each becomes a number), folders "
+        "(the same, as in /1/train.py), "
         "arguments of programs except the script, commands of parent processes. Figures, lines "
         "and "
         "names of functions, files, libraries, kernels, marks and labels stay. Functions are named "
@@ -178,7 +178,9 @@ class Anonymize {
         }
         if (copy.is_partial) {
             const std::string what =
-                log + ": lacks records (MEMLAB_LOG_LIMIT, a full disk), so it is not copied";
+                log +
+                ": kept its beginning and its newest part (MEMLAB_LOG_LIMIT), so it is not "
+                "copied";
             return alone ? fail(what + "; its report can be: -o FILE.json")
                          : say(what + "; the report has all figures");
         }
@@ -206,9 +208,8 @@ class Anonymize {
 int anonymize_command(int argc, char** argv) {
     AnonymizeArguments arguments;
     CLI::App app(
-        "Copies a recording without what tells where and by whom it was made, to share it: "
-        "host, "
-        "user, folders and arguments.",
+        "Copies a recording without what tells where and by whom it was made, to share it: host, "
+        "user, GPUs, folders and arguments.",
         "memlab-report anonymize");
     define(app, arguments);
     parse(app, argc, argv);
