@@ -64,8 +64,13 @@ class CallCollector final : public trace::RecordSink {
   public:
     using RecordSink::on;
 
-    /// `until_marked`: no more is wanted where the program marks its steps.
-    explicit CallCollector(bool until_marked) : until_marked_(until_marked) {}
+    /// Thrown to end the reading.
+    struct Enough {};
+
+    /// `until_marked`: no more is wanted where the program marks its steps. `look` is called when
+    /// there are max_calls; false: no more is wanted.
+    CallCollector(bool until_marked, std::function<bool(CallCollector&)> look)
+        : until_marked_(until_marked), look_(std::move(look)) {}
 
     void on(const trace::StringDef& record) override { texts_[record.id] = record.text; }
     void on(const trace::PythonFrameDef& record) override { frames_[record.id] = record; }
@@ -78,37 +83,15 @@ class CallCollector final : public trace::RecordSink {
     void on(const trace::Event& event) override {
         if (event.type == trace::EventType::mark || event.type == trace::EventType::scope_begin) {
             mark(event.name);
-            return;
+        } else {
+            add(event);
         }
-        if (event.kind == trace::MemoryKind::suballocation && level_ == Level::driver) {
-            begin_at_framework();
-        }
-        const bool is_visit = trace::StepAnchor::is_call(event, level_) && call(event);
-        if ((event.kind == trace::MemoryKind::suballocation) != (level_ == Level::framework)) {
-            return;
-        }
-        if (event.type == trace::EventType::alloc) {
-            const auto at = static_cast<std::uint32_t>(blocks_.size());
-            blocks_.push_back({last_visit(), never});
-            live_blocks_[event.address] = {at, event.size};
-            live_ += event.size;
-        } else if (event.type == trace::EventType::free_requested) {
-            const auto found = live_blocks_.find(event.address);
-            if (found != live_blocks_.end()) {
-                blocks_[found->second.first].freed = last_visit();
-                live_ -= found->second.second;
-                live_blocks_.erase(found);
-            }
-        }
-        if (is_visit) {
-            visits_.back().live = live_;
+        if ((is_marked() || blocks_.size() >= max_calls || visits_.size() >= max_calls) &&
+            !look_(*this)) {
+            throw Enough();
         }
     }
-
     bool is_marked() const { return until_marked_ && most_marks_ >= marks_of_steps; }
-    bool is_full() const {
-        return is_marked() || blocks_.size() >= max_calls || visits_.size() >= max_calls;
-    }
     /// Whether it only made what stays: the steps may follow.
     bool is_loading() const { return live_blocks_.size() * 5 >= blocks_.size() * 4; }
     /// What came before is no part of a loop.
@@ -133,6 +116,32 @@ class CallCollector final : public trace::RecordSink {
 
   private:
     using Level = trace::StepAnchor::Level;
+
+    void add(const trace::Event& event) {
+        if (event.kind == trace::MemoryKind::suballocation && level_ == Level::driver) {
+            begin_at_framework();
+        }
+        const bool is_visit = trace::StepAnchor::is_call(event, level_) && call(event);
+        if ((event.kind == trace::MemoryKind::suballocation) != (level_ == Level::framework)) {
+            return;
+        }
+        if (event.type == trace::EventType::alloc) {
+            const auto at = static_cast<std::uint32_t>(blocks_.size());
+            blocks_.push_back({last_visit(), never});
+            live_blocks_[event.address] = {at, event.size};
+            live_ += event.size;
+        } else if (event.type == trace::EventType::free_requested) {
+            const auto found = live_blocks_.find(event.address);
+            if (found != live_blocks_.end()) {
+                blocks_[found->second.first].freed = last_visit();
+                live_ -= found->second.second;
+                live_blocks_.erase(found);
+            }
+        }
+        if (is_visit) {
+            visits_.back().live = live_;
+        }
+    }
 
     void mark(std::uint32_t name) {
         if (until_marked_) {
@@ -215,6 +224,7 @@ class CallCollector final : public trace::RecordSink {
     std::uint64_t live_ = 0;
     Level level_ = Level::driver;
     const bool until_marked_;
+    const std::function<bool(CallCollector&)> look_;
     std::unordered_map<std::string, std::size_t> marks_;  ///< by name without its numbers
     std::size_t most_marks_ = 0;
 };
@@ -416,26 +426,29 @@ bool is_found(const model::Steps& steps) {
 }  // namespace
 
 std::optional<FoundSteps> find_steps(const std::string& log, bool* marked) {
-    CallCollector calls(marked != nullptr);
-    LogCursor cursor(log, trace::LogPart::beginning);
-    if (!cursor.started()) {
-        read_input_log(log, calls, nullptr, trace::LogPart::beginning);
-    }
-    for (std::size_t part = 1;; ++part) {
-        bool more = cursor.started();
-        while (more && !calls.is_full()) {
-            more = cursor.next(calls);
+    std::optional<FoundSteps> found;
+    std::size_t parts = 0;
+    const auto look = [&](CallCollector& calls) {
+        if (calls.is_marked()) {
+            return false;
         }
-        if (marked != nullptr && calls.is_marked()) {
-            *marked = true;
-            return std::nullopt;
-        }
-        std::optional<FoundSteps> found = LoopFinder(calls).find();
-        if (found || !more || part == max_parts || !calls.is_loading()) {
-            return found;
+        found = LoopFinder(calls).find();
+        if (found || ++parts == max_parts || !calls.is_loading()) {
+            return false;
         }
         calls.begin_again();
+        return true;
+    };
+    CallCollector calls(marked != nullptr, look);
+    try {
+        read_input_log(log, calls, nullptr, trace::LogPart::beginning);
+        look(calls);
+    } catch (const CallCollector::Enough&) {  // of the log
     }
+    if (marked != nullptr) {
+        *marked = calls.is_marked();
+    }
+    return found;
 }
 
 bool has_marked_steps(const model::Report& report) {
