@@ -5,7 +5,9 @@
 #include <charconv>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "report/device_label.hpp"
 #include "report/exports/formats.hpp"
 #include "report/exports/output.hpp"
+#include "report/lacks.hpp"
 #include "report/runs/process_matching.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/text/names.hpp"
@@ -285,6 +288,16 @@ class Metrics {
         });
         family("memlab_log_events_dropped", "", "Events missing from the log.");
         for_processes([this](const Report& report) { value({}, report.log.dropped); });
+        family("memlab_lack", "", "1 for each thing that the recording lacks.");
+        for_processes([this](const Report& report) {
+            std::set<std::string_view> names;
+            for (const report::Lack& lack : report::find_lacks(report)) {
+                names.insert(info(lack.kind).name);
+            }
+            for (const std::string_view name : names) {
+                value({{"name", std::string(name)}}, 1);
+            }
+        });
     }
 
     const std::optional<std::uint64_t> device_;

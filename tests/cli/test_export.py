@@ -575,6 +575,15 @@ class Metrics(ExportTest):
                                  and dict(labels).get("allocator") == device.get("allocator")]
                         self.assertEqual(found, [figures["peak_bytes"]])
 
+    def test_what_is_missing_is_a_metric(self):
+        log = self.path("stopped.memlog")
+        subprocess.run([os.path.join(BIN, "memlab-synth"), "stopped", log], check=True)
+        for path, lacks in ((log, ["stopped"]), (REPORTS[0], [])):
+            metrics = formats.openmetrics(self.export("openmetrics", path))
+            found = [dict(labels)["name"] for (name, labels), value in metrics.items()
+                     if (name, value) == ("memlab_lack", 1)]
+            self.assertEqual(found, lacks)
+
     def test_a_run_is_one_file_with_a_label_for_each_process(self):
         recordings = [path for path in REPORTS if path.endswith(".json")][:3]
         for path in recordings:
