@@ -24,6 +24,8 @@ class CallChains {
     /// The chain of a stack, innermost first; a single Place without `recorded` if it has no
     /// frames.
     const std::vector<Place>& chain(std::size_t stack);
+    /// Frees what chain() keeps of the stack: of a million stacks that is much.
+    void forget(std::size_t stack) { chains_.erase(stack); }
 
     /// Of each of the resolver's frames() of a stack, whether the chain has it.
     std::vector<bool> shown(std::size_t stack);

@@ -28,7 +28,11 @@ class Builder {
                 add(report.sites[i], memory.stats(report.sites[i], i));
             }
         }
-        join_single_lines();
+        children_.clear();
+        chains_.clear();
+        if (options_.top_down) {
+            join_single_lines();
+        }
         sort(order);
         return std::move(tree_);
     }
@@ -79,6 +83,7 @@ class Builder {
                     options_.top_down && !entry->second.empty() && !place.function.empty();
                 entry->second.push_back(intern(any_line ? without_line(place) : place));
             }
+            call_chains_.forget(stack);
         }
         return entry->second;
     }
