@@ -113,8 +113,8 @@ bool succeeded(const model::Process& process);
 /// Device::live plus live memory of the kinds that the curves do not include.
 model::Holders still_allocated(const model::Device& device, const model::Report& report);
 
-/// The time that final values are of: "at the end", "when the recording stopped", "now"; the second
-/// fits into a column.
+/// The time that final values are of: "at the end", "when the recording stopped", "where the log is
+/// damaged", "now"; the second fits into a column.
 std::string moment_text(const model::Report& report);
 std::string moment_column(const model::Report& report);
 

@@ -294,6 +294,18 @@ class MissingEvents(TimelineTest):
         self.refused("--at", f"{found['to_ns'] + 1000000}ns", log, says="is after the recording stopped")
         self.assertIn("\nLive when the recording stopped, ", self.timeline("--at", "end", log))
 
+    def test_the_end_of_what_can_be_read_is_none_of_the_program(self):
+        subprocess.run([os.path.join(BIN, "memlab-synth"), "--events", "40000", "-o", self.path("damaged.memlog")],
+                       check=True)
+        with open(self.path("damaged.memlog"), "r+b") as file:
+            file.seek(os.path.getsize(file.name) * 3 // 4)
+            file.write(b"damage")
+        self.assertIn("\nLive where the log is damaged, ", self.timeline("--at", "end", self.path("damaged.memlog")))
+        for command in (), ("leaks",):
+            text = self.report(*command, "--no-symbols", self.path("damaged.memlog"))
+            self.assertIn("Still allocated where the log is damaged: ", text)
+            self.assertNotRegex(text, "at the end[: ]")
+
 
 class Moments(TimelineTest):
     def live(self, log, moment):
