@@ -228,4 +228,12 @@ void ReportBuilder::each(EntryTaker<Coverage::Bypassed>& to) const {
     }
 }
 
+// What the compiler makes of a report's members, once (report.hpp says why).
+Report::Report() = default;
+Report::Report(const Report& other) = default;
+Report::Report(Report&& other) noexcept = default;
+Report& Report::operator=(const Report& other) = default;
+Report& Report::operator=(Report&& other) noexcept = default;
+Report::~Report() = default;
+
 }  // namespace memlab::model

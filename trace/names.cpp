@@ -33,8 +33,8 @@ const char* name_of(WorkKind kind) {
 }
 
 const char* name_of(LedgerKind kind) {
-    static constexpr const char* names[] = {"context", "module", "kernel", "limit",
-                                            "graph",   "stream", "event",  "other",  "launch"};
+    static constexpr const char* names[] = {"context", "module", "kernel", "limit", "graph",
+                                            "stream",  "event",  "other",  "launch"};
     return name_in<last_ledger_kind>(names, kind);
 }
 

@@ -216,10 +216,9 @@ constexpr auto destroy_graph = [](mi::Hooked hooked, const auto& real, const voi
                 mi::launched.forget(mi::Launched::key(graph));
             }
             const CUresult result =
-                executable
-                    ? mi::measured(session, {.kind = LedgerKind::graph, .returns = true},
-                                   hooked.api, real)
-                    : real();
+                executable ? mi::measured(session, {.kind = LedgerKind::graph, .returns = true},
+                                          hooked.api, real)
+                           : real();
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().destroyed(session, hooked.api, graph);
             }

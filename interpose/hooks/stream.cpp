@@ -78,9 +78,9 @@ constexpr auto destroy_stream = [](mi::Hooked hooked, const auto& real, CUstream
     return mi::hook(
         [&](Session& session) {
             mi::one_stream.before_destroy(stream);
-            const CUresult result = mi::measured(
-                session, {.kind = memlab::trace::LedgerKind::stream, .returns = true}, hooked.api,
-                real);
+            const CUresult result =
+                mi::measured(session, {.kind = memlab::trace::LedgerKind::stream, .returns = true},
+                             hooked.api, real);
             if (result == CUDA_SUCCESS) {
                 session.contexts().forget_stream(mi::stream_key(stream, false));
                 if (session.captures().end(stream, false)) {

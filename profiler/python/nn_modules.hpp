@@ -1,9 +1,9 @@
 // Numbers the stacks of calls of PyTorch's nn.Modules, and defines each in the recording once.
 //
 // An nn.Module is known by its address, which only tells it from others: of the object nothing is
-// read, except for one check of each new one. It has a number, so that an address that is used again after its end
-// is another nn.Module. A stack is its innermost call and the stack around it, so that a number is
-// all that the record of a tensor needs.
+// read, except for one check of each new one. It has a number, so that an address that is used
+// again after its end is another nn.Module. A stack is its innermost call and the stack around it,
+// so that a number is all that the record of a tensor needs.
 #pragma once
 
 #include <atomic>
