@@ -136,9 +136,7 @@ int nn_modules_command(int argc, char** argv) {
         "  memlab-report nn-modules --top 3 run/\n"
         "\n"
         "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
-    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report nn-modules")) {
-        return *code;
-    }
+    parse(app, argc, argv);
     const report::ViewOptions view = make_view_options(arguments);
     return show_reports(arguments, "memlab-nn-modules", [&](const OpenReport& open) {
         const auto devices = report::nn_modules(open.report, open.resolver, view);
