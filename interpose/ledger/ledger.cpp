@@ -117,6 +117,7 @@ Ledger::Before Ledger::before(const Call& call) noexcept {
     }
     try {
         before.changes = memory_.changes();
+        before.measurements = measurements_.fetch_add(1, std::memory_order_relaxed) + 1;
         std::optional<UsedMemory> used;
         if (current) {
             used = used_memory(memory_);
@@ -144,7 +145,9 @@ void Ledger::describe(CUdevice device) {
 
 void Ledger::record(const Before& before, Api api, std::uint32_t object, CUcontext context,
                     const UsedMemory& now) {
-    const bool uncertain = before.changes != memory_.changes();
+    // What another thread's call takes meanwhile is in both measurements.
+    const bool uncertain = before.changes != memory_.changes() ||
+                           before.measurements != measurements_.load(std::memory_order_relaxed);
     const CUdevice device = before.call.device;
     describe(device);
     trace::LedgerEntry entry;
@@ -178,6 +181,7 @@ void Ledger::after(const Before& before, Api api, std::uint32_t object) noexcept
         } else if (now && !before.call.returns) {
             count_unrecorded(before.call.device, before.call.kind, CallWas::without_change);
         }
+        measurements_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::bad_alloc&) {  // not measured
     }
 }

@@ -49,6 +49,7 @@ class Ledger {
         std::uint64_t used = 0;   ///< 0: unknown
         std::uint64_t pools = 0;  ///< of graphs: what the driver's pools had reserved
         std::uint64_t changes = 0;
+        std::uint64_t measurements = 0;
     };
 
     explicit Ledger(Memory& memory);
@@ -110,6 +111,7 @@ class Ledger {
     threads::Mutex mutex_;
     std::vector<KnownContext> contexts_ MEMLAB_GUARDED_BY(mutex_);
     std::atomic<bool> several_contexts_{false};
+    std::atomic<std::uint64_t> measurements_{0};  ///< how often one began or ended
     CodeFiles code_;
     LoadedCode loaded_code_;
     NvmlWitness witness_;

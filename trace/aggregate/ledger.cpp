@@ -200,6 +200,11 @@ void Ledger::on(const LedgerEntry& entry, const RecordedBytes& recorded) {
     if (entry.before == 0) {
         taken = unattributed(entry.after, recorded) - (sampled_ ? unattributed_ : 0);
     }
+    if (entry.uncertain && sampled_) {
+        // What others took meanwhile may be in it: no more than what the figure grew by,
+        // unexplained.
+        taken = std::min(taken, unattributed(entry.after, recorded) - unattributed_);
+    }
     if (taken <= 0) {
         return;
     }

@@ -283,6 +283,41 @@ TEST_CASE("a log of an earlier memlab does not tell what calls take on average")
     CHECK(gpu.ledger().skipped()[static_cast<std::size_t>(LedgerKind::stream)] == 10);
 }
 
+TEST_CASE("what two threads measured at the same time is in one row only") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    for (const std::uint32_t stack : {1U, 2U}) {  // 10 MiB each, which both calls saw
+        LedgerEntry entry;
+        entry.kind = LedgerKind::launch;
+        entry.stack = stack;
+        entry.before = 500 * ledger_mib;
+        entry.after = 520 * ledger_mib;
+        entry.uncertain = true;
+        gpu.aggregator().on(entry);
+        gpu.sample(520, true);
+    }
+    CHECK(gpu.row(1) == 20);
+    CHECK(gpu.ledger().rows().size() == 2);
+    CHECK(gpu.growth() == 0);
+    CHECK(gpu.rest() == 0);
+}
+
+TEST_CASE("an allocation of another thread is not the call's") {
+    LedgerGpu gpu;
+    gpu.call(LedgerKind::context, 0, 500);
+    gpu.memory(EventType::alloc, 50);
+    LedgerEntry entry;
+    entry.kind = LedgerKind::module;
+    entry.stack = 1;
+    entry.before = 500 * ledger_mib;
+    entry.after = 553 * ledger_mib;
+    entry.uncertain = true;
+    gpu.aggregator().on(entry);
+    gpu.sample(553, true);
+    CHECK(gpu.row(1) == 3);
+    CHECK(gpu.rest() == 0);
+}
+
 TEST_CASE("of a kind that was never measured nothing is estimated") {
     LedgerGpu gpu;
     gpu.call(LedgerKind::context, 0, 500);
