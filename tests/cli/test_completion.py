@@ -15,7 +15,7 @@ class Completion(ToolTest):
         return self.report("completion", kind)
 
     def commands(self):
-        listed = re.findall(r"(?m)^  ([a-z-]+) {2,}\S", self.report("--help").split("Commands")[1])
+        listed = re.findall(r"(?m)^  ([a-z][a-z-]*) {2,}\S", self.report("--help").split("Commands")[1])
         return [name for name in listed if name != "completion"]
 
     def options(self, command):

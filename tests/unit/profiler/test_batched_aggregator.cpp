@@ -177,6 +177,7 @@ TEST_CASE("encode records come out as they went in") {
             event.thread = rarely(std::uint32_t{77});
             event.api = rarely(std::uint32_t{3});
             event.stack = static_cast<std::uint32_t>(random());
+            event.nn_modules = static_cast<std::uint32_t>(random());
             event.name = rarely(std::uint32_t{0});
             event.correlation = rarely(std::uint32_t{0});
             event.time_ns = rarely(random() >> 8);

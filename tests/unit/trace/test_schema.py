@@ -19,7 +19,7 @@ except ImportError:
 
 
 # Members that are omitted when empty.
-OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "largest_live",
+OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "nn_modules", "largest_live",
             "collected"}
 OPTIONAL_OF_DEVICE = {"work", "curves_at_peak", "kernels_at_peak", "kind_curves", "ledger"}
 
@@ -63,7 +63,7 @@ def broken_variants(report):
     for name in report["python_frames"][1]:
         yield change(f"a Python frame without {name}",
                      lambda r, n=name: r["python_frames"][1].pop(n))
-    for table in ("scopes", "steps", "labels", "largest_live"):
+    for table in ("scopes", "steps", "labels", "nn_modules", "largest_live"):
         for name in report[table][0]:
             yield change(f"{table} without {name}", lambda r, t=table, n=name: r[t][0].pop(n))
     yield change("unknown verdict", lambda r: r["steps"][0].update(verdict="fine"))
