@@ -19,6 +19,17 @@ interface Sums {
   count: number;
 }
 
+// A report of an older memlab has no peaks of kinds that the curves do not include.
+function knowsPeak(page: Page, index: number): boolean {
+  const kind = outsideKind(index);
+  const summary = page.model.source.documents.summary as
+    { devices: { index: number; kind_curves?: Record<string, unknown> }[] } | undefined;
+  return (
+    kind === null ||
+    !!summary?.devices.some((one) => one.index === curveDevice(index) && one.kind_curves?.[kind] !== undefined)
+  );
+}
+
 function sums(page: Page, filter: string): Sums {
   const { model } = page;
   const { sites } = model;
@@ -27,7 +38,7 @@ function sums(page: Page, filter: string): Sums {
     const end = sumOf(page.places(index, page.end, { filter }));
     result.live += end.bytes;
     result.liveCount += end.blocks;
-    if (outsideKind(index) === "ipc_import") continue; // has no peak of its own
+    if (!knowsPeak(page, index)) continue;
     const peak = sumOf(page.places(index, page.peak(index), { filter }));
     result.peak += peak.bytes;
     result.peakCount += peak.blocks;
