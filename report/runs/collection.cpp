@@ -469,7 +469,7 @@ model::Report read_whole(const RunMember& member) {
     if (!member.totals_only) {
         return member.report;
     }
-    ReadResult read = read_report(member.file, {}, StepSearch::in_log);
+    ReadResult read = read_report(member.file);
     model::Report report;
     if (read.report) {
         report = std::move(*read.report);

@@ -140,7 +140,8 @@ class RangeCollector {
         if (!entered_) {
             enter(state);
         }
-        open_.close_all(state.duration_ns(),
+        // Of what was open when the log stopped the end is not known.
+        open_.close_all(state.log_stopped_ns().value_or(state.duration_ns()),
                         [this](TimelineScope&& scope) { note(std::move(scope)); });
         std::stable_sort(view_.scopes.begin(), view_.scopes.end(),
                          [](const TimelineScope& a, const TimelineScope& b) {

@@ -294,6 +294,14 @@ class MissingEvents(TimelineTest):
         self.refused("--at", f"{found['to_ns'] + 1000000}ns", log, says="is after the recording stopped")
         self.assertIn("\nLive when the recording stopped, ", self.timeline("--at", "end", log))
 
+    def test_scopes_end_at_the_latest_when_a_recording_stopped(self):
+        log = self.path("limited.memlog")
+        few = ("--events", "12000", "--sites", "100", "--limit", "65536")
+        subprocess.run([os.path.join(BIN, "memlab-synth"), *few, "-o", log], capture_output=True, check=False)
+        found = json.loads(self.timeline("--json", log))["reports"][0]
+        self.assertEqual(max(scope["end_ns"] for scope in found["scopes"]), found["to_ns"])
+        self.assertFalse(all(scope["ended"] for scope in found["scopes"]))
+
     def test_the_end_of_what_can_be_read_is_none_of_the_program(self):
         subprocess.run([os.path.join(BIN, "memlab-synth"), "--events", "40000", "-o", self.path("damaged.memlog")],
                        check=True)
