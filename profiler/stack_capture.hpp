@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "profiler/call_site.hpp"
 #include "profiler/object_symbols.hpp"
 #include "profiler/stack_hash.hpp"
 #include "profiler/unwind/bytes.hpp"
@@ -30,13 +31,6 @@ bool verifies_stacks();
 
 /// Hashes all of a stack. `epoch`: as in StackTable::intern().
 StackHash hash_frames(const unwind::StackView& stack, std::uint64_t epoch);
-
-/// Where the program is.
-struct CallSite {
-    std::uint32_t stack = 0;       ///< StackDef::id
-    std::uint32_t nn_modules = 0;  ///< NnModuleStackDef::id
-    bool operator==(const CallSite&) const = default;
-};
 
 /// A function that works on behalf of an earlier call, and how to find that call: PyTorch's engine
 /// runs, on its own thread, the backward of an operator that the forward called.

@@ -20,7 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "profiler/stack_capture.hpp"
+#include "profiler/call_site.hpp"
 #include "trace/prefetch.hpp"
 
 namespace memlab::interpose {

@@ -253,8 +253,8 @@ SIZE_EXCEPTIONS = {
     "assembly, or what the linker must be able to leave out": [
         "interpose/hooks/vfork_stub.S", "report/html/page_asset.S", "tools/no_loader.cpp"],
     "one word of several modules that share no other header": [
-        "profiler/cupti/current_call.hpp", "profiler/lock_until.hpp", "profiler/word_mix.hpp",
-        "report/device_allocations.hpp",
+        "profiler/call_site.hpp", "profiler/cupti/current_call.hpp", "profiler/lock_until.hpp",
+        "profiler/word_mix.hpp", "report/device_allocations.hpp",
         "tools/report/view_options.hpp", "trace/folded_name.hpp", "model/bounded_sum.hpp",
         "model/rank_variables.hpp", "threads/no_cancellation.hpp"],
     "the face of two sources, one for text and one for JSON": [

@@ -131,7 +131,7 @@ def check_layouts(files: Files) -> list[Row]:
     """With the root's own compiler and libraries where it has them, which its headers are for."""
     with tempfile.TemporaryDirectory(dir=files.folder / "tmp", prefix="memlab.") as scratch:
         probe = Path(scratch)
-        for name in ("interpose/hooks/autograd_nodes.hpp", "trace/prefetch.hpp"):
+        for name in ("interpose/hooks/autograd_nodes.hpp", "profiler/call_site.hpp", "trace/prefetch.hpp"):
             (probe / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, probe / name)
         shutil.copy2(HERE / "layouts.cpp", probe)
