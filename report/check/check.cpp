@@ -131,12 +131,13 @@ class Checker {
                 ++applied;
                 Row row{p, limit.metric, limit.subject, limit, std::move(value), {}, {}, {}};
                 judge(row);
-                if (row.verdict == Verdict::kept &&
-                    (is_unfinished(p) || is_lacking(p, limit.metric, limit.subject))) {
+                const bool uncertain =
+                    row.verdict == Verdict::kept
+                        ? is_unfinished(p) || is_lacking(p, limit.metric, limit.subject)
+                        : row.verdict == Verdict::exceeded &&
+                              may_be_too_high(p, limit.metric, limit.subject);
+                if (uncertain) {
                     row.verdict = Verdict::unknown;  // report_lacks() says why
-                } else if (row.verdict == Verdict::exceeded &&
-                           may_be_too_high(p, limit.metric, limit.subject)) {
-                    row.verdict = Verdict::unknown;
                 } else if (row.verdict == Verdict::kept && !found.unproven.empty()) {
                     row.verdict = Verdict::unknown;
                     problem(prefix(p) + what + found.unproven);

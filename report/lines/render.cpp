@@ -135,7 +135,8 @@ class LinesText {
             std::string heading = column.name;
             std::replace(heading.begin(), heading.end(), '.', '\n');
             if (column.bytes && is_curve(column.name)) {
-                heading = "program's\n" + heading + "\npeak";
+                heading.insert(0, "program's\n");
+                heading += "\npeak";
             }
             std::size_t width = column.bytes ? 11 : 7;
             std::istringstream words(heading);

@@ -232,7 +232,7 @@ std::string unpack_zstd(int from, Unpacked& to) {
     const int error = posix_spawnp(&child, program.data(), &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     writing.reset();
-    const std::string problem = error == 0 ? copy(unpacked->get(), to) : std::string();
+    std::string problem = error == 0 ? copy(unpacked->get(), to) : std::string();
     unpacked.reset();  // ends one that is not wanted
     int status = -1;
     if (error == 0) {
