@@ -2,8 +2,8 @@
 
 Two halves, which work without each other (docs/python.md):
 
-- in a program that runs under memlab: scope(), mark(), label(), peak(), stats(), snapshot(), empty_cache(), recording().
-  They are calls of the preloaded library. In a process without memlab they do nothing, say so once
+- in a program that runs under memlab: scope(), mark(), label(), watch(), peak(), stats(), snapshot(), empty_cache(),
+  recording(). They are calls of the preloaded library. In a process without memlab they do nothing, say so once
   (NotRecordedWarning), and figures are None;
 - afterwards, anywhere: load(), report(), html(). They run memlab-report, which this package has.
 
@@ -21,7 +21,8 @@ from ._library import NotRecordedWarning
 from ._package import __version__, preload_path, tool_path
 from ._peak import Frame, Line, Site, peak
 from ._recording import Curve, Device, Event, Place, Recording, ReportError, html, load, report
+from ._watch import watch
 
 __all__ = ["Curve", "Device", "Event", "Frame", "Line", "NotRecordedWarning", "Place", "Recording", "ReportError", "Site",
            "__version__", "empty_cache", "html", "label", "load", "mark", "peak", "preload_path", "recording", "report",
-           "scope", "snapshot", "stats", "tool_path"]
+           "scope", "snapshot", "stats", "tool_path", "watch"]

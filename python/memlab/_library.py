@@ -20,6 +20,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "scope_end": (None, ()),
     "mark": (None, (ctypes.c_char_p,)),
     "label": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)),
+    "nn_module": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)),
+    "nn_module_end": (ctypes.c_int, (ctypes.c_void_p,)),
     "empty_cache": (_LONG, ()),
     "snapshot": (ctypes.c_int, (ctypes.c_char_p,)),
     "stats": (ctypes.c_int, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),

@@ -178,9 +178,9 @@ class NnModulesText {
         if (of.unnamed.count != 0) {
             page_.line("");
             page_.paragraph("  ",
-                            "An nn.Module has the name that the program gives it: by "
-                            "memlab_nn_module() of memlab.h, for each of a model's named_modules() "
-                            "(docs/scopes.md).");
+                            "An nn.Module has the name that the program gives it: call "
+                            "memlab.watch(model) of the Python package once the model is on the "
+                            "GPU (docs/python.md).");
         }
     }
 

@@ -272,11 +272,11 @@ class PythonFrames(EndToEnd):
                     self.assertEqual({size: counts[size] for size in (8192, 64, 72, 80, 88)},
                                      {8192: 1, 64: 3, 72: 3, 80: 3, 88: 2})
 
-    def nn_modules(self, interpreter: str, stand_in: str, **settings: str) -> tuple[dict, dict, dict]:
+    def nn_modules(self, interpreter: str, stand_in: str, *arguments: str, **settings: str) -> tuple[dict, dict, dict]:
         """The report; of each size the names of its nn.Modules, outermost first: found, and expected."""
         library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
         outcome = self.run_python(interpreter, "nn_modules.py", str(library),
-                                  str(PROGRAMS / "stand_ins" / stand_in), **settings)
+                                  str(PROGRAMS / "stand_ins" / stand_in), *arguments, **settings)
         self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
         report = self.recording().report
         found: dict[int, list] = {}
@@ -294,9 +294,11 @@ class PythonFrames(EndToEnd):
     def test_memory_of_nn_modules(self) -> None:
         """Of the call that allocates it; in backward, of the call whose forward it belongs to."""
         for version, interpreter in self.each_interpreter():
-            for depth, stand_in in (("64", "torch"), ("256", "torch"), ("24", "torch_2_0")):
-                with self.subTest(python=version, depth=depth, stand_in=stand_in):
-                    report, found, expected = self.nn_modules(interpreter, stand_in, MEMLAB_STACK_DEPTH=depth)
+            for depth, stand_in, *watch in (("64", "torch"), ("256", "torch"), ("24", "torch_2_0"),
+                                            ("64", "torch", "watch")):
+                with self.subTest(python=version, depth=depth, stand_in=stand_in, watch=watch):
+                    report, found, expected = self.nn_modules(
+                        interpreter, stand_in, *watch, MEMLAB_STACK_DEPTH=depth, PYTHONPATH=str(ROOT / "python"))
                     self.assertEqual(report["missed"], [])
                     wanted: dict[tuple, list[int]] = {}
                     for size, names in expected.items():

@@ -110,7 +110,8 @@ class PythonApi(EndToEnd):
                 self.assertEqual(answers["before"], [None, None, None, False, None, 0])
                 self.assertEqual(answers["returned"], [2, "decorated", "What it returns and takes is its own."])
                 self.assertEqual(answers["labels"], [True, True, True, False])
-                self.assertEqual(answers["refused"], ["TypeError"] * 6)
+                self.assertEqual(answers["refused"], ["TypeError"] * 7)
+                self.assertEqual(answers["watched"], [None, 1, 1])
                 known = {key: answers["stats"][key] for key in ("allocated_bytes.all.peak", "allocation.all.current",
                                                                 "allocation.all.freed", "num_ooms")}
                 self.assertEqual(known, {"allocated_bytes.all.peak": 3 * MIB, "allocation.all.current": 3,
@@ -131,7 +132,9 @@ class PythonApi(EndToEnd):
                 self.assertEqual([mark["name"] for mark in report["marks"]], ["not yet", "made"])
                 self.assertEqual([(scope["name"], scope["parent"], scope["entries"]) for scope in report["scopes"]],
                                  [("decorated", None, 1), ("decorated", 0, 1), ("decorated", 1, 1), ("raises", None, 1)])
-                self.assertEqual({label["name"] for label in report["labels"]}, {"tensor", "array", "ädress"})
+                self.assertEqual({label["name"] for label in report["labels"]},
+                                 {"tensor", "array", "ädress", "embedding.weight+head.weight", "mask",
+                                  "teacher.embedding.weight+teacher.head.weight", "teacher.mask"})
                 if jsonschema is not None:
                     jsonschema.validate(document, schema)
 
@@ -186,7 +189,7 @@ class PythonApi(EndToEnd):
                 self.assertEqual(outcome.code, 0, outcome.describe())
                 answers = json.loads(outcome.stdout)
                 self.assertEqual(set(answers["peak"].values()), {None})
-                self.assertEqual(answers["figures"], [None] * 5)
+                self.assertEqual((answers["figures"], answers["watched"]), ([None] * 5, None))
                 self.assertEqual((answers["label"], answers["decorated"], answers["refused"]), (False, 2, "TypeError"))
                 said = outcome.stderr.decode()
                 line = PROGRAM.read_text(encoding="utf-8").split("\n").index("def nothing():") + 3

@@ -105,6 +105,25 @@ class Tensor:
         return Tensor(self.storage)
 
 
+class Model:
+    """As PyTorch's nn.Module: `tensors` are named, the last one is a buffer; two names may share memory."""
+
+    def __init__(self, tensors=()):
+        self.tensors = dict(tensors)
+        for tensor in self.tensors.values():
+            tensor.is_cuda = True
+
+    def named_modules(self):
+        return [("", self)]
+
+    def named_parameters(self, remove_duplicate=True):
+        assert not remove_duplicate
+        return list(self.tensors.items())[:-1]
+
+    def named_buffers(self, remove_duplicate=True):
+        return list(self.tensors.items())[-1:]
+
+
 class Array:
     def __init__(self, pointer):
         self.__cuda_array_interface__ = {"data": (pointer, False), "shape": (1,), "typestr": "<f4", "version": 3}
@@ -132,6 +151,7 @@ def names():
     answers = {"before": [memlab.recording(), memlab.stats(), memlab.stats(0), memlab.label(4096, "x"),
                           memlab.snapshot("nothing.json"), memlab.empty_cache()]}
     memlab.mark("not yet")
+    answers["watched"] = [memlab.watch(Model())]
     start()
     pointers = []
     answers["returned"] = [decorated(pointers, 0), decorated.__name__, decorated.__doc__]
@@ -144,7 +164,10 @@ def names():
                          memlab.label(pointers[2], "ädress"), memlab.label(12345, "none")]
     answers["refused"] = [refused(memlab.label, "text", "x"), refused(memlab.label, None, "x"),
                           refused(memlab.scope("x"), later), refused(memlab.mark, 1), refused(memlab.scope, None),
-                          refused(memlab.stats, "cuda:0")]
+                          refused(memlab.stats, "cuda:0"), refused(memlab.watch, [])]
+    model = Model({"embedding.weight": Tensor(pointers[1]), "head.weight": Tensor(pointers[1]),
+                   "mask": Tensor(pointers[2])})
+    answers["watched"] += [memlab.watch(model), memlab.watch(model, "teacher")]
     memlab.mark("made")
     answers["stats"] = memlab.stats()
     answers["same"] = [memlab.stats(0) == answers["stats"], memlab.stats(type("Device", (), {"index": 0})) ==
@@ -253,7 +276,7 @@ def nothing():
         memlab.mark("x")
     return {"peak": figures(p), "figures": [memlab.stats(), memlab.stats(0), memlab.empty_cache(), memlab.recording(),
                                             memlab.snapshot("x.json")],
-            "label": memlab.label(4096, "x"), "decorated": memlab.scope("x")(lambda x: x + 1)(1),
+            "watched": memlab.watch(Model()), "label": memlab.label(4096, "x"), "decorated": memlab.scope("x")(lambda x: x + 1)(1),
             "refused": refused(memlab.label, "text", "x")}
 
 

@@ -1,7 +1,8 @@
 """nn.Modules that allocate, from stand-ins for PyTorch: each allocation has a size of its own. Prints a
 line of JSON: of each size the qualified names of the nn.Modules that called it, outermost first.
 
-usage: nn_modules.py LIBTORCH_CPU FOLDER    where torch/nn/modules/module.py is
+usage: nn_modules.py LIBTORCH_CPU FOLDER [watch]    where torch/nn/modules/module.py is; watch: names are those of
+                                                    memlab.watch()
 """
 
 import ctypes
@@ -11,6 +12,11 @@ import threading
 
 sys.path.insert(0, sys.argv[2])
 from torch.nn.modules.module import Module  # noqa: E402
+
+if "watch" in sys.argv:
+    import memlab as package
+else:
+    package = None
 
 KIB = 1024
 DENSE = 0
@@ -47,8 +53,28 @@ class Named(Module):
 
     def name(self, name):
         self.qualified = name
-        assert memlab.memlab_api_nn_module(id(self), name.encode(), type(self).__name__.encode()) == 0
+        if package is None:
+            assert memlab.memlab_api_nn_module(id(self), name.encode(), type(self).__name__.encode()) == 0
         return self
+
+    def watch(self, name=""):
+        """As its users name it."""
+        if package is not None:
+            assert package.watch(self, name) == len(list(self.named_modules()))
+
+    def named_modules(self):
+        yield "", self
+        for name, each in vars(self).items():
+            children = each if isinstance(each, list) else [each]
+            for i, child in enumerate(children):
+                if isinstance(child, Named):
+                    for qualified, module in child.named_modules():
+                        yield ".".join(filter(None, (f"{name}.{i}" if child is not each else name, qualified))), module
+
+    def named_parameters(self):
+        return iter(())
+
+    named_buffers = named_parameters
 
     def forward(self, *args):
         stack = calls.__dict__.setdefault("stack", [])
@@ -89,6 +115,7 @@ def make():
     for block in model.blocks:
         block.first = Linear().name(block.qualified + ".first")
         block.second = Linear().name(block.qualified + ".second")
+    model.watch()
     return model
 
 
@@ -105,15 +132,18 @@ def in_thread(work):
 def of_the_same_address():
     """An nn.Module that ends, and another at its address."""
     before = Linear().name("before")
+    before.watch("before")
     before()
     address = id(before)
-    memlab.memlab_api_nn_module_end(address)
+    if package is None:
+        memlab.memlab_api_nn_module_end(address)
     del before
     others = []
     while not others or id(others[-1]) != address:
         others.append(Linear())
         assert len(others) < 10000
-    others[-1].name("after")()
+    others[-1].name("after").watch("after")
+    others[-1]()
 
 
 def recomputed(block):
