@@ -129,11 +129,12 @@ template <class Ours, class Plain>
 }
 
 /// Runs `work(session)` where hook() would run `ours`, and returns what it returns; false
-/// otherwise, and out of host memory. For hooked functions of libraries other than CUDA.
+/// otherwise, and out of host memory. For functions that are not CUDA's; `uses_cuda` as in
+/// Session::current_or_late().
 template <class Work>
-[[gnu::always_inline]] inline bool in_session(const Work& work) noexcept {
+[[gnu::always_inline]] inline bool in_session(const Work& work, bool uses_cuda = false) noexcept {
     const InsideMemlab inside;
-    Session* const session = inside.nested() ? nullptr : Session::current_or_late();
+    Session* const session = inside.nested() ? nullptr : Session::current_or_late(uses_cuda);
     try {
         return session != nullptr && work(*session);
     } catch (const std::bad_alloc&) {

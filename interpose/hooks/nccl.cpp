@@ -93,10 +93,12 @@ struct NcclGroup {
 __attribute__((tls_model("initial-exec"))) constinit thread_local NcclGroup nccl_group{};
 
 void tell_used(void* communicator, int result, const void* function) {
-    mi::in_session([&](mi::Session& session) {
-        session.ledger().nccl().used(communicator, result, function);
-        return true;
-    });
+    mi::in_session(
+        [&](mi::Session& session) {
+            session.ledger().nccl().used(communicator, result, function);
+            return true;
+        },
+        true);
 }
 
 void after_use(void* communicator, int result, const void* function) {

@@ -120,21 +120,21 @@ MEMLAB_EXPORT int memlab_api_nn_module_end(const void* nn_module) {
 }
 
 MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
-    const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
-    if (session == nullptr) {
-        return 0;
-    }
-    return session->captures().capturing() ? 0 : session->contexts().release_cached(-1, nullptr);
+    uint64_t released = 0;
+    mi::in_session([&](mi::Session& session) {
+        released =
+            session.captures().capturing() ? 0 : session.contexts().release_cached(-1, nullptr);
+        return true;
+    });
+    return released;
 }
 
 MEMLAB_EXPORT int memlab_api_snapshot(const char* name) {
-    const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
-    if (session == nullptr || session->recorder() == nullptr) {
-        return -1;
-    }
-    return write_snapshot(*session, name == nullptr ? "" : name) ? 0 : -1;
+    const bool written = mi::in_session([&](mi::Session& session) {
+        return session.recorder() != nullptr &&
+               write_snapshot(session, name == nullptr ? "" : name);
+    });
+    return written ? 0 : -1;
 }
 
 MEMLAB_EXPORT uint64_t memlab_api_interval_begin(void) {
@@ -147,37 +147,38 @@ MEMLAB_EXPORT size_t memlab_api_interval_end(uint64_t interval, size_t max_sites
 }
 
 MEMLAB_EXPORT size_t memlab_api_recording(char* path, size_t size) {
-    const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
-    if (session == nullptr) {
-        return 0;
-    }
-    const std::string& report = session->report_path();
-    if (report.size() < size) {
-        std::memcpy(path, report.c_str(), report.size() + 1);
-    }
-    return report.size();
+    size_t length = 0;
+    mi::in_session([&](mi::Session& session) {
+        const std::string& report = session.report_path();
+        length = report.size();
+        if (length < size) {
+            std::memcpy(path, report.c_str(), length + 1);
+        }
+        return true;
+    });
+    return length;
 }
 
 MEMLAB_EXPORT int memlab_api_stats(int device, void* stats, size_t size) {
-    const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late(false);
-    if (session == nullptr || session->recorder() == nullptr) {
-        return -1;
-    }
-    if (device < 0) {
-        const mi::Context* current = session->contexts().current();
-        device = current == nullptr ? -1 : current->device();
-    }
-    memlab_device_stats filled{};
-    session->recorder()->with_aggregate([&](const memlab::trace::Aggregator& aggregate) {
-        const auto index = static_cast<std::size_t>(device);
-        if (device >= 0 && index < aggregate.devices().size() &&
-            aggregate.devices()[index] != nullptr) {
-            filled.size = std::min(size, sizeof(filled));
-            fill(filled, *aggregate.devices()[index]);
+    const bool known = mi::in_session([&](mi::Session& session) {
+        if (session.recorder() == nullptr) {
+            return false;
         }
+        if (device < 0) {
+            const mi::Context* current = session.contexts().current();
+            device = current == nullptr ? -1 : current->device();
+        }
+        memlab_device_stats filled{};
+        session.recorder()->with_aggregate([&](const memlab::trace::Aggregator& aggregate) {
+            const auto index = static_cast<std::size_t>(device);
+            if (device >= 0 && index < aggregate.devices().size() &&
+                aggregate.devices()[index] != nullptr) {
+                filled.size = std::min(size, sizeof(filled));
+                fill(filled, *aggregate.devices()[index]);
+            }
+        });
+        std::memcpy(stats, &filled, std::min(size, sizeof(filled)));
+        return filled.size != 0;
     });
-    std::memcpy(stats, &filled, std::min(size, sizeof(filled)));
-    return filled.size == 0 ? -1 : 0;
+    return known ? 0 : -1;
 }

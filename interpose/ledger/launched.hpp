@@ -28,7 +28,7 @@ class Launched {
         return trace::HashIndex::mix(trace::HashIndex::mix(key(handle)) + key(context)) | 1U;
     }
 
-    /// False where know() has to tell.
+    /// False where knows() has to tell.
     [[gnu::always_inline]] bool knows_at_once(const void* handle) const {
         return at(place_of(key(handle))) == key(handle);
     }
