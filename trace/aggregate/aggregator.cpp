@@ -23,8 +23,9 @@ void Aggregator::advance(std::uint64_t time_ns) {
     now_ = std::max(now_, time_ns);
 }
 
-void Aggregator::advance_to_event(std::uint64_t time_ns) {
-    integrity_.earlier_times += time_ns < latest_event_ns_ ? 1 : 0;
+void Aggregator::advance_to_event(std::uint64_t time_ns, std::uint64_t events) {
+    integrity_.earlier_times += time_ns < latest_event_ns_ ? events : 0;
+    event_count_ += events;
     latest_event_ns_ = std::max(latest_event_ns_, time_ns);
     advance(time_ns);
 }

@@ -267,7 +267,9 @@ class Aggregator final : public RecordSink {
     }
     void apply_option(const OptionValue& option);
     void advance(std::uint64_t time_ns);
-    void advance_to_event(std::uint64_t time_ns);
+    void advance_to_event(std::uint64_t time_ns, std::uint64_t events);
+    template <typename SiteOrPart>
+    Holder held_at_peak_by(const SiteOrPart& holder, std::uint32_t site) const;
     void reset();
     bool restore(const Restoring& from);
     bool restore_indexes();

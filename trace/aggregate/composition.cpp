@@ -6,18 +6,20 @@
 
 namespace memlab::trace {
 
-Holder Aggregator::held_at_peak(std::uint32_t index) const {
-    const Site& site = sites_[index];
-    if (site.peak_checked != devices_[site.device]->peak_number) {
-        return {index, site.live_count, site.live_bytes};
+template <typename SiteOrPart>
+Holder Aggregator::held_at_peak_by(const SiteOrPart& holder, std::uint32_t site) const {
+    if (holder.peak_checked != devices_[sites_[site].device]->peak_number) {
+        return {site, holder.live_count, holder.live_bytes};
     }
-    return {index, site.at_peak_count, site.at_peak_bytes};
+    return {site, holder.at_peak_count, holder.at_peak_bytes};
+}
+
+Holder Aggregator::held_at_peak(std::uint32_t index) const {
+    return held_at_peak_by(sites_[index], index);
 }
 
 Holder Aggregator::held_at_peak(const NnModuleHolding& holding) const {
-    NnModuleHolding now = holding;
-    now.check_peak(devices_[sites_[holding.site].device]->peak_number);
-    return {holding.site, now.at_peak_count, now.at_peak_bytes};
+    return held_at_peak_by(holding, holding.site);
 }
 
 /// A garbage collector freed it. What is freed now was live at the latest peak if it is no younger

@@ -15,8 +15,7 @@ AddressSpace space_of_blocks(const DeviceTotals& device) {
 
 void Aggregator::on(const Event& event) {
     guarded([&] {
-        advance_to_event(event.time_ns);
-        ++event_count_;
+        advance_to_event(event.time_ns, 1);
         switch (event.type) {
             case EventType::alloc:
                 if (fits(event)) {
@@ -66,9 +65,7 @@ void Aggregator::on(const Event& event) {
 
 void Aggregator::on_freed(const Event& free_requested) {
     guarded([&] {
-        advance_to_event(free_requested.time_ns);
-        advance_to_event(free_requested.time_ns);  // the completion's
-        event_count_ += 2;
+        advance_to_event(free_requested.time_ns, 2);
         free_immediately(free_requested);
         end_found_step(free_requested);
     });
@@ -186,12 +183,7 @@ void Aggregator::before_live_change(std::uint32_t index, bool is_segment) {
     if (steps_.following() && counts_as_device_memory(site.kind) && !is_segment) {
         steps_.before_change(index, site.live_bytes);
     }
-    const std::uint64_t peak_number = devices_[site.device]->peak_number;
-    if (site.peak_checked != peak_number) {
-        site.peak_checked = peak_number;
-        site.at_peak_count = site.live_count;
-        site.at_peak_bytes = site.live_bytes;
-    }
+    keep_peak(site, devices_[site.device]->peak_number);
 }
 
 void Aggregator::allocate(const Event& event) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "trace/aggregate/totals.hpp"
 #include "trace/hash_index.hpp"
 #include "trace/record.hpp"
 
@@ -21,19 +22,10 @@ struct NnModuleHolding {
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
 
-    // At the device's allocated peak number `peak_checked`, as Site has it.
+    // As Site has them: see keep_peak().
     std::uint64_t at_peak_count = 0;
     std::uint64_t at_peak_bytes = 0;
     std::uint64_t peak_checked = 0;
-
-    /// Before its live bytes change.
-    void check_peak(std::uint64_t peak_number) {
-        if (peak_checked != peak_number) {
-            peak_checked = peak_number;
-            at_peak_count = live_count;
-            at_peak_bytes = live_bytes;
-        }
-    }
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
@@ -61,7 +53,7 @@ class NnModuleStats {
                             std::uint64_t peak_number) {
         const std::uint32_t index = find_or_add(stack, site);
         NnModuleHolding& holding = holdings_[index];
-        holding.check_peak(peak_number);
+        keep_peak(holding, peak_number);
         ++holding.count;
         ++holding.live_count;
         holding.bytes += size;
@@ -70,7 +62,7 @@ class NnModuleStats {
     }
     void freed(std::uint32_t number, std::uint64_t size, std::uint64_t peak_number) {
         NnModuleHolding& holding = holdings_[number - 1];
-        holding.check_peak(peak_number);
+        keep_peak(holding, peak_number);
         --holding.live_count;
         holding.live_bytes -= size;
     }

@@ -93,6 +93,17 @@ struct Site {
     }
 };
 
+/// Before the live bytes of `holder` change: keeps what it held at its device's allocated peak,
+/// which is number `peak_number`. Of a Site, and of parts of one.
+template <typename SiteOrPart>
+void keep_peak(SiteOrPart& holder, std::uint64_t peak_number) {
+    if (holder.peak_checked != peak_number) {
+        holder.peak_checked = peak_number;
+        holder.at_peak_count = holder.live_count;
+        holder.at_peak_bytes = holder.live_bytes;
+    }
+}
+
 /// What of a site was freed by a garbage collector of the program's language: it was held until the
 /// collector ran, though the program could not reach it any more.
 struct Collected {
