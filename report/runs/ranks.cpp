@@ -18,13 +18,14 @@ namespace {
 
 RankRow make_row(const model::Report& report, Level level) {
     RankRow row;
+    const DevicesAt shown(report, level);
     double active = 0;
     double reserved = 0;
     for (const model::Device& device : report.devices) {
         if (device.is_gpu() && device.used()) {
             row.gpus.push_back(device.uuid);
         }
-        if (device.fragmentation.at_peak && DevicesAt(report, level).has(device)) {
+        if (device.fragmentation.at_peak && shown.has(device)) {
             const auto pool_reserved =
                 static_cast<double>(device.curve(model::Curve::reserved).peak_bytes);
             reserved += pool_reserved;

@@ -29,6 +29,13 @@ void error_fields(const FileErrors& errors, Visitor& visit) {
     });
 }
 
+template <typename Visitor>
+void level_field(Level level, Visitor& visit) {
+    visit.text({"level", "of all figures: what frameworks' caches handed out, or the driver",
+                model::one_of("driver", "framework")},
+               level_name(level));
+}
+
 /// memlab-report --json FOLDER.
 struct RunSummary {
     struct Device {
@@ -183,9 +190,7 @@ struct Merge {
         visit.constant({"format", "the format's name"}, "memlab-merge");
         visit.constant({"version", "of the format"}, 1);
         visit.number_or_null({"world_size", "null where no launcher said"}, self.ranks.world_size);
-        visit.text({"level", "of all figures: what frameworks' caches handed out, or the driver",
-                    model::one_of("driver", "framework")},
-                   level_name(self.ranks.level));
+        level_field(self.ranks.level, visit);
         visit.list({"ranks", "by rank"}, self.rows);
         visit.group({"imbalance", "over the ranks"}, [&self](auto& to) {
             to.object({"allocated", "of the allocated peaks"}, self.ranks.allocated);

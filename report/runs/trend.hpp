@@ -55,9 +55,7 @@ struct Trend {
     static void fields(Self& self, Visitor& visit) {
         visit.constant({"format", "the format's name"}, "memlab-trend");
         visit.constant({"version", "of the format"}, 1);
-        visit.text({"level", "of all figures: what frameworks' caches handed out, or the driver",
-                    model::one_of("driver", "framework")},
-                   level_name(self.level));
+        level_field(self.level, visit);
         visit.list({"runs", "by start"}, self.runs);
         error_fields(self.errors, visit);
     }

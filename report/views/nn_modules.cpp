@@ -18,11 +18,11 @@
 namespace memlab::report {
 
 void NnModuleShare::add(std::uint64_t more_count, std::uint64_t more_bytes, Category category) {
-    count = model::saturating_add(count, more_count);
-    bytes = model::saturating_add(bytes, more_bytes);
     CategoryShare& part = categories[static_cast<std::size_t>(category)];
-    part.count = model::saturating_add(part.count, more_count);
-    part.bytes = model::saturating_add(part.bytes, more_bytes);
+    model::add_to(count, more_count);
+    model::add_to(bytes, more_bytes);
+    model::add_to(part.count, more_count);
+    model::add_to(part.bytes, more_bytes);
 }
 
 namespace {
@@ -190,7 +190,7 @@ class NnModulesText {
         for (std::size_t i = 0; of.categories && i < category_count; ++i) {
             for (const NnModuleShare* const share :
                  {&of.outermost.share, &of.unnamed, &of.outside}) {
-                held[i] = model::saturating_add(held[i], share->categories[i].bytes);
+                model::add_to(held[i], share->categories[i].bytes);
             }
         }
         for (std::size_t i = 0; i < category_count; ++i) {
