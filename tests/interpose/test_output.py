@@ -148,7 +148,7 @@ class Output(EndToEnd):
                                "-o", str(self.work / target), str(log)], self.layout.environment(memlab=False), self.work)
                 self.assertEqual(outcome.code, 0, outcome.describe())
                 self.assertNotIn(b"keeps its beginning", outcome.stderr)
-                # On a busy machine the log may end before its first checkpoint is complete.
+                # Under load the log may end before its first checkpoint is complete.
                 self.assertRegex(outcome.stderr, b"without an end|recording stopped after")
 
     def test_where_a_thread_writes_the_log(self) -> None:
