@@ -10,12 +10,12 @@ from harness import file_name
 from verdicts import Verdict
 
 # Parts whose runs need nothing of each other: processes take them one by one, other parts as a whole.
-DIVIDED = ("programs", "samples", "one_stream", "witness", "unmarked_steps", "given_programs")
-# What fills the GPU's memory, compares how much is free, or takes times, has the GPU for itself.
+DIVIDED = ("programs", "samples", "one_stream", "witness", "unmarked_steps")
+# What fills the GPU's memory, compares how much is free or used, or takes times, has the GPU for itself.
 ALONE = ("limits", "transcripts", "benchmarks", "peer_memory", "training_ranks", "broken_ranks", "stray_context",
-         "frameworks_on_all")
+         "frameworks_on_all", "ledgers", "given_programs")
 ALONE_RUNS = ("program: memory info", "program: out of memory", "program: freed memory", "program: many frees",
-              "program: short of memory", "program: fragmented", "program: limited", "sample: oom_recovery",
+              "program: short of memory", "program: beside a capture", "program: fragmented", "program: limited", "sample: oom_recovery",
               "sample: result_cache", "conformance_calls_driver")
 
 
