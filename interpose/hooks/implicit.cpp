@@ -56,7 +56,10 @@ class Code {
                                        : files.loaded(*made_, name_);
         }
         if (of_ != nullptr) {
-            return files.find(of_);
+            return made_function_ != nullptr
+                       ? files.found_function(*made_function_,
+                                              static_cast<CUmodule>(const_cast<void*>(of_)))
+                       : files.find(of_);
         }
         if (kernel_ != nullptr) {
             return made_function_ != nullptr ? files.derived_function(*made_function_, kernel_)

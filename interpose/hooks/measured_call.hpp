@@ -67,8 +67,9 @@ class FirstLaunch {
         launched.insert(key_, generation_);
         if (before_.measures) {
             const void* const function = before_.call.launched;
-            ledger_->after(before_, api,
-                           function != nullptr ? ledger_->code().find(code_of(function)) : 0);
+            ledger_->after(
+                before_, api,
+                function != nullptr ? ledger_->code().find(ledger_->code().code_of(function)) : 0);
         }
     }
 

@@ -20,12 +20,6 @@ const void* module_of(CUfunction function) {
 
 }  // namespace
 
-const void* code_of(const void* function) {
-    void* const handle = const_cast<void*>(function);
-    const void* const module = module_of(static_cast<CUfunction>(handle));
-    return module != nullptr ? module : library_of(static_cast<CUkernel>(handle));
-}
-
 std::uint32_t CodeFiles::keep(const void* handle, const std::string& file) {
     const std::uint32_t id = recorder_ != nullptr && !file.empty() ? recorder_->string_id(file) : 0;
     const threads::LockGuard lock(mutex_);
@@ -72,12 +66,59 @@ std::uint32_t CodeFiles::find_function(CUfunction function) const {
 
 std::uint32_t CodeFiles::derived_function(CUfunction made, CUkernel from) {
     const void* const module = module_of(made);
-    return module != nullptr ? derived(module, library_of(from)) : find_kernel(from);
+    if (module == nullptr) {
+        return find_kernel(from);
+    }
+    keep_function(made, module);
+    return derived(module, library_of(from));
+}
+
+std::uint32_t CodeFiles::found_function(CUfunction made, CUmodule module) {
+    keep_function(made, module);
+    return find(module);
+}
+
+void CodeFiles::keep_function(const void* function, const void* module) {
+    const threads::LockGuard lock(mutex_);
+    const auto [known, is_new] = module_of_.try_emplace(function, module);
+    if (is_new || known->second != module) {
+        known->second = module;
+        functions_[module].push_back(function);
+    }
 }
 
 void CodeFiles::unloaded(const void* handle) {
     const threads::LockGuard lock(mutex_);
     files_.erase(handle);
+    const auto functions = functions_.find(handle);
+    if (functions == functions_.end()) {
+        return;
+    }
+    for (const void* const function : functions->second) {
+        const auto known = module_of_.find(function);
+        if (known != module_of_.end() && known->second == handle) {
+            module_of_.erase(known);
+        }
+    }
+    functions_.erase(functions);
+}
+
+bool CodeFiles::is_function(const void* handle) const {
+    const threads::LockGuard lock(mutex_);
+    return module_of_.contains(handle);
+}
+
+const void* CodeFiles::code_of(const void* function) const {
+    {
+        const threads::LockGuard lock(mutex_);
+        const auto known = module_of_.find(function);
+        if (known != module_of_.end()) {
+            return known->second;
+        }
+    }
+    void* const handle = const_cast<void*>(function);
+    const void* const library = library_of(static_cast<CUkernel>(handle));
+    return library != nullptr ? library : module_of(static_cast<CUfunction>(handle));
 }
 
 }  // namespace memlab::interpose

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "profiler/recorder.hpp"
@@ -28,18 +29,28 @@ class CodeFiles {
     std::uint32_t find_function(CUfunction function) const;
     /// Of a kernel that became this function of the current context.
     std::uint32_t derived_function(CUfunction made, CUkernel from);
+    /// The module's file; the function is known as one from now on.
+    std::uint32_t found_function(CUfunction made, CUmodule module);
     void unloaded(const void* handle);
+
+    /// Whether the handle is of a function that the driver made for a module: a launch takes
+    /// kernels, too, and what is asked about the wrong one of the two is a line in the driver's
+    /// error log (cuLogsRegisterCallback). False: most likely a kernel.
+    bool is_function(const void* handle) const;
+    /// The module of a function, or the library of a kernel that the program passes as one, as it
+    /// may to a launch; null: the driver does not tell.
+    const void* code_of(const void* function) const;
 
   private:
     std::uint32_t keep(const void* handle, const std::string& file);
+    void keep_function(const void* function, const void* module);
 
     profiler::Recorder* const recorder_;
     mutable threads::Mutex mutex_;
     std::unordered_map<const void*, std::uint32_t> files_ MEMLAB_GUARDED_BY(mutex_);
+    std::unordered_map<const void*, const void*> module_of_
+        MEMLAB_GUARDED_BY(mutex_);  ///< by function
+    std::unordered_map<const void*, std::vector<const void*>> functions_ MEMLAB_GUARDED_BY(mutex_);
 };
-
-/// The module of a function, or the library of a kernel that the program passes as one, as it may
-/// to a launch; null: the driver does not tell.
-const void* code_of(const void* function);
 
 }  // namespace memlab::interpose

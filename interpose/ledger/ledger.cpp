@@ -30,18 +30,18 @@ class Spending {
     const std::uint64_t begin_ns_;
 };
 
-/// Whether a kernel's threads have local memory. Where code is loaded lazily this may load it.
-bool has_local_memory(const void* function, CUdevice device) {
+/// Whether the threads of a function or kernel have local memory. Where code is loaded lazily this
+/// may load it.
+bool has_local_memory(const void* launched, bool is_function, CUdevice device) {
     constexpr CUfunction_attribute asked = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
-    void* const handle = const_cast<void*>(function);
+    void* const handle = const_cast<void*>(launched);
     int bytes = 0;
-    if (call_real(&Driver::cuFuncGetAttribute, &bytes, asked, static_cast<CUfunction>(handle)) !=
-            CUDA_SUCCESS &&
-        call_real(&Driver::cuKernelGetAttribute, &bytes, asked, static_cast<CUkernel>(handle),
-                  device) != CUDA_SUCCESS) {
-        return false;
-    }
-    return bytes != 0;
+    const bool told =
+        !is_function && call_real(&Driver::cuKernelGetAttribute, &bytes, asked,
+                                  static_cast<CUkernel>(handle), device) == CUDA_SUCCESS;
+    return (told || call_real(&Driver::cuFuncGetAttribute, &bytes, asked,
+                              static_cast<CUfunction>(handle)) == CUDA_SUCCESS) &&
+           bytes != 0;
 }
 
 }  // namespace
@@ -62,12 +62,13 @@ bool Ledger::may_measure(const Call& call, std::uint64_t now_ns) {
            memory_.settings().ledger == LedgerUse::on ||
            budget_.allows(call.kind, now_ns,
                           [] { return profiler::clock_ns(CLOCK_PROCESS_CPUTIME_ID); }) ||
-           (call.launched != nullptr && has_local_memory(call.launched, call.device));
+           (call.launched != nullptr &&
+            has_local_memory(call.launched, code_.is_function(call.launched), call.device));
 }
 
 /// True the first time that something of its module is launched in the current context.
 bool Ledger::is_new_code(const void* function) {
-    const void* const code = code_of(function);
+    const void* const code = code_.code_of(function);
     const std::uint64_t tag = loaded_code_.tag(code, current_context());
     if (code == nullptr || loaded_code_.contains(tag)) {
         return false;

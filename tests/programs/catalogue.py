@@ -256,6 +256,8 @@ def _memory() -> list[Case]:
           for since in ("start", "later", "primary")),
         *(Case(f"what kernels print is seen after a free: {way}", ("device_printf", way), 0, None,
                settings=(("MEMLAB_FREE_SYNC", "auto"),)) for way in PRINTED),
+        *(Case(f"the driver's error log: {ledger}", ("error_log",), 0, (Recording(Kind(1, requested=4)),),
+               settings=(("MEMLAB_LEDGER", ledger),)) for ledger in ("auto", "on")),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,
              (Recording(Kind(116, 116, _spin_requested()), {"pinned": Kind(1, 1, 64)}),)),

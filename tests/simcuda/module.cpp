@@ -18,7 +18,8 @@ namespace {
 
 struct Module;
 
-// Behind CUfunction and CUkernel alike, as the driver accepts a kernel where a function is wanted.
+// Behind CUfunction and CUkernel; a kernel's handle has kernel_bit set. As the driver's, launches
+// and most queries take either; cuFuncGetModule and cuKernelGetLibrary do not, and log that.
 struct Function {
     std::string name;
     Module* module = nullptr;
@@ -36,9 +37,17 @@ struct Module {
 // A variable's size is not known without reading the image: enough for any that a test has.
 constexpr uint64_t global_bytes = 64ULL << 10;
 
+constexpr std::uintptr_t kernel_bit = 2;
+
+bool is_kernel(const void* handle) {
+    return (reinterpret_cast<std::uintptr_t>(handle) & kernel_bit) != 0;
+}
+
 struct Modules {
     std::set<Module*> modules;
     std::set<Function*> functions;
+    CUlogsCallback log = nullptr;
+    void* log_data = nullptr;
 };
 
 Modules& modules() {
@@ -196,8 +205,16 @@ CUresult get_global(CUdeviceptr* dptr, size_t* bytes, Handle handle, const char*
 }
 
 Function* find_function(const void* handle) {
-    auto* function = static_cast<Function*>(const_cast<void*>(handle));
+    auto* function =
+        reinterpret_cast<Function*>(reinterpret_cast<std::uintptr_t>(handle) & ~kernel_bit);
     return modules().functions.contains(function) ? function : nullptr;
+}
+
+CUresult wrong_handle(std::string text) {
+    if (modules().log != nullptr) {
+        modules().log(modules().log_data, CU_LOG_LEVEL_ERROR, text.data(), text.size());
+    }
+    return CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult launch_declared(CUstream hStream, bool early) {
@@ -361,13 +378,17 @@ CUresult sim_cuLibraryUnload(CUlibrary library) {
 }
 
 CUresult sim_cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
-    return get_function(pKernel, library, name);
+    if (CUresult error = get_function(pKernel, library, name)) {
+        return error;
+    }
+    *pKernel = reinterpret_cast<CUkernel>(reinterpret_cast<std::uintptr_t>(*pKernel) | kernel_bit);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
     const Function* function = find_function(kernel);
-    if (function == nullptr) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (function == nullptr || !is_kernel(kernel)) {
+        return wrong_handle("Returning 400 (CUDA_ERROR_INVALID_HANDLE) from cuKernelGetLibrary");
     }
     if (pLib == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -412,7 +433,7 @@ CUresult sim_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
     if (CUresult error = load_code(find_function(kernel))) {
         return error;
     }
-    *pFunc = reinterpret_cast<CUfunction>(kernel);
+    *pFunc = reinterpret_cast<CUfunction>(find_function(kernel));
     return CUDA_SUCCESS;
 }
 
@@ -438,8 +459,8 @@ CUresult sim_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache) {
 
 CUresult sim_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
     const Function* function = find_function(hfunc);
-    if (function == nullptr) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (function == nullptr || is_kernel(hfunc)) {
+        return wrong_handle("Cannot pass CUkernel handle to this API");
     }
     if (hmod == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -526,5 +547,18 @@ CUresult sim_cuProfilerStart() {
 }
 
 CUresult sim_cuProfilerStop() {
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuLogsRegisterCallback(CUlogsCallback callback, void* data,
+                                    CUlogsCallbackHandle* out) {
+    if (callback == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    modules().log = callback;
+    modules().log_data = data;
+    if (out != nullptr) {
+        *out = reinterpret_cast<CUlogsCallbackHandle>(&modules());
+    }
     return CUDA_SUCCESS;
 }
