@@ -3,231 +3,27 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "model/report_builder.hpp"
+#include "report/reading/call_collector.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/folded_name.hpp"
-#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 namespace {
 
-constexpr std::size_t max_calls = 250'000;
 /// So many times as many calls are looked at where the first ones load what stays.
 constexpr std::size_t max_parts = 4;
 /// Iterations; as many as a verdict needs, or one fewer: the first may differ.
 constexpr std::size_t least_iterations = 7;
-/// Marks of one name that are most likely those of steps.
-constexpr std::size_t marks_of_steps = 24;
 /// Call sites that return in each.
 constexpr std::size_t least_sites = 3;
 /// Numbers of iterations that are tried, and call sites for each.
 constexpr std::size_t max_counts = 48;
 constexpr std::size_t max_anchors = 2;
-
-constexpr std::uint32_t never = ~std::uint32_t{0};
-
-/// A thread came to a call site, from another one.
-struct Visit {
-    std::uint32_t site = 0;
-    std::uint64_t live = 0;  ///< bytes, after its first call
-};
-
-struct CallSite {
-    trace::EventType type = trace::EventType::alloc;
-    std::uint32_t stack = 0;
-    std::uint32_t thread = 0;
-    bool on_several_threads = false;
-    std::uint32_t visits = 0;
-    std::uint32_t first = 0;  ///< visit
-    std::uint32_t last = 0;
-};
-
-struct Block {
-    std::uint32_t made = 0;  ///< visit
-    std::uint32_t freed = never;
-};
-
-/// Whose step() a stack runs.
-struct OptimizerStep {
-    std::string function = {};  ///< "Adam.step"
-    std::string caller = {};    ///< "train.py:51"
-};
-
-/// Reduces a log to visits of call sites.
-class CallCollector final : public trace::RecordSink {
-  public:
-    using RecordSink::on;
-
-    /// Thrown to end the reading.
-    struct Enough {};
-
-    /// `until_marked`: no more is wanted where the program marks its steps. `look` is called when
-    /// there are max_calls; false: no more is wanted.
-    CallCollector(bool until_marked, std::function<bool(CallCollector&)> look)
-        : until_marked_(until_marked), look_(std::move(look)) {}
-
-    void on(const trace::StringDef& record) override { texts_[record.id] = record.text; }
-    void on(const trace::PythonFrameDef& record) override { frames_[record.id] = record; }
-    void on(const trace::StackDef& record) override {
-        if (const std::optional<OptimizerStep> step = optimizer_step(record)) {
-            optimizers_.emplace(record.id, *step);
-        }
-    }
-    void on_freed(const trace::Event& free_requested) override { on(free_requested); }
-    void on(const trace::Event& event) override {
-        if (event.type == trace::EventType::mark || event.type == trace::EventType::scope_begin) {
-            mark(event.name);
-        } else {
-            add(event);
-        }
-        if ((is_marked() || blocks_.size() >= max_calls || visits_.size() >= max_calls) &&
-            !look_(*this)) {
-            throw Enough();
-        }
-    }
-    bool is_marked() const { return until_marked_ && most_marks_ >= marks_of_steps; }
-    /// Whether it only made what stays: the steps may follow.
-    bool is_loading() const { return live_blocks_.size() * 5 >= blocks_.size() * 4; }
-    /// What came before is no part of a loop.
-    void begin_again() {
-        visits_.clear();
-        sites_.clear();
-        blocks_.clear();
-        numbers_.clear();
-        last_of_thread_.clear();
-        live_blocks_.clear();
-        live_ = 0;
-    }
-    trace::StepAnchor::Level level() const { return level_; }
-    const std::vector<Visit>& visits() const { return visits_; }
-    const std::vector<CallSite>& sites() const { return sites_; }
-    const std::vector<Block>& blocks() const { return blocks_; }
-    /// Null: the stack runs no optimizer's step.
-    const OptimizerStep* optimizer(std::uint32_t stack) const {
-        const auto found = optimizers_.find(stack);
-        return found == optimizers_.end() ? nullptr : &found->second;
-    }
-
-  private:
-    using Level = trace::StepAnchor::Level;
-
-    void add(const trace::Event& event) {
-        if (event.kind == trace::MemoryKind::suballocation && level_ == Level::driver) {
-            begin_at_framework();
-        }
-        const bool is_visit = trace::StepAnchor::is_call(event, level_) && call(event);
-        if ((event.kind == trace::MemoryKind::suballocation) != (level_ == Level::framework)) {
-            return;
-        }
-        if (event.type == trace::EventType::alloc) {
-            const auto at = static_cast<std::uint32_t>(blocks_.size());
-            blocks_.push_back({last_visit(), never});
-            live_blocks_[event.address] = {at, event.size};
-            live_ += event.size;
-        } else if (event.type == trace::EventType::free_requested) {
-            const auto found = live_blocks_.find(event.address);
-            if (found != live_blocks_.end()) {
-                blocks_[found->second.first].freed = last_visit();
-                live_ -= found->second.second;
-                live_blocks_.erase(found);
-            }
-        }
-        if (is_visit) {
-            visits_.back().live = live_;
-        }
-    }
-
-    void mark(std::uint32_t name) {
-        if (until_marked_) {
-            most_marks_ = std::max(most_marks_, ++marks_[trace::folded_name(texts_[name])]);
-        }
-    }
-
-    /// What came before the first tensor is no part of a loop.
-    void begin_at_framework() {
-        level_ = Level::framework;
-        begin_again();
-    }
-
-    std::uint32_t last_visit() const {
-        return visits_.empty() ? 0 : static_cast<std::uint32_t>(visits_.size() - 1);
-    }
-
-    /// Whether it begins a visit.
-    bool call(const trace::Event& event) {
-        const std::uint64_t key =
-            std::uint64_t{event.stack} << 1 | (event.type == trace::EventType::alloc ? 0U : 1U);
-        const auto [found, is_new] =
-            numbers_.emplace(key, static_cast<std::uint32_t>(sites_.size()));
-        if (is_new) {
-            sites_.push_back({.type = event.type, .stack = event.stack, .thread = event.thread});
-        }
-        CallSite& site = sites_[found->second];
-        site.on_several_threads = site.on_several_threads || site.thread != event.thread;
-        const auto last = last_of_thread_.emplace(event.thread, never).first;
-        if (last->second == found->second) {
-            return false;
-        }
-        last->second = found->second;
-        const auto at = static_cast<std::uint32_t>(visits_.size());
-        site.first = site.visits == 0 ? at : site.first;
-        site.last = at;
-        ++site.visits;
-        visits_.push_back({.site = found->second});
-        return true;
-    }
-
-    std::optional<OptimizerStep> optimizer_step(const trace::StackDef& stack) {
-        for (std::size_t i = 0; i < stack.frames.size(); ++i) {
-            const trace::PythonFrameDef* const frame = python_frame(stack, i);
-            if (frame == nullptr || !texts_[frame->file].ends_with("torch/optim/optimizer.py") ||
-                texts_[frame->function].find("profile_hook_step") == std::string::npos) {
-                continue;
-            }
-            OptimizerStep step;
-            for (std::size_t at = i; at-- != 0;) {
-                const trace::PythonFrameDef* const inner = python_frame(stack, at);
-                if (inner != nullptr && inner->file != frame->file) {
-                    step.function = texts_[inner->function];
-                    break;
-                }
-            }
-            if (const auto* const outer = python_frame(stack, i + 1)) {
-                const std::string& file = texts_[outer->file];
-                step.caller = file.substr(file.rfind('/') + 1) + ":" + std::to_string(outer->line);
-            }
-            return step;
-        }
-        return {};
-    }
-    const trace::PythonFrameDef* python_frame(const trace::StackDef& stack, std::size_t i) const {
-        const auto found =
-            i < stack.frames.size() ? frames_.find(stack.frames[i].python) : frames_.end();
-        return found == frames_.end() ? nullptr : &found->second;
-    }
-
-    std::unordered_map<std::uint32_t, std::string> texts_;
-    std::unordered_map<std::uint32_t, trace::PythonFrameDef> frames_;
-    std::unordered_map<std::uint32_t, OptimizerStep> optimizers_;
-    std::vector<Visit> visits_;
-    std::vector<CallSite> sites_;
-    std::vector<Block> blocks_;
-    std::unordered_map<std::uint64_t, std::uint32_t> numbers_;
-    std::unordered_map<std::uint32_t, std::uint32_t> last_of_thread_;
-    std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint64_t>> live_blocks_;
-    std::uint64_t live_ = 0;
-    Level level_ = Level::driver;
-    const bool until_marked_;
-    const std::function<bool(CallCollector&)> look_;
-    std::unordered_map<std::string, std::size_t> marks_;  ///< by name without its numbers
-    std::size_t most_marks_ = 0;
-};
 
 /// What the iterations between the visits of one call site have in common.
 struct Loop {
@@ -368,7 +164,7 @@ class LoopFinder {
                 continue;
             }
             ++made;
-            freed += block.freed != never && block.freed <= next[1] ? 1 : 0;
+            freed += block.freed != Block::never && block.freed <= next[1] ? 1 : 0;
         }
         return freed * 2 >= made;
     }
@@ -405,15 +201,96 @@ class LoopFinder {
             }
         }
         const CallSite& at = calls_.sites()[end];
+        const std::size_t accumulated = optimizer_of(loop) == nullptr ? passes_of_step(loop) : 1;
         FoundSteps found;
         found.anchor = {at.type, at.stack, at.thread, calls_.level()};
+        if (accumulated > 1) {
+            found.anchor.ends_every(accumulated, emptiest_visit(end, accumulated));
+        }
         if (const OptimizerStep* const step = optimizer_of(loop)) {
             found.evidence = (step->function.empty() ? "the optimizer's step" : step->function) +
                              " returns" + (step->caller.empty() ? "" : " at " + step->caller);
         } else {
             found.evidence = std::to_string(loop.sites.size()) + " call sites return in each";
+            if (accumulated > 1) {
+                found.evidence += " of " + std::to_string(accumulated) +
+                                  " passes, whose gradients are freed together";
+            }
         }
         return found;
+    }
+
+    /// With accumulated gradients an optimizer that allocates nothing is seen by nothing else: what
+    /// backward's threads allocate in every n-th iteration stays, in the others it does not. 1:
+    /// each iteration is a step.
+    std::size_t passes_of_step(const Loop& loop) const {
+        if (calls_.level() != trace::StepAnchor::Level::framework) {
+            return 1;
+        }
+        std::vector<std::size_t> staying(loop.ends.size() - 1);  // by iteration
+        std::vector<std::size_t> longest(staying.size());        // in iterations
+        for (const Block& block : calls_.blocks()) {
+            const CallSite& site = calls_.sites()[calls_.visits()[block.made].site];
+            const std::size_t made = iteration(loop, block.made);
+            if (made >= staying.size() || site.on_several_threads ||
+                site.thread == calls_.first_thread()) {
+                continue;
+            }
+            const std::size_t freed =
+                block.freed == Block::never ? staying.size() : iteration(loop, block.freed);
+            if (freed > made) {
+                ++staying[made];
+                longest[made] = std::max(longest[made], freed - made);
+            }
+        }
+        // At most every second iteration is a first pass.
+        std::vector<std::size_t> sorted = staying;
+        const auto quarter = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 4);
+        std::nth_element(sorted.begin(), quarter, sorted.end());
+        const std::size_t usual = *quarter;
+        std::vector<std::size_t> first_passes;
+        for (std::size_t i = 0; i < staying.size(); ++i) {
+            if (staying[i] > usual) {
+                first_passes.push_back(i);
+            }
+        }
+        if (first_passes.size() < least_iterations) {
+            return 1;
+        }
+        const std::size_t middle = first_passes.size() / 2;
+        const std::size_t passes = first_passes[middle] - first_passes[middle - 1];
+        std::size_t regular = 0;
+        for (std::size_t i = 1; i < first_passes.size(); ++i) {
+            regular += first_passes[i] - first_passes[i - 1] == passes &&
+                       longest[first_passes[i - 1]] <= passes;
+        }
+        return regular * 10 >= (first_passes.size() - 1) * 9 ? passes : 1;
+    }
+
+    /// Before the first one, or after the last: as many as there are.
+    static std::size_t iteration(const Loop& loop, std::uint32_t visit) {
+        const auto next = std::upper_bound(loop.ends.begin(), loop.ends.end(), visit);
+        return next == loop.ends.begin() ? loop.ends.size()
+                                         : static_cast<std::size_t>(next - loop.ends.begin()) - 1;
+    }
+
+    /// Of each `every` visits to a call site the one at which least is allocated, counted from the
+    /// log's first visit.
+    std::size_t emptiest_visit(std::uint32_t site, std::size_t every) const {
+        std::vector<double> live(every);
+        std::vector<std::size_t> count(every);
+        std::size_t number = calls_.sites()[site].earlier;
+        for (const Visit& visit : calls_.visits()) {
+            if (visit.site == site) {
+                live[number % every] += static_cast<double>(visit.live);
+                ++count[number % every];
+                ++number;
+            }
+        }
+        for (std::size_t i = 0; i < every; ++i) {
+            live[i] /= static_cast<double>(std::max<std::size_t>(count[i], 1));
+        }
+        return static_cast<std::size_t>(std::min_element(live.begin(), live.end()) - live.begin());
     }
 
     const CallCollector& calls_;

@@ -52,7 +52,7 @@ void Aggregator::scope(const Event& event) {
         ended_scope_ = scopes_.end(
             {.thread = event.thread, .domain = event.requested, .range = event.address}, now_);
         const ScopeStats::Ended& ended = ended_scope_;
-        if (ended.happened && !scopes_.is_of_nccl(ended.path) &&
+        if (ended.happened && !scopes_.is_of_library(ended.path) &&
             steps_.end(ended.range ? StepKind::range : StepKind::scope, ended.path,
                        total_allocated(), ended.outermost)) {
             steps_.follow_newest([this](std::uint32_t path) { return scopes_.parent_path(path); });

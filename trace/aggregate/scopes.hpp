@@ -130,10 +130,8 @@ class ScopeStats {
     NameFamilies& families() { return families_; }
     /// The text of Ended::path: "epoch #/step #".
     std::string path_text(std::uint32_t path) const;
-    /// Whether the scope is a call of NCCL's, which names its ranges itself: a loop of these is no
-    /// loop of the program's, which has many in a step.
-    bool is_of_nccl(std::uint32_t path) const {
-        return families_.text(paths_[path].family).starts_with("NCCL:");
+    bool is_of_library(std::uint32_t path) const {
+        return is_name_of_library(families_.text(paths_[path].family));
     }
     /// The path of the scope around it; none: there is no such scope.
     std::optional<std::uint32_t> parent_path(std::uint32_t path) const {

@@ -1,6 +1,7 @@
 // The end of a step that the program does not mark.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "trace/event.hpp"
@@ -17,6 +18,12 @@ class StepAnchor {
     StepAnchor(EventType type, std::uint32_t stack, std::uint32_t thread, Level level)
         : type_(type), level_(level), stack_(stack), thread_(thread) {}
 
+    /// Only each `every`-th visit ends one, the first after `skipped` visits (< `every`).
+    void ends_every(std::size_t every, std::size_t skipped) {
+        every_ = every;
+        visits_left_ = skipped;
+    }
+
     /// Whether a step ended with the event. Must be asked of all events, in order.
     bool ends(const Event& event) {
         if (event.thread != thread_ || !is_call(event, level_)) {
@@ -24,7 +31,11 @@ class StepAnchor {
         }
         const bool was_there = is_there_;
         is_there_ = event.type == type_ && event.stack == stack_;
-        return is_there_ && !was_there;
+        if (!is_there_ || was_there || visits_left_-- != 0) {
+            return false;
+        }
+        visits_left_ = every_ - 1;
+        return true;
     }
 
     /// The events in which a loop is seen: allocations, and what the program itself frees, whose
@@ -44,6 +55,8 @@ class StepAnchor {
     std::uint32_t stack_ = 0;
     std::uint32_t thread_ = 0;
     bool is_there_ = false;
+    std::size_t every_ = 1;
+    std::size_t visits_left_ = 0;  ///< before the next one that ends a step
 };
 
 }  // namespace memlab::trace

@@ -1,4 +1,5 @@
 // Programs of which the number of iterations is known, and of which no step is marked.
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -21,7 +22,8 @@ constexpr std::uint32_t backward_thread = 101;
 /// "optimizer" run Adam's step(), called at the line that their name has behind a colon.
 class Program {
   public:
-    explicit Program(std::uint32_t seed) : random_(seed) {
+    explicit Program(std::uint32_t seed, MemoryKind kind = MemoryKind::device)
+        : kind_(kind), random_(seed) {
         records_.emplace_back(ProcessInfo{.pid = 42, .executable = "/usr/bin/python3"});
         string("cuMemAlloc_v2");
         records_.emplace_back(DeviceInfo{0, "GPU", "GPU-0", 1ULL << 40, 13000});
@@ -71,6 +73,7 @@ class Program {
     Event made(EventType type, std::uint32_t thread) {
         Event event;
         event.type = type;
+        event.kind = kind_;
         event.context = 1;
         event.thread = thread;
         event.time_ns = ++now_;
@@ -109,6 +112,7 @@ class Program {
         return id;
     }
 
+    MemoryKind kind_;
     std::mt19937 random_;
     Records records_;
     std::map<std::string, std::uint32_t> strings_;
@@ -280,6 +284,53 @@ TEST_CASE("with accumulated gradients a step is the optimizer's") {
         optimize(program, "51");
     }
     CHECK(steps_in(with_found_steps(program.record())) == 25);
+}
+
+TEST_CASE("an optimizer that allocates nothing ends a step where the gradients are freed") {
+    const int passes = GENERATE(1, 2, 3, 8);
+    INFO(passes << " passes");
+    Program program(18, MemoryKind::suballocation);
+    make_model(program, 4);
+    std::vector<std::uint64_t> gradients;
+    for (int step = 0; step < 25; ++step) {
+        for (int part = 0; part < passes; ++part) {
+            pass(program, 4);
+            for (int parameter = 0; parameter < 6; ++parameter) {
+                const std::uint64_t gradient = program.alloc(
+                    "gradient of " + std::to_string(parameter), 1 << 20, backward_thread);
+                if (part == 0) {
+                    gradients.push_back(gradient);
+                } else {  // added to the first
+                    program.free(gradient, backward_thread);
+                }
+            }
+            if (part == 0 && step % 7 == 0) {  // for the log
+                program.free(program.alloc("norm"));
+            }
+        }
+        for (const std::uint64_t gradient : gradients) {  // zero_grad()
+            program.free(gradient);
+        }
+        gradients.clear();
+    }
+    const model::Report found = with_found_steps(program.record());
+    CHECK(steps_in(found) == 25);
+    // Each ends without gradients.
+    const std::vector<std::uint64_t>& most = found.steps.front().block_max_bytes;
+    CHECK(*std::max_element(most.begin(), most.end()) < 1 << 20);
+}
+
+TEST_CASE("what a program keeps of every tenth iteration makes it no step") {
+    Program program(20, MemoryKind::suballocation);
+    make_model(program, 4);
+    std::uint64_t kept = program.alloc("loss");
+    for (int step = 0; step < 200; ++step) {
+        pass(program, 4);
+        const std::uint64_t loss = program.alloc("loss");
+        program.free(step % 10 == 0 ? kept : loss);
+        kept = step % 10 == 0 ? loss : kept;
+    }
+    CHECK(steps_in(with_found_steps(program.record())) == 200);
 }
 
 TEST_CASE("a program without an optimizer has the steps of its outermost loop") {
