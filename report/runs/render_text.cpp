@@ -146,7 +146,8 @@ class RunText {
             node(table, root, "", "");
         }
         if (view_.collection.members.size() > 1) {
-            page_.line(page_.dim("          allocated, reserved: each process's own peak"));
+            page_.line(page_.dim(
+                "          allocated, reserved: each process's own peak of what CUDA handed out"));
         }
     }
 

@@ -74,6 +74,7 @@ class PageMaker {
         page_.used = std::max(moment_.used, known);
         page_.rest = page_.used - known;
         others();
+        of_the_driver();
         name_others_before();
         std::stable_sort(page_.groups.begin(), page_.groups.end(),
                          [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -238,6 +239,37 @@ class PageMaker {
                      .place = {},
                      .api = {},
                      .bytes = bytes}}});
+    }
+
+    /// What no process has by NVML was in use before the first context, which nobody could ask.
+    void of_the_driver() {
+        constexpr std::uint64_t same_moment_ns = 500'000'000;
+        if (!is_seen()) {
+            return;
+        }
+        const model::Ledger::Witness& last = ledger_.witnesses.back();
+        const std::uint64_t asked = std::max(last.time_ns, ledger_.latest.time_ns) -
+                                    std::min(last.time_ns, ledger_.latest.time_ns);
+        const std::uint64_t bytes =
+            less(ledger_.latest.used, model::saturating_add(last.own_bytes, last.other_bytes));
+        for (LedgerGroup& group : page_.groups) {
+            for (LedgerLine& line : group.lines) {
+                // More is no context's: it was given back before NVML was asked.
+                if (line.with_earlier && bytes < line.bytes && asked < same_moment_ns) {
+                    line.bytes -= bytes;
+                    line.with_earlier = bytes == 0;
+                    group.bytes -= bytes;
+                    add_group({"driver_own",
+                               "the driver's own, of no process",
+                               bytes,
+                               {{.what = "in use before the first context",
+                                 .place = {},
+                                 .api = {},
+                                 .bytes = bytes}}});
+                    return;
+                }
+            }
+        }
     }
 
     static void add_line(LedgerGroup& group, LedgerLine line) {

@@ -52,7 +52,7 @@ def judge_ledger(page: dict[str, Any]) -> tuple[str, list[str]]:
         return line + "; NVML not asked", problems
     line += f"; NVML {witness['state']}, own {witness['own_bytes'] / MIB:.1f}, others {witness['other_bytes'] / MIB:.1f}"
     if witness["state"] == "seen" and abs(witness["time_ns"] - end["time_ns"]) < 500_000_000:
-        others = sum(group["bytes"] for group in end["groups"] if group["kind"] == "others")
+        others = sum(group["bytes"] for group in end["groups"] if group["kind"] in ("others", "driver_own"))
         ours = end["used_bytes"] - others - end["rest_bytes"]
         if abs(ours - witness["own_bytes"]) > 32 * MIB + 0.02 * ours:
             problems.append(f"the rows of this process are {ours / MIB:.1f} MiB, NVML has {witness['own_bytes'] / MIB:.1f}")

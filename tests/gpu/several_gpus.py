@@ -162,7 +162,7 @@ class SeveralGpus:
         environment = self.inheriting_layout.environment(memlab=False, inherit=True, settings={"COLUMNS": "110"})
         report = str(self.layout.tool("memlab-report"))
         answers = [run([report, *view, f"{work}/run"], environment, work, 60)
-                   for view in (["merge", "--json"], ["--json"], ["merge"], [])]
+                   for view in (["merge", "--level", "driver", "--json"], ["--json"], ["merge"], [])]
         text = b"".join(outcome.stdout + outcome.stderr for outcome in answers[2:])
         (self.out / "logs" / f"{name.replace(' ', '_').replace(',', '')}.txt").write_bytes(text)
         try:

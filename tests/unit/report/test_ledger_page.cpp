@@ -82,6 +82,29 @@ TEST_CASE("what others had in use before the first context is not called context
     CHECK(title(57 * gib, {seen(5, gib / 2, 57 * gib - gib / 2, 1)}) == "contexts");
 }
 
+TEST_CASE("what no process has by NVML is the driver's, not the first context's") {
+    const auto page = [](std::uint64_t own, std::uint64_t others, std::uint64_t asked_ns) {
+        Report report = grown({seen(1, 50, others, 1), seen(asked_ns, own, others, 1)});
+        Ledger& ledger = *report.devices[0].ledger;
+        ledger.peak = {.time_ns = 5, .used = 900, .growth = 0};
+        ledger.latest = {.time_ns = 1'000'000'000, .used = 700, .growth = 0};
+        ledger.rows = {
+            {.kind = "context", .count = 1, .at_peak_bytes = 645, .bytes = 645, .whole = true}};
+        return page_of(report);
+    };
+    const LedgerPage told = page(500, 100, 1'000'000'010);
+    CHECK(told.bytes_of("driver_own") == 100);
+    CHECK(told.bytes_of("others") == 100);
+    CHECK(told.bytes_of("context") == 445);
+    CHECK(sum(told) == 900);
+    // All is some process's; long ago; more than the context's, so given back meanwhile.
+    for (const LedgerPage& not_told : {page(600, 100, 1'000'000'010), page(500, 100, 3'000'000'000),
+                                       page(0, 20, 1'000'000'010)}) {
+        CHECK(not_told.bytes_of("driver_own") == 0);
+        CHECK(sum(not_told) == 900);
+    }
+}
+
 TEST_CASE("what grew is the process's own where NVML saw no other") {
     const LedgerPage page = page_of(grown({seen(1, 50, 0, 0), seen(11, 400, 0, 0)}));
     CHECK(title_of_growth(page) == own);
