@@ -35,7 +35,11 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr add
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
     return mi::hook(
         [&](Session& session) {
-            return mi::free_device(session, Api::cuMemFree_v2, address, real);
+            const CUresult result = mi::free_device(session, Api::cuMemFree_v2, address, real);
+            if (session.live().had_managed()) [[unlikely]] {
+                mi::reclaim_for_managed(session, 0);
+            }
+            return result;
         },
         [&] { return mi::free_nested(Session::current(), Api::cuMemFree_v2, address, real); });
 }

@@ -1,6 +1,7 @@
 #include "interpose/memory/driver_allocation.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <optional>
 
@@ -192,9 +193,17 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
     while (Context* const context = memory.contexts().next(current->device(), &index)) {
         cached += context->pool().reclaimable();
     }
-    if (cached == 0) {
+    // Frees of less than this are not worth asking the driver.
+    constexpr std::uint64_t worth_asking = std::uint64_t{64} << 20;
+    static std::atomic<std::uint64_t> cached_when_asked{0};
+    const std::uint64_t then = cached_when_asked.load(std::memory_order_relaxed);
+    if (cached < then) {
+        cached_when_asked.store(cached, std::memory_order_relaxed);
+    }
+    if (cached == 0 || (bytes == 0 && cached < then + worth_asking)) {
         return;
     }
+    cached_when_asked.store(cached, std::memory_order_relaxed);
     const auto device = static_cast<std::uint32_t>(current->device());
     const std::uint64_t managed =
         memory.live().bytes_by_kind(device)[static_cast<std::size_t>(MemoryKind::managed)];

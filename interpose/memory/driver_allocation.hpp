@@ -71,9 +71,10 @@ CUresult retry_after_release(Memory& memory, const Real& real, CUdevice device =
     return result;
 }
 
-/// Call before `bytes` of managed memory are allocated. The driver never refuses these for lack of
-/// device memory but moves pages to the host. So if the program's managed memory would not fit
-/// beside the pools' cached memory, the latter is released.
+/// Call before `bytes` of managed memory are allocated, and with 0 after a program that has some
+/// freed other memory. The driver never refuses it for lack of device memory but moves pages to the
+/// host. So if the program's managed memory does not fit beside the pools' cached memory, the
+/// latter is released.
 void reclaim_for_managed(Memory& memory, std::uint64_t bytes);
 
 }  // namespace memlab::interpose

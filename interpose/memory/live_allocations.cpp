@@ -42,6 +42,9 @@ std::uint64_t& LiveAllocations::live_bytes(const LiveAllocation& allocation) {
                       static_cast<std::uint32_t>(entries_.size() - 1));
     }
     live_bytes(entry.allocation) += entry.allocation.requested;
+    if (entry.allocation.kind == trace::MemoryKind::managed) {
+        had_managed_.store(true, std::memory_order_relaxed);
+    }
 }
 
 [[gnu::hot]] void LiveAllocations::erase(std::uint32_t slot) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -52,6 +53,8 @@ class LiveAllocations {
     using BytesByKind =
         std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>;
     BytesByKind bytes_by_kind(std::uint32_t device) const;
+    /// Whether the process has, or had, managed memory. Without a lock.
+    bool had_managed() const { return had_managed_.load(std::memory_order_relaxed); }
 
     /// Whether memory in this range is being freed.
     bool is_being_freed(std::uint64_t address, std::uint64_t bytes) const;
@@ -100,7 +103,8 @@ class LiveAllocations {
     trace::HashIndex index_ MEMLAB_GUARDED_BY(mutex_);
     /// Slot of the most recent begin_free(): usually the next to finish.
     std::uint32_t last_begun_slot_ MEMLAB_GUARDED_BY(mutex_) = 0;
-    std::vector<BytesByKind> bytes_ MEMLAB_GUARDED_BY(mutex_);          ///< by device
+    std::vector<BytesByKind> bytes_ MEMLAB_GUARDED_BY(mutex_);  ///< by device
+    std::atomic<bool> had_managed_{false};
     std::vector<PendingFree> pending_frees_ MEMLAB_GUARDED_BY(mutex_);  ///< at most one per thread
 };
 

@@ -200,7 +200,7 @@ constexpr OptionDef options[] = {
      "management. auto: vmm where the process has loaded no library known to need memory from "
      "cuMemAlloc, and no option of segments is set; else classic.",
      backend_option},
-    {"MEMLAB_PACKED_SHARE", "0 to 1", "0.025",
+    {"MEMLAB_PACKED_SHARE", "0 to 1", "0.015",
      "With vmm: up to this share of the GPU's memory (or of MEMLAB_LIMIT) blocks lie close "
      "together and share pages of 2 MiB; beyond it each block of more than 1 MiB has its pages to "
      "itself, as in plain CUDA, so that all that is free goes back to the GPU. 1: always close "

@@ -1118,8 +1118,9 @@ class Suite(SeveralGpus):
 
     def given_programs(self) -> None:
         """Each program of a folder behaves as natively, with both backends; times that it prints may differ."""
+        default = {"MEMLAB_TRIM_AFTER": "500ms"}  # memory for other processes, which the suite turns off
         for program in sorted(self.programs_folder.iterdir()) if self.programs_folder else []:
-            for suffix, settings in (("", {}), (", classic", {"MEMLAB_BACKEND": "classic"})):
+            for suffix, settings in (("", default), (", classic", default | {"MEMLAB_BACKEND": "classic"})):
                 name = f"given: {program.name}{suffix}"
                 if program.is_file() and os.access(program, os.X_OK) and self.wanted(name):
                     verdict, _, outcomes = self.pair(name, [str(program)], settings=settings, native_settings={},

@@ -63,15 +63,17 @@ class Policy(EndToEnd):
 
     def test_the_cache_makes_room_for_managed_memory(self) -> None:
         # Of a device of 1 GiB, 2 MiB are in use and 30 cached.
-        for sizes, expected in ((("100", "200"), ["still there"] * 2),
-                                (("600", "400"), ["still there", "given back"]),
-                                (("1000", "1"), ["given back"] * 2)):
+        for sizes, expected, after in ((("100", "200"), ["still there"] * 2, "still there"),
+                                       (("600", "400"), ["still there", "given back"], "given back"),
+                                       (("1000", "1"), ["given back"] * 2, "given back"),
+                                       (("100", "750"), ["still there"] * 2, "given back")):
             with self.subTest(sizes):
                 outcome = self.under_memlab(self.program("idle", "0", "managed", *sizes),
                                             {"SIMCUDA_MEMORY": "1GiB"})
                 self.assertEqual(outcome.code, 0, outcome.describe())
                 self.assertEqual(outcome.stdout.decode().splitlines()[1:],
-                                 [f"after {size} MiB managed: {said}" for size, said in zip(sizes, expected)])
+                                 [f"after {size} MiB managed: {said}" for size, said in zip(sizes, expected)] +
+                                 [f"after a free: {after}"])
 
     def test_the_thread_for_it_takes_no_signals_and_survives_a_fork(self) -> None:
         outcome = self.under_memlab(self.program("idle", "300", "signals"),

@@ -4,6 +4,9 @@
 // nothing, so that there 64 MiB are too much. Ends with code 4 where less is available than is
 // said.
 //
+// `large`: fills a large device except 12 GiB, those with blocks of a little less than a page,
+// frees every second one, and asks for 40 % of the 12 GiB in one piece.
+//
 // Recorded: one out-of-memory failure, of the first size; nothing live.
 #include <vector>
 
@@ -37,10 +40,29 @@ CUresult ask_for(std::size_t bytes) {
     return result;
 }
 
+int on_a_large_device() {
+    constexpr std::size_t gib = std::size_t{1} << 30;
+    constexpr std::size_t most = 12 * gib;
+    constexpr std::size_t bytes = page - (std::size_t{64} << 10);
+    allocate((free_bytes() - most) / page * page);
+    std::vector<CUdeviceptr> blocks(most / 100 * 95 / page);
+    for (CUdeviceptr& each : blocks) {
+        each = allocate(bytes);
+    }
+    for (std::size_t i = 0; i < blocks.size(); i += 2) {
+        release(blocks[i]);
+    }
+    SAY("40 %% of what there was: %d\n", static_cast<int>(ask_for(most / 10 * 4)));
+    return 0;
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** /*argv*/) {
     use_device();
+    if (argc > 1) {
+        return on_a_large_device();
+    }
     for (const std::size_t bytes : {mib, 2 * mib, 3 * mib, 5 * mib + 512, 20 * mib}) {
         std::vector<CUdeviceptr> blocks;
         while (free_bytes() >= 24 * mib + bytes + page) {

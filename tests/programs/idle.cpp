@@ -4,7 +4,9 @@
 //   idle MILLISECONDS signals    the same, with signals to the process that only the main thread,
 //                                which blocks none, should take; then a fork whose child ends at
 //                                once
-//   idle 0 managed MIB MIB       takes so much managed memory, and more, instead of waiting
+//   idle 0 managed MIB MIB       takes so much managed memory, and more, instead of waiting; then
+//   frees
+//                                300 MiB of device memory
 #include <cuda.h>
 #include <sys/wait.h>
 
@@ -62,6 +64,11 @@ int main(int argc, char** argv) {
             SAY("after %s MiB managed: %s\n", size,
                 used_by_driver() + large <= before ? "given back" : "still there");
         }
+        const CUdeviceptr last = program::allocate(std::size_t{300} << 20);
+        const std::size_t with_it = used_by_driver();
+        program::release(last);
+        SAY("after a free: %s\n",
+            used_by_driver() + (std::size_t{300} << 20) <= with_it ? "given back" : "still there");
         return 0;
     }
     if (argc == 3) {
