@@ -1,5 +1,6 @@
 // The exported functions behind memlab.h.
 #include <cstring>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,7 @@
 #include "interpose/include/memlab/memlab.h"
 #include "interpose/memory/suballocations.hpp"
 #include "interpose/process/annotations.hpp"
+#include "model/interval_document.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::profiler::AnnotationName;
@@ -53,6 +55,30 @@ void fill(memlab_device_stats& stats, const memlab::trace::DeviceTotals& device)
         }
     }
     stats.oom_count = device.pool.stats.num_ooms;
+}
+
+/// Runs `use(intervals, aggregate)` while recording goes on, unless it has ended. Without host
+/// memory it ends early.
+template <class Use>
+void with_aggregate_now(const Use& use) {
+    mi::in_session([&](mi::Session& session) {
+        if (session.recorder() == nullptr) {
+            return false;
+        }
+        constexpr std::uint64_t forever = ~std::uint64_t{0};
+        auto guarded = [&](memlab::trace::Intervals& intervals,
+                           const memlab::trace::Aggregator& aggregate) {
+            try {
+                use(intervals, aggregate);
+            } catch (const std::bad_alloc&) {  // as if there were no figures
+            }
+        };
+        try {
+            return session.recorder()->with_intervals(forever, guarded);
+        } catch (const std::bad_alloc&) {  // the recording has ended
+            return false;
+        }
+    });
 }
 
 }  // namespace
@@ -144,6 +170,33 @@ MEMLAB_EXPORT uint64_t memlab_api_interval_begin(void) {
 MEMLAB_EXPORT size_t memlab_api_interval_end(uint64_t interval, size_t max_sites, char* json,
                                              size_t size) {
     return mi::end_interval(interval, max_sites, json, size);
+}
+
+MEMLAB_EXPORT size_t memlab_api_cache_stats(int gpu, uint64_t* values, size_t count) {
+    size_t known = 0;
+    with_aggregate_now([&](memlab::trace::Intervals& intervals, const memlab::trace::Aggregator&) {
+        known = intervals.take_cache_stats(gpu, {values, count});
+    });
+    return known;
+}
+
+MEMLAB_EXPORT size_t memlab_api_cache_holders(int gpu, const uint64_t* known, size_t count,
+                                              size_t max_sites, char* json, size_t size) {
+    size_t length = 0;
+    with_aggregate_now(
+        [&](const memlab::trace::Intervals& intervals, const memlab::trace::Aggregator& aggregate) {
+            const auto totals = intervals.held_by_cache(gpu, {known, count}, max_sites);
+            if (!totals) {
+                return;
+            }
+            const std::string text =
+                memlab::model::to_json(memlab::model::interval_document(aggregate, *totals));
+            length = text.size();
+            if (length < size) {
+                std::memcpy(json, text.c_str(), length + 1);
+            }
+        });
+    return length;
 }
 
 MEMLAB_EXPORT size_t memlab_api_recording(char* path, size_t size) {

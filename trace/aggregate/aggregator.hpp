@@ -150,6 +150,8 @@ class Aggregator final : public RecordSink {
 
     /// By DeviceInfo::index; null where no device of that index was defined.
     const std::vector<std::unique_ptr<DeviceTotals>>& devices() const { return devices_; }
+    /// The recent peaks of that device's pool begin again. It must be there.
+    void restart_recent_peaks(std::uint32_t device) { devices_[device]->pool.stats.restart(); }
     /// By ContextInfo::id - 1.
     const std::vector<ContextTotals>& contexts() const { return contexts_; }
     const std::vector<Site>& sites() const { return sites_; }

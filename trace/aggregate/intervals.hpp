@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "trace/aggregate/aggregator.hpp"
@@ -56,6 +58,15 @@ class Intervals final : public LiveObserver {
     const IntervalTotals* end(std::uint64_t id, std::size_t max_sites);
     void forget(std::uint64_t id);
 
+    /// Writes the figures of PyTorch's cache on a GPU in the order of visit_memory_stats(), as many
+    /// as there is room for; peaks are those since the previous call. Returns how many there are,
+    /// or 0: there is no such cache, or the aggregate is incomplete.
+    std::size_t take_cache_stats(int gpu, std::span<std::uint64_t> values);
+    /// The live blocks of that cache that are at none of the addresses `known`, as an interval in
+    /// which nothing happens. None: as above. May throw std::bad_alloc.
+    std::optional<IntervalTotals> held_by_cache(int gpu, std::span<const std::uint64_t> known,
+                                                std::size_t max_sites) const;
+
     void allocated(std::uint32_t slot, const Live& live, const Event& by) override;
     void freed(std::uint32_t slot, const Live& live, const LifeEnd& end) override;
     void split(std::uint32_t slot, const Live& live) override;
@@ -74,6 +85,7 @@ class Intervals final : public LiveObserver {
     bool incomplete() const { return aggregate_.integrity().incomplete; }
     Interval* find(std::uint64_t id);
     bool any_open() const;
+    const DeviceTotals* pytorch_on(int gpu) const;
     void read_live();
     void observe();
     SiteTable::Item held_by(std::uint32_t site);

@@ -11,13 +11,15 @@ namespace memlab::trace {
 /// Calls visit(name, pool, figure, value) for each: "active_bytes", ".all", ".peak", 42. Plain
 /// counters have neither pool nor figure ("num_ooms", "", "", 1), oversize ones no pool.
 /// max_split_size is not visited, since it may be negative. `value` is a reference into `stats`.
+/// `peak` is the member that the key ".peak" stands for.
 template <typename Visit>
-void visit_memory_stats(const MemoryStats& stats, Visit visit) {
+void visit_memory_stats(const MemoryStats& stats, Visit visit,
+                        std::uint64_t Stat::*peak = &Stat::peak) {
     const auto one = [&](std::string_view name, std::string_view pool, const Stat& stat) {
         visit(name, pool, std::string_view(".allocated"), stat.allocated);
         visit(name, pool, std::string_view(".current"), stat.current);
         visit(name, pool, std::string_view(".freed"), stat.freed);
-        visit(name, pool, std::string_view(".peak"), stat.peak);
+        visit(name, pool, std::string_view(".peak"), stat.*peak);
     };
     const auto all = [&](std::string_view name, const StatByPool& stat) {
         one(name, ".all", stat.all);

@@ -26,6 +26,8 @@ struct Stat {
     std::uint64_t peak = 0;
     std::uint64_t allocated = 0;  ///< sum of all increases
     std::uint64_t freed = 0;      ///< sum of all decreases
+    /// The peak since restart(). Not part of the state.
+    std::uint64_t recent_peak = 0;
 
     void increase(std::uint64_t by) {
         current += by;
@@ -44,7 +46,11 @@ struct Stat {
         freed += higher - to;
         update_peak();
     }
-    bool operator==(const Stat&) const = default;
+    void restart() { recent_peak = current; }
+    bool operator==(const Stat& other) const {
+        return current == other.current && peak == other.peak && allocated == other.allocated &&
+               freed == other.freed;
+    }
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
@@ -56,6 +62,7 @@ struct Stat {
         if (current > peak) [[unlikely]] {
             peak = current;
         }
+        recent_peak = std::max(recent_peak, current);
     }
 };
 
@@ -75,6 +82,11 @@ struct StatByPool {
     void change(bool small, std::uint64_t from, std::uint64_t to) {
         all.change(from, to);
         (small ? small_pool : large_pool).change(from, to);
+    }
+    void restart() {
+        all.restart();
+        small_pool.restart();
+        large_pool.restart();
     }
     bool operator==(const StatByPool&) const = default;
 
@@ -104,6 +116,16 @@ struct MemoryStats {
     std::uint64_t num_device_alloc = 0;
     std::uint64_t num_device_free = 0;
 
+    /// The recent peaks begin again at what is there now.
+    void restart() {
+        for (StatByPool* const stat :
+             {&allocation, &segment, &active, &inactive_split, &allocated_bytes, &reserved_bytes,
+              &active_bytes, &inactive_split_bytes, &requested_bytes}) {
+            stat->restart();
+        }
+        oversize_allocations.restart();
+        oversize_segments.restart();
+    }
     bool operator==(const MemoryStats&) const = default;
 
     template <typename Self, typename Archive>

@@ -53,6 +53,9 @@ __attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size)
 __attribute__((weak)) uint64_t memlab_api_interval_begin(void);
 __attribute__((weak)) size_t memlab_api_interval_end(uint64_t interval, size_t max_sites,
                                                      char* json, size_t size);
+__attribute__((weak)) size_t memlab_api_cache_stats(int gpu, uint64_t* values, size_t count);
+__attribute__((weak)) size_t memlab_api_cache_holders(int gpu, const uint64_t* known, size_t count,
+                                                      size_t max_sites, char* json, size_t size);
 __attribute__((weak)) size_t memlab_api_recording(char* path, size_t size);
 
 /* Begins a scope of the calling thread: what it allocates until the scope ends belongs to it, and
@@ -159,6 +162,28 @@ static inline uint64_t memlab_interval_begin(void) {
 static inline size_t memlab_interval_end(uint64_t interval, size_t max_sites, char* json,
                                          size_t size) {
     return memlab_api_interval_end ? memlab_api_interval_end(interval, max_sites, json, size) : 0;
+}
+
+/* The figures of PyTorch's cache on a GPU: the values of the keys of torch.cuda.memory_stats() in
+ * the alphabetical order of these, without max_split_size; 121 of them, as the report's
+ * memory_stats. Those that end in ".peak" are of the time since the previous call for that GPU in
+ * the process. What PyTorch does not tell is as in the report: requested bytes are those of blocks.
+ * Returns how many values there are, the first `count` of which it wrote, or 0: without memlab or a
+ * recording, or before that cache handed out anything. Waits as memlab_snapshot(), for
+ * microseconds. */
+static inline size_t memlab_cache_stats(int gpu, uint64_t* values, size_t count) {
+    return memlab_api_cache_stats ? memlab_api_cache_stats(gpu, values, count) : 0;
+}
+
+/* What PyTorch's cache on a GPU has handed out at this moment, less the blocks at the `count`
+ * addresses `known`: the JSON of memlab_interval_end() of an interval in which nothing happens, of
+ * these blocks alone. Returns as that does, and 0 without such a cache. Each call makes a JSON of
+ * its own moment. Other threads' allocations wait as for memlab_snapshot(). */
+static inline size_t memlab_cache_holders(int gpu, const uint64_t* known, size_t count,
+                                          size_t max_sites, char* json, size_t size) {
+    return memlab_api_cache_holders
+               ? memlab_api_cache_holders(gpu, known, count, max_sites, json, size)
+               : 0;
 }
 
 /* The path of the report that the end of the process writes; the event log, which is written

@@ -308,6 +308,34 @@ TEST_CASE("memory_stats: the pools, active and inactive split, as PyTorch counts
     CHECK(aggregator.integrity().unmatched_frees == 0);
 }
 
+TEST_CASE("recent peaks begin again where they are told to, and are no part of the state") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    const MemoryStats& stats = aggregator.devices()[0]->pool.stats;
+    const StatByPool& allocated = stats.allocated_bytes;
+    const auto allocate_and_free = [&](std::uint64_t size) {
+        aggregator.on(pool_event(EventType::alloc, 22 * mib, size));
+        aggregator.on(pool_event(EventType::free_requested, 22 * mib, size));
+        aggregator.on(pool_event(EventType::free_completed, 22 * mib, size));
+    };
+    aggregator.on(pool_event(EventType::segment_alloc, 20 * mib, 20 * mib));
+    aggregator.on(pool_event(EventType::alloc, 20 * mib, 2 * mib));
+    allocate_and_free(8 * mib);
+    CHECK(allocated.all.recent_peak == 10 * mib);
+    const MemoryStats before = stats;
+    aggregator.restart_recent_peaks(0);
+    CHECK(stats == before);
+    CHECK(allocated.all.recent_peak == 2 * mib);
+    CHECK(allocated.small_pool.recent_peak == 0);
+    CHECK(stats.reserved_bytes.all.recent_peak == 20 * mib);
+    allocate_and_free(4 * mib);
+    CHECK(allocated.large_pool.recent_peak == 6 * mib);
+    CHECK(stats.active.all.recent_peak == 2);
+    CHECK(allocated.all.peak == 10 * mib);
+    aggregator.restart_recent_peaks(0);
+    CHECK(allocated.all.recent_peak == 2 * mib);
+}
+
 TEST_CASE("the three fragmentation figures") {
     Aggregator aggregator;
     define_device(aggregator);
