@@ -4,7 +4,8 @@ Two halves, which work without each other (docs/python.md):
 
 - in a program that runs under memlab: scope(), mark(), label(), watch(), peak(), stats(), snapshot(), empty_cache(),
   recording(). They are calls of the preloaded library. In a process without memlab they do nothing, say so once
-  (NotRecordedWarning), and figures are None;
+  (NotRecordedWarning), and figures are None. LineProfiler, profile(), profile_every(), set_target_gpu(),
+  clear_global_line_profiler() and MemReporter are pytorch_memlab's, of what memlab records;
 - afterwards, anywhere: load(), report(), html(). They run memlab-report, which this package has.
 
     $ memlab-run -- python3 train.py
@@ -18,11 +19,14 @@ program.
 
 from ._annotations import empty_cache, label, mark, recording, scope, snapshot, stats
 from ._library import NotRecordedWarning
+from ._line_profiler import LineProfiler, clear_global_line_profiler, profile, profile_every, set_target_gpu
+from ._mem_reporter import MemReporter
 from ._package import __version__, preload_path, tool_path
 from ._peak import Frame, Line, Site, peak
 from ._recording import Curve, Device, Event, Place, Recording, ReportError, html, load, report
 from ._watch import watch
 
-__all__ = ["Curve", "Device", "Event", "Frame", "Line", "NotRecordedWarning", "Place", "Recording", "ReportError", "Site",
-           "__version__", "empty_cache", "html", "label", "load", "mark", "peak", "preload_path", "recording", "report",
-           "scope", "snapshot", "stats", "tool_path", "watch"]
+__all__ = ["Curve", "Device", "Event", "Frame", "Line", "LineProfiler", "MemReporter", "NotRecordedWarning", "Place",
+           "Recording", "ReportError", "Site", "__version__", "clear_global_line_profiler", "empty_cache", "html", "label",
+           "load", "mark", "peak", "preload_path", "profile", "profile_every", "recording", "report", "scope",
+           "set_target_gpu", "snapshot", "stats", "tool_path", "watch"]

@@ -27,6 +27,9 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "stats": (ctypes.c_int, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
     "interval_begin": (_LONG, ()),
     "interval_end": (ctypes.c_size_t, (_LONG, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)),
+    "cache_stats": (ctypes.c_size_t, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
+    "cache_holders": (ctypes.c_size_t, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p,
+                                        ctypes.c_size_t)),
     "recording": (ctypes.c_size_t, (ctypes.c_char_p, ctypes.c_size_t)),
 }
 

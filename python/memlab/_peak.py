@@ -41,6 +41,12 @@ class Site:
     api: str  #: the function that was called
     frames: Tuple[Frame, ...]  #: the call into CUDA first
 
+    @classmethod
+    def of(cls, site: Dict[str, Any]) -> Site:
+        """Of an interval's JSON."""
+        return cls(site["bytes"], site["count"], site["gpu"], site.get("allocator"), site["kind"], site["api"],
+                   tuple(Frame(**frame) for frame in site["frames"]))
+
     @property
     def place(self) -> Optional[Frame]:
         """The program's own line: the innermost Python frame that is not of a library, else of Python, else any."""
@@ -125,8 +131,7 @@ class peak:
         for name in ("begin_bytes", "end_bytes", "allocated_bytes", "allocated_count", "freed_bytes", "freed_count",
                      "at_least", "other_bytes"):
             setattr(self, name, document[name])
-        self.sites = [Site(site["bytes"], site["count"], site["gpu"], site.get("allocator"), site["kind"], site["api"],
-                           tuple(Frame(**frame) for frame in site["frames"])) for site in document["sites"]]
+        self.sites = [Site.of(site) for site in document["sites"]]
 
     def __repr__(self) -> str:
         return f"memlab.peak(bytes={self.bytes}, growth_bytes={self.growth_bytes})"

@@ -37,6 +37,13 @@ def make_package(layout: Any, site: Path) -> None:
     (package / "lib" / "libmemlab.so").symlink_to(layout.library)
 
 
+def forget_package(site: Path) -> None:
+    """After this process imported it from there."""
+    sys.path.remove(str(site))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "memlab"]:
+        del sys.modules[name]
+
+
 class PythonApi(EndToEnd):
     """What a program is answered, and what the report then says."""
 
@@ -213,9 +220,7 @@ class Recordings(EndToEnd):
         self.one = self.log.with_suffix(".json")
 
     def forget(self) -> None:
-        sys.path.remove(str(self.work / "site"))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "memlab"]:
-            del sys.modules[name]
+        forget_package(self.work / "site")
 
     def printed(self, *arguments: str | Path) -> str:
         outcome = self.without_memlab([str(self.layout.tool("memlab-report")), *map(str, arguments)])
@@ -316,6 +321,6 @@ class Recordings(EndToEnd):
         for result, name, parameters in re.findall(r"weak\)\) (\w+) memlab_api_(\w+)\(([^)]*)\);", header):
             kinds = [parameter.strip().rsplit(" ", 1)[0] for parameter in parameters.split(",")]
             declared[name] = (widths[result], tuple(
-                ctypes.c_char_p if "char*" in kind else ctypes.c_void_p if "void*" in kind else widths[kind]
+                ctypes.c_char_p if "char*" in kind else ctypes.c_void_p if kind.endswith("*") else widths[kind]
                 for kind in kinds if kind != "void" and kind))
         self.assertEqual({name: declared[name] for name in library.FUNCTIONS}, library.FUNCTIONS)
