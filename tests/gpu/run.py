@@ -44,6 +44,7 @@ from driver_calls import PROGRAMS, uncounted, watch  # noqa: E402
 from harness import (Found, Layout, Outcome, differences, file_name, judge_recordings, run,  # noqa: E402
                      run_case, without_warnings)
 import ledger  # noqa: E402
+import lines  # noqa: E402
 import sample_checks  # noqa: E402
 import steps  # noqa: E402
 import tensors  # noqa: E402
@@ -690,6 +691,19 @@ class Suite(SeveralGpus):
             verdict.problems.append("no report, or no word of PyTorch's")
         self.add(verdict, *outcomes)
 
+    def line_profiles(self) -> None:
+        """pytorch_memlab's names in the Python package, in the uses that it documents."""
+        name = "line profiles"
+        if not self.can_run_with("torch", name):
+            return
+        answers = self.work / "line_profiles.json"
+        verdict, _, outcomes = self.framework_pair(name, "line_profiles.py", [str(answers)])
+        if answers.exists():
+            verdict.problems += lines.judge_line_profiles(json.loads(answers.read_text(encoding="utf-8")))
+        else:
+            verdict.problems.append("nothing was collected")
+        self.add(verdict, *outcomes)
+
     def validation(self) -> None:
         """The sample that shows what a validation keeps; PyTorch runs it."""
         peaks: dict[str, int] = {}
@@ -1151,6 +1165,7 @@ class Suite(SeveralGpus):
         parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
+                 self.line_profiles,
                  self.validation, self.categories, self.ledgers, self.unwinder, self.forked, self.ranks,
                  self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
                  self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
