@@ -74,7 +74,10 @@ def _ask(gpu: int) -> Optional[Dict[str, int]]:
     torch = pytorch()
     if torch is None or not 0 <= gpu < torch.cuda.device_count():
         return None
-    answer: Dict[str, int] = torch.cuda.memory_stats(gpu)
+    try:
+        answer: Dict[str, int] = torch.cuda.memory_stats(gpu)
+    except RuntimeError:  # an error of CUDA's is for the program to meet
+        return None
     return answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
-import inspect
+import os
 import sys
 import threading
 import warnings
@@ -150,7 +150,14 @@ class _Followed:
         self._step(frame, None, True, returned)
 
 
+    def forked(self) -> None:
+        """In the child: another thread of the parent's may have held the lock."""
+        self.lock, self._busy = threading.RLock(), False
+        self._open.clear()
+
+
 _followed = _Followed()
+os.register_at_fork(after_in_child=_followed.forked)
 
 
 class LineProfiler:

@@ -91,6 +91,10 @@ class LineProfiles(EndToEnd):
                              [[0, 0], [3, 3], [0, 0], [2, 2], [3, 0], [7, 4], [0, 0]])
             self.assertIn("## two_gpus\n", text)  # printed at the end
 
+    def test_a_forked_child_goes_on(self) -> None:
+        for answer, _ in self.answers("forks"):
+            self.assertEqual((self.columns(answer["inner"], 4), answer["child"]), ([[0], [8]], 7))
+
     def test_beside_another_trace_function(self) -> None:
         for answer, _ in self.answers("traced"):
             self.assertEqual(self.columns(answer["inner"], 0, 2, 4), [[0, 0, 0], [0, 8, 8]])

@@ -1,6 +1,6 @@
 """The line profiler and the reporter of memlab, used as pytorch_memlab's are. Prints what they say as JSON.
 
-usage: line_profiles.py lines | kinds | gpus | traced | every | chosen | reporter | nothing
+usage: line_profiles.py lines | kinds | gpus | forks | traced | every | chosen | reporter | nothing
 """
 
 import asyncio
@@ -8,7 +8,11 @@ import contextlib
 import functools
 import io
 import json
+import os
+import signal
 import sys
+import threading
+import warnings
 
 import memlab
 import torch
@@ -163,6 +167,44 @@ def every():
     memlab.clear_global_line_profiler()
     counted()
     return {"text": text.getvalue(), "own": collected(own)}
+
+
+def forks():
+    """While another thread reads figures; the child goes on."""
+    profiler = memlab.LineProfiler(inner)
+    followed = memlab._line_profiler._followed
+    held, over = threading.Event(), threading.Event()
+
+    def hold():
+        with followed.lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    profiler.enable()
+    thread.start()
+    held.wait()
+    warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        harmless()
+        os._exit(7)
+    over.set()
+    thread.join()
+    inner()
+    return {"inner": collected(profiler)["inner"], "child": os.waitpid(child, 0)[1] >> 8}
+
+
+def harmless():
+    """Of no CUDA, which a forked child may not use."""
+    with memlab.LineProfiler(nothing_new) as profiler:
+        nothing_new()
+    return profiler
+
+
+def nothing_new():
+    return 0
 
 
 def traced():
