@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 KIB = 1 << 10
-BLOCKS = 40448  # of the weight and bias of Linear(100, 100)
+BLOCKS = 40960  # of the weight and bias of Linear(100, 100)
 
 
 def judge_line_profiles(answers: dict[str, Any]) -> list[str]:
@@ -47,7 +47,7 @@ def judge_examples(answers: dict[str, Any]) -> list[str]:
 
 def rows_of(table: str) -> set[tuple[str, str, str]]:
     """Name, size and memory; the numbers of tensors without a name are left out, since those on the CPU take some."""
-    return {(re.sub(r"^Tensor\d+", "Tensor", found[1]), found[2], found[3])
+    return {(re.sub(r"^(Tensor|Parameter)\d+", r"\1", found[1]), found[2], found[3])
             for found in re.finditer(r"^(\S+) +(\(.*?\)) +(\S+)$", table, re.M)}
 
 
@@ -56,7 +56,7 @@ BATCH, MEAN = ("(512, 1024)", "2.00M"), ("(1,)", "512.00B")
 BEFORE = {"weight": WEIGHT, "bias": BIAS, "Tensor": BATCH}
 AFTER = {"weight": WEIGHT, "bias": BIAS, "Tensor": MEAN, "weight.grad": WEIGHT, "bias.grad": BIAS}
 LSTM = ("(4096, 1024)", "0.00B")
-WANTED = {"minimal": {"Parameter0": WEIGHT, "Parameter1": BIAS}, "before": BEFORE, "after": AFTER,
+WANTED = {"minimal": {"Parameter": WEIGHT}, "before": BEFORE, "after": AFTER,
           "optimizer": {**AFTER, **{f"Adam.{name}.{state}": size for name, size in (("weight", WEIGHT), ("bias", BIAS))
                                     for state in ("exp_avg", "exp_avg_sq")}},
           "shared": {"0.weight": WEIGHT, "0.weight.grad": WEIGHT, "0.bias": BIAS, "0.bias.grad": BIAS, "1.bias": BIAS,

@@ -50,7 +50,7 @@ def outer():
 
 
 def train(model, optimizer, batch):
-    ask()
+    torch.cuda.reset_peak_memory_stats()
     output = model(batch); ask()
     loss = output.square().mean(); ask()
     del output; ask()
