@@ -5,7 +5,7 @@ TEXT only those whose name has one of them. Run it under memlab, with the Python
 
     memlab-run -- python3 tests/gpu/py/pytorch_memlab_tests.py pytorch_memlab/test
 
-A file that asks for a name that memlab has not is told with it. Exit code 1 if a test failed, but for the one that raises
+A file that asks for a name that memlab has not is told with it. Exit code 1 if a test failed, except for the one that raises
 KeyboardInterrupt, which it is for, and one that wants a second GPU where there is none.
 """
 
