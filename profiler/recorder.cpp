@@ -127,6 +127,11 @@ void Recorder::end_nn_module(std::uintptr_t address) noexcept {
     guarded([&] { call_sites_.nn_modules().end(address); });
 }
 
+std::size_t Recorder::take_unnamed_nn_modules(std::span<std::uintptr_t> addresses) noexcept {
+    return guarded(std::size_t{0},
+                   [&] { return call_sites_.nn_modules().take_unnamed(addresses); });
+}
+
 void Recorder::name_thread(std::uint32_t thread, std::string_view name) noexcept {
     guarded([&] {
         const std::string text(name);

@@ -16,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -78,6 +79,12 @@ class Recorder final : private StackDefinitions {
                         std::string_view class_name) noexcept;
     /// The nn.Module at the address ends: another may be there from here on.
     void end_nn_module(std::uintptr_t address) noexcept;
+    /// As NnModules' functions of these names.
+    static void tell_of_unnamed_nn_modules(python::NnModules::AddPendingCall add,
+                                           python::NnModules::PendingCall call) noexcept {
+        python::NnModules::tell_of_unnamed(add, call);
+    }
+    std::size_t take_unnamed_nn_modules(std::span<std::uintptr_t> addresses) noexcept;
 
     /// A name that the program gives a thread, for the reports. Overrides the kernel's name of the
     /// thread, which is recorded automatically.

@@ -145,6 +145,24 @@ MEMLAB_EXPORT int memlab_api_nn_module_end(const void* nn_module) {
     return recorded ? 0 : -1;
 }
 
+MEMLAB_EXPORT size_t memlab_api_nn_modules_unnamed(const void** nn_modules, size_t count) {
+    std::size_t taken = 0;
+    mi::in_session([&](mi::Session& session) {
+        if (session.recorder() != nullptr && nn_modules != nullptr) {
+            static_assert(sizeof(std::uintptr_t) == sizeof(const void*));
+            taken = session.recorder()->take_unnamed_nn_modules(
+                {reinterpret_cast<std::uintptr_t*>(nn_modules), count});
+        }
+        return true;
+    });
+    return taken;
+}
+
+MEMLAB_EXPORT void memlab_api_nn_modules_tell(memlab_add_pending_call add,
+                                              memlab_pending_call call) {
+    memlab::profiler::Recorder::tell_of_unnamed_nn_modules(add, call);
+}
+
 MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
     uint64_t released = 0;
     mi::in_session([&](mi::Session& session) {

@@ -36,6 +36,10 @@ struct memlab_device_stats {
     uint64_t oom_count;        /* allocations that failed for lack of memory */
 };
 
+/* CPython's Py_AddPendingCall, and what it takes. */
+typedef int (*memlab_pending_call)(void*);
+typedef int (*memlab_add_pending_call)(memlab_pending_call call, void* argument);
+
 /* The symbols that libmemlab.so exports; call the functions below instead. */
 __attribute__((weak)) void memlab_api_scope_begin(const char* name);
 __attribute__((weak)) void memlab_api_scope_end(void);
@@ -47,6 +51,9 @@ __attribute__((weak)) int memlab_api_subfree(const char* allocator, const void* 
 __attribute__((weak)) int memlab_api_nn_module(const void* nn_module, const char* name,
                                                const char* class_name);
 __attribute__((weak)) int memlab_api_nn_module_end(const void* nn_module);
+__attribute__((weak)) size_t memlab_api_nn_modules_unnamed(const void** nn_modules, size_t count);
+__attribute__((weak)) void memlab_api_nn_modules_tell(memlab_add_pending_call add,
+                                                      memlab_pending_call call);
 __attribute__((weak)) uint64_t memlab_api_empty_cache(void);
 __attribute__((weak)) int memlab_api_snapshot(const char* name);
 __attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size);
@@ -119,6 +126,22 @@ static inline int memlab_nn_module(const void* nn_module, const char* name,
 }
 static inline int memlab_nn_module_end(const void* nn_module) {
     return memlab_api_nn_module_end ? memlab_api_nn_module_end(nn_module) : -1;
+}
+
+/* For the Python package: whose names are wanted. Fills in the addresses of at most `count`
+ * nn.Modules that were called inside of no other and have no name, each told once, in the order of
+ * their first calls; returns how many. An address is only an address: its object may be gone. */
+static inline size_t memlab_nn_modules_unnamed(const void** nn_modules, size_t count) {
+    return memlab_api_nn_modules_unnamed ? memlab_api_nn_modules_unnamed(nn_modules, count) : 0;
+}
+
+/* They are kept for that call from here on, before a recording begins, too: add(call, NULL) is
+ * called for each of them, in the thread that calls the nn.Module, from inside of a function of
+ * CUDA's. Null for both: no longer. */
+static inline void memlab_nn_modules_tell(memlab_add_pending_call add, memlab_pending_call call) {
+    if (memlab_api_nn_modules_tell) {
+        memlab_api_nn_modules_tell(add, call);
+    }
 }
 
 /* Releases every unused cached segment of every device to the driver, after waiting for the device

@@ -127,3 +127,71 @@ TEST_CASE("beyond the limit a call counts as that around it") {
     CHECK(defined.limitations == 1);
     CHECK(modules.intern(std::vector{object.address()}, 2) == 1);
 }
+
+namespace {
+
+int told = 0;
+NnModules::PendingCall told_what = nullptr;
+
+int add_pending_call(NnModules::PendingCall call, void*) {
+    ++told;
+    told_what = call;
+    return 0;
+}
+int pending_call(void*) {
+    return 0;
+}
+
+std::vector<std::uintptr_t> take(NnModules& modules, std::size_t most) {
+    std::vector<std::uintptr_t> addresses(most);
+    addresses.resize(modules.take_unnamed(addresses));
+    return addresses;
+}
+
+}  // namespace
+
+TEST_CASE("outermost nn.Modules without a name are told of, each once") {
+    DefinedStacks defined;
+    NnModules modules(defined);
+    const FakeObject model;
+    const FakeObject layer;
+    const FakeObject named;
+    const auto call = [&](const std::vector<std::uintptr_t>& calls) {
+        return modules.intern(calls, hash_of_calls(calls));
+    };
+    call({layer.address()});
+    CHECK(take(modules, 8).empty());  // nobody asked
+
+    NnModules::tell_of_unnamed(&add_pending_call, &pending_call);
+    told = 0;
+    modules.name(named.address(), "encoder", "Encoder");
+    call({named.address()});
+    CHECK(told == 0);
+    call({layer.address(), model.address()});
+    CHECK(told == 1);
+    CHECK(told_what == &pending_call);
+    call({model.address()});
+    call({layer.address(), model.address(), model.address()});
+    CHECK(told == 1);
+    call({layer.address()});
+    CHECK(told == 2);
+    CHECK(take(modules, 1) == std::vector{model.address()});
+    CHECK(take(modules, 8) == std::vector{layer.address()});
+    CHECK(take(modules, 8).empty());
+
+    SECTION("what is at its address after its end is told of") {
+        modules.end(model.address());
+        call({model.address()});
+        CHECK(told == 3);
+        modules.end(model.address());
+        CHECK(take(modules, 8).empty());
+    }
+    SECTION("no longer") {
+        NnModules::tell_of_unnamed(nullptr, nullptr);
+        const FakeObject other;
+        call({other.address()});
+        CHECK(told == 2);
+        CHECK(take(modules, 8).empty());
+    }
+    NnModules::tell_of_unnamed(nullptr, nullptr);
+}
