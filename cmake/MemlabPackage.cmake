@@ -8,6 +8,7 @@
 #                                 it by name in a package's /usr/lib
 #   include/memlab/memlab.h       the optional C API
 #   share/memlab/                 the documents' JSON Schemas
+#   share/memlab/python/          the Python package, for programs whose environment does not have it
 #   share/bash-completion/, share/zsh/, share/fish/, share/man/
 #                                 completion and man pages, of both tools
 #   share/doc/memlab/
@@ -25,6 +26,11 @@ endforeach()
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/include/memlab" DESTINATION include
         FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY "${MEMLAB_SCHEMAS}/" DESTINATION share/memlab FILES_MATCHING PATTERN "memlab-*.schema.json")
+install(DIRECTORY python/memlab DESTINATION share/memlab/python FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
+        PATTERN "__pycache__" EXCLUDE)
+# Where memlab-run of the build tree finds it.
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/memlab")
+file(CREATE_LINK "${CMAKE_SOURCE_DIR}/python" "${CMAKE_BINARY_DIR}/share/memlab/python" SYMBOLIC)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/memlab)
 if(MEMLAB_HTML_LICENSES)
     install(FILES "${MEMLAB_HTML_LICENSES}" DESTINATION share/doc/memlab/licenses

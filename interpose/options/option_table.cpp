@@ -49,6 +49,7 @@ constexpr Word<LedgerUse> ledger_words[] = {
 constexpr Word<PythonFrames> python_words[] = {{"auto", PythonFrames::automatic},
                                                {"off", PythonFrames::off},
                                                {"verify", PythonFrames::verify}};
+constexpr Word<bool> names_words[] = {{"auto", true}, {"off", false}};
 constexpr Word<Verbosity> verbosity_words[] = {
     {"quiet", Verbosity::quiet}, {"warnings", Verbosity::warnings}, {"debug", Verbosity::debug}};
 
@@ -265,6 +266,11 @@ constexpr OptionDef options[] = {
      "Python functions and lines in call stacks, for known Python versions; verify compares "
      "them with the interpreter's own stack where that is accessible.",
      word_option<&Settings::python, python_words>},
+    {"MEMLAB_NAMES", "auto, off", "auto",
+     "PyTorch's nn.Modules, parameters, gradients and optimizer states, and CuPy's arrays, have "
+     "their names without a call in the program: memlab's Python package comes in when the program "
+     "imports them.",
+     word_option<&Settings::names, names_words>},
     {"MEMLAB_FORWARD_LINES", "on, off", "on",
      "What PyTorch's backward allocates is recorded with the line of the forward that it belongs "
      "to. Costs about 1 % of a training step that is bound by the host.",

@@ -57,6 +57,7 @@ struct Settings {
     bool audit = false;               ///< compare with CUPTI's records
     bool detect_ipc = true;           ///< stop pooling once an IPC library is loaded
     bool share_ipc = true;            ///< export pooled blocks to processes under memlab
+    bool names = true;                ///< the Python package names nn.Modules without a call
     bool forward_lines = true;        ///< of what PyTorch's backward allocates
     bool pytorch_caches = true;       ///< PyTorch's own cache is on: its segments are not pooled
     std::vector<DeviceLimit> limits;  ///< of device memory

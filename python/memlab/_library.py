@@ -22,6 +22,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "label": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)),
     "nn_module": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)),
     "nn_module_end": (ctypes.c_int, (ctypes.c_void_p,)),
+    "nn_modules_unnamed": (ctypes.c_size_t, (ctypes.c_void_p, ctypes.c_size_t)),
+    "nn_modules_tell": (None, (ctypes.c_void_p, ctypes.c_void_p)),
     "empty_cache": (_LONG, ()),
     "snapshot": (ctypes.c_int, (ctypes.c_char_p,)),
     "stats": (ctypes.c_int, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
@@ -82,12 +84,21 @@ def _say_once() -> None:
                   "with: memlab-run -- python3 PROGRAM", NotRecordedWarning, stacklevel=level)
 
 
+def has(name: str) -> bool:
+    """Whether there is a memlab_api_NAME in this process."""
+    return _function(name) is not None
+
+
+def _function(name: str) -> Optional[Any]:
+    try:
+        return _found[name]
+    except KeyError:
+        return _found.setdefault(name, _find(name))
+
+
 def call(name: str, *arguments: Any) -> Any:
     """What memlab_api_NAME returns; None in a process without memlab."""
-    try:
-        function = _found[name]
-    except KeyError:
-        function = _found.setdefault(name, _find(name))
+    function = _function(name)
     if function is None:
         _say_once()
         return None

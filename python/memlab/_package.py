@@ -14,9 +14,16 @@ def preload_path() -> str:
 
         LD_PRELOAD=$(python3 -c 'import memlab; print(memlab.preload_path())') ./app
     """
-    return os.path.join(_HERE, "lib", "libmemlab.so")
+    return _path("lib", "libmemlab.so")
+
+
+def _path(*below: str) -> str:
+    """In the wheel's package; else below the prefix whose share/memlab/python this package is in."""
+    own = os.path.join(_HERE, *below)
+    installed = os.path.normpath(os.path.join(_HERE, "..", "..", "..", "..", *below))
+    return installed if os.path.exists(installed) and not os.path.exists(own) else own
 
 
 def tool_path(name: str) -> str:
     """The path of the program "memlab-run" or "memlab-report"."""
-    return os.path.join(_HERE, "bin", name)
+    return _path("bin", name)

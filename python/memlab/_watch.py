@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
-from . import _library
-from ._annotations import _address
-
-_ends: Dict[int, Any] = {}  # weakref.finalize objects, by the address of an nn.Module that has a name
+from . import _nn_modules
 
 
 def watch(model: Any, name: str = "") -> Optional[int]:
@@ -19,51 +15,21 @@ def watch(model: Any, name: str = "") -> Optional[int]:
 
     What a call of one of its nn.Modules allocates, and what backward allocates for that call, has the module's qualified
     name ("encoder.layers.0.linear1") in `memlab-report nn-modules`. Its parameters and buffers on a GPU are labelled with
-    theirs, those that share memory with all of theirs ("embedding.weight+head.weight").
+    theirs, those that share memory with all of theirs ("embedding.weight+head.weight"). Parts of names that are of
+    wrappers (DistributedDataParallel, torch.compile, FSDP, checkpoint_wrapper) are left out.
 
     `name` tells several models apart: it comes before the qualified names ("teacher.encoder"). A model is watched as it
     is: call again after nn.Modules or parameters were added or replaced, or the model was copied or moved. Nothing is
-    hooked in it, and its nn.Modules are not kept alive: a name ends with its object.
+    hooked in it, and its nn.Modules are not kept alive: a name ends with its object. Where memlab names models by itself
+    (MEMLAB_NAMES=auto), the model has this name in place of its class, and nothing is to be called again.
 
     Returns how many nn.Modules have a name; None without memlab, without recording, or before the first use of CUDA,
     after which it is to be called again. TypeError: `model` is no nn.Module. Any thread may call it.
     """
-    if not all(callable(getattr(model, each, None)) for each in ("named_modules", "named_parameters", "named_buffers")):
+    if not _nn_modules.is_model(model):
         raise TypeError(f"memlab.watch takes a torch.nn.Module, not {type(model).__name__}")
-    count = 0
-    for qualified, module in model.named_modules():
-        class_name = _library.text(type(module).__name__)
-        if _library.call("nn_module", id(module), _library.text(_join(name, qualified)), class_name) != 0:
-            return None
-        count += 1
-        if id(module) not in _ends:
-            _ends[id(module)] = end = weakref.finalize(module, _ended, id(module))
-            end.atexit = False
-    for pointer, names in _tensors(model).items():
-        _library.call("label", pointer, _library.text("+".join(_join(name, each) for each in names)))
+    tensors = _nn_modules.Tensors()
+    count = _nn_modules.name_model(model, _nn_modules.models.add(model, name), tensors)
+    if count is not None:
+        tensors.label(tensors.take())
     return count
-
-
-def _join(name: str, qualified: str) -> str:
-    return f"{name}.{qualified}" if name and qualified else name or qualified
-
-
-def _ended(address: int) -> None:
-    """The nn.Module there is gone; its memory is not another object's yet."""
-    _ends.pop(address, None)
-    _library.call("nn_module_end", address)
-
-
-def _tensors(model: Any) -> Dict[int, List[str]]:
-    """Names of parameters and buffers on a GPU, by where they are."""
-    found: Dict[int, List[str]] = {}
-    for named in (model.named_parameters, model.named_buffers):
-        try:
-            tensors = list(named(remove_duplicate=False))
-        except TypeError:  # PyTorch before 2.0
-            tensors = list(named())
-        for qualified, tensor in tensors:
-            local = getattr(tensor, "_local_tensor", tensor)  # a DTensor's part of this process
-            if getattr(local, "is_cuda", False):
-                found.setdefault(_address(local), []).append(qualified)
-    return found

@@ -345,6 +345,21 @@ class Doctor(EndToEnd):
                 self.assertEqual(finding["weight"], weight)
                 self.assertIn(said, finding["fact"] + finding["advice"])
 
+    def test_whether_names_come_into_a_python(self) -> None:
+        python = "/usr/bin/python3"
+        if not os.path.exists(python):
+            self.skipTest("no Python of the distribution's is installed here")
+        for arguments, weight in ((["-S", "x.py"], "limit"), (["-BIS", "x.py"], "limit"), (["-I", "x.py"], "note"),
+                                  (["-W", "error", "-E", "-c", "1"], "note"), (["-Xdev", "-Es", "x.py"], "note"),
+                                  (["-c", "1", "-S"], None), (["-m", "x", "-I"], None), (["x.py", "-S"], None),
+                                  (["-WS", "x.py"], None), (["-", "-I"], None)):
+            with self.subTest(arguments):
+                found = [each["weight"] for each in self.found("--", python, *arguments)["command"]
+                         if each["subject"] == "names"]
+                self.assertEqual(found, [weight] if weight else [])
+        off = self.found("--option", "NAMES=off", "--", python, "-S", "x.py")
+        self.assertNotIn("names", [each["subject"] for each in off["command"]])
+
     def test_a_static_program(self) -> None:
         self.assertIn("static", self.blocked_program(self.compile("int main(void){return 0;}", "a", "-static")))
 

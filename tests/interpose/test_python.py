@@ -318,6 +318,38 @@ class PythonFrames(EndToEnd):
                     # The calls of all are the same: of a call site each has a part.
                     self.assertGreaterEqual(max(map(len, found.values())), 3)
 
+    def run_names(self, interpreter: str, *arguments: str, **settings: str) -> tuple[str, dict]:
+        """What the program printed, and the report."""
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
+        outcome = self.run_python(interpreter, "names.py", str(library), str(PROGRAMS / "stand_ins" / "torch_names"),
+                                  *arguments, **settings)
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        return outcome.stdout.decode(), self.recording().report
+
+    def test_names_without_a_call(self) -> None:
+        """Of models in the order of their first calls, of one whose function ends, of what is added to one later."""
+        startup = str(ROOT / "python" / "memlab" / "startup")
+        for version, interpreter in self.each_interpreter():
+            plain, report = self.run_names(interpreter, PYTHONPATH=startup, MEMLAB_NAMES="off")
+            self.assertEqual({entry["name"] for entry in report["nn_modules"]}, {None})
+            self.assertNotIn("labels", report)
+            for teacher, *watch in (("Net#2", ), ("teacher", "watch")):
+                with self.subTest(python=version, watch=watch):
+                    path = ":".join([startup, *[str(ROOT / "python") for _ in watch]])
+                    printed, report = self.run_names(interpreter, *watch, PYTHONPATH=path, MEMLAB_NAMES="auto")
+                    self.assertEqual((printed, report["missed"]), (plain, []))
+                    layers = ("embedding", "layer", "head")
+                    names = {(f"{teacher}.extra", "Linear"), ("Net", "Wrapper"), ("Net", "Net"), (teacher, "Net"),
+                             ("Critic", "Critic"), ("Critic#2", "Critic"), ("Sampler", "Sampler")}
+                    names |= {(f"{model}.{layer}", "Linear") for model in ("Net", teacher) for layer in layers}
+                    self.assertEqual({(entry["name"], entry["class"]) for entry in report["nn_modules"]}, names)
+                    tied = "{0}.embedding.weight+{0}.head.weight"
+                    trained = [tied.format("Net"), "Net.layer.weight"]
+                    labels = [*trained, tied.format(teacher), f"{teacher}.layer.weight", f"{teacher}.extra.weight",
+                              "Critic.weight", "Critic#2.weight", "Sampler.weight", *[name + ".grad" for name in trained]]
+                    labels += [f"Adam.{name}.{state}" for name in trained for state in ("exp_avg", "exp_avg_sq")]
+                    self.assertEqual({label["name"] for label in report["labels"]}, set(labels))
+
     def test_nn_modules_that_are_not_called_as_known(self) -> None:
         for _, interpreter in self.each_interpreter():
             report, found, _ = self.nn_modules(interpreter, "torch_closure")

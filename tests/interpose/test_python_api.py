@@ -310,6 +310,37 @@ class Recordings(EndToEnd):
                               text=True, check=True)
         self.assertEqual(path.stdout.strip(), self.memlab.preload_path())
 
+    def test_parts_of_names_that_are_of_wrappers(self) -> None:
+        naming = importlib.import_module("memlab._nn_modules")
+
+        def module(parameters: tuple = (), **children: Any) -> Any:
+            return types.SimpleNamespace(_modules=children, _parameters=dict.fromkeys(parameters))
+
+        block = module(_checkpoint_wrapped_module=module(linear=module(("weight",))))
+        net = module(module=block, head=module(("weight",)))
+        of = {"": module(module=module(_orig_mod=net))}
+        for qualified in ("module", "module._orig_mod", "module._orig_mod.module", "module._orig_mod.head",
+                          "module._orig_mod.module._checkpoint_wrapped_module",
+                          "module._orig_mod.module._checkpoint_wrapped_module.linear"):
+            above, _, name = qualified.rpartition(".")
+            of[qualified] = of[above]._modules[name]
+        for prefix in ("Net", ""):
+            names = naming._Names(prefix)
+            found = [names.of_module(qualified, each) for qualified, each in of.items()]
+            self.assertEqual(found, [prefix, prefix, prefix] + [naming.join(prefix, name) for name in (
+                "module", "head", "module", "module.linear")])
+            self.assertEqual([names.of_tensor(name) for name in (
+                "module._orig_mod.head.weight", "module._orig_mod.module._checkpoint_wrapped_module.linear.weight", "of.none")],
+                [naming.join(prefix, name) for name in ("head.weight", "module.linear.weight", "of.none")])
+        part = types.SimpleNamespace(is_cuda=True, data_ptr=lambda: 4096)
+        self.assertEqual(naming.pointer_of(types.SimpleNamespace(_local_tensor=part)), 4096)
+
+        def sparse() -> int:
+            raise RuntimeError("no storage")
+
+        self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=True, data_ptr=sparse)))
+        self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=False)))
+
     def test_the_prototypes_are_those_of_memlab_h(self) -> None:
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         body = re.search(r"struct memlab_device_stats \{(.*?)\n\};", header, re.S).group(1)
@@ -321,6 +352,7 @@ class Recordings(EndToEnd):
         for result, name, parameters in re.findall(r"weak\)\) (\w+) memlab_api_(\w+)\(([^)]*)\);", header):
             kinds = [parameter.strip().rsplit(" ", 1)[0] for parameter in parameters.split(",")]
             declared[name] = (widths[result], tuple(
-                ctypes.c_char_p if "char*" in kind else ctypes.c_void_p if kind.endswith("*") else widths[kind]
+                ctypes.c_char_p if "char*" in kind
+                else ctypes.c_void_p if kind.endswith("*") or kind.endswith("pending_call") else widths[kind]
                 for kind in kinds if kind != "void" and kind))
         self.assertEqual({name: declared[name] for name in library.FUNCTIONS}, library.FUNCTIONS)

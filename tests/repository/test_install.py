@@ -35,6 +35,8 @@ EXPECTED = [
     "share/doc/memlab/LICENSE",
     "share/doc/memlab/README.md",
     "share/memlab/memlab-report-v1.schema.json",
+    "share/memlab/python/memlab/py.typed",
+    "share/memlab/python/memlab/startup/sitecustomize.py",
     "share/memlab/memlab-interval-v1.schema.json",
     "share/memlab/memlab-run-v1.schema.json",
     "share/memlab/memlab-run-summary-v1.schema.json",
@@ -206,6 +208,14 @@ def test_wheel(build, folder):
     program = "import memlab; p = memlab.peak(); p.__enter__(); p.__exit__(None, None, None); print(p.bytes)"
     peak = run(programs / "memlab-run", "--", programs / "python", "-c", program, cwd=folder / "work")
     expect(peak.splitlines()[0] == "0", f"memlab.peak() of a program under memlab-run that allocates nothing: {peak}")
+    # Its names come in by themselves: by the environment's package, and by memlab-run in one without.
+    program = "import sys; print(*[type(each).__name__ for each in sys.meta_path if type(each).__module__ == '_memlab_names'])"
+    for python, option, names, expected in ((programs / "python", "-E", "auto", "_Finder"), (sys.executable, "-B", "auto", "_Finder"),
+                                            (sys.executable, "-E", "auto", ""), (programs / "python", "-B", "off", "")):
+        found = run(programs / "memlab-run", "--", python, option, "-c", program, cwd=folder / "work",
+                    env=dict(os.environ, MEMLAB_NAMES=names)).splitlines()[0]
+        expect(found == expected, f"{python} {option} with MEMLAB_NAMES={names} awaits PyTorch: {found}")
+    expect(run(programs / "python", "-c", program) == "\n", "without memlab the package awaits PyTorch")
     wrong = subprocess.run([programs / "python", "-m", "memlab", "nonsense"], capture_output=True, check=False)
     expect(wrong.returncode == 2 and wrong.stderr, "python -m memlab took nonsense")
     shutil.copytree(pathlib.Path(library).parents[1], folder / "two words" / "memlab")

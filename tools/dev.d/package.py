@@ -33,7 +33,7 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PYTHON_PACKAGE = ROOT / "python" / "memlab"
+INSTALLED_PYTHON = "share/memlab/python/"
 SUMMARY = "GPU memory profiler and caching allocator for unmodified CUDA programs"
 DESCRIPTION = """Preload libmemlab.so into any CUDA program to serve its GPU memory from a
 caching pool and to record every allocation with its call site; memlab-report
@@ -165,9 +165,18 @@ def debian_package(version, tree, date):
 def wheel(version, tree, date, readme):
     """The bytes of a wheel: the package with the library and the programs inside."""
     files = Tree()
-    for path in sorted([*PYTHON_PACKAGE.glob("*.py"), PYTHON_PACKAGE / "py.typed"]):
-        files.add(f"memlab/{path.name}", path.read_text(encoding="utf-8").replace("@VERSION@", version))
+    for path, data, _ in tree:
+        if path.startswith(INSTALLED_PYTHON):
+            files.add(path.removeprefix(INSTALLED_PYTHON), data)
+    # What begins with each Python program of the environment; .start takes the place of .pth from CPython 3.15 on.
+    startup = files.files["memlab/startup/_memlab_names.py"][0]
+    files.add("_memlab_names.py", startup)
+    files.add("memlab.pth", 'import os; ("MEMLAB_NAMES" in os.environ or "libmemlab.so" in os.environ.get("LD_PRELOAD", "")) '
+                            'and __import__("_memlab_names").start()\n')
+    files.add("memlab.start", "_memlab_names:start\n")
     for path, data, executable in tree:
+        if path.startswith(INSTALLED_PYTHON):
+            continue
         if path.startswith(("bin/", "lib/", "include/", "share/memlab/")):
             files.add(f"memlab/{path}", data, executable)
         elif path.startswith("share/") and not path.startswith("share/doc/"):
@@ -292,6 +301,8 @@ def main():
         separate_debug_information(installed, debug)
         tree, symbols = Tree(), Tree()
         tree.add_folder(installed)
+        package = f"{INSTALLED_PYTHON}memlab/_package.py"
+        tree.add(package, tree.files[package][0].decode("utf-8").replace("@VERSION@", version))
         symbols.add_folder(debug, "lib/debug/")
     parts = list(components())
     for name, _, _, text in parts:

@@ -131,6 +131,11 @@ Diagnosis diagnose(const DoctorRequest& request) {
         CommandFile command =
             examine_command(request.command[0], request.library, request.variables);
         diagnosis.command = std::move(command.findings);
+        if (read_python(command.program)) {
+            if (auto names = names_finding(request.command, request.variables)) {
+                diagnosis.command.push_back(std::move(*names));
+            }
+        }
         if (is_glibc_loader(command.loader)) {
             loader = command.loader;
         }

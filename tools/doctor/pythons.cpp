@@ -16,6 +16,7 @@
 #include "profiler/python/layouts.hpp"
 #include "report/text/names.hpp"
 #include "tools/doctor/elf_file.hpp"
+#include "tools/doctor/environment.hpp"
 #include "tools/doctor/pytorch.hpp"
 
 namespace memlab::tools {
@@ -155,6 +156,41 @@ Finding python_finding(const std::string& subject, const std::string& path,
         finding.fact += ": functions and lines are read";
     }
     return finding;
+}
+
+std::optional<Finding> names_finding(const std::vector<std::string>& command,
+                                     const Variables& variables) {
+    if (!effective_settings(variables).settings.names) {
+        return std::nullopt;
+    }
+    // Without a value of its own: -IS is two. What follows -c, -m or a script is the program's.
+    for (std::size_t i = 1; i < command.size(); ++i) {
+        const std::string_view argument = command[i];
+        if (argument.size() < 2 || argument[0] != '-' || argument[1] == '-') {
+            break;
+        }
+        const std::size_t end = std::min(argument.find_first_of("cmWX"), argument.size());
+        const std::string_view flags = argument.substr(1, end - 1);
+        if (flags.find('S') != std::string_view::npos) {
+            return Finding{Weight::limit, "names", "-S: memlab's Python package does not come in",
+                           "nn.Modules, gradients and optimizer states have no names. Run without "
+                           "it, or call memlab.watch(model) in the program."};
+        }
+        if (flags.find_first_of("IE") != std::string_view::npos) {
+            return Finding{Weight::note, "names",
+                           "-I or -E: memlab's Python package comes in only if it is installed in "
+                           "the interpreter's environment (the wheel)",
+                           "Else nn.Modules, gradients and optimizer states have no names: run "
+                           "without it, or install the wheel there."};
+        }
+        if (end < argument.size()) {
+            if (argument[end] == 'c' || argument[end] == 'm') {
+                break;
+            }
+            i += end + 1 == argument.size() ? 1 : 0;
+        }
+    }
+    return std::nullopt;
 }
 
 Findings examine_pythons(const Variables& variables) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/doctor/finding.hpp"
 
@@ -24,6 +25,11 @@ std::optional<PythonBuild> read_python(const std::string& path);
 /// What memlab reads of it, as a finding on `subject`.
 Finding python_finding(const std::string& subject, const std::string& path,
                        const PythonBuild& build);
+
+/// Whether memlab's Python package comes into a program that this command starts, an interpreter's:
+/// nothing if it does, or is not wanted.
+std::optional<Finding> names_finding(const std::vector<std::string>& command,
+                                     const Variables& variables);
 
 /// The interpreters that PATH has, each once, at most eight, and the PyTorch that each would
 /// import.

@@ -31,6 +31,7 @@
 #include "tools/run/bypass_check.hpp"
 #include "tools/run/launch.hpp"
 #include "tools/run/preload.hpp"
+#include "tools/run/python_names.hpp"
 #include "tools/run/replace_caches.hpp"
 #include "tools/run/run_completion.hpp"
 #include "tools/run/run_file.hpp"
@@ -267,6 +268,11 @@ Environment make_environment(const RunArguments& arguments, memlab::model::RunFi
     environment.emplace_back("LD_PRELOAD", preload_with(library, std::getenv("LD_PRELOAD")));
     if (!arguments.command.empty() && !asan_runtime(arguments.command[0], {}).empty()) {
         environment.push_back(asan_options({}));
+    }
+    if (effective_settings(environment).settings.names) {
+        for (auto& variable : python_names(std::getenv("PYTHONPATH"))) {
+            environment.push_back(std::move(variable));
+        }
     }
     // NVTX supports one tool: a profiler that is already set stays, and the report says so.
     if (std::getenv(nvtx_variable) == nullptr) {
