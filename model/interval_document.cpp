@@ -47,6 +47,19 @@ IntervalDocument::Site site_of(const trace::Aggregator& from, const trace::Holde
             .frames = frames_of(from, site.stack)};
 }
 
+IntervalDocument::NnModule nn_module_of(const trace::Aggregator& from,
+                                        const trace::NnModuleHeld& held) {
+    IntervalDocument::NnModule nn_module{.bytes = held.bytes, .count = held.count};
+    const auto& names = from.nn_modules().names();
+    if (const auto found = names.find(held.nn_module); found != names.end()) {
+        nn_module.name = from.string(found->second.name);
+        if (found->second.class_name != 0) {
+            nn_module.class_name = from.string(found->second.class_name);
+        }
+    }
+    return nn_module;
+}
+
 }  // namespace
 
 IntervalDocument interval_document(const trace::Aggregator& from,
@@ -59,6 +72,10 @@ IntervalDocument interval_document(const trace::Aggregator& from,
     document.sites.reserve(totals.at_peak.sites.size());
     for (const trace::Holder& holder : totals.at_peak.sites) {
         document.sites.push_back(site_of(from, holder));
+    }
+    document.nn_modules.reserve(totals.nn_modules.size());
+    for (const trace::NnModuleHeld& held : totals.nn_modules) {
+        document.nn_modules.push_back(nn_module_of(from, held));
     }
     return document;
 }

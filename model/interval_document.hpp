@@ -59,9 +59,25 @@ struct IntervalDocument {
             visit.list({"frames", "of the call stack, the call into CUDA first"}, self.frames);
         }
     };
+    struct NnModule {
+        std::optional<std::string> name = {};
+        std::optional<std::string> class_name = {};
+        std::uint64_t bytes = 0;
+        std::uint64_t count = 0;
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.text_or_null({"name", "its qualified name; null: none was given yet"}, self.name);
+            visit.text_or_null({"class", "its class; null: unknown"}, self.class_name);
+            visit.number({"bytes", "that its calls allocated, without those of nn.Modules within"},
+                         self.bytes);
+            visit.number({"count", "of the allocations that were these"}, self.count);
+        }
+    };
     trace::IntervalTotals totals = {};
     bool at_least = false;
     std::vector<Site> sites = {};
+    std::vector<NnModule> nn_modules = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -86,6 +102,9 @@ struct IntervalDocument {
                      totals.at_peak.other_sites);
         visit.number({"other_count", "allocations of these"}, totals.at_peak.other_count);
         visit.number({"other_bytes", "of these"}, totals.at_peak.other_bytes);
+        visit.list({"nn_modules",
+                    "PyTorch's, whose calls allocated of the memory at the peak, largest first"},
+                   self.nn_modules);
     }
 };
 

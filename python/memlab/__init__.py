@@ -22,11 +22,11 @@ from ._library import NotRecordedWarning
 from ._line_profiler import LineProfiler, clear_global_line_profiler, profile, profile_every, set_target_gpu
 from ._mem_reporter import MemReporter
 from ._package import __version__, preload_path, tool_path
-from ._peak import Frame, Line, Site, peak
+from ._peak import Frame, Line, NnModule, Site, peak
 from ._recording import Curve, Device, Event, Place, Recording, ReportError, html, load, report
 from ._watch import watch
 
-__all__ = ["Curve", "Device", "Event", "Frame", "Line", "LineProfiler", "MemReporter", "NotRecordedWarning", "Place",
-           "Recording", "ReportError", "Site", "__version__", "clear_global_line_profiler", "empty_cache", "html", "label",
-           "load", "mark", "peak", "preload_path", "profile", "profile_every", "recording", "report", "scope",
-           "set_target_gpu", "snapshot", "stats", "tool_path", "watch"]
+__all__ = ["Curve", "Device", "Event", "Frame", "Line", "LineProfiler", "MemReporter", "NnModule",
+           "NotRecordedWarning", "Place", "Recording", "ReportError", "Site", "__version__", "clear_global_line_profiler",
+           "empty_cache", "html", "label", "load", "mark", "peak", "preload_path", "profile", "profile_every", "recording",
+           "report", "scope", "set_target_gpu", "snapshot", "stats", "tool_path", "watch"]

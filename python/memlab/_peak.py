@@ -69,6 +69,19 @@ class Line:
     count: int
 
 
+@dataclasses.dataclass(frozen=True)
+class NnModule:
+    """What the calls of one nn.Module of PyTorch's held at the peak, without those of nn.Modules within."""
+
+    name: Optional[str]  #: its qualified name; None: it has none yet
+    class_name: Optional[str]
+    bytes: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.bytes} bytes in {self.count}: {self.name or '(no name)'} {self.class_name or ''}".rstrip()
+
+
 class peak:
     """Measures the memory that a part of the program needs:
 
@@ -94,6 +107,7 @@ class peak:
     at_least: Optional[bool] = None  #: memory may be missing: the report says why, under `missed`
     sites: Optional[List[Site]] = None  #: who held `bytes`, largest first: the `limit` largest
     other_bytes: Optional[int] = None  #: what the other call sites held
+    nn_modules: Optional[List[NnModule]] = None  #: all whose calls allocated of `bytes`, largest first
 
     def __init__(self, limit: int = 50) -> None:
         self._limit = max(limit, 0)
@@ -132,6 +146,8 @@ class peak:
                      "at_least", "other_bytes"):
             setattr(self, name, document[name])
         self.sites = [Site.of(site) for site in document["sites"]]
+        self.nn_modules = [NnModule(each["name"], each["class"], each["bytes"], each["count"])
+                           for each in document["nn_modules"]]
 
     def __repr__(self) -> str:
         return f"memlab.peak(bytes={self.bytes}, growth_bytes={self.growth_bytes})"

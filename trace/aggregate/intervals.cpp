@@ -1,6 +1,7 @@
 #include "trace/aggregate/intervals.hpp"
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -27,7 +28,9 @@ void Intervals::observe() {
 /// The state at this moment, from which allocated(), freed() and split() go on.
 void Intervals::read_live() {
     level_ = aggregate_.total_allocated();
-    segments_.clear();
+    for (SiteTable& segments : segments_) {
+        segments.clear();
+    }
     const auto& devices = aggregate_.devices();
     if (std::none_of(devices.begin(), devices.end(), [](const auto& device) {
             return device != nullptr && device->segment_bytes != 0;
@@ -36,7 +39,7 @@ void Intervals::read_live() {
     }
     aggregate_.live().for_each([&](std::uint32_t, const Live& live) {
         if (live.is_segment && !live.pending) {
-            segments_.add(live.site, 1, live.size);
+            cut(live);
         }
     });
 }
@@ -65,6 +68,7 @@ const IntervalTotals* Intervals::end(std::uint64_t id, std::size_t max_sites) {
     }
     if (interval->open) {
         interval->totals.at_peak = composition(*interval, max_sites);
+        interval->totals.nn_modules = nn_modules(*interval);
         interval->totals.end_ns = aggregate_.duration_ns();
         interval->totals.end_bytes = level_;
         interval->at_peak = {};
@@ -85,45 +89,80 @@ void Intervals::forget(std::uint64_t id) {
     observe();
 }
 
-/// What the site holds at this moment that is no segment.
-SiteTable::Item Intervals::held_by(std::uint32_t site) {
-    const Site& now = aggregate_.sites()[site];
-    const SiteTable::Item* const cut = segments_.find(site);
-    return {site, now.live_count - (cut == nullptr ? 0 : cut->count),
-            now.live_bytes - (cut == nullptr ? 0 : cut->bytes)};
+void Intervals::cut(const Live& live) {
+    segments_[site].add(live.site, 1, live.size);
+    if (live.nn_modules != 0) {
+        segments_[part].add(live.nn_modules - 1, 1, live.size);
+    }
 }
 
-void Intervals::rise(std::uint32_t site, std::uint64_t bytes) {
-    const SiteTable::Item now = held_by(site);
-    level_ += bytes;
+/// What it holds at this moment that is no segment.
+SiteTable::Item Intervals::held_by(Of of, std::uint32_t index) {
+    SiteTable::Item now{index, 0, 0};
+    if (of == site) {
+        const Site& held = aggregate_.sites()[index];
+        now = {index, held.live_count, held.live_bytes};
+    } else {
+        const NnModuleHolding& held = aggregate_.nn_modules().holdings()[index];
+        now = {index, held.live_count, held.live_bytes};
+    }
+    if (const SiteTable::Item* const segments = segments_[of].find(index)) {
+        now.count -= segments->count;
+        now.bytes -= segments->bytes;
+    }
+    return now;
+}
+
+SiteTable::Item Intervals::held_at_peak_by(Interval& interval, Of of, std::uint32_t index) {
+    const SiteTable::Item* const kept = interval.at_peak[of].find(index);
+    return kept == nullptr ? held_by(of, index) : *kept;
+}
+
+/// What it held before this change: `added` is in it already, or null.
+void Intervals::keep(Interval& interval, Of of, std::uint32_t index, const Live* added) {
+    if (interval.at_peak[of].find(index) != nullptr) {
+        return;
+    }
+    const SiteTable::Item now = held_by(of, index);
+    interval.at_peak[of].add(index, now.count - (added == nullptr ? 0 : 1),
+                             now.bytes - (added == nullptr ? 0 : added->size));
+}
+
+void Intervals::rise(const Live& live) {
+    level_ += live.size;
     for (const auto& interval : intervals_) {
         if (!interval->open) {
             continue;
         }
         IntervalTotals& totals = interval->totals;
         ++totals.allocated_count;
-        totals.allocated_bytes += bytes;
+        totals.allocated_bytes += live.size;
         if (level_ > totals.peak_bytes) {
             totals.peak_bytes = level_;
             totals.peak_time_ns = aggregate_.duration_ns();
-            interval->at_peak.clear();
-        } else if (interval->at_peak.find(site) == nullptr) {
-            interval->at_peak.add(site, now.count - 1, now.bytes - bytes);
+            for (SiteTable& at_peak : interval->at_peak) {
+                at_peak.clear();
+            }
+            continue;
+        }
+        keep(*interval, site, live.site, &live);
+        if (live.nn_modules != 0) {
+            keep(*interval, part, live.nn_modules - 1, &live);
         }
     }
 }
 
-void Intervals::fall(std::uint32_t site, std::uint64_t bytes) {
-    const SiteTable::Item before = held_by(site);
-    level_ -= bytes;
+void Intervals::fall(const Live& live) {
+    level_ -= live.size;
     for (const auto& interval : intervals_) {
         if (!interval->open) {
             continue;
         }
         ++interval->totals.freed_count;
-        interval->totals.freed_bytes += bytes;
-        if (interval->at_peak.find(site) == nullptr) {
-            interval->at_peak.add(site, before.count, before.bytes);
+        interval->totals.freed_bytes += live.size;
+        keep(*interval, site, live.site, nullptr);
+        if (live.nn_modules != 0) {
+            keep(*interval, part, live.nn_modules - 1, nullptr);
         }
     }
 }
@@ -135,8 +174,7 @@ Composition Intervals::composition(Interval& interval, std::size_t max_sites) {
         if (!counts_as_device_memory(sites[index].kind)) {
             continue;
         }
-        const SiteTable::Item* const kept = interval.at_peak.find(index);
-        const SiteTable::Item held = kept == nullptr ? held_by(index) : *kept;
+        const SiteTable::Item held = held_at_peak_by(interval, site, index);
         result.count += held.count;
         result.bytes += held.bytes;
         if (held.count != 0) {
@@ -144,6 +182,33 @@ Composition Intervals::composition(Interval& interval, std::size_t max_sites) {
         }
     }
     limit_sites(result, max_sites);
+    return result;
+}
+
+std::vector<NnModuleHeld> Intervals::nn_modules(Interval& interval) {
+    const NnModuleStats& stats = aggregate_.nn_modules();
+    std::map<std::uint32_t, NnModuleHeld> by_number;
+    for (std::uint32_t index = 0; index < stats.holdings().size(); ++index) {
+        const NnModuleHolding& holding = stats.holdings()[index];
+        if (!counts_as_device_memory(aggregate_.sites()[holding.site].kind)) {
+            continue;
+        }
+        const SiteTable::Item item = held_at_peak_by(interval, part, index);
+        if (item.count != 0) {
+            const std::uint32_t number = stats.stacks()[holding.stack - 1].nn_module;
+            NnModuleHeld& held = by_number.try_emplace(number, NnModuleHeld{number}).first->second;
+            held.count += item.count;
+            held.bytes += item.bytes;
+        }
+    }
+    std::vector<NnModuleHeld> result;
+    result.reserve(by_number.size());
+    for (const auto& [number, held] : by_number) {
+        result.push_back(held);
+    }
+    std::stable_sort(
+        result.begin(), result.end(),
+        [](const NnModuleHeld& a, const NnModuleHeld& b) { return a.bytes > b.bytes; });
     return result;
 }
 
@@ -164,9 +229,9 @@ void Intervals::allocated(std::uint32_t /*slot*/, const Live& live, const Event&
     }
     guarded([&] {
         if (live.is_segment) {
-            segments_.add(live.site, 1, live.size);
+            cut(live);
         } else {
-            rise(live.site, live.size);
+            rise(live);
         }
     });
 }
@@ -177,18 +242,23 @@ void Intervals::freed(std::uint32_t /*slot*/, const Live& live, const LifeEnd& /
     }
     guarded([&] {
         if (!live.is_segment) {
-            fall(live.site, live.size);
-        } else if (SiteTable::Item* const cut = segments_.find(live.site)) {
-            --cut->count;
-            cut->bytes -= live.size;
+            fall(live);
+            return;
+        }
+        for (const Of of : {site, part}) {
+            const std::uint32_t index = of == site ? live.site : live.nn_modules - 1;
+            if (SiteTable::Item* const segments = segments_[of].find(index)) {
+                --segments->count;
+                segments->bytes -= live.size;
+            }
         }
     });
 }
 
 void Intervals::split(std::uint32_t /*slot*/, const Live& live) {
     guarded([&] {
-        fall(live.site, live.size);
-        segments_.add(live.site, 1, live.size);
+        fall(live);
+        cut(live);
     });
 }
 

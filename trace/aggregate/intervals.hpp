@@ -4,7 +4,8 @@
 // The level is that of scopes (scopes.hpp): device memory of all devices together, a segment of an
 // allocator counted as what is handed out of it. Who held the peak is kept without a copy at each
 // new one: a site whose live bytes are about to change, the first time since the latest peak, has
-// them put aside; a new peak drops what is there.
+// them put aside; a new peak drops what is there. The same for the parts of sites that the calls of
+// nn.Modules allocated.
 //
 // Nothing is done while no interval is open. An event costs O(open intervals), begin() O(live
 // allocations), end() O(sites). Memory: O(sites that change) for each open interval, and
@@ -12,6 +13,7 @@
 // better than a wrong one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +25,13 @@
 #include "trace/aggregate/site_table.hpp"
 
 namespace memlab::trace {
+
+/// What calls of an nn.Module allocated, not those of nn.Modules within.
+struct NnModuleHeld {
+    std::uint32_t nn_module = 0;  ///< NnModuleStackDef::nn_module
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+};
 
 /// The figures of an interval. Bytes are of blocks, as in the allocated curve.
 struct IntervalTotals {
@@ -37,6 +46,8 @@ struct IntervalTotals {
     std::uint64_t freed_count = 0;
     std::uint64_t freed_bytes = 0;
     Composition at_peak;  ///< of all devices
+    /// Of that memory, largest first.
+    std::vector<NnModuleHeld> nn_modules;
 };
 
 /// Thread-safety: none. Observes the aggregator while an interval is open.
@@ -73,10 +84,14 @@ class Intervals final : public LiveObserver {
     bool needs_all() const override { return false; }
 
   private:
+    /// What is put aside: what a site held, and what a part of one did (NnModuleHolding).
+    enum Of : std::size_t { site, part };
+    using Tables = std::array<SiteTable, 2>;
+
     struct Interval {
         std::uint64_t id = 0;
         bool open = true;
-        SiteTable at_peak;  ///< what sites held then that changed since
+        Tables at_peak;  ///< what they held then that changed since
         IntervalTotals totals;
     };
 
@@ -88,16 +103,20 @@ class Intervals final : public LiveObserver {
     const DeviceTotals* pytorch_on(int gpu) const;
     void read_live();
     void observe();
-    SiteTable::Item held_by(std::uint32_t site);
-    void rise(std::uint32_t site, std::uint64_t bytes);
-    void fall(std::uint32_t site, std::uint64_t bytes);
+    void cut(const Live& live);
+    SiteTable::Item held_by(Of of, std::uint32_t index);
+    SiteTable::Item held_at_peak_by(Interval& interval, Of of, std::uint32_t index);
+    void keep(Interval& interval, Of of, std::uint32_t index, const Live* added);
+    void rise(const Live& live);
+    void fall(const Live& live);
     Composition composition(Interval& interval, std::size_t max_sites);
+    std::vector<NnModuleHeld> nn_modules(Interval& interval);
 
     Aggregator& aggregate_;
     std::vector<std::unique_ptr<Interval>> intervals_;
     // Valid while one is open.
     std::uint64_t level_ = 0;
-    SiteTable segments_;  ///< the part of a site that is segments
+    Tables segments_;  ///< what of these is segments
 };
 
 }  // namespace memlab::trace

@@ -182,5 +182,17 @@ assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
 assert cuda.cuCtxSetCurrent(context) == 0
 for _ in range(8):
     torch.torch_operator(DENSE, 2 * KIB, 0, 1)  # no node is believed before
-work()
+if package is None:
+    work()
+else:
+    with package.peak() as p:
+        work()
+    held = {}
+    for size, names in expected.items():
+        if names:
+            count, total = held.get(names[-1], (0, 0))
+            held[names[-1]] = count + 1, total + size
+    assert {each.name: (each.count, each.bytes) for each in p.nn_modules} == held, (p.nn_modules, held)
+    assert [each.class_name for each in p.nn_modules if each.name == ""] == ["Model"]
+    assert [each.bytes for each in p.nn_modules] == sorted((each.bytes for each in p.nn_modules), reverse=True)
 print(json.dumps(expected))

@@ -1,6 +1,7 @@
 // Intervals of a running program against a model that looks at all live memory after each event.
 #include "trace/aggregate/intervals.hpp"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -13,6 +14,12 @@ namespace {
 
 constexpr std::uint32_t cache = DeviceInfo::suballocator_index(0, 0);
 constexpr std::uint32_t stacks = 5;
+
+/// Of nn.Modules' calls: the last two are of one.
+constexpr std::uint32_t nn_module_stacks = 4;
+constexpr std::uint32_t nn_module_of(std::uint32_t stack) {
+    return std::min<std::uint32_t>(stack, nn_module_stacks - 1);
+}
 
 using Held = std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>;  ///< by site
 
@@ -28,6 +35,9 @@ class IntervalProgram {
         aggregate.on(ContextInfo{.id = 1, .device = 0, .primary = true});
         aggregate.on(ContextInfo{.id = 2, .device = 1, .primary = true});
         aggregate.on(StringDef{1, "PyTorch"});
+        for (std::uint32_t stack = 1; stack <= nn_module_stacks; ++stack) {
+            aggregate.on(NnModuleStackDef{stack, 0, nn_module_of(stack)});
+        }
         for (std::uint32_t stack = 1; stack <= stacks; ++stack) {
             StackDef definition;
             definition.id = stack;
@@ -77,8 +87,10 @@ class IntervalProgram {
                                   .begin_bytes = sum(held),
                                   .peak_bytes = sum(held),
                                   .peak_time_ns = aggregate.duration_ns(),
-                                  .at_peak = {}},
-                       .held = held};
+                                  .at_peak = {},
+                                  .nn_modules = {}},
+                       .held = held,
+                       .nn_modules = nn_modules_now()};
     }
 
     void end(std::uint64_t id) {
@@ -94,6 +106,14 @@ class IntervalProgram {
         CHECK(got->peak_time_ns == model.totals.peak_time_ns);
         CHECK(got->begin_bytes + got->allocated_bytes == got->end_bytes + got->freed_bytes);
         check_sites(got->at_peak, model.held, limit);
+        Held nn_modules;
+        std::uint64_t most = UINT64_MAX;
+        for (const NnModuleHeld& held : got->nn_modules) {
+            CHECK(held.bytes <= std::exchange(most, held.bytes));
+            nn_modules[held.nn_module] = {held.count, held.bytes};
+        }
+        CHECK(nn_modules == model.nn_modules);
+        CHECK(nn_modules.size() == got->nn_modules.size());
         // It has ended: what comes later does not change it.
         const std::uint64_t end_bytes = got->end_bytes;
         send(driver(EventType::alloc, false));
@@ -111,7 +131,8 @@ class IntervalProgram {
   private:
     struct Model {
         IntervalTotals totals;
-        Held held;  ///< at the peak
+        Held held;        ///< at the peak
+        Held nn_modules;  ///< the same, by number
     };
 
     static std::uint64_t sum(const Held& held) {
@@ -148,6 +169,21 @@ class IntervalProgram {
         return held;
     }
 
+    Held nn_modules_now() const {
+        Held held;
+        aggregate.live().for_each([&](std::uint32_t, const Live& live) {
+            if (!live.pending && !live.is_segment && live.nn_modules != 0 &&
+                counts_as_device_memory(aggregate.sites()[live.site].kind)) {
+                const NnModuleStats& stats = aggregate.nn_modules();
+                auto& [count, bytes] =
+                    held[nn_module_of(stats.holdings()[live.nn_modules - 1].stack)];
+                ++count;
+                bytes += live.size;
+            }
+        });
+        return held;
+    }
+
     void look() {
         const Held held = held_now();
         CHECK(sum(held) == aggregate.total_allocated());
@@ -156,11 +192,15 @@ class IntervalProgram {
                 model.totals.peak_bytes = sum(held);
                 model.totals.peak_time_ns = aggregate.duration_ns();
                 model.held = held;
+                model.nn_modules = nn_modules_now();
             }
         }
     }
 
-    void send(const Event& event) {
+    void send(Event event) {
+        if (event.type == EventType::alloc) {
+            event.nn_modules = static_cast<std::uint32_t>(random_.below(nn_module_stacks + 1));
+        }
         aggregate.on(event);
         look();
     }
