@@ -704,6 +704,23 @@ class Suite(SeveralGpus):
             verdict.problems.append("nothing was collected")
         self.add(verdict, *outcomes)
 
+    def names(self) -> None:
+        """Names of nn.Modules, gradients and the optimizer's states, without a call in the program."""
+        name = "names without a call"
+        if not self.can_run_with("torch", name):
+            return
+        expected = self.work / "names.json"
+        folders = [str(HERE.parent.parent / "python" / "memlab" / "startup"), os.environ.get("PYTHONPATH", "")]
+        verdict, found, outcomes = self.framework_pair(
+            name, "names.py", [str(expected)], native_settings={},
+            settings={"MEMLAB_NAMES": "auto", "PYTHONPATH": ":".join(filter(None, folders))})
+        reports = [one.report for one in found if one.report and one.report["sites"]]
+        if reports and expected.exists():
+            verdict.problems += tensors.judge_names(reports[0], json.loads(expected.read_text(encoding="utf-8")))
+        else:
+            verdict.problems.append("no report, or no word of PyTorch's")
+        self.add(verdict, *outcomes)
+
     def validation(self) -> None:
         """The sample that shows what a validation keeps; PyTorch runs it."""
         peaks: dict[str, int] = {}
@@ -1165,8 +1182,8 @@ class Suite(SeveralGpus):
         parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
-                 self.line_profiles,
-                 self.validation, self.categories, self.ledgers, self.unwinder, self.forked, self.ranks,
+                 self.line_profiles, self.names, self.validation, self.categories, self.ledgers, self.unwinder, self.forked,
+                 self.ranks,
                  self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
                  self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))

@@ -114,6 +114,22 @@ def judge_nn_modules(report: dict[str, Any], expected: dict[str, int]) -> list[s
     return problems + ([f"more than {expected}: {more}"] if len(more) > 2 else [])
 
 
+def judge_names(report: dict[str, Any], expected: dict[str, dict[str, Any]]) -> list[str]:
+    """What names.py says that its nn.Modules and tensors are called. An nn.Module that allocates nothing has no entry;
+    PyTorch rounds a block up to 512 bytes."""
+    found = {entry["name"]: entry["class"] for entry in report.get("nn_modules", [])}
+    problems = [f"{name}: {found[name]}, not {expected['modules'].get(name)}" for name in found
+                if found[name] != expected["modules"].get(name)]
+    missing = [name for name in ("MSELoss", "Sampler", "Net.layers.2.0", "Net#2.layers.0.2", "Net.head") if name not in found]
+    problems += [f"no memory of {missing}, but of {sorted(map(str, found))}"] if missing else []
+    labels = {label["name"]: label["peak_bytes"] for label in report.get("labels", [])}
+    wrong = {name: (labels.get(name), size) for name, size in expected["labels"].items()
+             if not size <= labels.get(name, -1) < size + 512}
+    problems += [f"labels: {wrong}"] if wrong else []
+    more = {name for name in labels if name not in expected["labels"] and not name.startswith("Sampler.")}
+    return problems + ([f"labels of nothing: {sorted(more)}"] if more else [])
+
+
 BACKWARD = ("layers", "retained", "twice", "checkpoint", "reentrant", "function", "threads", "compiled")
 Stack = tuple[tuple[str, int, str], ...]
 
