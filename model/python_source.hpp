@@ -13,7 +13,9 @@ inline bool is_python_library(std::string_view file) {
     if (file.starts_with("<frozen ")) {
         return true;
     }
-    for (const std::string_view folder : {"/site-packages/", "/dist-packages/"}) {
+    // The last: memlab's own, where it is no wheel.
+    for (const std::string_view folder :
+         {"/site-packages/", "/dist-packages/", "/share/memlab/python/"}) {
         if (file.find(folder) != std::string_view::npos) {
             return true;
         }

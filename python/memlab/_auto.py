@@ -1,4 +1,4 @@
-"""Names without a call in the program (MEMLAB_NAMES=auto): begun when the program imports PyTorch or CuPy.
+"""Names without a call in the program (MEMLAB_NAMES=auto): begun when the program imports PyTorch.
 
 Names are given at safe points: when a model is called first, soon after, by a pending call of the interpreter's; after an
 optimizer's step; when the program ends. Never from inside of CUDA, where the recorder only notes addresses. An address
@@ -20,7 +20,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from . import _library, _nn_modules
 
-# Of the program's time, beside a quarter of a second: looking for objects, and labelling what each step makes anew.
+# Of the program's time, beside a quarter of a second: looking for objects, and labelling what each step makes again.
 _SHARE = 1 / 200
 _CREDIT = 0.25
 _MOST = 64  # nn.Modules taken from the recorder at a time
@@ -58,7 +58,7 @@ _kept: List[Any] = []  # what C has the address of
 _is_compiling: Callable[[], bool] = bool
 
 
-def start_torch() -> None:
+def start() -> None:
     """The program imports PyTorch: asks the recorder to tell of models."""
     if _kept:
         return
@@ -203,7 +203,7 @@ def _name_all() -> None:
 
 
 def _label_gradients(parameters: List[Any]) -> None:
-    """Each step may make them anew, where others were."""
+    """Each step may make them again, where others were."""
     for parameter in parameters:
         gradient = getattr(parameter, "grad", None) if getattr(parameter, "is_leaf", True) else None
         pointer = None if gradient is None else _nn_modules.pointer_of(gradient)

@@ -20,6 +20,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "scope_end": (None, ()),
     "mark": (None, (ctypes.c_char_p,)),
     "label": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)),
+    "suballoc": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)),
+    "subfree": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_void_p)),
     "nn_module": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)),
     "nn_module_end": (ctypes.c_int, (ctypes.c_void_p,)),
     "nn_modules_unnamed": (ctypes.c_size_t, (ctypes.c_void_p, ctypes.c_size_t)),
@@ -65,11 +67,11 @@ _said = False
 def _find(name: str) -> Optional[Any]:
     result, arguments = FUNCTIONS[name]
     try:
-        function = getattr(ctypes.CDLL(None), "memlab_api_" + name)
+        found = getattr(ctypes.CDLL(None), "memlab_api_" + name)
     except (AttributeError, OSError):  # not loaded; a platform without dlopen(NULL)
         return None
-    function.restype, function.argtypes = result, list(arguments)
-    return function
+    found.restype, found.argtypes = result, list(arguments)
+    return found
 
 
 def _say_once() -> None:
@@ -86,10 +88,11 @@ def _say_once() -> None:
 
 def has(name: str) -> bool:
     """Whether there is a memlab_api_NAME in this process."""
-    return _function(name) is not None
+    return function(name) is not None
 
 
-def _function(name: str) -> Optional[Any]:
+def function(name: str) -> Optional[Any]:
+    """memlab_api_NAME; None in a process without memlab."""
     try:
         return _found[name]
     except KeyError:
@@ -98,11 +101,11 @@ def _function(name: str) -> Optional[Any]:
 
 def call(name: str, *arguments: Any) -> Any:
     """What memlab_api_NAME returns; None in a process without memlab."""
-    function = _function(name)
-    if function is None:
+    called = function(name)
+    if called is None:
         _say_once()
         return None
-    return function(*arguments)
+    return called(*arguments)
 
 
 def text(value: str) -> bytes:

@@ -350,6 +350,28 @@ class PythonFrames(EndToEnd):
                     labels += [f"Adam.{name}.{state}" for name in trained for state in ("exp_avg", "exp_avg_sq")]
                     self.assertEqual({label["name"] for label in report["labels"]}, set(labels))
 
+    def test_arrays_of_cupy(self) -> None:
+        """Of the main thread and of threading's: each block by the line that took it."""
+        folder = str(PROGRAMS / "stand_ins" / "cupy")
+        for version, interpreter in self.each_interpreter():
+            for names in ("auto", "off"):
+                with self.subTest(python=version, names=names):
+                    outcome = self.run_python(interpreter, "cupy_blocks.py", folder, MEMLAB_NAMES=names,
+                                              PYTHONPATH=str(ROOT / "python" / "memlab" / "startup"))
+                    self.assertEqual((outcome.code, outcome.stdout, outcome.stderr), (0, b"", b""), outcome.describe())
+                    report = self.recording().report
+                    self.assertEqual(report["missed"], [])
+                    arrays = {}
+                    for site in report["sites"]:
+                        if site["kind"] == "suballocation":
+                            own = [function for function, file, _ in python_stack(report, site["stack"])
+                                   if file.endswith("cupy_blocks.py")]
+                            arrays[own[1], site["live_bytes"]] = site["requested_bytes"]
+                    self.assertEqual(arrays, {("weights", 8192): 8192, ("in_thread", 16384): 16384,
+                                              ("in_thread", 0): 4096} if names == "auto" else {})
+                    self.assertEqual([device["allocator"] for device in report["devices"] if "allocator" in device],
+                                     ["CuPy"] if names == "auto" else [])
+
     def test_nn_modules_that_are_not_called_as_known(self) -> None:
         for _, interpreter in self.each_interpreter():
             report, found, _ = self.nn_modules(interpreter, "torch_closure")

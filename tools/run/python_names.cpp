@@ -17,12 +17,13 @@ std::string startup_folder() {
     if (realpath("/proc/self/exe", self) == nullptr) {
         return {};
     }
-    const std::string folder = std::string(self).substr(0, std::string(self).rfind('/'));
-    for (const char* place : {"/../share/memlab/python/memlab/startup", "/../startup"}) {
-        char resolved[PATH_MAX];
-        if (realpath((folder + place).c_str(), resolved) != nullptr &&
-            access((std::string(resolved) + "/sitecustomize.py").c_str(), R_OK) == 0) {
-            return resolved;
+    const std::string bin = std::string(self).substr(0, std::string(self).rfind('/'));
+    const std::string prefix = bin.substr(0, bin.rfind('/'));
+    for (const char* below : {"/share/memlab/python/memlab/startup", "/startup"}) {
+        // Not resolved: reports know memlab's own frames by this path (model/python_source.hpp).
+        std::string folder = prefix + below;
+        if (access((folder + "/sitecustomize.py").c_str(), R_OK) == 0) {
+            return folder;
         }
     }
     return {};

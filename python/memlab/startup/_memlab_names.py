@@ -12,7 +12,6 @@ import sys
 from types import ModuleType
 from typing import Any, List
 
-_MODULES = ("torch", "cupy")
 _finders: List[Any] = []
 
 
@@ -20,17 +19,24 @@ class _Finder:
     """Sees an import, and leaves it to the others on sys.meta_path."""
 
     def __init__(self) -> None:
-        self.awaited = list(_MODULES)
+        self.awaited = ["torch", "cupy"]
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name in self.awaited:
-            self.awaited.remove(name)
-            if not self.awaited and self in sys.meta_path:
-                sys.meta_path.remove(self)
-            try:
-                getattr(_package(), f"start_{name}")()
-            except Exception:
-                pass
+        if name == "torch" and "torch" in self.awaited:
+            self.begin("torch", "_auto")
+        # The first module of CuPy's that it imports after the one with its hooks.
+        if name.startswith("cupy.") and "cupy" in self.awaited and "cupy.cuda.memory_hook" in sys.modules:
+            self.begin("cupy", "_cupy")
+
+    def begin(self, name: str, module: str) -> None:
+        """For what the program imports; once."""
+        self.awaited.remove(name)
+        if not self.awaited and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        try:
+            _package(module).start()
+        except Exception:
+            pass
 
 
 def start() -> None:
@@ -42,12 +48,12 @@ def start() -> None:
             sys.meta_path.insert(0, _finders[0])
 
 
-def _package() -> ModuleType:
-    """memlab._auto of the environment's package, else of the one that this file belongs to."""
+def _package(module: str) -> ModuleType:
+    """A module of the environment's memlab, else of the package that this file belongs to."""
     import importlib.util
 
     name, found = "memlab", importlib.util.find_spec("memlab")
-    if found is None or not os.path.exists(os.path.join(os.path.dirname(found.origin or ""), "_auto.py")):
+    if found is None or not os.path.exists(os.path.join(os.path.dirname(found.origin or ""), f"{module}.py")):
         name = "memlab" if found is None else "_memlab"  # the program may have a module of that name
         if name not in sys.modules:
             # In the wheel it is a module beside the package, too.
@@ -55,6 +61,6 @@ def _package() -> ModuleType:
             spec = importlib.util.spec_from_file_location(name, os.path.join(folder, "__init__.py"),
                                                           submodule_search_locations=[folder])
             assert spec is not None and spec.loader is not None
-            module = sys.modules[name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-    return importlib.import_module(name + "._auto")
+            package = sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(package)
+    return importlib.import_module(f"{name}.{module}")
