@@ -20,7 +20,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from . import _library, _nn_modules
 
-# Of the program's time, beside a quarter of a second: looking for objects, and labelling what each step makes again.
+# Of the program's time: looking for objects, beside a quarter of a second, and labelling what each step makes again.
 _SHARE = 1 / 200
 _CREDIT = 0.25
 _MOST = 64  # nn.Modules taken from the recorder at a time
@@ -29,12 +29,12 @@ _MOST = 64  # nn.Modules taken from the recorder at a time
 class _Budget:
     """Keeps work that comes again to a share of the program's time."""
 
-    def __init__(self) -> None:
+    def __init__(self, credit: float) -> None:
         self._begin = time.perf_counter()
-        self._spent = 0.0
+        self._spent = -credit
 
     def allows(self) -> bool:
-        return self._spent <= _CREDIT + (time.perf_counter() - self._begin) * _SHARE
+        return self._spent <= (time.perf_counter() - self._begin) * _SHARE
 
     def spent(self, begin: float) -> None:
         """Work that began then is over."""
@@ -47,7 +47,7 @@ class _State:
     def __init__(self) -> None:
         self.lock = _thread.allocate_lock()
         self.tensors = _nn_modules.Tensors()
-        self.naming, self.labels = _Budget(), _Budget()
+        self.naming, self.labels = _Budget(_CREDIT), _Budget(0)
         self.unnamed: List[int] = []  # addresses that the recorder told
         self.steps: Any = weakref.WeakKeyDictionary()  # of optimizers, to 2
         self.hooked = False
