@@ -1,0 +1,1 @@
+"""Comes before a PyTorch that is installed, which a folder without this file would not."""
