@@ -1183,9 +1183,8 @@ class Suite(SeveralGpus):
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
                  self.line_profiles, self.names, self.validation, self.categories, self.ledgers, self.unwinder, self.forked,
-                 self.ranks,
-                 self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
-                 self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
+                 self.ranks, self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory,
+                 self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))
         for part in parts[first:] + parts[:first]:
             if not self.plan.begin(part.__name__):
