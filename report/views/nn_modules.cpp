@@ -177,10 +177,11 @@ class NnModulesText {
         table.rows(rows, rows.size());
         if (of.unnamed.count != 0) {
             page_.line("");
-            page_.paragraph("  ",
-                            "An nn.Module has the name that the program gives it: call "
-                            "memlab.watch(model) of the Python package once the model is on the "
-                            "GPU (docs/python.md).");
+            page_.paragraph(
+                "  ",
+                "memlab-run names nn.Modules by itself (MEMLAB_NAMES). In a program that "
+                "it did not start, call memlab.watch(model) of the Python package once "
+                "the model is on the GPU (docs/python.md).");
         }
     }
 
