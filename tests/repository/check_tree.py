@@ -255,7 +255,7 @@ SIZE_EXCEPTIONS = {
     "one word of several modules that share no other header": [
         "profiler/call_site.hpp", "profiler/cupti/current_call.hpp", "profiler/lock_until.hpp",
         "profiler/word_mix.hpp", "report/device_allocations.hpp",
-        "tools/report/view_options.hpp", "trace/folded_name.hpp", "model/bounded_sum.hpp",
+        "tools/report/view_options.hpp", "model/bounded_sum.hpp",
         "model/rank_variables.hpp", "threads/no_cancellation.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
