@@ -193,7 +193,8 @@ def wheel(version, tree, date, readme):
     files.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: memlab\nRoot-Is-Purelib: false\n"
                                f"Tag: py3-none-manylinux_{GLIBC.replace('.', '_')}_x86_64\n")
     files.add(f"{info}/entry_points.txt", "[console_scripts]\nmemlab-run = memlab.__main__:run\n"
-                                          "memlab-report = memlab.__main__:report\n")
+                                          "memlab-report = memlab.__main__:report\n"
+                                          "[pytest11]\nmemlab = memlab.pytest_plugin\n")
     record = ""
     for path, data, _ in files:
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode("ascii")

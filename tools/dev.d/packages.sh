@@ -40,9 +40,10 @@ needs_fuzz=(
 )
 # Optional: installed along with the rest, but not required. Without them some tests are skipped: those of
 # exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl), of
-# debuginfod, of Python stacks that a library switches (greenlet, gevent), and of the Python package's types (mypy).
+# debuginfod, of Python stacks that a library switches (greenlet, gevent), and of the Python package's types (mypy) and
+# plugin for pytest (pytest).
 nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools debuginfod
-    python3-venv python3-greenlet python3-gevent mypy)
+    python3-venv python3-greenlet python3-gevent mypy python3-pytest)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 
