@@ -146,8 +146,9 @@ class peak:
                      "at_least", "other_bytes"):
             setattr(self, name, document[name])
         self.sites = [Site.of(site) for site in document["sites"]]
-        self.nn_modules = [NnModule(each["name"], each["class"], each["bytes"], each["count"])
-                           for each in document["nn_modules"]]
+        if "nn_modules" in document:  # the library that was preloaded may be older
+            self.nn_modules = [NnModule(each["name"], each["class"], each["bytes"], each["count"])
+                               for each in document["nn_modules"]]
 
     def __repr__(self) -> str:
         return f"memlab.peak(bytes={self.bytes}, growth_bytes={self.growth_bytes})"
