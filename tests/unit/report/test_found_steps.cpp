@@ -320,6 +320,34 @@ TEST_CASE("an optimizer that allocates nothing ends a step where the gradients a
     CHECK(*std::max_element(most.begin(), most.end()) < 1 << 20);
 }
 
+TEST_CASE("a clear loop is found behind a long beginning") {
+    const int tuned = GENERATE(100, 600);
+    INFO(tuned << " trials");
+    Program program(21);
+    for (int trial = 0; trial < tuned; ++trial) {  // of as many kernels, once each
+        program.free(program.alloc("trial " + std::to_string(trial)));
+    }
+    for (int step = 0; step < 24; ++step) {
+        std::vector<std::uint64_t> made;
+        for (const char* site : {"scalar", "constant", "batch", "weights"}) {
+            made.push_back(program.alloc(site));
+            if (site == std::string("constant")) {
+                program.free(made.back());
+                made.pop_back();
+            }
+        }
+        for (const std::uint64_t each : made) {
+            program.free(each);
+        }
+    }
+    const model::Report found = with_found_steps(program.record());
+    if (tuned == 100) {
+        CHECK(steps_in(found) == 24);
+    } else {
+        CHECK(found.steps.empty());
+    }
+}
+
 TEST_CASE("what a program keeps of every tenth iteration makes it no step") {
     Program program(20, MemoryKind::suballocation);
     make_model(program, 4);
