@@ -11,6 +11,14 @@ namespace memlab::allocator {
 
 struct Block;
 
+/// Children in an OrderedBlocks; in an order by age the older (left) and the newer one.
+template <typename Node>
+struct Links {
+    Node* left;
+    Node* right;
+};
+using TreeLinks = Links<Block>;
+
 /// What a segment is for: PyTorch's small and large pool; and of each a part without sharing, in
 /// expandable ranges, for what exceeds PoolOptions::packed_share. There a block of a page or more
 /// has its chunks to itself, and a smaller one lies within one page, so that what is free can go
@@ -44,9 +52,8 @@ struct Segment {
     std::uint64_t mapped = 0;                  ///< bytes backed by memory: all, if not expandable
     std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw it wholly free
     std::uint64_t unused_since = 0;            ///< takes() when it became wholly free
-    Segment* next_unused = nullptr;            ///< wholly free: in BlockStore's list of those
-    Segment* previous_unused = nullptr;
-    PageSet chunks;  ///< of a packed range: the pages at which chunks begin
+    Links<Segment> unused_links{};  ///< wholly free: in BlockStore's order of those by age
+    PageSet chunks;                 ///< of a packed range: the pages at which chunks begin
 
     bool small() const { return is_small(area); }
 };
@@ -60,12 +67,6 @@ enum class BlockState : std::uint8_t {
     unmapped,     ///< addresses of an expandable range without memory
 };
 
-/// Children in an OrderedBlocks.
-struct TreeLinks {
-    Block* left;
-    Block* right;
-};
-
 /// The fields that a tree search reads come first, to share a cache line.
 struct Block {
     Address address;
@@ -76,7 +77,7 @@ struct Block {
         TreeLinks size_links;
         union {
             TreeLinks capacity_links;
-            TreeLinks age_links;  ///< without sharing: the older (left) and the newer free block
+            TreeLinks age_links;  ///< without sharing
         };
         std::uint64_t capacity;  ///< the key in the order by capacity
         std::uint64_t since_ns;  ///< the first tick that saw most of it free
@@ -100,10 +101,13 @@ struct Block {
     Block* next;       ///< the neighbour above
     Block* same_hash;  ///< the next in BlockIndex's bucket
     BlockState state;
-    bool waited_for;     ///< pending: a thread is in fence_wait_host for it and will retire it
-    bool by_size;        ///< free, unmapped: in the order by size
-    bool by_capacity;    ///< free: in the order by capacity
-    std::uint32_t list;  ///< pending: which of the pool's lists it is in; 0: that of all work
+    bool waited_for;   ///< pending: a thread is in fence_wait_host for it and will retire it
+    bool by_size;      ///< free, unmapped: in the order by size
+    bool by_capacity;  ///< free: in the order by capacity
+    union {
+        std::uint32_t list;         ///< pending: which of the pool's lists; 0: that of all work
+        std::uint32_t whole_pages;  ///< free: pages of its whole chunks, in packed ranges
+    };
 };
 
 // The budget per block leaves 24 bytes for the indexes by address.

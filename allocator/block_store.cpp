@@ -152,12 +152,6 @@ Block& BlockStore::insert_segment(Address base, std::uint64_t size, Area area) n
     return block;
 }
 
-void BlockStore::sort_unused(Area area) noexcept {
-    if (sub_pools_ != nullptr) {
-        sub_pool(area).unused_segments.sort();
-    }
-}
-
 void BlockStore::remove_segment(Address base, ReleasedSegments& released) noexcept {
     auto segment = segments_.extract(base);
     Block& block = *segment.mapped().first;
@@ -264,6 +258,11 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     if (block.by_capacity) {
         in.by_capacity.insert(block);
     }
+    block.whole_pages = 0;
+    if (segment.expandable && is_packed(segment.area) && block.idle.capacity >= page_bytes) {
+        block.whole_pages = pages_in_whole_chunks(block);
+    }
+    in.whole_pages += block.whole_pages;
     if (goes_back(block)) {
         block.idle.since_ns = never_seen;
         in.by_age.push(block);
@@ -274,8 +273,7 @@ std::uint64_t BlockStore::largest_free() const noexcept {
         ++in.split_free.blocks;
         in.split_free.bytes += block.size;
     } else {
-        in.unused += block.size;
-        in.unused_segments.push(segment);
+        in.unused.push(segment);
         segment.unused_since = in.takes;
         segment.idle_since_ns = never_seen;
         note_idle(block);
@@ -290,7 +288,7 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     }
     if (!block.segment->expandable) {
         idle_.unseen = true;
-    } else if (whole_chunks(block).bytes != 0) {
+    } else if (!is_packed(block.segment->area) || block.whole_pages != 0) {
         if (block.idle.since_ns == never_seen) {
             idle_.unseen = true;
         } else {
@@ -312,84 +310,13 @@ std::uint64_t BlockStore::largest_free() const noexcept {
         in.by_capacity.remove(block);
         block.by_capacity = false;
     }
+    in.whole_pages -= block.whole_pages;
     if (Segment& segment = *block.segment; !segment.expandable) {
         if (segment.blocks > 1) {
             --in.split_free.blocks;
             in.split_free.bytes -= block.size;
         } else {
-            in.unused -= block.size;
-            in.unused_segments.remove(segment);
-        }
-    }
-}
-
-void BlockStore::ByAge::push(Block& block) noexcept {
-    block.idle.age_links = {newest, nullptr};
-    (newest != nullptr ? newest->idle.age_links.right : oldest) = &block;
-    newest = &block;
-    unseen = unseen != nullptr ? unseen : &block;
-    bytes += block.size;
-}
-
-void BlockStore::ByAge::remove(Block& block) noexcept {
-    const auto [older, newer] = block.idle.age_links;
-    (older != nullptr ? older->idle.age_links.right : oldest) = newer;
-    (newer != nullptr ? newer->idle.age_links.left : newest) = older;
-    unseen = unseen == &block ? newer : unseen;
-    bytes -= block.size;
-}
-
-void BlockStore::UnusedSegments::push(Segment& segment) noexcept {
-    segment.previous_unused = nullptr;
-    segment.next_unused = first;
-    if (first != nullptr) {
-        first->previous_unused = &segment;
-    }
-    first = &segment;
-}
-
-void BlockStore::UnusedSegments::remove(Segment& segment) noexcept {
-    Segment* const next = segment.next_unused;
-    Segment* const previous = segment.previous_unused;
-    (previous != nullptr ? previous->next_unused : first) = next;
-    if (next != nullptr) {
-        next->previous_unused = previous;
-    }
-}
-
-/// Merges runs of 1, 2, 4, ... until there is one: no host memory is needed, and there may be none.
-void BlockStore::UnusedSegments::sort() noexcept {
-    const auto less = [](const Segment& a, const Segment& b) {
-        return a.size != b.size ? a.size < b.size : a.base < b.base;
-    };
-    std::size_t merged = 2;
-    for (std::size_t run = 1; merged > 1; run *= 2) {
-        Segment* rest = first;
-        Segment* last = nullptr;
-        first = nullptr;
-        for (merged = 0; rest != nullptr; ++merged) {
-            Segment* upper = rest;
-            std::size_t lower_left = 0;
-            for (; lower_left < run && upper != nullptr; ++lower_left) {
-                upper = upper->next_unused;
-            }
-            Segment* lower = rest;
-            for (std::size_t upper_left = run;
-                 lower_left != 0 || (upper_left != 0 && upper != nullptr);) {
-                const bool from_upper = upper_left != 0 && upper != nullptr &&
-                                        (lower_left == 0 || less(*upper, *lower));
-                Segment*& from = from_upper ? upper : lower;
-                --(from_upper ? upper_left : lower_left);
-                Segment* const taken = from;
-                from = taken->next_unused;
-                taken->previous_unused = last;
-                (last != nullptr ? last->next_unused : first) = taken;
-                last = taken;
-            }
-            rest = upper;
-        }
-        if (last != nullptr) {
-            last->next_unused = nullptr;
+            in.unused.remove(segment);
         }
     }
 }
@@ -397,6 +324,11 @@ void BlockStore::UnusedSegments::sort() noexcept {
 void BlockStore::saw(Block& block, std::uint64_t now_ns) noexcept {
     block.idle.since_ns = now_ns;
     sub_pool(block.segment->area).by_age.unseen = block.idle.age_links.right;
+}
+
+void BlockStore::saw(Segment& segment, std::uint64_t now_ns) noexcept {
+    segment.idle_since_ns = now_ns;
+    sub_pool(segment.area).unused.unseen = segment.unused_links.right;
 }
 
 }  // namespace memlab::allocator

@@ -137,10 +137,21 @@ class BlockStore {
         Address begin = 0;
         std::uint64_t bytes = 0;  ///< 0: none
     };
-    /// In a packed area, the next free block with whole chunks after (after_capacity, after), by
-    /// (capacity, address). The pages found so far may be unmapped between calls: pass copies of
-    /// the key.
-    Pages free_pages(Area area, std::uint64_t after_capacity, Address after) const noexcept;
+    /// In a packed area, the whole chunks of the first free block that has some, is not before
+    /// (capacity, address), in that order, and for which wanted(block) is true; it must change
+    /// nothing but Idle::since_ns.
+    template <typename Wanted>
+    Pages find_pages(Area area, std::uint64_t capacity, Address address,
+                     const Wanted& wanted) const noexcept {
+        if (sub_pool(area).whole_pages == 0) {
+            return {};
+        }
+        // A block with a whole chunk has the capacity for a page, so this order contains it.
+        Block* const block = sub_pool(area).by_capacity.find_from(
+            std::max(capacity, page_bytes), address,
+            [&](Block& each) { return each.whole_pages != 0 && wanted(each); });
+        return block != nullptr ? whole_chunks(*block) : Pages{};
+    }
     /// Pages to give back before a growth that needs so many bytes of others: without sharing the
     /// smallest block that has as many, else the largest; where there is none, those of the largest
     /// free block, except the blocks that `growth` extends.
@@ -152,9 +163,10 @@ class BlockStore {
     Block* oldest_unseen(Area area) const noexcept { return sub_pool(area).by_age.unseen; }
     /// A tick has seen it, the oldest unseen one, at this time.
     void saw(Block& block, std::uint64_t now_ns) noexcept;
+    void saw(Segment& segment, std::uint64_t now_ns) noexcept;
 
     /// The bytes that could go back to the device now: unused segments, and the free whole chunks
-    /// of ranges. O(free blocks of the packed ranges).
+    /// of ranges.
     std::uint64_t releasable() const noexcept;
 
     /// What releasable() would be more by if all blocks were free for which `freed(block)` is true:
@@ -163,9 +175,10 @@ class BlockStore {
     template <typename Freed>
     std::uint64_t releasable_with(Block& block, const Freed& freed) const noexcept;
 
-    /// An upper bound of the bytes that a free block of a range has besides whole chunks. O(free
-    /// blocks).
+    /// An upper bound of the bytes that a free block of a range has besides whole chunks. Looks at
+    /// no more than max_remainder_steps blocks in each area.
     std::uint64_t largest_remainder() const noexcept;
+    static constexpr unsigned max_remainder_steps = 128;
 
     /// The last chunks of `pages`, as few as hold `bytes`.
     static Pages last_chunks(const Pages& pages, std::uint64_t bytes) noexcept;
@@ -173,11 +186,12 @@ class BlockStore {
     /// Marks whole chunks inside a free block of an expandable range as unmapped.
     void unmap(Block& block, Address begin, std::uint64_t bytes) noexcept;
 
-    /// The first wholly free segment, linked by Segment::next_unused in no order that has a
-    /// meaning; null: none.
-    Segment* first_unused(Area area) const noexcept { return sub_pool(area).unused_segments.first; }
-    /// Puts them into the order of (size, address). O(n log n) of them.
-    void sort_unused(Area area) noexcept;
+    /// The wholly free segments, by the time at which they became that, linked by
+    /// Segment::unused_links: as oldest() and oldest_unseen().
+    Segment* oldest_segment(Area area) const noexcept { return sub_pool(area).unused.oldest; }
+    Segment* oldest_unseen_segment(Area area) const noexcept {
+        return sub_pool(area).unused.unseen;
+    }
 
     /// What became idle since the last take_idle(): wholly free segments, and free blocks of
     /// ranges with whole chunks. Kept only for pools that trim.
@@ -242,24 +256,31 @@ class BlockStore {
         static TreeLinks& links(Block& block) noexcept { return block.idle.capacity_links; }
     };
 
-    /// In the order in which they became free; linked by Block::Idle::age_links.
+    /// Blocks or segments in the order in which they became free.
+    template <typename Node>
     struct ByAge {
-        Block* oldest = nullptr;
-        Block* newest = nullptr;
-        Block* unseen = nullptr;  ///< the oldest that no tick has seen; all newer ones are unseen
+        Node* oldest = nullptr;
+        Node* newest = nullptr;
+        Node* unseen = nullptr;  ///< the oldest that no tick has seen; all newer ones are unseen
         std::uint64_t bytes = 0;
 
-        void push(Block& block) noexcept;
-        void remove(Block& block) noexcept;
-    };
+        static Links<Block>& links(Block& block) noexcept { return block.idle.age_links; }
+        static Links<Segment>& links(Segment& segment) noexcept { return segment.unused_links; }
 
-    /// Linked by Segment::next_unused.
-    struct UnusedSegments {
-        Segment* first = nullptr;
-
-        void push(Segment& segment) noexcept;
-        void remove(Segment& segment) noexcept;
-        void sort() noexcept;
+        void push(Node& node) noexcept {
+            links(node) = {newest, nullptr};
+            (newest != nullptr ? links(*newest).right : oldest) = &node;
+            newest = &node;
+            unseen = unseen != nullptr ? unseen : &node;
+            bytes += node.size;
+        }
+        void remove(Node& node) noexcept {
+            const auto [older, newer] = links(node);
+            (older != nullptr ? links(*older).right : oldest) = newer;
+            (newer != nullptr ? links(*newer).left : newest) = older;
+            unseen = unseen == &node ? newer : unseen;
+            bytes -= node.size;
+        }
     };
 
     /// The free blocks and holes of an area.
@@ -270,11 +291,11 @@ class BlockStore {
         SizedBlocks<ByCapacity> by_capacity;
         OrderedBlocks<BySize> holes;
         std::size_t hole_count = 0;
-        ByAge by_age;  ///< without sharing: those that could go back
-        UnusedSegments unused_segments;
+        ByAge<Block> by_age;    ///< without sharing: those that could go back
+        ByAge<Segment> unused;  ///< wholly free segments
         SplitFree split_free;
-        std::uint64_t unused = 0;  ///< bytes of wholly free segments
-        std::uint64_t mapped = 0;  ///< bytes of memory in ranges
+        std::uint64_t whole_pages = 0;  ///< of free blocks in packed ranges
+        std::uint64_t mapped = 0;       ///< bytes of memory in ranges
         std::uint64_t takes = 0;
     };
 
@@ -331,6 +352,7 @@ class BlockStore {
     }
     /// From the beginning of a block to the end of one above it in the same segment.
     static Pages chunks_between(Block& block, Address end) noexcept;
+    static std::uint32_t pages_in_whole_chunks(Block& block) noexcept;
     static std::uint64_t releasable_in(Block& block, Address end) noexcept {
         const Segment& segment = *block.segment;
         if (segment.expandable) {
@@ -341,6 +363,8 @@ class BlockStore {
     }
     void unlink_hole(Block& block) noexcept;
     std::string validate_area(Area area) const;
+    template <typename Node, typename Since>
+    static bool is_by_age(const ByAge<Node>& order, const Since& since);
     std::string validate_free(const Block& block) const;
     std::string validate_hole(const Block& block) const;
     std::string validate_segment(const Segment& segment, std::size_t* blocks) const;

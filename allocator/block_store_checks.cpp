@@ -36,6 +36,11 @@ std::string BlockStore::validate_free(const Block& block) const {
         merges_with_below(*block.next)) {
         return where + ": its neighbour above is free too";
     }
+    // whole_chunks() changes nothing, but hands the block out.
+    if (is_packed(block.segment->area) &&
+        block.whole_pages * page_bytes != whole_chunks(const_cast<Block&>(block)).bytes) {
+        return where + ": its whole chunks are noted wrongly";
+    }
     return {};
 }
 
@@ -128,6 +133,21 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
     return {};
 }
 
+/// `since`: when a tick first saw it.
+template <typename Node, typename Since>
+bool BlockStore::is_by_age(const ByAge<Node>& order, const Since& since) {
+    const Node* older = nullptr;
+    bool unseen = false;
+    for (Node* each = order.oldest; each != nullptr; each = order.links(*each).right) {
+        unseen = unseen || each == order.unseen;
+        if (order.links(*each).left != older || unseen != (since(*each) == never_seen)) {
+            return false;
+        }
+        older = each;
+    }
+    return older == order.newest && unseen == (order.unseen != nullptr);
+}
+
 std::string BlockStore::validate_area(Area area) const {
     const SubPool& in = sub_pool(area);
     SplitFree counted;
@@ -136,6 +156,7 @@ std::string BlockStore::validate_area(Area area) const {
     std::size_t holes = 0;
     std::uint64_t by_age = 0;
     std::uint64_t unused = 0;
+    std::uint64_t whole_pages = 0;
     for_each_block([&](const Block& block) {
         if (block.segment->area != area) {
             return;
@@ -153,37 +174,30 @@ std::string BlockStore::validate_area(Area area) const {
         } else if (!block.segment->expandable) {
             unused += block.size;
         }
+        whole_pages += block.whole_pages;
     });
     if (by_size != in.by_size.count() || by_capacity != in.by_capacity.count() ||
         holes != in.hole_count || by_age != in.by_age.bytes) {
         return "the orders of free blocks do not match the free blocks";
     }
-    if (counted != in.split_free || unused != in.unused) {
+    if (counted != in.split_free) {
         return "the count of free blocks in segments is wrong";
     }
-    const Segment* previous = nullptr;
-    for (const Segment* each = in.unused_segments.first; each != nullptr;
-         each = each->next_unused) {
-        if (each->area != area || each->blocks != 1 || each->previous_unused != previous) {
-            return "segment " + hex(each->base) + " is wrongly in the list of unused ones";
-        }
-        unused -= each->size;
-        previous = each;
+    if (whole_pages != in.whole_pages) {
+        return "the whole chunks of free blocks are counted wrongly";
+    }
+    if (unused != in.unused.bytes) {
+        return "the wholly free segments are counted wrongly";
+    }
+    if (!is_by_age(in.by_age, [](const Block& block) { return block.idle.since_ns; }) ||
+        !is_by_age(in.unused, [&](const Segment& segment) {
+            unused -= segment.size;
+            return segment.idle_since_ns;
+        })) {
+        return "the order of free blocks or segments by age is wrong";
     }
     if (unused != 0) {
-        return "not all unused segments are in their list";
-    }
-    const Block* older = nullptr;
-    bool unseen = false;
-    for (Block* block = in.by_age.oldest; block != nullptr; block = block->idle.age_links.right) {
-        unseen = unseen || block == in.by_age.unseen;
-        if (block->idle.age_links.left != older || unseen != (block->idle.since_ns == never_seen)) {
-            return "the order of free blocks by age is wrong";
-        }
-        older = block;
-    }
-    if (older != in.by_age.newest || unseen != (in.by_age.unseen != nullptr)) {
-        return "the order of free blocks by age ends wrongly";
+        return "not all wholly free segments are in their order";
     }
     std::uint64_t mapped = 0;
     for (const auto& [base, segment] : segments_) {

@@ -50,17 +50,7 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, Area area) const 
         }
     };
     const std::uint64_t unit = policy_.alignment_of(size);
-    for (Block* each = holes.first(); each != nullptr;
-         each = holes.upper_bound(each->size, each->address)) {
-        if (++steps == max_growth_steps) {
-            each = each->size < whole_pages(size) ? holes.lower_bound(whole_pages(size), 0) : each;
-            if (each == nullptr) {
-                break;
-            }
-        } else if (steps > max_growth_steps) {
-            break;
-        }
-        Block& hole = *each;
+    const auto consider = [&](Block& hole) {
         const Address end = hole.address + hole.size;
         const auto is_free = [](const Block* block) {
             return block != nullptr && block->state == BlockState::free;
@@ -80,6 +70,14 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, Area area) const 
             const std::uint64_t bytes = whole_pages(size - above);
             offer(hole, end - bytes, bytes);
         }
+    };
+    Block* last = holes.find_from(
+        0, 0, [&](Block& hole) { return ++steps == max_growth_steps || (consider(hole), false); });
+    if (last != nullptr && last->size < whole_pages(size)) {
+        last = holes.lower_bound(whole_pages(size), 0);
+    }
+    if (last != nullptr) {
+        consider(*last);
     }
     return best;
 }
@@ -206,6 +204,18 @@ BlockStore::Pages BlockStore::chunks_between(Block& block, Address end) noexcept
     return {&block, range.base + first * page_bytes, (last - first) * page_bytes};
 }
 
+/// For each free: whether chunks begin and end where the block does is two bits.
+[[gnu::hot]] std::uint32_t BlockStore::pages_in_whole_chunks(Block& block) noexcept {
+    const Segment& range = *block.segment;
+    const std::uint64_t begin = block.address - range.base;
+    const std::uint64_t end = begin + block.size;
+    const bool ends = block.next == nullptr || block.next->state == BlockState::unmapped ||
+                      (end % page_bytes == 0 && range.chunks.contains(end / page_bytes));
+    const bool whole = ends && begin % page_bytes == 0 && range.chunks.contains(begin / page_bytes);
+    return static_cast<std::uint32_t>((whole ? block.size : whole_chunks(block).bytes) /
+                                      page_bytes);
+}
+
 std::uint64_t BlockStore::largest_remainder() const noexcept {
     std::uint64_t largest = page_bytes;  // of blocks that are too small for the order by capacity
     for (const Area area : {Area::large, Area::small}) {
@@ -213,10 +223,18 @@ std::uint64_t BlockStore::largest_remainder() const noexcept {
             continue;
         }
         const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
-        for (Block* block = order.last(); block != nullptr && block->idle.capacity >= page_bytes;
+        // What a block has less of capacity than of size.
+        const std::uint64_t unaligned = policy_.options().coarse_alignment;
+        unsigned steps = 0;
+        for (Block* block = order.last();
+             block != nullptr && block->idle.capacity + unaligned > largest;
              block = order.before(block->idle.capacity, block->address)) {
+            if (++steps > max_remainder_steps) {
+                largest = block->idle.capacity + unaligned;
+                break;
+            }
             if (block->segment->expandable) {
-                largest = std::max(largest, block->size - whole_chunks(*block).bytes);
+                largest = std::max(largest, block->size - block->whole_pages * page_bytes);
             }
         }
     }
@@ -237,32 +255,11 @@ BlockStore::Pages BlockStore::last_chunks(const Pages& pages, std::uint64_t byte
     return {pages.block, begin, end - begin};
 }
 
-BlockStore::Pages BlockStore::free_pages(Area area, std::uint64_t after_capacity,
-                                         Address after) const noexcept {
-    if (sub_pool(area).mapped == 0) {
-        return {};
-    }
-    // A block with a whole chunk has the capacity for a page, so this order contains it.
-    const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
-    Block* block = after_capacity < page_bytes ? order.lower_bound(page_bytes, 0)
-                                               : order.upper_bound(after_capacity, after);
-    for (; block != nullptr; block = order.upper_bound(block->idle.capacity, block->address)) {
-        if (const Pages pages = whole_chunks(*block); pages.bytes != 0) {
-            return pages;
-        }
-    }
-    return {};
-}
-
 std::uint64_t BlockStore::releasable() const noexcept {
     std::uint64_t bytes =
         sub_pool(Area::own_chunks).by_age.bytes + sub_pool(Area::own_page).by_age.bytes;
     for (const Area area : {Area::large, Area::small}) {
-        bytes += sub_pool(area).unused;
-        for (Pages pages = free_pages(area, 0, 0); pages.bytes != 0;
-             pages = free_pages(area, pages.block->idle.capacity, pages.block->address)) {
-            bytes += pages.bytes;
-        }
+        bytes += sub_pool(area).unused.bytes + sub_pool(area).whole_pages * page_bytes;
     }
     return bytes;
 }
@@ -285,12 +282,14 @@ BlockStore::Pages BlockStore::pages_for(std::uint64_t bytes, const Growth& growt
     Pages largest;
     std::uint64_t max_capacity = page_bytes - 1;
     for (const Area area : {Area::large, Area::small}) {
+        if (sub_pool(area).whole_pages == 0) {
+            continue;
+        }
         const SizedBlocks<ByCapacity>& order = sub_pool(area).by_capacity;
         for (Block* block = order.last(); block != nullptr && block->idle.capacity > max_capacity;
              block = order.before(block->idle.capacity, block->address)) {
-            const Pages pages = extended(block) ? Pages{} : whole_chunks(*block);
-            if (pages.bytes != 0) {
-                largest = pages;
+            if (block->whole_pages != 0 && !extended(block)) {
+                largest = whole_chunks(*block);
                 max_capacity = block->idle.capacity;
             }
         }

@@ -1,7 +1,8 @@
-// Intrusive ordered sets of blocks, keyed by (size, address). The links are in the blocks, so
-// insert and remove allocate nothing and cannot fail.
+// Intrusive ordered sets of blocks or segments, keyed by (size, address). The links are in those,
+// so insert and remove allocate nothing and cannot fail.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -116,6 +117,39 @@ class OrderedBlocks {
         return found;
     }
 
+    /// Visits what is not less than (size, address), in order, until visit(Block&) is true; returns
+    /// that one, null if there is none. `visit` must not change the set. O(log blocks + visited).
+    template <typename Visit>
+    Block* find_from(std::uint64_t size, Address address, const Visit& visit) const noexcept {
+        constexpr unsigned capacity = 48;  // a deeper tree is entered once more
+        Block* ancestors[capacity];        // that are greater, and not visited
+        unsigned depth = 0;
+        const auto descend = [&](Block* node) {
+            while (node != nullptr) {
+                if (less(*node, size, address)) {
+                    node = links(*node).right;
+                    continue;
+                }
+                if (depth == capacity) {
+                    std::copy(ancestors + 1, ancestors + capacity, ancestors);
+                    --depth;
+                }
+                ancestors[depth++] = node;
+                node = links(*node).left;
+            }
+        };
+        for (descend(root_); depth != 0;) {
+            Block* const node = ancestors[--depth];
+            if (visit(*node)) {
+                return node;
+            }
+            size = Size::of(*node);
+            address = node->address + 1;
+            descend(depth == 0 ? root_ : links(*node).right);
+        }
+        return nullptr;
+    }
+
     Block* first() const noexcept { return first_; }
     Block* last() const noexcept {
         Block* found = root_;
@@ -185,6 +219,18 @@ class SizedBlocks {
         return lower_bound(size, address + 1);
     }
 
+    /// As OrderedBlocks::find_from().
+    template <typename Visit>
+    Block* find_from(std::uint64_t size, Address address, const Visit& visit) const noexcept {
+        for (std::size_t number = tree_number(size); number != tree_count;
+             number = used_above(number)) {
+            if (Block* const found = trees_[number].find_from(size, address, visit)) {
+                return found;
+            }
+        }
+        return nullptr;
+    }
+
     Block* before(std::uint64_t size, Address address) const noexcept {
         const std::size_t number = tree_number(size);
         Block* found = trees_[number].before(size, address);
@@ -214,18 +260,24 @@ class SizedBlocks {
         return 128 + (power - 2) * std::size_t{32} + ((units >> power) - 32);
     }
 
-    Block* first_above(std::size_t number) const noexcept {
+    /// The next tree that is not empty; tree_count: none.
+    std::size_t used_above(std::size_t number) const noexcept {
         std::size_t word = number / 64;
         std::uint64_t in_word = words_[word] & bits_above(number);
         if (in_word == 0) {
             const std::uint64_t words = word_bits_ & bits_above(word);
             if (words == 0) {
-                return nullptr;
+                return tree_count;
             }
             word = static_cast<std::size_t>(std::countr_zero(words));
             in_word = words_[word];
         }
-        return trees_[word * 64 + static_cast<std::size_t>(std::countr_zero(in_word))].first();
+        return word * 64 + static_cast<std::size_t>(std::countr_zero(in_word));
+    }
+
+    Block* first_above(std::size_t number) const noexcept {
+        const std::size_t used = used_above(number);
+        return used != tree_count ? trees_[used].first() : nullptr;
     }
 
     Block* last_below(std::size_t number) const noexcept {

@@ -29,6 +29,11 @@ class PageSet {
         words_[page / 64] &= ~(std::uint64_t{1} << page % 64);
     }
 
+    /// Of any page, covered or not.
+    bool contains(std::uint64_t page) const noexcept {
+        return page / 64 < words_.size() && (words_[page / 64] >> page % 64 & 1) != 0;
+    }
+
     /// The lowest page of the set that is not below `page`, or none.
     std::uint64_t at_or_above(std::uint64_t page) const noexcept {
         for (std::size_t i = page / 64; i < words_.size(); ++i) {

@@ -24,8 +24,9 @@
 // held, except for calls that may take long, during which other threads use the pool: waits for the
 // device, and all that get memory or give it back. One thread at a time grows the pool; the memory
 // that it allocated is added only if the pool would still allocate exactly that, else it is freed.
-// While the mutex is held at most PoolOptions::unmaps_per_hold ranges are unmapped, 128 completed
-// frees retired and eight fences asked for: then other threads have their turn.
+// While the mutex is held at most PoolOptions::unmaps_per_hold ranges are unmapped,
+// segments_per_hold segments removed, 128 completed frees retired, 1,024 pending ones looked at and
+// eight fences asked for: then other threads have their turn.
 //
 // Depends on no CUDA, files, clocks or stacks.
 #pragma once
@@ -100,8 +101,9 @@ class PoolObserver {
     /// The pool is about to free some unused memory before it grows for this allocation, as its
     /// options demand (garbage collection, expandable ranges).
     virtual void on_reclaim(std::uint64_t requested, Tag tag) = 0;
-    /// The pool is about to free what is unused, or a part of that (PoolOptions::unmaps_per_hold):
-    /// after release_cached() has waited, and after on_alloc_retry for what that left.
+    /// The pool is about to free what is unused, or a part of that (PoolOptions::unmaps_per_hold,
+    /// segments_per_hold): after release_cached() has waited, and after on_alloc_retry for what
+    /// that left.
     virtual void on_empty_cache() = 0;
     /// tick(now_ns) was called and has an effect.
     virtual void on_tick(std::uint64_t now_ns) = 0;

@@ -259,10 +259,12 @@ bool Pool::Impl::may_fit(const SizePolicy::Plan& plan) {
 /// all future device work behind its fence; the host does not wait. The fences of earlier frees
 /// complete earlier, so those blocks become reusable too.
 bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
-    Block* chosen = pending_.oldest();
-    while (chosen != nullptr && (chosen->waited_for || !fits(*chosen, plan))) {
-        chosen = chosen->use.list_next;
-    }
+    Block* chosen = nullptr;
+    visit_in_parts(pending_, false, [&](Block& block) {
+        mutex_.assert_held();
+        chosen = block.waited_for || !fits(block, plan) ? nullptr : &block;
+        return chosen != nullptr;
+    });
     if (chosen == nullptr || !backend_.fence_wait_device(chosen->use.fence).ok()) {
         return false;
     }

@@ -1,4 +1,4 @@
-// What goes back to the device: on request, for lack of memory, by age and above a threshold.
+// What goes back to the device: on request, for lack of memory and above a threshold.
 #include "allocator/pool_impl.hpp"
 
 #include <algorithm>
@@ -97,22 +97,20 @@ std::uint64_t Pool::Impl::release_unused(Unmapping& unmapping, bool* more) {
     *more = false;
     ReleasedSegments released;
     for (const Area area : {Area::large, Area::small}) {
-        store_.sort_unused(area);
-        for_each_unused(area, [&](const Segment& segment) {
-            mutex_.assert_held();
-            detach_segment(segment, unmapping, released);
-        });
+        *more = *more || !detach_unused(area, unmapping, released, [](Segment&) { return true; });
     }
     std::uint64_t taken = 0;
     for (const Area area : {Area::large, Area::small}) {
         if (*more) {
             break;
         }
-        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
-            mutex_.assert_held();
-            *more = !may_unmap_more(unmapping, &taken);
-            return !*more && (unmap(unmapping, pages), true);
-        });
+        unmap_free_pages(
+            area, [](Block&) { return true; },
+            [&](const BlockStore::Pages& pages) {
+                mutex_.assert_held();
+                *more = !may_unmap_more(unmapping, &taken);
+                return !*more && (unmap(unmapping, pages), true);
+            });
     }
     for (const Area area : {Area::own_chunks, Area::own_page}) {
         while (Block* const block = *more ? nullptr : store_.oldest(area)) {
@@ -273,139 +271,6 @@ bool Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t reque
     return unmapped;
 }
 
-/// When what a tick first saw idle at this time is given back; never_seen if it saw none.
-std::uint64_t Pool::Impl::due_at(std::uint64_t idle_since_ns) const {
-    return idle_since_ns + std::min(trim_delay_ns_, never_seen - idle_since_ns);
-}
-
-std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
-    constexpr unsigned max_seen = 8192;
-    bool ignored = false;
-    bool& left = more != nullptr ? *more : ignored;
-    left = false;
-    const Lock lock(mutex_);
-    if (trim_delay_ns_ == 0) {
-        return 0;
-    }
-    retire_completed();
-    const auto is_due = [&](std::uint64_t idle_since_ns) {
-        mutex_.assert_held();
-        return now_ns >= idle_since_ns && now_ns - idle_since_ns >= trim_delay_ns_;
-    };
-    // Nothing has to be looked at unless something became idle or is due: a program may have many
-    // free blocks, and the replay of one ticks at each allocation.
-    const BlockStore::Idle idle = store_.take_idle();
-    next_trim_ns_ = std::min(next_trim_ns_, due_at(idle.oldest_ns));
-    if (!grown_since_trim_ && !idle.unseen && now_ns < next_trim_ns_) {
-        return 0;
-    }
-    Unmapping* const unmapping = free_unmapping();
-    if (unmapping == nullptr) {  // others give back
-        store_.put_back(idle);
-        return 0;
-    }
-    bool changes = grown_since_trim_;
-    next_trim_ns_ = never_seen;
-    const auto check = [&](std::uint64_t idle_since_ns) {
-        mutex_.assert_held();
-        changes = changes || idle_since_ns == never_seen || is_due(idle_since_ns);
-        next_trim_ns_ = std::min(next_trim_ns_, due_at(idle_since_ns));
-        return true;
-    };
-    for (const Area area : {Area::large, Area::small}) {
-        for_each_unused(area, [&](const Segment& segment) { check(segment.idle_since_ns); });
-        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
-            return check(pages.block->idle.since_ns);
-        });
-    }
-    for (const Area area : {Area::own_chunks, Area::own_page}) {
-        changes = changes || store_.oldest_unseen(area) != nullptr;
-        if (const Block* oldest = store_.oldest(area)) {
-            check(oldest->idle.since_ns);
-        }
-    }
-    if (!changes) {
-        end_unmapping(*unmapping);
-        return 0;
-    }
-    observer_.on_tick(now_ns);
-    next_trim_ns_ = 0;  // the next tick looks at what this one leaves
-    if (grown_since_trim_) {
-        if (now_ns - trimmed_at_ns_ <= PoolOptions::regrown_within_ns) {
-            trim_delay_ns_ += std::min(trim_delay_ns_, never_seen - trim_delay_ns_);
-        }
-        trimmed_at_ns_ = never_seen;
-        grown_since_trim_ = false;
-    }
-    ReleasedSegments released;
-    std::uint64_t taken = 0;
-    bool unmapped = false;
-    // Whether the idle time has reached the limit; starts it where it was not running.
-    const auto expired = [&](std::uint64_t* idle_since_ns) {
-        if (*idle_since_ns == never_seen) {
-            *idle_since_ns = now_ns;
-            return false;
-        }
-        return is_due(*idle_since_ns);
-    };
-    const auto unmap_if_allowed = [&](const BlockStore::Pages& pages) {
-        mutex_.assert_held();
-        left = left || !may_unmap_more(*unmapping, &taken);
-        unmapped = (!left && unmap(*unmapping, pages)) || unmapped;
-        return !left;
-    };
-    for (const Area area : {Area::large, Area::small}) {
-        store_.sort_unused(area);
-        for_each_unused(area, [&](Segment& segment) {
-            mutex_.assert_held();
-            if (expired(&segment.idle_since_ns)) {
-                detach_segment(segment, *unmapping, released);
-            }
-        });
-        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
-            return !expired(&pages.block->idle.since_ns) || unmap_if_allowed(pages);
-        });
-    }
-    for (const Area area : {Area::own_chunks, Area::own_page}) {
-        for (unsigned seen = 0; Block* block = store_.oldest_unseen(area); ++seen) {
-            if (seen == max_seen) {
-                left = true;
-                break;
-            }
-            store_.saw(*block, now_ns);
-        }
-        while (Block* block = store_.oldest(area)) {
-            if (!is_due(block->idle.since_ns) ||
-                !unmap_if_allowed({block, block->address, block->size})) {
-                break;
-            }
-        }
-    }
-    if (left) {
-        store_.put_back({true, never_seen});
-    }
-    if (policy_.options().trim_backoff && (unmapped || !released.empty())) {
-        trimmed_at_ns_ = now_ns;
-    }
-    taken += unmap_now(*unmapping);
-    taken += release_segments(*unmapping, released);
-    end_unmapping(*unmapping);
-    return taken;
-}
-
-std::uint64_t Pool::Impl::next_tick() const {
-    const Lock lock(mutex_);
-    if (trim_delay_ns_ == 0) {
-        return Pool::no_tick;
-    }
-    if (!pending_.empty() || !deferred_.empty() || store_.idle().unseen ||
-        std::any_of(streams_.begin(), streams_.end(),
-                    [](const StreamFrees& frees) { return !frees.blocks.empty(); })) {
-        return 0;
-    }
-    return std::min(next_trim_ns_, due_at(store_.idle().oldest_ns));
-}
-
 void Pool::Impl::reclaim(std::uint64_t requested, Tag tag) {
     const Lock lock(mutex_);
     const auto plan = policy_.plan(requested);
@@ -428,10 +293,11 @@ bool Pool::Impl::collect_garbage(std::uint64_t requested, Tag tag) {
     const std::uint64_t now = store_.takes(Area::large);
     std::uint64_t total_age = 0;
     std::uint64_t count = 0;
-    for_each_unused(Area::large, [&](const Segment& segment) {
-        total_age += now - segment.unused_since;
+    for (const Segment* each = store_.oldest_segment(Area::large); each != nullptr;
+         each = each->unused_links.right) {
+        total_age += now - each->unused_since;
         ++count;
-    });
+    }
     if (count == 0) {
         return false;
     }
@@ -441,22 +307,19 @@ bool Pool::Impl::collect_garbage(std::uint64_t requested, Tag tag) {
         return true;
     }
     observer_.on_reclaim(requested, tag);
-    store_.sort_unused(Area::large);
     ReleasedSegments released;
-    std::uint64_t reclaimed = 0;
-    while (reclaimed < target && count != 0) {
-        // The average is fixed for a sweep, and a sweep is always completed.
+    bool all = true;
+    while (all && reserved - counters_.current(Counter::reserved_bytes) < target && count != 0) {
+        // The average is fixed for a sweep, and a sweep is completed unless others have to have
+        // their turn.
         const std::uint64_t sweep_age = total_age;
         const std::uint64_t sweep_count = count;
-        for_each_unused(Area::large, [&](const Segment& segment) {
-            mutex_.assert_held();
+        all = detach_unused(Area::large, *unmapping, released, [&](const Segment& segment) {
             const std::uint64_t age = now - segment.unused_since;
-            if (age * sweep_count >= sweep_age) {
-                total_age -= age;
-                --count;
-                reclaimed += segment.size;
-                detach_segment(segment, *unmapping, released);
-            }
+            const bool old = age * sweep_count >= sweep_age;
+            total_age -= old ? age : 0;
+            count -= old ? 1 : 0;
+            return old;
         });
     }
     release_segments(*unmapping, released);

@@ -78,17 +78,40 @@ Pool::Reach Pool::Impl::reach(Address address, std::uint64_t bytes) {
 }
 
 std::uint64_t Pool::Impl::reclaimable() {
+    constexpr unsigned most_tries = 4;
     const Lock lock(mutex_);
     retire_completed();
+    // Where something changed while others had their turn, some may be counted twice or not at all.
+    for (unsigned tries = 1; tries < most_tries; ++tries) {
+        const std::uint64_t before = changes();
+        const std::uint64_t bytes = count_reclaimable(false);
+        if (changes() == before) {
+            return bytes;
+        }
+    }
+    return count_reclaimable(true);
+}
+
+/// How often something changed that reclaimable() depends on.
+std::uint64_t Pool::Impl::changes() const {
+    const Stat active = counters_.stat(Counter::active).all;
+    return static_cast<std::uint64_t>(active.allocated + active.freed + stats_.num_device_alloc +
+                                      stats_.num_device_free) +
+           fences_recorded_ + frees_deferred_ + gone_back_;
+}
+
+std::uint64_t Pool::Impl::count_reclaimable(bool keep_lock) {
     const auto freed = [](const Block& block) {
         return block.state == BlockState::deferred ||
                (block.state == BlockState::pending && block.list == 0);
     };
     std::uint64_t bytes = store_.releasable();
     for (const BlockList* list : {&pending_, &deferred_}) {
-        for (Block* block = list->oldest(); block != nullptr; block = block->use.list_next) {
-            bytes += store_.releasable_with(*block, freed);
-        }
+        visit_in_parts(*list, keep_lock, [&](Block& block) {
+            mutex_.assert_held();
+            bytes += store_.releasable_with(block, freed);
+            return false;
+        });
     }
     for (const Unmapping& unmapping : unmappings_) {
         bytes += unmapping.in_use ? unmapping.segment_bytes : 0;
@@ -224,10 +247,13 @@ std::string Pool::Impl::validate_trim() const {
                 (idle.unseen || (idle_since_ns != never_seen && due_at(idle_since_ns) >= next));
     };
     for (const Area area : {Area::large, Area::small}) {
-        for_each_unused(area, [&](const Segment& segment) { check(segment.idle_since_ns); });
-        for_each_free_pages(area, [&](const BlockStore::Pages& pages) {
-            check(pages.block->idle.since_ns);
-            return true;
+        for (const Segment* each = store_.oldest_segment(area); each != nullptr;
+             each = each->unused_links.right) {
+            check(each->idle_since_ns);
+        }
+        store_.find_pages(area, 0, 0, [&](const Block& block) {
+            check(block.idle.since_ns);
+            return false;
         });
     }
     for (const Area area : {Area::own_chunks, Area::own_page}) {

@@ -1,7 +1,7 @@
 // The state machines of the pool: how an allocation finds memory (pool_allocations.cpp), how the
 // pool grows (pool_growth.cpp), how a freed block becomes reusable (pool_frees.cpp), what goes back
-// to the device (pool_cache.cpp), and what threads wait for (pool_waits.cpp). BlockStore does the
-// placement, SizePolicy the sizes.
+// to the device (pool_cache.cpp), by age (pool_trim.cpp), and what threads wait for
+// (pool_waits.cpp). BlockStore does the placement, SizePolicy the sizes.
 //
 // Waiting without the lock: a thread that waits on the host for a block's fence marks the block
 // `waited_for`, and from then on only that thread retires it, so block and fence stay valid without
@@ -20,10 +20,12 @@
 // before it maps memory to such pages, and one for which the device has none waits and asks again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allocator/adaptive_mutex.hpp"
@@ -154,7 +156,9 @@ class Pool::Impl {
     void give_back(const Fresh& fresh) MEMLAB_MAY_UNLOCK(mutex_);
     bool may_fit(const SizePolicy::Plan& plan) MEMLAB_REQUIRES(mutex_);
     bool has_unused() const MEMLAB_REQUIRES(mutex_);
-    bool order_device_behind(const SizePolicy::Plan& plan) MEMLAB_REQUIRES(mutex_);
+    bool order_device_behind(const SizePolicy::Plan& plan) MEMLAB_MAY_UNLOCK(mutex_);
+    std::uint64_t count_reclaimable(bool keep_lock) MEMLAB_MAY_UNLOCK(mutex_);
+    std::uint64_t changes() const MEMLAB_REQUIRES(mutex_);
 
     /// Stream-ordered frees that are pending behind one stream's work.
     struct StreamFrees {
@@ -162,6 +166,40 @@ class Pool::Impl {
         BlockList blocks;
     };
 
+    /// Calls visit(Block&) for each block of pending_ or deferred_ that is in it now, the oldest
+    /// first, until it returns true; unless `keep_lock`, lets others have their turn from time to
+    /// time: what they retire meanwhile is passed over.
+    template <typename Visit>
+    void visit_in_parts(const BlockList& list, bool keep_lock, const Visit& visit)
+        MEMLAB_MAY_UNLOCK(mutex_) {
+        constexpr std::size_t visited_per_hold = 1024;
+        const BlockState state = &list == &deferred_ ? BlockState::deferred : BlockState::pending;
+        const std::uint64_t end = &list == &deferred_ ? frees_deferred_ : fences_recorded_;
+        const std::uint64_t epoch = epoch_;
+        std::size_t visited = 0;
+        for (Block* block = list.oldest(); block != nullptr && block->use.order < end;) {
+            if (visit(*block)) {
+                return;
+            }
+            block = block->use.list_next;
+            if (keep_lock || block == nullptr || ++visited % visited_per_hold != 0) {
+                continue;
+            }
+            const std::uint64_t order = block->use.order;
+            let_others_in();
+            if (epoch_ != epoch) {
+                return;
+            }
+            // The slab of the block is kept, whatever it is now.
+            if (block->state != state || block->use.order != order ||
+                (state == BlockState::pending && block->list != 0)) {
+                block = list.oldest();
+                while (block != nullptr && block->use.order < order) {
+                    block = block->use.list_next;
+                }
+            }
+        }
+    }
     std::optional<BlockInfo> find_locked(Address address) const MEMLAB_REQUIRES(mutex_);
     Block* find_live(Address address, FreeResult::Kind* why_not) MEMLAB_REQUIRES(mutex_);
     FreeResult defer(Block& block, Tag tag, BackendStatus status) MEMLAB_REQUIRES(mutex_);
@@ -244,35 +282,66 @@ class Pool::Impl {
         MEMLAB_REQUIRES(mutex_);
     std::uint64_t release_segments(Unmapping& unmapping, const ReleasedSegments& released)
         MEMLAB_MAY_UNLOCK(mutex_);
-    /// Calls visit(Segment&) for each unused segment, in the order of the store's list; it may
-    /// detach that one.
-    template <typename Visit>
-    void for_each_unused(Area area, Visit visit) const MEMLAB_REQUIRES(mutex_) {
-        for (Segment* each = store_.first_unused(area); each != nullptr;) {
-            Segment& segment = *each;
-            each = segment.next_unused;
-            visit(segment);
+    /// Detaches unused segments, the oldest first, as long as wanted(segment) is true. False: not
+    /// all of them, since as many have been detached as one hold may.
+    template <typename Wanted>
+    bool detach_unused(Area area, Unmapping& unmapping, ReleasedSegments& released,
+                       const Wanted& wanted) MEMLAB_REQUIRES(mutex_) {
+        if (policy_.options().segments_per_hold == PoolOptions::no_limit) {
+            detach_all_unused(area, unmapping, released, wanted);
+            return true;
+        }
+        for (;;) {
+            Segment* const segment = store_.oldest_segment(area);
+            if (segment == nullptr || !wanted(*segment)) {
+                return true;
+            }
+            if (released.size() >= policy_.options().segments_per_hold) {
+                return false;
+            }
+            detach_segment(*segment, unmapping, released);
         }
     }
-    /// Calls visit(const BlockStore::Pages&) for the whole chunks of each free block in a packed
-    /// range, by (capacity, address), until it returns false; it may unmap those.
-    template <typename Visit>
-    void for_each_free_pages(Area area, Visit visit) const MEMLAB_REQUIRES(mutex_) {
+    /// As pools did it before they had a limit, for replays: by (size, address). May throw
+    /// std::bad_alloc.
+    template <typename Wanted>
+    void detach_all_unused(Area area, Unmapping& unmapping, ReleasedSegments& released,
+                           const Wanted& wanted) MEMLAB_REQUIRES(mutex_) {
+        std::vector<Segment*> all;
+        for (Segment* each = store_.oldest_segment(area); each != nullptr;
+             each = each->unused_links.right) {
+            if (wanted(*each)) {
+                all.push_back(each);
+            }
+        }
+        std::sort(all.begin(), all.end(), [](const Segment* a, const Segment* b) {
+            return std::pair(a->size, a->base) < std::pair(b->size, b->base);
+        });
+        for (Segment* const each : all) {
+            detach_segment(*each, unmapping, released);
+        }
+    }
+    /// Unmaps the whole chunks of the free blocks in packed ranges for which wanted(block) is true,
+    /// by (capacity, address), as long as unmap_pages(pages) returns true.
+    template <typename Wanted, typename UnmapPages>
+    void unmap_free_pages(Area area, const Wanted& wanted, const UnmapPages& unmap_pages)
+        MEMLAB_MAY_UNLOCK(mutex_) {
         std::uint64_t capacity = 0;
         Address address = 0;
         for (;;) {
-            const BlockStore::Pages pages = store_.free_pages(area, capacity, address);
+            const BlockStore::Pages pages = store_.find_pages(area, capacity, address, wanted);
             if (pages.bytes == 0) {
                 return;
             }
-            capacity = store_.capacity(*pages.block);
-            address = pages.block->address;
-            if (!visit(pages)) {
+            capacity = pages.block->idle.capacity;
+            address = pages.block->address + 1;
+            if (!unmap_pages(pages)) {
                 return;
             }
         }
     }
     std::uint64_t due_at(std::uint64_t idle_since_ns) const MEMLAB_REQUIRES(mutex_);
+    void begin_trim(std::uint64_t now_ns) MEMLAB_REQUIRES(mutex_);
     bool reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag)
         MEMLAB_MAY_UNLOCK(mutex_);
     void count_split(const Segment& changed) MEMLAB_REQUIRES(mutex_);

@@ -74,6 +74,8 @@ struct PoolOptions {
     /// back; PoolObserver has an event for each. no_limit: all at once, for the replay of
     /// recordings that were made without this limit.
     std::uint64_t unmaps_per_hold = 8;
+    /// The same of whole segments.
+    std::uint64_t segments_per_hold = 48;
 
     /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing.
     std::uint64_t trim_after_ns = 0;

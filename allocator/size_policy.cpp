@@ -113,8 +113,8 @@ std::string problem_with(const PoolOptions& options) {
     if (!(options.packed_share >= 0 && options.packed_share <= 1)) {
         return "packed_share must be at least 0 and at most 1";
     }
-    if (options.unmaps_per_hold == 0) {
-        return "unmaps_per_hold must not be 0";
+    if (options.unmaps_per_hold == 0 || options.segments_per_hold == 0) {
+        return "unmaps_per_hold and segments_per_hold must not be 0";
     }
     if (!(options.garbage_collection_threshold >= 0 && options.garbage_collection_threshold < 1)) {
         return "garbage_collection_threshold must be at least 0 and less than 1";

@@ -80,17 +80,21 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
     }
     // Logs record all options. A log without one of these is of a pool before the option was there,
     // whatever the default is now.
-    const bool gives_back_in_parts =
-        std::any_of(recorded.begin(), recorded.end(),
-                    [](const trace::OptionValue& each) { return each.name == packed_share_name; });
+    const auto knows = [&](std::string_view name) {
+        return std::any_of(recorded.begin(), recorded.end(),
+                           [&](const trace::OptionValue& each) { return each.name == name; });
+    };
     assignments.emplace_back("MEMLAB_FRAGMENTED_ROUNDING_MB=0");
     assignments.emplace_back(std::string(packed_share_name) + "=1");
     assignments.emplace_back("MEMLAB_TRIM_BACKOFF=on");
     if (!read_environment(assignments, settings, problem)) {
         return false;
     }
-    if (!gives_back_in_parts) {
+    if (!knows(packed_share_name)) {
         settings->pool_options.unmaps_per_hold = allocator::PoolOptions::no_limit;
+    }
+    if (!knows("MEMLAB_NAMES")) {  // as old as the limit
+        settings->pool_options.segments_per_hold = allocator::PoolOptions::no_limit;
     }
     for (const auto& [name, value] : changes) {
         if (!name.starts_with("MEMLAB_") &&

@@ -23,6 +23,7 @@ inline PoolOptions random_options(Random& random) {
         options.expandable_range = random.one_in(2) ? 0 : (1 + random.below(40)) * 2 * mib;
         options.packed_share = random.one_in(2) ? 1 : static_cast<double>(random.below(6)) / 10;
         options.unmaps_per_hold = random.one_in(3) ? PoolOptions::no_limit : 1 + random.below(8);
+        options.segments_per_hold = random.one_in(3) ? PoolOptions::no_limit : 1 + random.below(4);
     }
     switch (random.below(8)) {
         case 5:

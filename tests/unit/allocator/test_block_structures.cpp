@@ -69,6 +69,15 @@ void compare(Order& order, std::uint64_t seed) {
         REQUIRE(key(order.before(size, address)) ==
                 (below == model.begin() ? at(model.end()) : *std::prev(below)));
         REQUIRE(key(order.last()) == (model.empty() ? at(model.end()) : *model.rbegin()));
+        // In order from there, to one of the next few or to the end.
+        auto next = below;
+        std::uint64_t left = random.below(random.one_in(2) ? 3 : 400);
+        const Block* const found = order.find_from(size, address, [&](const Block& block) {
+            REQUIRE(key(&block) == at(next));
+            ++next;
+            return left-- == 0;
+        });
+        REQUIRE((found != nullptr ? key(found) == at(std::prev(next)) : next == model.end()));
     }
 }
 
@@ -85,6 +94,27 @@ TEST_CASE("the trees by size are one ordered set") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         SizedBlocks<BySize> order(9);
         compare(order, seed);
+    }
+}
+
+TEST_CASE("a tree that is deeper than a visit remembers is visited to its end") {
+    // The same priority for all: each block is the right child of the last, or the left one.
+    for (const bool ascending : {true, false}) {
+        OrderedBlocks<BySize> order;
+        std::vector<Block> blocks(300);
+        for (std::size_t i = 0; i < blocks.size(); ++i) {
+            blocks[i] = Block{};
+            blocks[i].address = 1 + i;  // of these the hash takes nothing
+            blocks[i].size = 512 * (ascending ? 1 + i : blocks.size() - i);
+            order.insert(blocks[i]);
+        }
+        std::uint64_t expected = 0;
+        order.find_from(0, 0, [&](const Block& block) {
+            expected += 512;
+            REQUIRE(block.size == expected);
+            return false;
+        });
+        CHECK(expected == 512 * blocks.size());
     }
 }
 

@@ -143,16 +143,14 @@ struct World {
         }
     }
 
-    /// `steps` and `calls`: in one hold.
     template <typename Call>
-    void measure(const char* what, const Call& call, std::uint64_t steps = most_steps,
-                 std::uint64_t calls = most_calls) {
+    void measure(const char* what, const Call& call) {
         worst = {};
         call();
         CAPTURE(name_, what);
-        CHECK(worst.calls <= calls);
+        CHECK(worst.calls <= most_calls);
         CHECK(worst.blocks > 0);
-        CHECK(worst.blocks <= steps * blocks_per_step);
+        CHECK(worst.blocks <= most_steps * blocks_per_step);
         worst_ = std::max(worst_, worst.blocks / blocks_per_step);
     }
 
@@ -160,27 +158,21 @@ struct World {
         return static_cast<std::uint64_t>(pool.stats().active_bytes.all.current);
     }
 
-    /// With `of_all` what looks at all that is cached may take so many steps.
-    void measure_all(std::uint64_t of_all = most_steps) {
+    void measure_all() {
         for (const std::uint64_t bytes : {std::uint64_t{1000}, 2 * mib, 5 * mib, 40 * mib}) {
             Address address = 0;
             measure("allocation", [&] { address = pool.allocate(bytes, 0).block.address; });
             measure("free", [&] { pool.free(address, 0); });
         }
-        measure(
-            "reclaimable", [&] { pool.reclaimable(); }, of_all);
-        measure(
-            "the first tick", [&] { pool.tick(1); }, of_all);
-        measure(
-            "a tick that sees the rest", [&] { pool.tick(2); }, of_all);
-        measure(
-            "a tick that gives back", [&] { pool.tick(2000); }, of_all);
+        measure("reclaimable", [&] { pool.reclaimable(); });
+        measure("the first tick", [&] { pool.tick(1); });
+        measure("a tick that sees the rest", [&] { pool.tick(2); });
+        bool more = false;
+        measure("a tick that gives back", [&] { pool.tick(2000, &more); });
+        measure("the next one", [&] { pool.tick(2000, &more); });
         measure("next_tick", [&] { pool.next_tick(); });
-        measure(
-            "an allocation that makes room", [&] { pool.allocate(backend.total_memory(), 0); },
-            of_all);
-        measure(
-            "release_cached", [&] { pool.release_cached(false); }, of_all);
+        measure("an allocation that makes room", [&] { pool.allocate(backend.total_memory(), 0); });
+        measure("release_cached", [&] { pool.release_cached(false); });
         std::printf("%-40s at most %llu steps in a hold\n", name_.c_str(),
                     static_cast<unsigned long long>(worst_));
     }
@@ -236,6 +228,9 @@ TEST_CASE("a hold of the lock is short beside tens of thousands of pending frees
     world.free_every(1, all);
     world.measure("an allocation", [&] { world.pool.allocate(5 * mib, 0); });
     world.measure("a tick", [&] { world.pool.tick(1); });
+    world.measure("reclaimable", [&] { world.pool.reclaimable(); });
+    world.measure("an allocation for which none of them will do",
+                  [&] { world.pool.allocate(130 * gib, 0); });
 }
 
 TEST_CASE("completed frees are retired in parts") {
@@ -275,32 +270,37 @@ TEST_CASE("frees whose fences come later get them in parts") {
     CHECK(world.active_bytes() < 10 * mib);
 }
 
-// What is not bounded by a number, but by what it looks at.
-
-TEST_CASE("blocks that share chunks are looked at one by one") {
-    // As many as memlab packs on this device.
+TEST_CASE("a hold of the lock is short beside as many blocks as share chunks") {
     World world("packed", ranges(0.025));
     world.free_every(2, world.fill(1800, 2 * mib));
-    world.measure_all(900 * 100);
+    world.measure_all();
 }
 
-TEST_CASE("segments are given back one by one, beside any number of other free blocks") {
+TEST_CASE("a hold of the lock is short beside blocks without whole chunks") {
+    World world("parts of chunks", ranges(0.025));
+    // Chunks of 64 MiB, and in each two free blocks of 20 MiB.
+    world.free_every(3, world.fill(54 * 3, 20 * mib));
+    world.measure_all();
+}
+
+TEST_CASE("segments are given back in parts, beside any number of other free blocks") {
     PoolOptions options = ranges(1);
     options.expandable = false;
     World world("segments", options);
     world.free_every(2, world.fill(many / 2, 8 * kib));
     world.free_every(2, world.fill(many / 4, 4 * mib));
     world.free_every(5, world.fill(2500, 12 * mib));
-    world.measure_all(500 * 100);
+    world.measure_all();
 }
 
-TEST_CASE("pending frees are counted one by one") {
-    World world("counted", ranges(0));
-    const std::vector<Address> all = world.fill(many, 2 * mib);
-    world.backend.device.submit();
-    world.free_every(1, all);
-    world.measure(
-        "reclaimable", [&] { world.pool.reclaimable(); }, many * 4);
+TEST_CASE("segments are collected in parts") {
+    PoolOptions options = ranges(1);
+    options.expandable = false;
+    options.garbage_collection_threshold = 0.01;
+    World world("garbage", options);
+    world.free_every(5, world.fill(2500, 12 * mib));
+    world.measure("an allocation above the threshold", [&] { world.pool.allocate(40 * mib, 0); });
+    CHECK(world.pool.stats().reserved_bytes.all.current < 2010 * 12 * std::int64_t{mib});
 }
 
 }  // namespace memlab::allocator::testing
