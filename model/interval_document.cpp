@@ -77,6 +77,11 @@ IntervalDocument interval_document(const trace::Aggregator& from,
     for (const trace::NnModuleHeld& held : totals.nn_modules) {
         document.nn_modules.push_back(nn_module_of(from, held));
     }
+    for (const auto& device : from.devices()) {
+        if (device != nullptr && device->info.is_gpu()) {
+            document.gpus.push_back({device->info.index, device->info.name});
+        }
+    }
     return document;
 }
 

@@ -59,6 +59,16 @@ struct IntervalDocument {
             visit.list({"frames", "of the call stack, the call into CUDA first"}, self.frames);
         }
     };
+    struct Gpu {
+        std::uint64_t gpu = 0;
+        std::string name = {};
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.number({"gpu", "its index in the program"}, self.gpu);
+            visit.text({"name", "its model"}, self.name);
+        }
+    };
     struct NnModule {
         std::optional<std::string> name = {};
         std::optional<std::string> class_name = {};
@@ -78,6 +88,7 @@ struct IntervalDocument {
     bool at_least = false;
     std::vector<Site> sites = {};
     std::vector<NnModule> nn_modules = {};
+    std::vector<Gpu> gpus = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -105,6 +116,11 @@ struct IntervalDocument {
         visit.list({"nn_modules",
                     "PyTorch's, whose calls allocated of the memory at the peak, largest first"},
                    self.nn_modules);
+        visit.number({"begin_moment", "allocations in the process until it began"},
+                     totals.begin_moment);
+        visit.number({"peak_moment", "until the peak"}, totals.peak_moment);
+        visit.number({"end_moment", "until it ended"}, totals.end_moment);
+        visit.list({"gpus", "that were used until then"}, self.gpus);
     }
 };
 

@@ -1,6 +1,7 @@
 // The exported functions behind memlab.h.
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -79,6 +80,21 @@ void with_aggregate_now(const Use& use) {
             return false;
         }
     });
+}
+
+/// The length of the JSON, which is in `json` if that is less than `size`; 0: there is none.
+size_t write_document(const memlab::trace::Aggregator& aggregate,
+                      const std::optional<memlab::trace::IntervalTotals>& totals, char* json,
+                      size_t size) {
+    if (!totals) {
+        return 0;
+    }
+    const std::string text =
+        memlab::model::to_json(memlab::model::interval_document(aggregate, *totals));
+    if (text.size() < size) {
+        std::memcpy(json, text.c_str(), text.size() + 1);
+    }
+    return text.size();
 }
 
 }  // namespace
@@ -182,7 +198,30 @@ MEMLAB_EXPORT int memlab_api_snapshot(const char* name) {
 }
 
 MEMLAB_EXPORT uint64_t memlab_api_interval_begin(void) {
-    return mi::begin_interval();
+    return mi::begin_interval({});
+}
+
+MEMLAB_EXPORT uint64_t memlab_api_interval_begin_of(int gpu, const char* kind) {
+    memlab::trace::IntervalFilter filter;
+    if (gpu >= 0) {
+        filter.gpu = static_cast<std::uint32_t>(gpu);
+    }
+    for (const auto each :
+         {memlab::trace::MemoryKind::managed, memlab::trace::MemoryKind::pinned}) {
+        if (kind != nullptr && std::strcmp(kind, memlab::trace::name_of(each)) == 0) {
+            filter.kind = each;
+        }
+    }
+    return kind != nullptr && !filter.kind ? 0 : mi::begin_interval(filter);
+}
+
+MEMLAB_EXPORT uint64_t memlab_api_moment(void) {
+    std::uint64_t moment = 0;
+    with_aggregate_now(
+        [&](const memlab::trace::Intervals&, const memlab::trace::Aggregator& aggregate) {
+            moment = aggregate.latest_serial();
+        });
+    return moment;
 }
 
 MEMLAB_EXPORT size_t memlab_api_interval_end(uint64_t interval, size_t max_sites, char* json,
@@ -203,16 +242,19 @@ MEMLAB_EXPORT size_t memlab_api_cache_holders(int gpu, const uint64_t* known, si
     size_t length = 0;
     with_aggregate_now(
         [&](const memlab::trace::Intervals& intervals, const memlab::trace::Aggregator& aggregate) {
-            const auto totals = intervals.held_by_cache(gpu, {known, count}, max_sites);
-            if (!totals) {
-                return;
-            }
-            const std::string text =
-                memlab::model::to_json(memlab::model::interval_document(aggregate, *totals));
-            length = text.size();
-            if (length < size) {
-                std::memcpy(json, text.c_str(), length + 1);
-            }
+            length = write_document(
+                aggregate, intervals.held_by_cache(gpu, {known, count}, max_sites), json, size);
+        });
+    return length;
+}
+
+MEMLAB_EXPORT size_t memlab_api_made_between(const uint64_t* moments, size_t count,
+                                             size_t max_sites, char* json, size_t size) {
+    size_t length = 0;
+    with_aggregate_now(
+        [&](const memlab::trace::Intervals& intervals, const memlab::trace::Aggregator& aggregate) {
+            length = write_document(aggregate, intervals.made_between({moments, count}, max_sites),
+                                    json, size);
         });
     return length;
 }

@@ -299,6 +299,10 @@ constexpr OptionDef options[] = {
      "SIGUSR2: the report of now, and the program goes on. SIGTERM, SIGINT, SIGHUP, SIGQUIT, "
      "SIGXCPU: the report, then the program ends as it would have.",
      parsed_option<&Settings::report_signals, parse_signals>},
+    {"MEMLAB_FILES", "on, off", "on",
+     "Write the event log and the report; off records only for what the program asks by memlab.h "
+     "or memlab's Python package, which can still write a report of the moment.",
+     switch_option<&Settings::files>},
     {"MEMLAB_KEEP_LOG", "on, off", "on",
      "Keep the event log after a clean end; off removes it once the report is written.",
      switch_option<&Settings::keep_log>},

@@ -41,6 +41,7 @@ struct Settings {
     bool work_clock = true;
     bool one_stream = true;
     bool choose_backend = true;  ///< whether the pool maps its memory depends on the process
+    bool files = true;           ///< write the event log and the report
     bool keep_log = true;
     bool arguments = true;          ///< record command lines
     std::string output;             ///< pattern of the report's path: %e %p %h %r %%

@@ -59,7 +59,11 @@ struct EarlyThreadName {
 };
 EarlyThreadName early_thread_names[max_early_notes] MEMLAB_GUARDED_BY(early_lock);
 std::size_t early_thread_name_count MEMLAB_GUARDED_BY(early_lock) = 0;
-std::uint64_t early_intervals[trace::Intervals::max_intervals] MEMLAB_GUARDED_BY(early_lock);
+struct EarlyInterval {
+    std::uint64_t id;
+    trace::IntervalFilter filter;
+};
+EarlyInterval early_intervals[trace::Intervals::max_intervals] MEMLAB_GUARDED_BY(early_lock);
 std::size_t early_interval_count MEMLAB_GUARDED_BY(early_lock) = 0;
 bool early_notes_recorded MEMLAB_GUARDED_BY(early_lock) = false;
 
@@ -215,10 +219,10 @@ void with_intervals(profiler::Recorder& recorder, const Use& use) {
     }
 }
 
-bool begin_recorded(profiler::Recorder& recorder, std::uint64_t id) {
+bool begin_recorded(profiler::Recorder& recorder, const EarlyInterval& interval) {
     bool begun = false;
     with_intervals(recorder, [&](trace::Intervals& intervals, const trace::Aggregator&) {
-        begun = intervals.begin(id);
+        begun = intervals.begin(interval.id, interval.filter);
     });
     return begun;
 }
@@ -321,17 +325,20 @@ void name_thread(std::uint32_t thread, const AnnotationName* name) noexcept {
                     });
 }
 
-std::uint64_t begin_interval() noexcept {
+std::uint64_t begin_interval(const trace::IntervalFilter& filter) noexcept {
     const std::uint64_t id = last_interval.fetch_add(1, std::memory_order_relaxed) + 1;
     bool begun = false;
-    record_or_defer([&](profiler::Recorder& recorder) { begun = begin_recorded(recorder, id); },
-                    [&] {
-                        early_lock.assert_held();
-                        begun = early_interval_count < trace::Intervals::max_intervals;
-                        if (begun) {
-                            early_intervals[early_interval_count++] = id;
-                        }
-                    });
+    record_or_defer(
+        [&](profiler::Recorder& recorder) {
+            begun = begin_recorded(recorder, {id, filter});
+        },
+        [&] {
+            early_lock.assert_held();
+            begun = early_interval_count < trace::Intervals::max_intervals;
+            if (begun) {
+                early_intervals[early_interval_count++] = {id, filter};
+            }
+        });
     return begun ? id : 0;
 }
 
@@ -358,8 +365,10 @@ std::size_t end_interval(std::uint64_t interval, std::size_t max_sites, char* js
         },
         [&] {
             early_lock.assert_held();
-            std::uint64_t* const end = early_intervals + early_interval_count;
-            std::uint64_t* const found = std::find(early_intervals, end, interval);
+            EarlyInterval* const end = early_intervals + early_interval_count;
+            EarlyInterval* const found = std::find_if(
+                early_intervals, end,
+                [interval](const EarlyInterval& early) { return early.id == interval; });
             try {
                 if (found != end && write({})) {  // CUDA was not used in it
                     std::copy(found + 1, end, found);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "profiler/annotation_names.hpp"
+#include "trace/aggregate/intervals.hpp"
 
 namespace memlab::interpose {
 
@@ -42,9 +43,9 @@ void name_thread(std::uint32_t thread, const profiler::AnnotationName* name) noe
 bool label_memory(std::uint64_t address, bool base_only,
                   const profiler::AnnotationName* name) noexcept;
 
-/// Begins an interval; pass the result to end_interval(). 0: nothing is recorded, or too many
-/// are open. A forked child has none of its parent's.
-std::uint64_t begin_interval() noexcept;
+/// Begins an interval of the memory that the filter takes; pass the result to end_interval(). 0:
+/// nothing is recorded, or too many are open. A forked child has none of its parent's.
+std::uint64_t begin_interval(const trace::IntervalFilter& filter) noexcept;
 /// Ends the interval and writes its JSON (model/interval_document.hpp), with at most `max_sites`
 /// sites, and a null byte to `json` if `size` bytes suffice; then it is forgotten. Returns the
 /// length of the JSON, or 0: there is no such interval, or no host memory.

@@ -262,11 +262,14 @@ Session::Session(LoadedSettings loaded, bool late)
         values.pid = std::to_string(process.pid);
         values.host = process.host;
         values.rank = find_rank(process);
-        ClaimedFiles claimed = claim_files(settings_, values);
+        ClaimedFiles claimed;
+        if (settings_.files) {
+            claimed = claim_files(settings_, values);
+            append_to_manifest(settings_, claimed);
+        }
         if (!claimed.problem.empty()) {
             warn(claimed.problem);
         }
-        append_to_manifest(settings_, claimed);
         report_path_ = claimed.report;
         files_ = {claimed.log, claimed.mode, fallback_report(values)};
         recorder_ = std::make_unique<profiler::Recorder>(

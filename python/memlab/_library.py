@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 import warnings
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 _LONG = ctypes.c_uint64
 
@@ -30,10 +30,13 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "snapshot": (ctypes.c_int, (ctypes.c_char_p,)),
     "stats": (ctypes.c_int, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
     "interval_begin": (_LONG, ()),
+    "interval_begin_of": (_LONG, (ctypes.c_int, ctypes.c_char_p)),
     "interval_end": (ctypes.c_size_t, (_LONG, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)),
     "cache_stats": (ctypes.c_size_t, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
     "cache_holders": (ctypes.c_size_t, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p,
                                         ctypes.c_size_t)),
+    "moment": (_LONG, ()),
+    "made_between": (ctypes.c_size_t, (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)),
     "recording": (ctypes.c_size_t, (ctypes.c_char_p, ctypes.c_size_t)),
 }
 
@@ -60,6 +63,8 @@ def _forked() -> None:
 
 os.register_at_fork(after_in_child=_forked)
 
+LARGE = 1 << 18  #: bytes that most documents fit into
+_buffers: List[Any] = []  # of that size, at rest
 _found: Dict[str, Optional[Any]] = {}
 _said = False
 
@@ -116,10 +121,21 @@ def text(value: str) -> bytes:
 def filled(name: str, *arguments: Any, room: int = 4096) -> Optional[str]:
     """The text that memlab_api_NAME writes into a buffer, its last two arguments; None if it has none."""
     while True:
-        buffer = ctypes.create_string_buffer(room)
-        length = call(name, *arguments, buffer, room)
-        if not length:
-            return None
+        buffer = _take_buffer(room)
+        length = int(call(name, *arguments, buffer, room) or 0)
+        found = str(buffer.value, "utf-8", "surrogateescape") if 0 < length < room else None
+        if room == LARGE and not _buffers:
+            _buffers.append(buffer)
         if length < room:
-            return buffer.value.decode("utf-8", "surrogateescape")
-        room = int(length) + 1
+            return found
+        room = length + 1
+
+
+def _take_buffer(room: int) -> Any:
+    """Nobody else has it. To make a large one costs more than the call."""
+    if room == LARGE:
+        try:
+            return _buffers.pop()
+        except IndexError:
+            pass
+    return ctypes.create_string_buffer(room)

@@ -18,7 +18,6 @@ _WIDTH = 79
 _ROW = "{:<40s}{:>20s}{:>10s}"
 _BLOCK = 512  # PyTorch's cache hands out multiples of it
 _HOLDERS = 10  # call sites that are shown
-_ROOM = 1 << 18  # of the JSON; more costs a second call
 # Libraries that allocate for others: who asked them is of interest.
 _ALLOCATORS = ("libmemlab", "libcuda.so", "libcudart", "libc10")
 _PARTS_OF_SPARSE = {"torch.sparse_coo": ("_indices", "_values"),
@@ -210,7 +209,7 @@ def _print_others(gpu: int, entries: List[_Entry], difference: int) -> None:
     """What the cache handed out beside the storages of these tensors: `difference` bytes."""
     addresses = [entry.address for entry in entries if entry.address]
     known = (ctypes.c_uint64 * len(addresses))(*addresses)
-    text = _library.filled("cache_holders", gpu, known, len(addresses), _HOLDERS, room=_ROOM)
+    text = _library.filled("cache_holders", gpu, known, len(addresses), _HOLDERS, room=_library.LARGE)
     if text is None:
         print(f"Memory differs by {readable_size(difference)}: blocks are larger than their tensors, or C++ alone holds some "
               "(memlab tells which)")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
+import os
+import re
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from . import _library
 
-_ROOM = 1 << 18  # of the JSON; more costs a second call
+KINDS = ("device", "managed", "pinned")
+# What these keep with their handles (memlab-report leaks, Suppressed).
+_KEEPS_HANDLES = re.compile(r"lib(?:cublas|cudnn|nccl)[^/]*\.so")
+_PASSED_ON = re.compile(r"/lib(?:c10|cuda)")  # what asks for memory is behind it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +54,17 @@ class Site:
                    tuple(Frame(**frame) for frame in site["frames"]))
 
     @property
+    def library(self) -> bool:
+        """Whether a library took it for itself and keeps it: cuBLAS, cuDNN and NCCL with their handles, PyTorch's CUDA code
+        as workspaces of cuBLAS, as `memlab-report leaks` tells by the binaries."""
+        modules = [frame.module or "" for frame in self.frames if frame.file is None]
+        asking = next((module for module in modules if _PASSED_ON.search(module) is None
+                       or _KEEPS_HANDLES.search(module) is not None), "")
+        if _KEEPS_HANDLES.match(os.path.basename(asking)) is not None:
+            return True
+        return self.kind in ("suballocation", "pinned") and "/libtorch_cuda" in asking
+
+    @property
     def place(self) -> Optional[Frame]:
         """The program's own line: the innermost Python frame that is not of a library, else of Python, else any."""
         python = [frame for frame in self.frames if frame.file is not None]
@@ -82,6 +99,34 @@ class NnModule:
         return f"{self.bytes} bytes in {self.count}: {self.name or '(no name)'} {self.class_name or ''}".rstrip()
 
 
+def gpu_number(device: Any) -> Optional[int]:
+    """The number of a GPU that was given as such or as a torch.device; None of None. TypeError: it is neither."""
+    number = device if isinstance(device, int) else getattr(device, "index", None)
+    if device is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
+        raise TypeError(f"device is a GPU's number or a torch.device with an index, not {device!r}")
+    return number if isinstance(number, int) else None
+
+
+def check_kind(kind: Any) -> str:
+    """The kind of memory. ValueError: there is none of that name."""
+    if kind not in KINDS:
+        raise ValueError(f"kind is one of {', '.join(KINDS)}, not {kind!r}")
+    return str(kind)
+
+
+def moment() -> int:
+    """How many allocations this process has made, for made_between(); 0 without memlab or before CUDA was used."""
+    return int(_library.call("moment") or 0)
+
+
+def made_between(moments: Sequence[int]) -> Optional[List[Site]]:
+    """The device memory that was allocated between the first and the second of the moments, the third and the fourth, ...,
+    and is still allocated, by call site, largest first. None: without memlab, or before CUDA was used."""
+    array = (ctypes.c_uint64 * len(moments))(*moments)
+    text = _library.filled("made_between", array, len(moments), 1 << 30, room=_library.LARGE)
+    return None if text is None else [Site.of(site) for site in json.loads(text)["sites"]]
+
+
 class peak:
     """Measures the memory that a part of the program needs:
 
@@ -91,7 +136,9 @@ class peak:
 
     All figures are None until it ends, and without memlab. They are counted by the recorder of this process, which sees
     every allocation; no log is read. Device memory of all GPUs and threads counts, in blocks (docs/numbers.md, allocated),
-    PyTorch's tensors in place of its segments. It may be nested, and 64 may be open at a time. To enter and to
+    PyTorch's tensors in place of its segments. `device`, a GPU's number or a torch.device with an index, counts that GPU's
+    alone; `kind` "managed" or "pinned" counts managed memory or pinned host memory in place of device memory. ValueError,
+    TypeError: they are none of these. It may be nested, and 64 may be open at a time. To enter and to
     leave costs less than a snapshot; in between an allocation costs some tens of nanoseconds more. In a forked child the
     figures of a peak that its parent entered are None.
     """
@@ -105,13 +152,25 @@ class peak:
     freed_bytes: Optional[int] = None  #: sum of all frees in it
     freed_count: Optional[int] = None
     at_least: Optional[bool] = None  #: memory may be missing: the report says why, under `missed`
-    sites: Optional[List[Site]] = None  #: who held `bytes`, largest first: the `limit` largest
     other_bytes: Optional[int] = None  #: what the other call sites held
     nn_modules: Optional[List[NnModule]] = None  #: all whose calls allocated of `bytes`, largest first
 
-    def __init__(self, limit: int = 50) -> None:
-        self._limit = max(limit, 0)
+    moments: Optional[Tuple[int, int, int]] = None  #: allocations in the process until its begin, its peak, its end
+    gpu_names: Optional[List[str]] = None  #: of the GPUs that the process had used, in the order of their numbers
+
+    def __init__(self, limit: int = 50, device: Any = None, kind: str = "device") -> None:
+        self.limit = max(limit, 0)  #: how many of `sites` it will have; until it ends
+        self._filter = (gpu_number(device), check_kind(kind))
         self._interval = 0
+        self._holders: List[Dict[str, Any]] = []
+        self._sites: Optional[List[Site]] = None
+
+    @property
+    def sites(self) -> Optional[List[Site]]:
+        """Who held `bytes`, largest first: the `limit` largest."""
+        if self._sites is None and self.bytes is not None:
+            self._sites = [Site.of(site) for site in self._holders]
+        return self._sites
 
     @property
     def lines(self) -> Optional[List[Line]]:
@@ -129,13 +188,18 @@ class peak:
         return sorted(lines, key=lambda line: -line.bytes)
 
     def __enter__(self) -> peak:
-        self._interval = _library.call("interval_begin") or 0
+        gpu, kind = self._filter
+        if gpu is None and kind == "device":
+            self._interval = _library.call("interval_begin") or 0
+        else:
+            self._interval = _library.call("interval_begin_of", -1 if gpu is None else gpu,
+                                           None if kind == "device" else kind.encode()) or 0
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  traceback: Optional[TracebackType]) -> None:
         interval, self._interval = self._interval, 0
-        text = _library.filled("interval_end", interval, self._limit, room=_ROOM) if interval else None
+        text = _library.filled("interval_end", interval, self.limit, room=_library.LARGE) if interval else None
         if text is not None:
             self._take(json.loads(text))
 
@@ -145,8 +209,11 @@ class peak:
         for name in ("begin_bytes", "end_bytes", "allocated_bytes", "allocated_count", "freed_bytes", "freed_count",
                      "at_least", "other_bytes"):
             setattr(self, name, document[name])
-        self.sites = [Site.of(site) for site in document["sites"]]
-        if "nn_modules" in document:  # the library that was preloaded may be older
+        self._holders, self._sites = document["sites"], None
+        if "gpus" in document:  # the library that was preloaded may be older
+            self.moments = (document["begin_moment"], document["peak_moment"], document["end_moment"])
+            self.gpu_names = [gpu["name"] for gpu in document["gpus"]]
+        if "nn_modules" in document:
             self.nn_modules = [NnModule(each["name"], each["class"], each["bytes"], each["count"])
                                for each in document["nn_modules"]]
 

@@ -42,6 +42,12 @@ class Output(EndToEnd):
         self.assertRegex(names[0], r"^memlab\.malloc_free\.\d+\.json$")
         self.assertRegex(names[1], r"^memlab\.malloc_free\.\d+\.memlog$")
 
+    def test_no_files(self) -> None:
+        outcome = self.malloc_free({"MEMLAB_FILES": "off"})
+        self.assertEqual(outcome.stderr, b"", outcome.describe())
+        self.malloc_free({"MEMLAB_FILES": "off"}, to_output=False)
+        self.assert_nothing_written()
+
     def test_pattern(self) -> None:
         pattern = f"{self.output}/deep/er/%e-%p-%h-%r-100%%.json"
         self.malloc_free({"MEMLAB_OUTPUT": pattern, "RANK": "3"})

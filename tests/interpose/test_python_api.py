@@ -109,6 +109,17 @@ class PythonApi(EndToEnd):
                                      (answers[name]["bytes"], answers[name]["growth"], answers[name]["allocated"]), name)
                 self.assertEqual(set(scopes), {"early", "outer", "inner", "later"})
 
+    def test_peaks_of_a_gpu_or_a_kind(self) -> None:
+        answers = self.answer(sys.executable, "parts", SIMCUDA_DEVICES="2")
+        held = {name: (figures["bytes"], figures["allocations"], [site[:3] for site in figures["sites"]])
+                for name, figures in answers["parts"].items()}
+        weights, nothing = (10 * MIB, 1, [[10 * MIB, 1, "weights"]]), (0, 0, [])
+        self.assertEqual(held, {"first": weights, "all": weights, "second": nothing, "managed": nothing,
+                                "pinned": (7 * MIB, 1, [[7 * MIB, 1, "parts"]]), "pinned of second": nothing})
+        self.assertEqual(answers["moments"], [0, 1, 2])
+        self.assertEqual(answers["gpus"], [device["name"] for device in self.report()["devices"]])
+        self.assertEqual(answers["refused"], ["TypeError", "TypeError", "ValueError", "ValueError"])
+
     def test_names_and_figures(self) -> None:
         for _, interpreter in self.interpreters:
             with self.subTest(interpreter):

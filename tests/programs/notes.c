@@ -36,6 +36,26 @@ static void check_stats(void) {
     }
 }
 
+/* Of pinned memory alone, of which there is none; and what was made since the program began. */
+static void check_filtered(uint64_t interval) {
+    static char json[1 << 16];
+    const uint64_t moments[2] = {0, memlab_moment()};
+    const size_t length = memlab_interval_end(interval, 9, json, sizeof(json));
+    if ((interval == 0 && length != 0) ||
+        (length != 0 && strstr(json, "\"allocated_count\":0,") == NULL)) {
+        printf("wrong interval of pinned memory: %s\n", json);
+    }
+    if (memlab_interval_begin_of(0, "nonsense") != 0) {
+        printf("an interval of no kind of memory\n");
+    }
+    if ((memlab_made_between(moments, 2, 9, json, sizeof(json)) != 0) != (length != 0) ||
+        (length != 0 && (moments[1] != 1 || strstr(json, "\"count\":1,") == NULL)) ||
+        (length != 0 && (memlab_made_between(moments + 1, 1, 9, json, sizeof(json)) == 0 ||
+                         strstr(json, "\"peak_bytes\":0,") == NULL))) {
+        printf("wrong memory between moments: %s\n", json);
+    }
+}
+
 /* Of what came since before CUDA, where there are any; a buffer that is too small loses nothing. */
 static void check_interval(uint64_t interval) {
     static char json[1 << 16];
@@ -56,6 +76,7 @@ static void check_interval(uint64_t interval) {
 
 int main(int argc, char** argv) {
     const uint64_t interval = memlab_interval_begin();
+    const uint64_t pinned = memlab_interval_begin_of(0, "pinned");
     CUdevice device;
     CUcontext context;
     CUdeviceptr weights;
@@ -77,6 +98,7 @@ int main(int argc, char** argv) {
     }
     check_stats();
     check_interval(interval);
+    check_filtered(pinned);
     memlab_scope_end();
 
     for (step = 0; step < 20; ++step) {

@@ -147,6 +147,8 @@ class Aggregator final : public RecordSink {
     Ended ended() const { return ended_; }
     /// Until End, or until the latest record so far.
     std::uint64_t duration_ns() const { return now_; }
+    /// How many allocations there were; Live::serial of the latest.
+    std::uint64_t latest_serial() const { return next_serial_; }
 
     /// By DeviceInfo::index; null where no device of that index was defined.
     const std::vector<std::unique_ptr<DeviceTotals>>& devices() const { return devices_; }

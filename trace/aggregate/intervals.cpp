@@ -21,13 +21,36 @@ bool Intervals::any_open() const {
                        [](const auto& interval) { return interval->open; });
 }
 
+/// Whether the interval counts what is allocated at this site.
+bool Intervals::takes(const IntervalFilter& filter, std::uint32_t site) const {
+    const Site& of = aggregate_.sites()[site];
+    if (filter.kind ? of.kind != *filter.kind : !counts_as_device_memory(of.kind)) {
+        return false;
+    }
+    if (!filter.gpu) {
+        return true;
+    }
+    const DeviceInfo& device = aggregate_.devices()[of.device]->info;
+    return (device.is_gpu() ? device.index : device.gpu) == *filter.gpu;
+}
+
+std::uint64_t Intervals::level_of(const IntervalFilter& filter) {
+    if (filter.takes_all()) {
+        return aggregate_.total_allocated();
+    }
+    std::uint64_t level = 0;
+    for (std::uint32_t index = 0; index < aggregate_.sites().size(); ++index) {
+        level += takes(filter, index) ? held_by(site, index).bytes : 0;
+    }
+    return level;
+}
+
 void Intervals::observe() {
     aggregate_.set_observer(any_open() ? this : nullptr);
 }
 
 /// The state at this moment, from which allocated(), freed() and split() go on.
 void Intervals::read_live() {
-    level_ = aggregate_.total_allocated();
     for (SiteTable& segments : segments_) {
         segments.clear();
     }
@@ -44,7 +67,7 @@ void Intervals::read_live() {
     });
 }
 
-bool Intervals::begin(std::uint64_t id) {
+bool Intervals::begin(std::uint64_t id, const IntervalFilter& filter) {
     if (incomplete() || intervals_.size() == max_intervals || find(id) != nullptr) {
         return false;
     }
@@ -53,9 +76,12 @@ bool Intervals::begin(std::uint64_t id) {
     }
     auto interval = std::make_unique<Interval>();
     interval->id = id;
+    interval->filter = filter;
+    interval->level = level_of(filter);
     IntervalTotals& totals = interval->totals;
     totals.begin_ns = totals.peak_time_ns = aggregate_.duration_ns();
-    totals.begin_bytes = totals.peak_bytes = level_;
+    totals.begin_moment = totals.peak_moment = aggregate_.latest_serial();
+    totals.begin_bytes = totals.peak_bytes = interval->level;
     intervals_.push_back(std::move(interval));
     observe();
     return true;
@@ -70,7 +96,8 @@ const IntervalTotals* Intervals::end(std::uint64_t id, std::size_t max_sites) {
         interval->totals.at_peak = composition(*interval, max_sites);
         interval->totals.nn_modules = nn_modules(*interval);
         interval->totals.end_ns = aggregate_.duration_ns();
-        interval->totals.end_bytes = level_;
+        interval->totals.end_moment = aggregate_.latest_serial();
+        interval->totals.end_bytes = interval->level;
         interval->at_peak = {};
         interval->open = false;
         observe();
@@ -129,17 +156,18 @@ void Intervals::keep(Interval& interval, Of of, std::uint32_t index, const Live*
 }
 
 void Intervals::rise(const Live& live) {
-    level_ += live.size;
     for (const auto& interval : intervals_) {
-        if (!interval->open) {
+        if (!interval->open || !takes(interval->filter, live.site)) {
             continue;
         }
+        interval->level += live.size;
         IntervalTotals& totals = interval->totals;
         ++totals.allocated_count;
         totals.allocated_bytes += live.size;
-        if (level_ > totals.peak_bytes) {
-            totals.peak_bytes = level_;
+        if (interval->level > totals.peak_bytes) {
+            totals.peak_bytes = interval->level;
             totals.peak_time_ns = aggregate_.duration_ns();
+            totals.peak_moment = aggregate_.latest_serial();
             for (SiteTable& at_peak : interval->at_peak) {
                 at_peak.clear();
             }
@@ -153,11 +181,11 @@ void Intervals::rise(const Live& live) {
 }
 
 void Intervals::fall(const Live& live) {
-    level_ -= live.size;
     for (const auto& interval : intervals_) {
-        if (!interval->open) {
+        if (!interval->open || !takes(interval->filter, live.site)) {
             continue;
         }
+        interval->level -= live.size;
         ++interval->totals.freed_count;
         interval->totals.freed_bytes += live.size;
         keep(*interval, site, live.site, nullptr);
@@ -171,7 +199,7 @@ Composition Intervals::composition(Interval& interval, std::size_t max_sites) {
     Composition result;
     const std::vector<Site>& sites = aggregate_.sites();
     for (std::uint32_t index = 0; index < sites.size(); ++index) {
-        if (!counts_as_device_memory(sites[index].kind)) {
+        if (!takes(interval.filter, index)) {
             continue;
         }
         const SiteTable::Item held = held_at_peak_by(interval, site, index);
@@ -190,7 +218,7 @@ std::vector<NnModuleHeld> Intervals::nn_modules(Interval& interval) {
     std::map<std::uint32_t, NnModuleHeld> by_number;
     for (std::uint32_t index = 0; index < stats.holdings().size(); ++index) {
         const NnModuleHolding& holding = stats.holdings()[index];
-        if (!counts_as_device_memory(aggregate_.sites()[holding.site].kind)) {
+        if (!takes(interval.filter, holding.site)) {
             continue;
         }
         const SiteTable::Item item = held_at_peak_by(interval, part, index);
@@ -224,9 +252,6 @@ void Intervals::guarded(const Work& work) {
 }
 
 void Intervals::allocated(std::uint32_t /*slot*/, const Live& live, const Event& /*by*/) {
-    if (!counts_as_device_memory(aggregate_.sites()[live.site].kind)) {
-        return;
-    }
     guarded([&] {
         if (live.is_segment) {
             cut(live);
@@ -237,9 +262,6 @@ void Intervals::allocated(std::uint32_t /*slot*/, const Live& live, const Event&
 }
 
 void Intervals::freed(std::uint32_t /*slot*/, const Live& live, const LifeEnd& /*end*/) {
-    if (!counts_as_device_memory(aggregate_.sites()[live.site].kind)) {
-        return;
-    }
     guarded([&] {
         if (!live.is_segment) {
             fall(live);

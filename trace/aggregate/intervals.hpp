@@ -2,10 +2,10 @@
 // who held it. Not part of the report, nor of checkpoints.
 //
 // The level is that of scopes (scopes.hpp): device memory of all devices together, a segment of an
-// allocator counted as what is handed out of it. Who held the peak is kept without a copy at each
-// new one: a site whose live bytes are about to change, the first time since the latest peak, has
-// them put aside; a new peak drops what is there. The same for the parts of sites that the calls of
-// nn.Modules allocated.
+// allocator counted as what is handed out of it; or only what IntervalFilter takes of it. Who held
+// the peak is kept without a copy at each new one: a site whose live bytes are about to change, the
+// first time since the latest peak, has them put aside; a new peak drops what is there. The same
+// for the parts of sites that the calls of nn.Modules allocated.
 //
 // Nothing is done while no interval is open. An event costs O(open intervals), begin() O(live
 // allocations), end() O(sites). Memory: O(sites that change) for each open interval, and
@@ -33,7 +33,16 @@ struct NnModuleHeld {
     std::uint64_t bytes = 0;
 };
 
-/// The figures of an interval. Bytes are of blocks, as in the allocated curve.
+/// Which memory an interval counts: by default device memory of all GPUs.
+struct IntervalFilter {
+    std::optional<std::uint32_t> gpu = {};  ///< of this GPU alone
+    std::optional<MemoryKind> kind = {};    ///< of this kind in place of device memory
+
+    bool takes_all() const { return !gpu && !kind; }
+};
+
+/// The figures of an interval. Bytes are of blocks, as in the allocated curve. A moment is how many
+/// allocations there had been.
 struct IntervalTotals {
     std::uint64_t begin_ns = 0;
     std::uint64_t end_ns = 0;
@@ -41,6 +50,9 @@ struct IntervalTotals {
     std::uint64_t end_bytes = 0;
     std::uint64_t peak_bytes = 0;
     std::uint64_t peak_time_ns = 0;  ///< when it was reached first; begin_ns if it never rose
+    std::uint64_t begin_moment = 0;
+    std::uint64_t peak_moment = 0;
+    std::uint64_t end_moment = 0;
     std::uint64_t allocated_count = 0;
     std::uint64_t allocated_bytes = 0;
     std::uint64_t freed_count = 0;
@@ -61,7 +73,7 @@ class Intervals final : public LiveObserver {
 
     /// Begins an interval with the name `id`. False if there are too many, or one of that name, or
     /// the aggregate is incomplete. May throw std::bad_alloc, without a change.
-    bool begin(std::uint64_t id);
+    bool begin(std::uint64_t id, const IntervalFilter& filter = {});
     /// Ends it, unless it has ended, and returns its figures, with the largest `max_sites` sites of
     /// the first call; valid until the next call of begin(), end() or forget(). Null: there is none
     /// of that name, or the aggregate became incomplete. May throw std::bad_alloc, without a
@@ -77,6 +89,11 @@ class Intervals final : public LiveObserver {
     /// which nothing happens. None: as above. May throw std::bad_alloc.
     std::optional<IntervalTotals> held_by_cache(int gpu, std::span<const std::uint64_t> known,
                                                 std::size_t max_sites) const;
+    /// The live device memory that was allocated between the first and the second of the moments,
+    /// the third and the fourth, ..., which are in order; as an interval in which nothing happens.
+    /// None: the aggregate is incomplete. O(live allocations). May throw std::bad_alloc.
+    std::optional<IntervalTotals> made_between(std::span<const std::uint64_t> moments,
+                                               std::size_t max_sites) const;
 
     void allocated(std::uint32_t slot, const Live& live, const Event& by) override;
     void freed(std::uint32_t slot, const Live& live, const LifeEnd& end) override;
@@ -91,6 +108,8 @@ class Intervals final : public LiveObserver {
     struct Interval {
         std::uint64_t id = 0;
         bool open = true;
+        IntervalFilter filter;
+        std::uint64_t level = 0;
         Tables at_peak;  ///< what they held then that changed since
         IntervalTotals totals;
     };
@@ -100,7 +119,11 @@ class Intervals final : public LiveObserver {
     bool incomplete() const { return aggregate_.integrity().incomplete; }
     Interval* find(std::uint64_t id);
     bool any_open() const;
+    bool takes(const IntervalFilter& filter, std::uint32_t site) const;
+    std::uint64_t level_of(const IntervalFilter& filter);
     const DeviceTotals* pytorch_on(int gpu) const;
+    template <typename Taken>
+    IntervalTotals live_now(std::size_t max_sites, const Taken& taken) const;
     void read_live();
     void observe();
     void cut(const Live& live);
@@ -114,9 +137,7 @@ class Intervals final : public LiveObserver {
 
     Aggregator& aggregate_;
     std::vector<std::unique_ptr<Interval>> intervals_;
-    // Valid while one is open.
-    std::uint64_t level_ = 0;
-    Tables segments_;  ///< what of these is segments
+    Tables segments_;  ///< what of these is segments; valid while one is open
 };
 
 }  // namespace memlab::trace

@@ -58,11 +58,15 @@ __attribute__((weak)) uint64_t memlab_api_empty_cache(void);
 __attribute__((weak)) int memlab_api_snapshot(const char* name);
 __attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size);
 __attribute__((weak)) uint64_t memlab_api_interval_begin(void);
+__attribute__((weak)) uint64_t memlab_api_interval_begin_of(int gpu, const char* kind);
 __attribute__((weak)) size_t memlab_api_interval_end(uint64_t interval, size_t max_sites,
                                                      char* json, size_t size);
 __attribute__((weak)) size_t memlab_api_cache_stats(int gpu, uint64_t* values, size_t count);
 __attribute__((weak)) size_t memlab_api_cache_holders(int gpu, const uint64_t* known, size_t count,
                                                       size_t max_sites, char* json, size_t size);
+__attribute__((weak)) uint64_t memlab_api_moment(void);
+__attribute__((weak)) size_t memlab_api_made_between(const uint64_t* moments, size_t count,
+                                                     size_t max_sites, char* json, size_t size);
 __attribute__((weak)) size_t memlab_api_recording(char* path, size_t size);
 
 /* Begins a scope of the calling thread: what it allocates until the scope ends belongs to it, and
@@ -176,6 +180,13 @@ static inline uint64_t memlab_interval_begin(void) {
     return memlab_api_interval_begin ? memlab_api_interval_begin() : 0;
 }
 
+/* The same of one GPU's memory alone (-1: of all GPUs), or of another kind of memory than the
+ * device's: "managed" or "pinned"; null: device memory. Any other kind is as if there were too many
+ * intervals. */
+static inline uint64_t memlab_interval_begin_of(int gpu, const char* kind) {
+    return memlab_api_interval_begin_of ? memlab_api_interval_begin_of(gpu, kind) : 0;
+}
+
 /* Ends the interval and says what it needed, as JSON (docs/report-format.md): the highest level of
  * device memory, all devices together, as of a scope; and the `max_sites` call sites that held most
  * of it at that moment, with their Python frames. Returns the length of the JSON, or 0: without
@@ -207,6 +218,24 @@ static inline size_t memlab_cache_holders(int gpu, const uint64_t* known, size_t
     return memlab_api_cache_holders
                ? memlab_api_cache_holders(gpu, known, count, max_sites, json, size)
                : 0;
+}
+
+/* How many allocations this process has made: a moment, for memlab_made_between(). 0: without
+ * memlab or a recording, or before the first use of CUDA. Waits as memlab_snapshot(), for
+ * microseconds. */
+static inline uint64_t memlab_moment(void) {
+    return memlab_api_moment ? memlab_api_moment() : 0;
+}
+
+/* The device memory that was allocated between the first and the second of `count` moments, between
+ * the third and the fourth, and so on, and is still allocated. They are in order. The JSON is that
+ * of memlab_interval_end() of an interval in which nothing happens, of this memory alone. Returns
+ * as that does. Visits each live allocation; each call makes a JSON of its own moment. Other
+ * threads' allocations wait as for memlab_snapshot(). */
+static inline size_t memlab_made_between(const uint64_t* moments, size_t count, size_t max_sites,
+                                         char* json, size_t size) {
+    return memlab_api_made_between ? memlab_api_made_between(moments, count, max_sites, json, size)
+                                   : 0;
 }
 
 /* The path of the report that the end of the process writes; the event log, which is written

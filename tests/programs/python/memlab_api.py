@@ -1,6 +1,6 @@
 """The Python API of memlab, used in every way. Prints what it answers as JSON.
 
-usage: memlab_api.py peaks | names | forks | threads | many | cache LIBC10_CUDA | nothing
+usage: memlab_api.py peaks | parts | names | forks | threads | many | cache LIBC10_CUDA | nothing
 """
 
 import ctypes
@@ -92,6 +92,28 @@ def peaks():
             "later": figures(later), "still": figures(still), "again": figures(p), "before": before}
 
 
+def pinned(mebibytes):
+    pointer = ctypes.c_void_p()
+    assert cuda.cuMemHostAlloc(ctypes.byref(pointer), ctypes.c_size_t(mebibytes * MIB), 0) == 0
+
+
+def parts():
+    """Of one GPU, or of one kind of memory, from before the first use of CUDA on."""
+    wanted = {"first": {"device": 0}, "second": {"device": 1}, "pinned": {"kind": "pinned"}, "managed": {"kind": "managed"},
+              "all": {}, "pinned of second": {"device": type("Device", (), {"index": 1}), "kind": "pinned"}}
+    measured = {name: memlab.peak(**which) for name, which in wanted.items()}
+    for p in measured.values():
+        p.__enter__()
+    start()
+    weights()
+    pinned(7)
+    for p in measured.values():
+        p.__exit__(None, None, None)
+    wrong = [{"device": "cuda:0"}, {"device": -1}, {"kind": "vmm"}, {"kind": None}]
+    return {"parts": {name: figures(p) for name, p in measured.items()}, "moments": measured["all"].moments,
+            "gpus": measured["all"].gpu_names, "refused": [refused(lambda: memlab.peak(**which)) for which in wrong]}
+
+
 class Tensor:
     """As PyTorch's: a view knows the storage that it lies in."""
 
@@ -139,7 +161,7 @@ def decorated(pointers, depth):
 def refused(function, *arguments):
     try:
         function(*arguments)
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         return type(error).__name__
     return "nothing"
 

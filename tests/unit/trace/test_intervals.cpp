@@ -2,6 +2,7 @@
 #include "trace/aggregate/intervals.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -81,16 +82,25 @@ class IntervalProgram {
     }
 
     void begin(std::uint64_t id) {
-        REQUIRE(intervals.begin(id));
-        const Held held = held_now();
-        models_[id] = {.totals = {.begin_ns = aggregate.duration_ns(),
+        static constexpr IntervalFilter filters[] = {{},
+                                                     {.gpu = 0},
+                                                     {.gpu = 1},
+                                                     {.kind = MemoryKind::pinned},
+                                                     {.gpu = 1, .kind = MemoryKind::pinned}};
+        const IntervalFilter& filter = filters[random_.below(std::size(filters))];
+        REQUIRE(intervals.begin(id, filter));
+        const Held held = held_now(filter);
+        models_[id] = {.filter = filter,
+                       .totals = {.begin_ns = aggregate.duration_ns(),
                                   .begin_bytes = sum(held),
                                   .peak_bytes = sum(held),
                                   .peak_time_ns = aggregate.duration_ns(),
+                                  .begin_moment = aggregate.latest_serial(),
+                                  .peak_moment = aggregate.latest_serial(),
                                   .at_peak = {},
                                   .nn_modules = {}},
                        .held = held,
-                       .nn_modules = nn_modules_now()};
+                       .nn_modules = nn_modules_now(filter)};
     }
 
     void end(std::uint64_t id) {
@@ -101,9 +111,12 @@ class IntervalProgram {
         CHECK(got->begin_ns == model.totals.begin_ns);
         CHECK(got->end_ns == aggregate.duration_ns());
         CHECK(got->begin_bytes == model.totals.begin_bytes);
-        CHECK(got->end_bytes == sum(held_now()));
+        CHECK(got->end_bytes == sum(held_now(model.filter)));
         CHECK(got->peak_bytes == model.totals.peak_bytes);
         CHECK(got->peak_time_ns == model.totals.peak_time_ns);
+        CHECK(got->begin_moment == model.totals.begin_moment);
+        CHECK(got->peak_moment == model.totals.peak_moment);
+        CHECK(got->end_moment == aggregate.latest_serial());
         CHECK(got->begin_bytes + got->allocated_bytes == got->end_bytes + got->freed_bytes);
         check_sites(got->at_peak, model.held, limit);
         Held nn_modules;
@@ -123,6 +136,30 @@ class IntervalProgram {
         models_.erase(id);
     }
 
+    /// Moments are between steps, which have times of their own.
+    void note_moment() { moments_.emplace_back(aggregate.latest_serial(), now_); }
+
+    void check_made_between() {
+        std::vector<std::uint64_t> moments;
+        std::vector<std::pair<std::uint64_t, std::uint64_t>> times;
+        for (std::size_t i = 0; i + 1 < moments_.size(); ++i) {
+            if (random_.one_in(3)) {
+                moments.insert(moments.end(), {moments_[i].first, moments_[i + 1].first});
+                times.emplace_back(moments_[i].second, moments_[i + 1].second);
+            }
+        }
+        const std::size_t limit = 1 + random_.below(8);
+        const auto got = intervals.made_between(moments, limit);
+        REQUIRE(got);
+        const Held expected = held_now({}, [&](const Live& live) {
+            return std::any_of(times.begin(), times.end(), [&](const auto& time) {
+                return time.first < live.time_ns && live.time_ns <= time.second;
+            });
+        });
+        CHECK(got->peak_bytes == sum(expected));
+        check_sites(got->at_peak, expected, limit);
+    }
+
     bool open(std::uint64_t id) const { return models_.contains(id); }
 
     Aggregator aggregate;
@@ -130,6 +167,7 @@ class IntervalProgram {
 
   private:
     struct Model {
+        IntervalFilter filter;
         IntervalTotals totals;
         Held held;        ///< at the peak
         Held nn_modules;  ///< the same, by number
@@ -157,11 +195,19 @@ class IntervalProgram {
         CHECK(listed == got.bytes);
     }
 
-    Held held_now() const {
+    bool takes(const IntervalFilter& filter, const Live& live) const {
+        const Site& site = aggregate.sites()[live.site];
+        const std::uint32_t gpu = site.device == cache ? 0 : site.device;
+        return !live.pending && !live.is_segment && gpu == filter.gpu.value_or(gpu) &&
+               (filter.kind ? site.kind == *filter.kind : counts_as_device_memory(site.kind));
+    }
+
+    template <typename Which = bool (*)(const Live&)>
+    Held held_now(
+        const IntervalFilter& filter, Which which = [](const Live&) { return true; }) const {
         Held held;
         aggregate.live().for_each([&](std::uint32_t, const Live& live) {
-            if (!live.pending && !live.is_segment &&
-                counts_as_device_memory(aggregate.sites()[live.site].kind)) {
+            if (takes(filter, live) && which(live)) {
                 ++held[live.site].first;
                 held[live.site].second += live.size;
             }
@@ -169,11 +215,10 @@ class IntervalProgram {
         return held;
     }
 
-    Held nn_modules_now() const {
+    Held nn_modules_now(const IntervalFilter& filter) const {
         Held held;
         aggregate.live().for_each([&](std::uint32_t, const Live& live) {
-            if (!live.pending && !live.is_segment && live.nn_modules != 0 &&
-                counts_as_device_memory(aggregate.sites()[live.site].kind)) {
+            if (live.nn_modules != 0 && takes(filter, live)) {
                 const NnModuleStats& stats = aggregate.nn_modules();
                 auto& [count, bytes] =
                     held[nn_module_of(stats.holdings()[live.nn_modules - 1].stack)];
@@ -185,14 +230,15 @@ class IntervalProgram {
     }
 
     void look() {
-        const Held held = held_now();
-        CHECK(sum(held) == aggregate.total_allocated());
+        CHECK(sum(held_now({})) == aggregate.total_allocated());
         for (auto& [id, model] : models_) {
+            const Held held = held_now(model.filter);
             if (sum(held) > model.totals.peak_bytes) {
                 model.totals.peak_bytes = sum(held);
                 model.totals.peak_time_ns = aggregate.duration_ns();
+                model.totals.peak_moment = aggregate.latest_serial();
                 model.held = held;
-                model.nn_modules = nn_modules_now();
+                model.nn_modules = nn_modules_now(model.filter);
             }
         }
     }
@@ -251,6 +297,7 @@ class IntervalProgram {
     Random random_;
     std::uint64_t now_ = 0;
     std::map<std::uint64_t, Model> models_;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> moments_;  ///< allocations, time
 };
 
 }  // namespace
@@ -269,6 +316,20 @@ TEST_CASE("intervals have the peak and who held it, whatever else is open") {
             } else {
                 program.begin(id);
             }
+        }
+    }
+}
+
+TEST_CASE("what was made between moments and is still there is known by call site") {
+    const auto seed = GENERATE(range(1, 25));
+    CAPTURE(seed);
+    IntervalProgram program(static_cast<std::uint64_t>(seed));
+    CHECK(program.intervals.made_between({}, 9)->peak_bytes == 0);
+    for (int i = 0; i < 300; ++i) {
+        program.step();
+        if (i % 20 == 0) {
+            program.note_moment();
+            program.check_made_between();
         }
     }
 }
