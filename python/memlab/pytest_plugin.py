@@ -1,171 +1,298 @@
 """pytest --memlab: limits of GPU memory for tests (docs/python.md, In tests).
 
-pytest starts itself again once, under memlab, when it has only its command line: before it captures output and before a
-test is imported. A test's figures are memlab.peak()'s around its call; what fixtures hold was there before, and is theirs.
+pytest starts itself again once, under memlab (_pytest_start.py), before it captures output and before a test is imported.
+A limit that does not hold is an exception of the test's call or teardown for all that comes after: xfail, reruns, reports.
+Figures travel in the reports' properties, which xdist's workers send and JUnit's file has.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import importlib
 import os
 import re
-import sys
-import threading
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple, TypeVar, cast
 
-from . import _library
-from ._annotations import stats
-from ._package import tool_path
-from ._peak import peak
+from ._annotations import scope, snapshot
+from ._pytest_baseline import Baseline
+from ._pytest_limits import BASELINE, LEAKS, MARKERS, Limits, limits_of, parse_size
+from ._pytest_measure import Call, Window, leak_message
+from ._pytest_start import ensure_memlab
 
 pytest: Any = importlib.import_module("pytest")  # types are checked where it is not installed, too
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
-_STARTED = "MEMLAB_PYTEST_STARTED"  # by this plugin, in the environment: not again
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SHOWN = 10  # rows of the table
-_NEEDED, _UNCHECKED = "memlab_gpu_bytes", "memlab_not_checked"  # properties of a report
+_NAME_LENGTH = 180  # of a kept recording
+# Properties of a report.
+_OURS = "memlab_"
+_NEEDED, _LIBRARIES, _LEFT = "memlab_gpu_bytes", "memlab_library_bytes", "memlab_left_bytes"
+_MODEL, _BASELINE, _UNCHECKED = "memlab_gpu_model", "memlab_baseline_bytes", "memlab_not_checked"
 
 
 def _wrapper(**options: bool) -> Callable[[_Hook], _Hook]:
     return cast(Callable[[_Hook], _Hook], pytest.hookimpl(hookwrapper=True, **options))
 
 
-def parse_size(value: Any) -> int:
-    """Bytes of "24 MiB", "1GB", 4096."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
-    if match is None or match.group(2).upper() not in _UNITS:
-        raise pytest.UsageError(f"limit_gpu_memory: {value!r} is not a size: write it as 24 MiB, 1.5 GiB or 4096")
-    return int(float(match.group(1)) * _UNITS[match.group(2).upper()])
+def _percent(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage; write --memlab-fail-on-increase=PERCENT, or put another "
+                                         "option behind it")
+    return value
 
 
 def pytest_addoption(parser: Any) -> None:
-    """The option and the ini value."""
-    parser.getgroup("memlab").addoption("--memlab", action="store_true",
-                                        help="record GPU memory, and check the tests' limits of it")
+    """The options and the ini values."""
+    group = parser.getgroup("memlab")
+    group.addoption("--memlab", action="store_true", help="record GPU memory, and check the tests' limits of it")
+    group.addoption("--memlab-update", action="store_true",
+                    help="with --memlab: write the peaks of tests with a gpu_baseline marker to the baseline file")
+    group.addoption("--memlab-fail-on-increase", metavar="PERCENT", type=_percent, nargs="?", const=0.0,
+                    help="with --memlab: tests fail that need more than their baseline, by more than PERCENT (default 0)")
+    group.addoption("--memlab-keep", metavar="FOLDER",
+                    help="with --memlab: keep a recording of each failing test here, named by its id")
     parser.addini("memlab_limit_gpu_memory", "limit of GPU memory for tests without a limit_gpu_memory marker: 24 MiB")
-
-
-def _refusal() -> Optional[str]:
-    """Why this process cannot be started again."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        if "/libcuda.so" in maps.read():
-            return "CUDA is loaded already"
-    if threading.active_count() > 1:
-        return "threads run already"
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            if int(descriptor) > 2 and os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
-                return "sockets are open already"
-        except OSError:  # the folder's own
-            continue
-    return None
-
-
-def _start_again() -> None:
-    if os.environ.pop(_STARTED, None) is not None:
-        raise pytest.UsageError("--memlab: memlab was not loaded into the new process; see memlab-run --doctor")
-    reason = _refusal()
-    if reason is not None:
-        raise pytest.UsageError(f"--memlab: {reason}, so pytest cannot be started again: run memlab-run -- python3 -m pytest")
-    os.environ[_STARTED] = "1"
-    command = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]  # orig_argv: from CPython 3.10 on
-    try:
-        os.execv(tool_path("memlab-run"), ["memlab-run", "--", sys.executable, *command[1:]])
-    except OSError as error:
-        raise pytest.UsageError(f"--memlab: {tool_path('memlab-run')}: {error.strerror}; install memlab again") from error
+    parser.addini("memlab_baseline", "file of gpu_baseline, below the rootdir", default="gpu-baseline.json")
+    parser.addini("memlab_keep", "folder of --memlab-keep, below the rootdir")
 
 
 @_wrapper(tryfirst=True)
 def pytest_load_initial_conftests(early_config: Any) -> Generator[None, Any, None]:
-    """Starts pytest again under memlab. A wrapper, as the one that begins to capture output, and before that. xdist's
-    workers inherit memlab from the controller."""
-    if early_config.known_args_namespace.memlab:
-        if _library.has("interval_begin"):
-            os.environ.pop(_STARTED, None)
-        else:
-            _start_again()
+    """A wrapper, as the one that begins to capture output, and before that. xdist's workers inherit memlab from the
+    controller."""
+    options = early_config.known_args_namespace
+    if options.memlab:
+        ensure_memlab()
+    else:
+        for name, given in (("update", options.memlab_update), ("keep", options.memlab_keep is not None),
+                            ("fail-on-increase", options.memlab_fail_on_increase is not None)):
+            if given:
+                raise pytest.UsageError(f"--memlab-{name} needs --memlab")
     yield
 
 
 def pytest_configure(config: Any) -> None:
-    """The marker, and the plugin's state."""
-    config.addinivalue_line("markers", "limit_gpu_memory(size): the GPU memory that the test's call may add to what its "
-                                       'fixtures hold, as "24 MiB"; checked with --memlab')
-    config.pluginmanager.register(_Limits(config), "memlab_limits")
+    """The markers, and the plugin's state."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    config.pluginmanager.register(_Checks(config), "memlab_checks")
+    config.pluginmanager.register(_Summary(config), "memlab_summary")
 
 
-class _Limits:
-    """One run of pytest. Figures travel in the reports' properties, which xdist's workers send and JUnit's file has."""
+class _Checks:
+    """In the process that runs the tests."""
 
     def __init__(self, config: Any) -> None:
         self._on = bool(config.getoption("--memlab"))
-        self._default = config.getini("memlab_limit_gpu_memory")
-        if self._default:
-            parse_size(self._default)  # a wrong one ends the run before the tests
-        self._exceeded: Dict[str, str] = {}
-        self._unchecked: List[Tuple[str, str]] = []  # why, test
-        self._needed: Dict[str, int] = {}
+        default = config.getini("memlab_limit_gpu_memory")
+        self._default = parse_size(default, "memlab_limit_gpu_memory") if default else None
+        self._allowed: Optional[float] = config.getoption("--memlab-fail-on-increase")
+        self._updates = bool(config.getoption("--memlab-update"))
+        self._baseline = Baseline(_baseline_path(config))
+        keep = config.getoption("--memlab-keep")
+        ini = config.getini("memlab_keep")
+        self._keep = os.path.abspath(keep) if keep else os.path.join(str(config.rootdir), ini) if ini else None
+        self._scopes = self._keep is not None or os.environ.get("MEMLAB_FILES") != "off"
+        self._limits = Limits()  # of the test that runs
+        self._window: Optional[Window] = None
+        self._problem: Optional[BaseException] = None  # of the phase that ends
+        self._passed = False  # the test's call did
 
-    def _limit(self, item: Any) -> Optional[int]:
-        marker = item.get_closest_marker("limit_gpu_memory")
-        if marker is None:
-            return parse_size(self._default) if self._default else None
-        if len(marker.args) != 1 or marker.kwargs:
-            raise pytest.UsageError(f'{item.nodeid}: limit_gpu_memory takes one size, as limit_gpu_memory("24 MiB")')
-        return parse_size(marker.args[0])
+    def pytest_collection_modifyitems(self, items: List[Any]) -> None:
+        """Wrong markers end the run before the tests."""
+        for item in items:
+            limits_of(item, self._default)
+
+    @_wrapper(tryfirst=True)
+    def pytest_runtest_setup(self, item: Any) -> Generator[None, Any, None]:
+        """Before the first fixture."""
+        item.user_properties[:] = [each for each in item.user_properties if not each[0].startswith(_OURS)]  # of a rerun
+        self._passed, self._problem = False, None
+        self._window = Window() if self._on and item.get_closest_marker(LEAKS) is not None else None
+        yield
+
+    @_wrapper()
+    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, None]:
+        """What a wider fixture than a test's allocates is not the test's."""
+        window, wider = self._window, fixturedef.scope != "function"
+        if window is not None and wider:
+            window.begin_wider()
+        yield
+        if window is not None:
+            window.end_wider() if wider else window.set_up()
+
+    def pytest_fixture_post_finalizer(self, fixturedef: Any) -> None:
+        """The same of its teardown, which may be in the setup of a test with the next parameter."""
+        if self._window is not None:
+            self._window.torn_down(fixturedef.scope != "function")
 
     @_wrapper(tryfirst=True)
     def pytest_runtest_call(self, item: Any) -> Generator[None, Any, None]:
         """Around the test's function: fixtures are set up before, and torn down after."""
-        limit = self._limit(item)
-        self._exceeded.pop(item.nodeid, None)  # of a run before, where tests are run again
+        limits = self._limits = limits_of(item, self._default)  # fixtures may have added markers
         if not self._on:
-            if limit is not None:
-                item.user_properties.append((_UNCHECKED, "run with --memlab"))
+            self._not_checked(item, limits.names, "run with --memlab")
             yield
             return
-        measured = peak(limit=3)
-        with measured:
-            yield
-        needed = measured.growth_bytes
-        if needed is None or stats() is None:
-            if limit is not None:
-                item.user_properties.append((_UNCHECKED, "no GPU was used, or memlab is switched off"))
-            return
-        item.user_properties.append((_NEEDED, needed))
-        if limit is not None and needed > limit:
-            self._exceeded[item.nodeid] = "\n".join([
-                f"The test needed {needed} bytes of GPU memory, its limit is {limit}. At the peak:",
-                *(f"  {site}" for site in measured.sites or ())])
+        call = Call(limits)
+        with call:
+            if self._scopes:
+                with scope(item.nodeid):
+                    outcome = yield
+            else:
+                outcome = yield
+        self._passed = outcome.excinfo is None
+        try:
+            self._judge(item, call)
+        finally:
+            call.close()
 
-    @_wrapper()
+    def _judge(self, item: Any, call: Call) -> None:
+        limits = self._limits
+        if call.needed is None:
+            self._not_checked(item, limits.names, "no GPU was used, or memlab is switched off")
+            return
+        item.user_properties.append((_NEEDED, call.needed))
+        if call.libraries:
+            item.user_properties.append((_LIBRARIES, call.libraries))
+        if self._passed:
+            messages = call.exceeded() + (self._compare(item, call) if limits.baseline else [])
+            if messages:
+                self._problem = pytest.fail.Exception("\n".join(messages), pytrace=False)
+
+    def _not_checked(self, item: Any, names: List[str], why: str) -> None:
+        item.user_properties += [(_UNCHECKED, f"{name}: {why}") for name in names]
+
+    def _compare(self, item: Any, call: Call) -> List[str]:
+        """With the baseline of this GPU's model. Returns a message if the test fails."""
+        model, needed = call.gpu_model, call.needed
+        if model is None or needed is None:
+            self._not_checked(item, [BASELINE], "the GPU's model is not known")
+            return []
+        item.user_properties.append((_MODEL, model))
+        before = None if self._updates else self._baseline.get(model, item.nodeid)
+        if before is None:
+            if not self._updates:
+                self._not_checked(item, [BASELINE], f"no baseline of {model} yet: run with --memlab-update")
+            return []
+        item.user_properties.append((_BASELINE, before))
+        if self._allowed is None or needed <= before * (1 + self._allowed / 100):
+            return []
+        return [f"The test needed {needed} bytes of GPU memory, {needed - before} more than its baseline of {before} on "
+                f"{model}. At the peak:{call.holders()}"]
+
+    @_wrapper(tryfirst=True)
+    def pytest_runtest_teardown(self, item: Any) -> Generator[None, Any, None]:
+        """After the last fixture's teardown."""
+        outcome = yield
+        window, self._window = self._window, None
+        limit = self._limits.leaks
+        if window is None or limit is None or not self._passed or outcome.excinfo is not None:
+            return
+        arguments = getattr(item, "funcargs", None)
+        if isinstance(arguments, dict):
+            arguments.clear()  # pytest would a moment later: they hold what fixtures returned
+        try:
+            left, leaks = window.left(limit)
+            item.user_properties.append((_LEFT, sum(site.bytes for site in left if not site.library)))
+            if leaks:
+                self._problem = pytest.fail.Exception(leak_message(leaks, limit), pytrace=False)
+        except Exception as error:  # of the marker's filter
+            self._problem = error
+
+    @_wrapper(tryfirst=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
-        """A test that passed beyond its limit failed."""
+        """A limit that does not hold is the phase's exception, before anybody has looked at that."""
+        problem, self._problem = self._problem, None
+        if problem is not None and call.excinfo is None:
+            try:
+                raise problem
+            except BaseException:  # what pytest.fail() raises is no Exception
+                call.excinfo = pytest.ExceptionInfo.from_current()
         outcome = yield
         report = outcome.get_result()
-        if call.when == "call":
-            message = self._exceeded.pop(item.nodeid, None)
-            if message is not None and report.outcome == "passed":
-                report.outcome, report.longrepr = "failed", message
+        if self._on and self._keep is not None and report.failed:
+            path = os.path.join(self._keep, _file_name(item.nodeid, call.when))
+            try:
+                os.makedirs(self._keep, exist_ok=True)
+                kept = snapshot(path)
+            except OSError as error:
+                report.sections.append(("memlab", f"no recording was kept: {error}"))
+                return
+            if kept is not None:
+                report.sections.append(("memlab", f"recording: {kept}"))
+
+
+def _file_name(test: str, when: str) -> str:
+    """Of a test's recording. A hash tells apart what would be the same."""
+    plain = test.replace("::", ".").replace("/", ".")
+    name = re.sub(r"[^\w.\-\[\]]", "_", plain)
+    if name != plain or len(name) > _NAME_LENGTH:
+        digest = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()
+        name = f"{name[:_NAME_LENGTH]}.{digest[:8]}"
+    return f"{name}.json" if when == "call" else f"{name}.{when}.json"
+
+
+def _baseline_path(config: Any) -> str:
+    return os.path.join(str(config.rootdir), config.getini("memlab_baseline"))
+
+
+class _Summary:
+    """In the process that prints: xdist's controller, or the one that runs the tests."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self._on = bool(config.getoption("--memlab"))
+        self._updates = bool(config.getoption("--memlab-update"))
+        self._unchecked: Dict[str, List[Tuple[str, str]]] = {}  # by test: marker, why
+        self._needed: Dict[str, int] = {}
+        self._new: Dict[Tuple[str, str], int] = {}  # by model and test
+        self._increased: Dict[str, Tuple[int, int]] = {}  # needed, baseline
+        self._written: Optional[str] = None
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """In the process that prints."""
-        if report.when == "call":
-            properties = dict(report.user_properties)
-            if _NEEDED in properties:
-                self._needed[report.nodeid] = properties[_NEEDED]
-            if _UNCHECKED in properties:
-                self._unchecked.append((properties[_UNCHECKED], report.nodeid))
+        """One for each phase of a test."""
+        if report.when != "call":
+            return
+        properties = dict(report.user_properties)
+        if _NEEDED in properties:
+            self._needed[report.nodeid] = properties[_NEEDED]
+        if report.passed and _MODEL in properties:
+            self._new[properties[_MODEL], report.nodeid] = properties[_NEEDED]
+        self._increased.pop(report.nodeid, None)
+        if properties.get(_BASELINE, properties.get(_NEEDED, 0)) < properties.get(_NEEDED, 0):
+            self._increased[report.nodeid] = (properties[_NEEDED], properties[_BASELINE])
+        unchecked = [value.partition(": ") for name, value in report.user_properties if name == _UNCHECKED]
+        self._unchecked[report.nodeid] = [(marker, why) for marker, _, why in unchecked]
+
+    def pytest_sessionfinish(self) -> None:
+        """Writes the baselines of tests that passed."""
+        if self._updates and self._new and not hasattr(self._config, "workerinput"):
+            baseline = Baseline(_baseline_path(self._config))
+            for (model, test), peak in self._new.items():
+                baseline.put(model, test, peak)
+            baseline.write()
+            self._written = baseline.path
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The hungriest tests, and the limits that were not checked."""
+        """The hungriest tests, increases, and the limits that were not checked."""
+        write = terminalreporter.write_line
         hungriest = sorted((item for item in self._needed.items() if item[1]), key=lambda item: -item[1])
         if hungriest:
             terminalreporter.section("memlab: GPU memory")
             for test, needed in hungriest[:_SHOWN]:
-                terminalreporter.write_line(f"{needed:>15,} bytes  {test}")
-        for why in sorted({reason for reason, _ in self._unchecked}):
-            tests = [test for reason, test in self._unchecked if reason == why]
-            terminalreporter.write_line(f"memlab: {len(tests)} limits not checked: {why}")
-            for test in tests if self._on else ():
-                terminalreporter.write_line(f"    {test}")
+                write(f"{needed:>15,} bytes  {test}")
+        for test, (needed, before) in sorted(self._increased.items()):
+            write(f"memlab: more than its baseline: {needed - before:+,} bytes, {needed / before - 1:+.1%}  {test}"
+                  if before else f"memlab: more than its baseline: {needed:+,} bytes  {test}")
+        if self._written is not None:
+            write(f"memlab: {len(self._new)} baselines written to {self._written}")
+        for why in sorted({why for limits in self._unchecked.values() for _, why in limits}):
+            limits = [(test, marker) for test, each in self._unchecked.items() for marker, reason in each if reason == why]
+            write(f"memlab: {len(limits)} limits not checked: {why}")
+            for test, marker in limits if self._on else ():
+                write(f"    {test}  {marker}")
