@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 
-from support import EndToEnd
+from support import ROOT, EndToEnd
 from test_python import PROGRAMS
 from test_python_api import make_package
 
@@ -246,6 +246,16 @@ def test_leak():
 """
 
 
+# In place of PyTorch, and as a package is: torch.empty().
+TORCH = """
+from gpu_memory import Memory
+
+def empty(elements, device):
+    assert device == "cuda"
+    return Memory(4 * elements)
+"""
+
+
 class PytestPlugin(EndToEnd):
     """Each test runs pytest on tests that use the simulated driver."""
 
@@ -304,6 +314,20 @@ class PytestPlugin(EndToEnd):
         junit = (self.cwd / "junit.xml").read_text(encoding="utf-8")
         self.assertEqual(junit.count(f'<property name="memlab_gpu_bytes" value="{24 << 20}"'), 100)
         self.assertEqual(self.files(), ["junit.xml"])
+
+    def test_the_example_of_the_docs(self) -> None:
+        page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+        tests, shown = re.findall(r"```python\n(# test_model\.py\n.*?)```\n.*?```\n\$ pytest --memlab\n(.*?)```\n", page, re.S)[0]
+        packages = self.work / "lib" / "python3" / "site-packages"
+        packages.mkdir(parents=True)
+        shutil.move(self.work / "site" / "gpu_memory.py", packages)
+        (packages / "torch.py").write_text(TORCH, encoding="utf-8")
+        (self.cwd / "test_model.py").write_text(tests, encoding="utf-8")
+        printed = self.pytest("--memlab", expect=1, PYTHONPATH=f"{self.work / 'site'}:{packages}")
+        printed = printed[printed.index("\ntest_model.py ") + 1:].replace(f"{self.cwd}/", "")
+        printed = printed.replace("Simulated CUDA device", "NVIDIA H100 80GB HBM3")
+        without_times = [re.sub(r"=+ (.*) in [\d.]+s =+", r"\1", text).rstrip() for text in (printed, shown)]
+        self.assertEqual(*without_times)
 
     def test_devices_kinds_and_allocations(self) -> None:
         self.write(KINDS)
