@@ -23,7 +23,8 @@ import tarfile
 import tempfile
 import zipfile
 
-PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "tools" / "dev.d" / "package.py"
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = SOURCE / "tools" / "dev.d" / "package.py"
 MEBIBYTE = 1 << 20
 SKIPPED = 77  # SKIP_RETURN_CODE
 
@@ -50,6 +51,18 @@ FOR_SHELLS = {
     "share/fish/vendor_completions.d/memlab-{}.fish": "# fish completion for memlab-{}:",
     "share/man/man1/memlab-{}.1": ".TH MEMLAB\\-{} 1 ",
 }
+
+
+# For pytest --memlab; gpu_memory is that of tests/programs/python.
+PYTEST_TESTS = """
+import pytest
+from gpu_memory import MIB, peak_of
+
+@pytest.mark.limit_gpu_memory("4 MiB")
+@pytest.mark.parametrize("size", [4, 5])
+def test_of(size):
+    peak_of(size * MIB)
+"""
 
 
 def run(*command, **options):
@@ -186,6 +199,27 @@ def test_archives(build, folder):
         expect(run("dpkg-deb", "--field", made["deb"], "Depends") == "libc6 (>= 2.28)\n", "the .deb's dependencies")
 
 
+def expect_pytest_plugin(build, folder, wheel):
+    """The wheel brings pytest's plugin in by itself, in an environment that has the system's pytest."""
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import pytest, ensurepip"], capture_output=True, check=False).returncode != 0:
+        print("not tested: the plugin of pytest (python3-pytest, python3-venv)")
+        return
+    environment, work = folder / "with_pytest", folder / "tests"
+    run(python, "-m", "venv", "--system-site-packages", environment)
+    run(environment / "bin" / "python", "-m", "pip", "install", "--no-index", wheel)
+    work.mkdir()
+    shutil.copy(SOURCE / "tests" / "programs" / "python" / "gpu_memory.py", work)
+    (work / "test_gpu.py").write_text(PYTEST_TESTS, encoding="utf-8")
+    variables = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" and not name.startswith("MEMLAB_")}
+    variables["LD_LIBRARY_PATH"] = str(build / "lib" / "simcuda")
+    done = subprocess.run([environment / "bin" / "python", "-m", "pytest", "--memlab"], cwd=work, env=variables, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    expect(done.returncode == 1 and "1 failed, 1 passed" in done.stdout
+           and f"The test needed {5 * MEBIBYTE} bytes of GPU memory" in done.stdout,
+           f"pytest --memlab in an environment with the wheel: {done.returncode}\n{done.stdout}{done.stderr}")
+
+
 def test_wheel(build, folder):
     environment = folder / "environment"
     if subprocess.run([sys.executable, "-m", "venv", environment], capture_output=True, check=False).returncode != 0:
@@ -216,6 +250,7 @@ def test_wheel(build, folder):
                     env=dict(os.environ, MEMLAB_NAMES=names)).splitlines()[0]
         expect(found == expected, f"{python} {option} with MEMLAB_NAMES={names} awaits PyTorch: {found}")
     expect(run(programs / "python", "-c", program) == "\n", "without memlab the package awaits PyTorch")
+    expect_pytest_plugin(build, folder, made["wheel"])
     wrong = subprocess.run([programs / "python", "-m", "memlab", "nonsense"], capture_output=True, check=False)
     expect(wrong.returncode == 2 and wrong.stderr, "python -m memlab took nonsense")
     shutil.copytree(pathlib.Path(library).parents[1], folder / "two words" / "memlab")
