@@ -11,7 +11,10 @@
 #include <string_view>
 
 #include "profiler/annotation_names.hpp"
-#include "trace/aggregate/intervals.hpp"
+
+namespace memlab::trace {
+struct IntervalFilter;
+}
 
 namespace memlab::interpose {
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Tuple, TypeVa
 
 from ._annotations import scope, snapshot
 from ._pytest_baseline import Baseline
-from ._pytest_limits import BASELINE, LEAKS, MARKERS, Limits, limits_of, parse_size
+from ._pytest_limits import BASELINE, MARKERS, Limits, limits_of, parse_size
 from ._pytest_measure import Call, Window, leak_message
 from ._pytest_start import ensure_memlab
 
@@ -88,6 +88,7 @@ class _Checks:
 
     def __init__(self, config: Any) -> None:
         self._on = bool(config.getoption("--memlab"))
+        self._is_worker = hasattr(config, "workerinput")
         default = config.getini("memlab_limit_gpu_memory")
         self._default = parse_size(default, "memlab_limit_gpu_memory") if default else None
         self._allowed: Optional[float] = config.getoption("--memlab-fail-on-increase")
@@ -103,16 +104,24 @@ class _Checks:
         self._passed = False  # the test's call did
 
     def pytest_collection_modifyitems(self, items: List[Any]) -> None:
-        """Wrong markers end the run before the tests."""
-        for item in items:
+        """Wrong markers end the run before the tests; where xdist's workers collect, which cannot, they fail their tests."""
+        for item in () if self._is_worker else items:
             limits_of(item, self._default)
+
+    def _limits_of(self, item: Any) -> Limits:
+        try:
+            return limits_of(item, self._default)
+        except pytest.UsageError as error:
+            self._problem = pytest.fail.Exception(str(error), pytrace=False)
+            return Limits()
 
     @_wrapper(tryfirst=True)
     def pytest_runtest_setup(self, item: Any) -> Generator[None, Any, None]:
         """Before the first fixture."""
         item.user_properties[:] = [each for each in item.user_properties if not each[0].startswith(_OURS)]  # of a rerun
         self._passed, self._problem = False, None
-        self._window = Window() if self._on and item.get_closest_marker(LEAKS) is not None else None
+        self._limits = self._limits_of(item)
+        self._window = Window() if self._on and self._limits.leaks is not None else None
         yield
 
     @_wrapper()
@@ -133,7 +142,7 @@ class _Checks:
     @_wrapper(tryfirst=True)
     def pytest_runtest_call(self, item: Any) -> Generator[None, Any, None]:
         """Around the test's function: fixtures are set up before, and torn down after."""
-        limits = self._limits = limits_of(item, self._default)  # fixtures may have added markers
+        limits = self._limits = self._limits_of(item)  # fixtures may have added markers
         if not self._on:
             self._not_checked(item, limits.names, "run with --memlab")
             yield

@@ -1,10 +1,12 @@
 """The line profiler and the reporter of the Python package on a GPU: against PyTorch's own statistics at each line's end, and
-the tables that pytorch_memlab documents for the same uses."""
+the tables that pytorch_memlab documents for the same uses. What pytest --memlab says of py/limits_in_tests.py."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 KIB = 1 << 10
 BLOCKS = 40960  # of the weight and bias of Linear(100, 100)
@@ -76,3 +78,25 @@ def judge_reports(answers: dict[str, Any]) -> list[str]:
     if held is None or "2.00M" not in answers["of_cpp"][held.end():] or "line_profiles.py:" not in answers["of_cpp"][held.end():]:
         problems.append(f"what autograd keeps is not told:\n{answers['of_cpp']}")
     return problems
+
+
+def judge_limits(junit: Path) -> list[str]:
+    """Names of tests say what is right. A test's figure is the same in each of its runs: what libraries take is apart."""
+    problems, seen, libraries = [], 0, 0
+    needed: dict[str, set[str | None]] = {}
+    for case in ElementTree.parse(junit).iter("testcase"):
+        name = case.get("name", "")
+        told = [(each.get("message") or "") + (each.text or "") for kind in ("failure", "error") for each in case.findall(kind)]
+        if name.startswith("test_holds_") and told:
+            problems.append(f"{name}: {told[0][:300]}")
+        elif name.startswith("test_exceeds_") and not any("The test " in text for text in told):
+            problems.append(f"{name}: its limit holds")
+        figures = {each.get("name"): each.get("value") for each in case.iter("property")}
+        seen += 1
+        libraries += int(figures.get("memlab_library_bytes") or 0)
+        needed.setdefault(name.partition("[")[0], set()).add(figures.get("memlab_gpu_bytes"))
+    if seen < 105:
+        problems.append(f"{seen} tests ran")
+    if libraries == 0:
+        problems.append("no workspace of cuBLAS was told apart")
+    return problems + [f"{name} needed {sorted(map(str, values))}" for name, values in needed.items() if len(values) != 1]

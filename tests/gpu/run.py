@@ -704,6 +704,25 @@ class Suite(SeveralGpus):
             verdict.problems.append("nothing was collected")
         self.add(verdict, *outcomes)
 
+    def limits_in_tests(self) -> None:
+        """pytest --memlab, of tests that use PyTorch."""
+        name = "pytest --memlab"
+        if not self.can_run_with("torch", name) or not self.can_run_with("pytest", name):
+            return
+        work, start = self.folder(name), time.monotonic()
+        environment = self.inheriting_layout.environment(memlab=False, inherit=True)
+        packages = [str(HERE.parent.parent / "python"), environment.get("PYTHONPATH", "")]
+        outcome = run([str(self.layout.tool("memlab-run")), "--quiet", "--", sys.executable, "-m", "pytest", "--memlab",
+                       "-p", "memlab.pytest_plugin", "-p", "no:cacheprovider", "--junit-xml", str(work / "junit.xml"),
+                       str(HERE / "py" / "limits_in_tests.py")],
+                      environment | {"PYTHONPATH": ":".join(filter(None, packages)), "MEMLAB_FILES": "off"}, work, 300)
+        verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+        if (work / "junit.xml").exists():
+            verdict.problems += lines.judge_limits(work / "junit.xml")
+        else:
+            verdict.problems.append(outcome.describe())
+        self.add(verdict, outcome)
+
     def names(self) -> None:
         """Names of nn.Modules, gradients and the optimizer's states, without a call in the program."""
         name = "names without a call"
@@ -1182,7 +1201,7 @@ class Suite(SeveralGpus):
         parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
-                 self.line_profiles, self.names, self.validation, self.categories, self.ledgers, self.unwinder, self.forked,
+                 self.line_profiles, self.limits_in_tests, self.names, self.validation, self.categories, self.ledgers, self.unwinder, self.forked,
                  self.ranks, self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory,
                  self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))

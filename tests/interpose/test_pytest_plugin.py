@@ -452,6 +452,11 @@ class PytestPlugin(EndToEnd):
         self.assertIn(f"{12 << 20:>15,} bytes  test_gpu.py::test_step[8]\n", shown)
         self.assertIn("memlab: more than its baseline: +2,097,152 bytes, +50.0%  test_gpu.py::test_step[4]\n", shown)
 
+        self.write("@limit('1 XB')\ndef test_one():\n    pass\n")  # a worker cannot end the run
+        shown = self.pytest(*arguments, expect=1)
+        self.assertIn("\ntest_gpu.py::test_one: limit_gpu_memory: '1 XB' is not a size: write it as", shown)
+        self.assertIn("1 error", shown[-3000:])
+
     def test_without_memlab(self) -> None:
         self.write(MEMORY + LEAKS + BASELINE + KINDS)
         shown = self.pytest("-k", "before or beyond or little or step or both_gpus or allocations",
