@@ -155,7 +155,7 @@ class peak:
     other_bytes: Optional[int] = None  #: what the other call sites held
     nn_modules: Optional[List[NnModule]] = None  #: all whose calls allocated of `bytes`, largest first
 
-    moments: Optional[Tuple[int, int, int]] = None  #: allocations in the process until its begin, its peak, its end
+    moments: Optional[Tuple[int, int, int]] = None  #: allocations in the process until it began, its peak, it ended
     gpu_names: Optional[List[str]] = None  #: of the GPUs that the process had used, in the order of their numbers
 
     def __init__(self, limit: int = 50, device: Any = None, kind: str = "device") -> None:
