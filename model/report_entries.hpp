@@ -89,6 +89,15 @@ struct Site {
     std::vector<SiteLabel> labels = {};
     std::optional<Collected> collected = {};
 
+    /// What the calls of one stack of nn.Modules held of a call site.
+    struct Part {
+        std::size_t of = 0;          ///< index into Report::sites
+        std::size_t nn_modules = 0;  ///< index into Report::nn_modules
+
+        bool operator==(const Part&) const = default;
+    };
+    std::optional<Part> part = {};  ///< in no file: made for views that tell nn.Modules apart
+
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
         visit.position({"id", "its own index"});

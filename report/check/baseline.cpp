@@ -43,8 +43,10 @@ json figure_json(const BaselineFigure& each) {
     out["metric"] = info(each.metric).name;
     out["site"] = text_or_null(each.subject.kind == Subject::Kind::site, each.subject.text);
     out["scope"] = text_or_null(each.subject.kind == Subject::Kind::scope, each.subject.text);
-    if (each.subject.kind == Subject::Kind::kind) {
-        out["kind"] = each.subject.text;
+    for (const Subject::Kind kind : {Subject::Kind::kind, Subject::Kind::nn_module}) {
+        if (each.subject.kind == kind) {
+            out[std::string(keyword(kind))] = each.subject.text;
+        }
     }
     out["value"] = number_json(each.figure);
     return out;
@@ -72,8 +74,10 @@ Subject parse_subject(const json& item) {
     if (!scope.is_null()) {
         return {Subject::Kind::scope, scope.get<std::string>()};
     }
-    if (const auto kind = item.find("kind"); kind != item.end()) {
-        return {Subject::Kind::kind, kind->get<std::string>()};
+    for (const Subject::Kind kind : {Subject::Kind::kind, Subject::Kind::nn_module}) {
+        if (const auto of = item.find(keyword(kind)); of != item.end()) {
+            return {kind, of->get<std::string>()};
+        }
     }
     return {};
 }

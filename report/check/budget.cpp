@@ -54,10 +54,13 @@ class Reader {
                 read_subjects(member, Subject::Kind::scope, "name");
             } else if (member.key == "kind") {
                 read_subjects(member, Subject::Kind::kind, "name");
+            } else if (member.key == "nn_module") {
+                read_subjects(member, Subject::Kind::nn_module, "name");
             } else {
                 throw Invalid{
                     "unknown key \"" + member.key +
-                        "\"; a budget has limits, site, scope, kind, baseline and suppressions",
+                        "\"; a budget has limits, site, scope, kind, nn_module, baseline and "
+                        "suppressions",
                     member.at};
             }
         }

@@ -72,36 +72,36 @@ bool is_part_of_a_byte(const Bound& bound, std::string_view text) {
 
 const std::vector<MetricInfo>& metrics() {
     static const std::vector<MetricInfo> table = {
-        {Metric::peak_allocated, "peak_allocated", Unit::bytes, true, true, true,
+        {Metric::peak_allocated, "peak_allocated", Unit::bytes, true, true, true, true,
          "Most that the program held at once"},
-        {Metric::peak_reserved, "peak_reserved", Unit::bytes, false, false, false,
+        {Metric::peak_reserved, "peak_reserved", Unit::bytes, false, false, false, false,
          "Most that was taken from the driver (varies with\nthe pool's history)"},
-        {Metric::peak_managed, "peak_managed", Unit::bytes, false, false, false,
+        {Metric::peak_managed, "peak_managed", Unit::bytes, false, false, false, false,
          "Most managed memory that the program held at once"},
-        {Metric::peak_pinned, "peak_pinned", Unit::bytes, false, false, false,
+        {Metric::peak_pinned, "peak_pinned", Unit::bytes, false, false, false, false,
          "Most pinned host memory that the program held at\nonce"},
-        {Metric::leaks, "leaks", Unit::bytes, true, true, true,
+        {Metric::leaks, "leaks", Unit::bytes, true, true, true, true,
          "Held at the end, of every kind of memory"},
-        {Metric::leak_count, "leak_count", Unit::count, true, false, true,
+        {Metric::leak_count, "leak_count", Unit::count, true, false, true, true,
          "Allocations that are live at the end"},
-        {Metric::allocations, "allocations", Unit::count, true, true, true,
+        {Metric::allocations, "allocations", Unit::count, true, true, true, false,
          "Allocations of device memory in all"},
-        {Metric::growth, "growth", Unit::bytes_per_step, true, true, false,
+        {Metric::growth, "growth", Unit::bytes_per_step, true, true, false, false,
          "Growth per step; 0: steady (needs marks or scopes)"},
-        {Metric::fragmentation, "fragmentation", Unit::share, false, false, false,
+        {Metric::fragmentation, "fragmentation", Unit::share, false, false, false, false,
          "1 - active peak / reserved peak of the pool"},
-        {Metric::bypass, "bypass", Unit::bytes, true, false, false,
+        {Metric::bypass, "bypass", Unit::bytes, true, false, false, false,
          "Allocated past memlab (needs MEMLAB_AUDIT=on)"},
-        {Metric::ooms, "ooms", Unit::count, false, false, false,
+        {Metric::ooms, "ooms", Unit::count, false, false, false, false,
          "Allocations that failed for lack of memory"},
-        {Metric::contexts, "contexts", Unit::count, false, false, false,
+        {Metric::contexts, "contexts", Unit::count, false, false, false, false,
          "Contexts on a GPU at its sampled peak (needs\nMEMLAB_LEDGER)"},
-        {Metric::modules, "modules", Unit::bytes, false, false, false,
+        {Metric::modules, "modules", Unit::bytes, false, false, false, false,
          "Loaded code on a GPU at its sampled peak"},
-        {Metric::unexplained, "unexplained", Unit::share, false, false, false,
+        {Metric::unexplained, "unexplained", Unit::share, false, false, false, false,
          "Of a GPU's memory in use at its sampled peak: the\nrest of the ledger, other processes "
          "included"},
-        {Metric::rank_imbalance, "rank_imbalance", Unit::share, false, false, false,
+        {Metric::rank_imbalance, "rank_imbalance", Unit::share, false, false, false, false,
          "Allocated peak of the largest rank above the mean\nof all (memlab-report merge)"},
     };
     return table;
@@ -121,12 +121,13 @@ const MetricInfo* find_metric(std::string_view name) {
 bool measures(const MetricInfo& metric, Subject::Kind kind) {
     return kind == Subject::Kind::all || (kind == Subject::Kind::site && metric.of_sites) ||
            (kind == Subject::Kind::scope && metric.of_scopes) ||
-           (kind == Subject::Kind::kind && metric.of_kinds);
+           (kind == Subject::Kind::kind && metric.of_kinds) ||
+           (kind == Subject::Kind::nn_module && metric.of_nn_modules);
 }
 
 std::string_view keyword(Subject::Kind kind) {
-    static constexpr const char* names[] = {"", "site", "scope", "kind"};
-    return trace::name_in<Subject::Kind::kind>(names, kind, "");
+    static constexpr const char* names[] = {"", "site", "scope", "kind", "nn_module"};
+    return trace::name_in<Subject::Kind::nn_module>(names, kind, "");
 }
 
 Subject take_kind(std::string_view* text) {
@@ -164,7 +165,14 @@ std::string subject_problem(const Subject& subject) {
         }
         return "\"" + subject.text + "\" is no kind of memory; there are " + kinds;
     }
-    return subject.kind == Subject::Kind::site ? report::Filter().add(subject.text) : std::string();
+    report::Filter filter;
+    if (subject.kind == Subject::Kind::nn_module) {
+        return filter.add("nn_module=" + subject.text);
+    }
+    const std::string problem =
+        subject.kind == Subject::Kind::site ? filter.add(subject.text) : std::string();
+    return filter.by_nn_module() ? "is for call stacks; limit an nn.Module as one (docs/ci.md)"
+                                 : problem;
 }
 
 Figure allowed(const Bound& bound, Unit unit, Figure baseline) {

@@ -40,9 +40,10 @@ inline bool is_of_run(Metric metric) {
 struct Subject {
     enum class Kind : std::uint8_t {
         all,
-        site,   ///< the call stacks that `text` matches (report/summary/filter.hpp)
-        scope,  ///< the scopes with that path ("train/step") or name
-        kind,   ///< one kind of memory: "pinned"
+        site,       ///< the call stacks that `text` matches (report/summary/filter.hpp)
+        scope,      ///< the scopes with that path ("train/step") or name
+        kind,       ///< one kind of memory: "pinned"
+        nn_module,  ///< what calls of the nn.Modules that `text` names held: matches_nn_module()
     };
     Kind kind = Kind::all;
     std::string text;
@@ -57,6 +58,7 @@ struct MetricInfo {
     bool of_sites;
     bool of_scopes;
     bool of_kinds;
+    bool of_nn_modules;
     std::string_view what;  ///< description for --help
 };
 
@@ -67,8 +69,8 @@ const MetricInfo& info(Metric metric);
 const MetricInfo* find_metric(std::string_view name);
 bool measures(const MetricInfo& metric, Subject::Kind kind);
 
-/// "site", "scope", "kind": WORD in --limit METRIC@WORD:... and in [[WORD]] of a budget; "" for
-/// all.
+/// "site", "scope", "kind", "nn_module": WORD in --limit METRIC@WORD:... and in [[WORD]] of a
+/// budget; "" for all.
 std::string_view keyword(Subject::Kind kind);
 
 /// The maximum: an absolute amount, or an amount or a share above the baseline's figure.

@@ -27,8 +27,9 @@ class Measurer {
           resolver_(process.resolver),
           metric_(metric),
           subject_(subject) {
-        if (subject.kind == Subject::Kind::site) {
-            filter_.add(subject.text);  // valid: see subject_problem()
+        if (const bool nn = subject.kind == Subject::Kind::nn_module;
+            nn || subject.kind == Subject::Kind::site) {  // valid: see subject_problem()
+            filter_.add((nn ? "nn_module=" : "") + subject.text);
         }
     }
 
@@ -55,6 +56,7 @@ class Measurer {
                         measure_devices();
                         break;
                     case Subject::Kind::site:
+                    case Subject::Kind::nn_module:
                         measure_site();
                         break;
                     case Subject::Kind::scope:
@@ -227,11 +229,18 @@ class Measurer {
         std::map<std::uint64_t, std::pair<Figure, PlaceSums>> devices;
         const std::vector<bool> chosen = filter_.sites(report_, resolver_);
         const bool every_kind = metric_ == Metric::leaks || metric_ == Metric::leak_count;
+        const bool of_nn_module = subject_.kind == Subject::Kind::nn_module;
+        const std::vector<bool> named = filter_.nn_modules(report_);
+        if (of_nn_module && std::find(named.begin(), named.end(), true) != named.end()) {
+            for (const DeviceSummary& each : summary_.devices) {
+                devices[each.device->index];  // where it has nothing, too
+            }
+        }
         std::string skipped_kind;
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const model::Site& site = report_.sites[i];
             std::optional<std::uint64_t> device;
-            if (every_kind) {
+            if (every_kind || of_nn_module) {
                 device = leaks_on(site);
             } else if (is_selected(site.device)) {
                 device = site.device;
@@ -243,10 +252,11 @@ class Measurer {
                 skipped_kind = site.kind;
                 continue;
             }
-            const std::uint64_t amount = metric_ == Metric::peak_allocated ? site.peak_bytes
-                                         : metric_ == Metric::leaks        ? site.live_bytes
-                                         : metric_ == Metric::leak_count   ? site.live_count
-                                                                           : site.count;
+            const std::uint64_t amount = metric_ == Metric::peak_allocated
+                                             ? of_nn_module ? site.at_peak_bytes : site.peak_bytes
+                                         : metric_ == Metric::leaks      ? site.live_bytes
+                                         : metric_ == Metric::leak_count ? site.live_count
+                                                                         : site.count;
             auto& [sum, places] = devices[*device];
             sum = sum + Figure::whole(amount);
             places.add(resolver_.place(site.stack), site.kind, Figure::whole(amount));
@@ -257,7 +267,8 @@ class Measurer {
             value.figure = found.first;
             value.responsible = found.second.largest();
             if (metric_ == Metric::peak_allocated) {
-                value.note = "the sum of its call sites' own peaks";
+                value.note = of_nn_module ? "its part of what was held at the peak"
+                                          : "the sum of its call sites' own peaks";
             }
             out_.values.push_back(std::move(value));
         }
@@ -268,7 +279,7 @@ class Measurer {
                           "@kind:" + skipped_kind + ")";
             return;
         }
-        set_absent_if_empty("call stack matches");
+        set_absent_if_empty(of_nn_module ? "nn.Module is named" : "call stack matches");
     }
 
     // ---- scopes --------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ const char* verdict_word(Verdict verdict) {
 json row_json(const Row& row) {
     json out;
     out["metric"] = info(row.metric).name;
-    for (const Subject::Kind kind :
-         {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind}) {
+    for (const Subject::Kind kind : {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind,
+                                     Subject::Kind::nn_module}) {
         out[std::string(keyword(kind))] =
             row.subject.kind == kind ? json(row.subject.text) : json(nullptr);
     }

@@ -1,7 +1,5 @@
 #include "report/exports/site_choice.hpp"
 
-#include <vector>
-
 namespace memlab::report::exports {
 
 namespace {
@@ -18,6 +16,9 @@ SiteChoice::SiteChoice(const Input& input) : input_(input) {
         return;
     }
     const model::Report& report = input.recording.report;
+    if (input.filter.by_nn_module()) {
+        nn_modules_ = input.filter.nn_modules(report);
+    }
     const std::vector<bool> wanted = input.filter.sites(report, input.resolver);
     for (std::size_t index = 0; index < report.sites.size(); ++index) {
         const model::Site& site = report.sites[index];
@@ -33,6 +34,11 @@ bool SiteChoice::takes(const trace::Event& event, const std::string& api) {
     }
     if (input_.filter.empty()) {
         return true;
+    }
+    if (input_.filter.by_nn_module() &&
+        (event.nn_modules == 0 || event.nn_modules > nn_modules_.size() ||
+         !nn_modules_[event.nn_modules - 1])) {
+        return false;
     }
     const Site site = {std::uint64_t{event.stack} << 32 | event.api, event.device,
                        static_cast<std::uint64_t>(event.kind)};

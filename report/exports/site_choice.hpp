@@ -1,5 +1,6 @@
 // Selects the events of a log by a filter of call sites. The filter is evaluated on the report's
-// sites; an event belongs to the site with its device, kind, function and stack.
+// sites; an event belongs to the site with its device, kind, function and stack, and to the
+// nn.Module whose call allocated.
 #pragma once
 
 #include <array>
@@ -7,6 +8,7 @@
 #include <map>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "report/exports/input.hpp"
 
@@ -24,6 +26,7 @@ class SiteChoice {
     using Site = std::array<std::uint64_t, 3>;  ///< stack and API, device, kind
 
     const Input& input_;
+    std::vector<bool> nn_modules_;  ///< by NnModuleStackDef::id - 1; empty: all of them, and none
     std::unordered_set<std::string> taken_;
     std::map<Site, bool> known_;
 };

@@ -138,7 +138,8 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
     for (std::size_t index = 0; index < report_.sites.size(); ++index) {
         const Site& site = report_.sites[index];
         // Sites without allocations have the pool's segments only.
-        if (!wanted_[index] || devices_.count(site.device) == 0 || site.count == 0) {
+        if (!wanted_[index] || devices_.count(site.device) == 0 ||
+            (site.count == 0 && !site.part)) {
             continue;
         }
         stack.frames.clear();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/bounded_sum.hpp"
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/ledger.hpp"
@@ -66,6 +67,7 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
             paragraph("  ", clean(summary.proposal->text()));
         }
         categories(summary);
+        nn_modules(summary);
         kernels(device);
         kind_sections(summary);
     }
@@ -331,6 +333,31 @@ void SummaryPage::categories(const DeviceSummary& summary) {
     }
     if (summary.doubt != nullptr) {
         paragraph("  ", summary.doubt);
+    }
+}
+
+void SummaryPage::nn_modules(const DeviceSummary& summary) {
+    if (summary.nn_modules.empty()) {
+        return;
+    }
+    constexpr std::size_t most = 5;
+    heading("By nn.Module, at the allocated peak", "by those whose own calls allocated");
+    const Table<Share> table = this->shares("bytes", "nn.Module", summary.at_peak.bytes);
+    table.head();
+    const std::size_t shown = std::min({most, options_.top, summary.nn_modules.size()});
+    Share rest;
+    for (std::size_t i = 0; i < summary.nn_modules.size(); ++i) {
+        const NnModuleAtPeak& each = summary.nn_modules[i];
+        if (i < shown) {
+            table.row({each.bytes, each.count},
+                      shorten_begin(clean(each.name), table.last_width(), style().ascii));
+        } else {
+            model::add_to(rest.bytes, each.bytes);
+            model::add_to(rest.count, each.count);
+        }
+    }
+    if (shown != summary.nn_modules.size()) {
+        table.row(rest, dim("[" + format_plural(summary.nn_modules.size() - shown, "other") + "]"));
     }
 }
 

@@ -6,10 +6,12 @@
 //   module=TEXT  the program or library of a frame
 //   scope=TEXT   memory that outlived a scope of this path (reports hold no more about scopes)
 //   kind=TEXT    the kind of memory: device, managed, pinned, ...
+//   nn_module=TEXT  what calls of that nn.Module of PyTorch's, or of one in it, had allocated
 //
 // TEXT matches anywhere in the name. If it contains *, ? or [, it is a glob pattern for the whole
 // name or its base name. A site matches a pattern if any frame of its stack does, including inlined
-// ones; several patterns must all match.
+// ones; several patterns must all match. Of an nn.Module TEXT is the whole name, or a glob pattern
+// for it, with or without the model's (report/nn_module_parts.hpp).
 #pragma once
 
 #include <string>
@@ -27,9 +29,18 @@ class Filter {
     /// Adds the pattern of one --filter. Returns an error message of one line; empty on success.
     std::string add(const std::string& given);
 
+    /// For figures that are not known by nn.Module: add() refuses their patterns.
+    void without_nn_modules() { nn_modules_ = false; }
+
     bool empty() const { return patterns_.empty(); }
 
-    /// True if all patterns match, those of scopes excepted. Needs no report.
+    /// Whether it chooses among nn.Modules: sites() then needs a report with separate_nn_modules().
+    bool by_nn_module() const;
+
+    /// By index into Report::nn_modules, whether all patterns of nn.Modules match.
+    std::vector<bool> nn_modules(const model::Report& report) const;
+
+    /// True if all patterns match, those of scopes and nn.Modules excepted. Needs no report.
     bool matches(const std::string& kind, const std::vector<StackFrame>& frames) const;
 
     /// For each site of the report, whether it matches. Resolves every stack, unless there are no
@@ -41,7 +52,7 @@ class Filter {
     std::string text() const;
 
   private:
-    enum class Key { any, function, file, module, scope, kind };
+    enum class Key { any, function, file, module, scope, kind, nn_module };
     struct Pattern {
         Key key;
         std::string text;
@@ -50,6 +61,7 @@ class Filter {
     static bool frame_matches(const Pattern& pattern, const StackFrame& frame);
     static std::vector<bool> escaped_sites(const Pattern& pattern, const model::Report& report);
     std::vector<Pattern> patterns_;
+    bool nn_modules_ = true;
 };
 
 }  // namespace memlab::report

@@ -49,6 +49,9 @@ void SummaryPage::next_steps() {
     if (any_place) {
         steps.emplace_back("memlab-report tree " + file, "the call tree of the peak");
     }
+    if (!summary_.report->nn_modules.empty()) {
+        steps.emplace_back("memlab-report nn-modules " + file, "the peak by nn.Module");
+    }
     if (any_live) {
         steps.emplace_back("memlab-report leaks " + file, "memory that was never freed");
     }

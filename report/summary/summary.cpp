@@ -225,6 +225,7 @@ Summary summarize(const std::string& file, const model::Report& report, Resolver
                  summarize_holders(still_allocated(device, report), report, resolver),
                  categories_at_peak(report, device, resolver),
                  doubt_about_categories(report, device, resolver)});
+            summary.devices.back().nn_modules = nn_modules_at_peak(report, device);
             summary.devices.back().reserve = find_unused_reserve(report, device);
             summary.devices.back().proposal =
                 propose_for(summary.devices.back().at_peak, report, resolver);

@@ -10,6 +10,7 @@
 
 #include "model/report.hpp"
 #include "report/lacks.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/summary/framework_findings.hpp"
 #include "report/summary/unused_reserve.hpp"
 #include "report/symbols/category.hpp"
@@ -58,6 +59,7 @@ struct DeviceSummary {
     CategoryShares categories{};  ///< at the allocated peak
     const char* doubt = nullptr;  ///< doubt_about_categories()
     std::vector<KindSummary> kinds = {};
+    std::vector<NnModuleAtPeak> nn_modules = {};  ///< at the allocated peak
     std::optional<UnusedReserve> reserve = {};
     std::optional<SkipProposal> proposal = {};  ///< of who holds most at the allocated peak
 };

@@ -17,6 +17,7 @@
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     categories {name: {count, bytes}} (of PyTorch's memory at the allocated peak, if it has any),
+//     nn_modules [name, count, bytes] (what calls of each had allocated of it, if any had),
 //     kind_curves {name: {peak_bytes, peak_time_ns, at_end_bytes, at_peak {count, bytes, places,
 //       other}}} (of kinds that the curves do not include),
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns), still_allocated (as
@@ -35,6 +36,7 @@
 // stacks: lists of frames {function (with parameters), file, line, module, address, inlined,
 // python, problem}, the call into CUDA first; the first 8 of a place.
 // Members keep their names and meaning; new ones may be added.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "report/summary/json_object.hpp"
@@ -248,6 +250,11 @@ json device_json(const model::Report& report, const DeviceSummary& summary, Reso
             out["categories"][category_name(static_cast<Category>(i))] = {{"count", share.count},
                                                                           {"bytes", share.bytes}};
         }
+    }
+    for (std::size_t i = 0; i < std::min(top, summary.nn_modules.size()); ++i) {
+        const NnModuleAtPeak& each = summary.nn_modules[i];
+        out["nn_modules"].push_back(
+            {{"name", each.name}, {"count", each.count}, {"bytes", each.bytes}});
     }
     if (device.work) {
         for (const auto& [kind, totals] : *device.work) {

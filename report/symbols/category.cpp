@@ -116,8 +116,9 @@ Category categorize(const std::vector<StackFrame>& stack, bool freed_elsewhere) 
 }
 
 Category categorize(const model::Site& site, Resolver& resolver) {
-    const std::uint64_t kept = model::saturating_add(site.freed_elsewhere, site.live_count);
-    return categorize(resolver.frames(site.stack), kept > site.count / 2);
+    const model::Site& whole = site.part ? resolver.report().sites[site.part->of] : site;
+    const std::uint64_t kept = model::saturating_add(whole.freed_elsewhere, whole.live_count);
+    return categorize(resolver.frames(site.stack), kept > whole.count / 2);
 }
 
 bool has_categories(const model::Report& report, const model::Device& device) {

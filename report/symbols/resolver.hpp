@@ -77,6 +77,8 @@ class Resolver {
     /// or not the one that ran: which binaries, and what to do. Empty: there are none.
     std::string missing_names() const;
 
+    const model::Report& report() const { return report_; }
+
   private:
     /// The place of a stack (in places_) and its index in frames().
     struct Chosen {

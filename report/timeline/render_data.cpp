@@ -117,7 +117,14 @@ ordered_json moment_json(const MomentView& moment, const ViewOptions& options) {
             ordered_json& to = memory.kind.empty() ? device : device["kinds"][memory.kind];
             ordered_json sites = ordered_json::array();
             for (const LiveMemory::Row& row : memory.rows) {
-                if (sites.size() < options.top) {
+                if (sites.size() >= options.top) {
+                    break;
+                }
+                if (options.by == SitesBy::nn_module) {
+                    sites.push_back({{"nn_module", row.row->nn_module},
+                                     {"bytes", row.bytes},
+                                     {"count", row.count}});
+                } else {
                     sites.push_back({{"place", place_json(row.row->place)},
                                      {"kind", row.row->kind},
                                      {"api", text_or_null(row.row->api)},

@@ -463,8 +463,11 @@ class TimelineText {
             if (shown++ < options_.top) {
                 const PlaceTextOptions place{page_.style(), options_.working_directory,
                                              options_.templates};
-                figures.row(row, describe_place(row.row->place, row.row->kind, row.row->api,
-                                                page_.width() - figures.last_column(), place));
+                const std::size_t width = page_.width() - figures.last_column();
+                figures.row(row, options_.by == SitesBy::nn_module
+                                     ? nn_module_text(*row.row, width, options_.style.ascii)
+                                     : describe_place(row.row->place, row.row->kind, row.row->api,
+                                                      width, place));
             } else {
                 ++rest_rows;
                 rest.bytes += row.bytes;

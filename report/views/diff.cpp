@@ -9,6 +9,8 @@
 #include "model/bounded_sum.hpp"
 #include "report/device_allocations.hpp"
 #include "report/device_label.hpp"
+#include "report/levels.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/names.hpp"
@@ -44,15 +46,17 @@ class SiteSums {
   public:
     explicit SiteSums(const DiffOptions& options) : options_(options) {}
 
-    /// `calls` must use the side's resolver. `device`: only sites of this device; none: of all
-    /// GPUs.
-    void add(const DiffSide& side, CallChains& calls, std::optional<std::uint64_t> device,
+    /// `calls` must use the side's resolver. `has(device)`: whether its sites count.
+    template <typename Has>
+    void add(const DiffSide& side, CallChains& calls, const Has& has,
              SiteStats SiteDiff::*figures) {
         for (std::size_t i = 0; i < side.report.sites.size(); ++i) {
             const model::Site& site = side.report.sites[i];
-            const bool is_of_it =
-                device ? site.device == *device : site.device < trace::DeviceInfo::max_gpus;
-            if (!is_of_it || !side.taken.at(i)) {
+            if (!has(site.device) || !side.taken.at(i)) {
+                continue;
+            }
+            if (options_.by == SitesBy::nn_module) {
+                add_to_nn_module(nn_module_of(side.report, site), site, figures);
                 continue;
             }
             const std::vector<Place>& chain = calls.chain(site.stack);
@@ -72,7 +76,7 @@ class SiteSums {
                 shown_.emplace_back();
             }
             SiteDiff& diff = sites_[entry->second];
-            const SiteStats stats = site_stats(site);
+            const SiteStats stats = stats_of(site);
             (diff.*figures).add(stats);
             // Calls of several lines of a function are one: the line of the largest is shown.
             Shown& shown = shown_[entry->second];
@@ -86,6 +90,22 @@ class SiteSums {
                 diff.api = site.api;
             }
         }
+    }
+
+    void add_to_nn_module(const std::string& name, const model::Site& site,
+                          SiteStats SiteDiff::*figures) {
+        const auto [entry, is_new] = known_.try_emplace(name, sites_.size());
+        if (is_new) {
+            sites_.emplace_back().nn_module = name;
+            shown_.emplace_back();
+        }
+        (sites_[entry->second].*figures).add(stats_of(site));
+    }
+
+    SiteStats stats_of(const model::Site& site) const {
+        SiteStats stats = site_stats(site);
+        stats.held_only = options_.by_parts;
+        return stats;
     }
 
     SiteChanges take() {
@@ -134,8 +154,9 @@ class DeviceDiffer {
 
     DeviceDiff diff(std::uint64_t index) {
         SiteSums sums(options_);
-        sums.add(before_, calls_before_, index, &SiteDiff::before);
-        sums.add(after_, calls_after_, index, &SiteDiff::after);
+        const auto is_it = [index](std::uint64_t device) { return device == index; };
+        sums.add(before_, calls_before_, is_it, &SiteDiff::before);
+        sums.add(after_, calls_after_, is_it, &SiteDiff::after);
         DeviceDiff out{sums.take(), index, {}, {}, {}};
         const model::Device* before = find_device(before_.report, index);
         const model::Device* after = find_device(after_.report, index);
@@ -336,7 +357,14 @@ SiteChanges diff_sites(const std::vector<DiffSide>& before, const std::vector<Di
     const auto add = [&](const std::vector<DiffSide>& sides, SiteStats SiteDiff::*figures) {
         for (const DiffSide& side : sides) {
             CallChains calls(side.resolver, false);
-            sums.add(side, calls, options.device, figures);
+            // Calls of nn.Modules allocate in PyTorch's cache.
+            const DevicesAt level(side.report, options.by_parts ? Level::framework : Level::driver);
+            sums.add(
+                side, calls,
+                [&](std::uint64_t device) {
+                    return level.has(device) && (!options.device || is_on(device, *options.device));
+                },
+                figures);
         }
     };
     add(before, &SiteDiff::before);

@@ -69,6 +69,7 @@ struct SiteDiff {
     std::string api;
     SiteStats before;
     SiteStats after;
+    std::string nn_module = {};  ///< by nn.Module: nn_module_of(), with no place, kind and API
 };
 
 /// The changes of call sites between two recordings, or two groups of recordings.
@@ -107,6 +108,10 @@ struct FirstSites {
                             "where none was recorded"},
                            site.place.recorded ? std::optional(site.place) : std::nullopt);
                        to.list({"calls", "the calls that lead there, innermost first"}, site.calls);
+                       to.text_or_null({"nn_module",
+                                        "with `--by nn-module`: its qualified name; place is "
+                                        "null, kind and api are empty"},
+                                       site.nn_module);
                        to.text({"kind", "the kind of memory"}, site.kind);
                        to.text({"api", "the function that allocated"}, site.api);
                        to.object({"before", "of BEFORE"}, site.before);

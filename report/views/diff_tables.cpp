@@ -72,7 +72,9 @@ void DiffTables::totals(const std::vector<DiffTotal>& totals) {
 }
 
 void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
-    page_.heading(options_.by_place ? "By place" : "By call stack",
+    page_.heading(options_.by == SitesBy::nn_module ? "By nn.Module"
+                  : options_.by_place               ? "By place"
+                                                    : "By call stack",
                   order_name(options_) + whose + only());
     if (changes.sites.empty()) {
         page_.line("  nothing changed");
@@ -138,6 +140,9 @@ std::string_view DiffTables::color(const Change& change) const {
 /// The place, then as many of its callers as fit: they distinguish the stacks.
 std::string DiffTables::describe(const SiteDiff& site, const std::vector<TellingCall>& telling,
                                  std::size_t width) const {
+    if (!site.nn_module.empty()) {
+        return shorten_begin(page_.clean(site.nn_module), width, options_.style.ascii);
+    }
     const PlaceTextOptions place_options{options_.style, options_.working_directory,
                                          options_.templates};
     const std::size_t whole =

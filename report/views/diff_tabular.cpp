@@ -55,15 +55,18 @@ class Markdown {
             return;
         }
         const bool bytes = !counts_allocations(options_.order);
-        out_ += "\n<details><summary>By call site, " +
+        out_ += std::string("\n<details><summary>By ") +
+                (options_.by == SitesBy::nn_module ? "nn.Module" : "call site") + ", " +
                 order_names().at(static_cast<std::size_t>(options_.order)) +
                 "</summary>\n\n| change | | before | after | where |\n|--:|--:|--:|--:|---|\n";
         std::vector<std::string> places;
         for (std::size_t i = 0; i < changes.sites.size() && i < options_.top; ++i) {
             const SiteDiff& site = changes.sites[i];
-            places.push_back(
-                describe_place(site.place, site.kind, site.api, unlimited_width,
-                               {plain_style(), options_.working_directory, options_.templates}));
+            places.push_back(!site.nn_module.empty()
+                                 ? site.nn_module
+                                 : describe_place(site.place, site.kind, site.api, unlimited_width,
+                                                  {plain_style(), options_.working_directory,
+                                                   options_.templates}));
         }
         DiffOptions plain = options_;
         plain.style = plain_style();
@@ -114,7 +117,7 @@ void add_csv_rows(const std::string& device, const SiteChanges& changes, std::st
             out += "," + std::to_string(site.before.*figure) + "," +
                    std::to_string(site.after.*figure);
         }
-        out += "\n";
+        out += "," + csv_field(site.nn_module) + "\n";
     }
 }
 
@@ -122,7 +125,7 @@ constexpr std::string_view csv_head =
     "device,function,file,line,module,kind,at_peak_bytes_before,at_peak_bytes_after,"
     "at_peak_count_before,at_peak_count_after,bytes_before,bytes_after,count_before,count_after,"
     "live_bytes_before,live_bytes_after,live_count_before,live_count_after,temporaries_before,"
-    "temporaries_after\n";
+    "temporaries_after,nn_module\n";
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/nn_module_parts.hpp"
 #include "report/steps.hpp"
 #include "report/summary/framework_findings.hpp"
 #include "report/summary/json_values.hpp"
@@ -169,7 +170,7 @@ ordered_json row_json(const SiteRow& row, const model::Report& report, Resolver&
     ordered_json out = {{"place", place_json(row.place)}, {"kind", row.kind}, {"api", row.api}};
     out.update(site_stats_json(row.stats));
     out["stack"] = stack_json(resolver.frames(report.sites.at(row.sites.front()).stack));
-    out["sites"] = row.sites;
+    out["sites"] = recorded_sites(report, row.sites);
     if (!row.labels.empty()) {
         out["labels"] = labels_json(row.labels);
     }

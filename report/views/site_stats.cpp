@@ -20,6 +20,7 @@ void SiteStats::add(const SiteStats& other) {
     model::add_to(live_count, other.live_count);
     model::add_to(live_bytes, other.live_bytes);
     model::add_to(temporaries, other.temporaries);
+    held_only = held_only || other.held_only;
 }
 
 SiteStats site_stats(const model::Site& site) {
@@ -29,6 +30,7 @@ SiteStats site_stats(const model::Site& site) {
         stats.peak_count = site.at_peak_count;
         stats.peak_bytes = site.at_peak_bytes;
     }
+    stats.held_only = site.part.has_value();
     return stats;
 }
 
@@ -55,6 +57,7 @@ SiteStats ViewedMemory::stats(const model::Report& report) const {
             sum.add(stats(report.sites[i], i));
         }
     }
+    sum.held_only = false;  // what nn.Modules had is in it
     return sum;
 }
 

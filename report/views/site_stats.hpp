@@ -23,6 +23,7 @@ struct SiteStats {
     std::uint64_t live_count = 0;  ///< live at the end
     std::uint64_t live_bytes = 0;
     std::uint64_t temporaries = 0;  ///< freed before their thread allocated anything else
+    bool held_only = false;         ///< of nn.Modules: the figures of the whole run are not known
 
     void add(const SiteStats& other);
 
@@ -30,12 +31,19 @@ struct SiteStats {
     static void fields(Self& self, Visitor& visit) {
         visit.number({"at_peak_bytes", "live at the device's allocated peak"}, self.peak_bytes);
         visit.number({"at_peak_count", "how many"}, self.peak_count);
-        visit.number({"bytes", "allocated over the whole run"}, self.bytes);
-        visit.number({"count", "how many"}, self.count);
+        const auto known = [&self](std::uint64_t figure) {
+            return self.held_only ? std::nullopt : std::optional(figure);
+        };
+        visit.number_or_null(
+            {"bytes", "allocated over the whole run; null, as the next, of nn.Modules"},
+            known(self.bytes));
+        visit.number_or_null({"count", "how many"}, known(self.count));
         visit.number({"live_bytes", "live at the end"}, self.live_bytes);
         visit.number({"live_count", "how many"}, self.live_count);
-        visit.number({"temporaries", "freed before their thread allocated anything else"},
-                     self.temporaries);
+        visit.number_or_null(
+            {"temporaries",
+             "freed before their thread allocated anything else; null of nn.Modules"},
+            known(self.temporaries));
     }
     bool operator==(const SiteStats&) const = default;
 };

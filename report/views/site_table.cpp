@@ -6,6 +6,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"
@@ -34,6 +35,7 @@ SiteTable make_table(const model::Report& report, const ViewedMemory& memory, Re
                      const std::vector<bool>& taken, const ViewOptions& options) {
     const model::Device& device = memory.device();
     SiteTable table;
+    table.report = &report;
     table.device = &device;
     table.kind = memory.kind();
     table.whole = memory.stats(report);
@@ -41,14 +43,23 @@ SiteTable make_table(const model::Report& report, const ViewedMemory& memory, Re
     table.doubt = doubt_about_categories(report, device, resolver);
     SiteRows rows;
     std::map<Category, SiteRow> by_category;
+    std::map<std::pair<std::string, std::string>, SiteRow> by_nn_module;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const model::Site& site = report.sites[i];
         if (!memory.has(site) || !taken.at(i)) {
             continue;
         }
-        const SiteStats figures = memory.stats(site, i);
+        SiteStats figures = memory.stats(site, i);
+        figures.held_only = options.by_parts;
         table.taken.add(figures);
-        if (options.by_category) {
+        if (options.by == SitesBy::nn_module) {
+            const std::string name = nn_module_of(report, site);
+            const std::string kind = model::is_in_curves(site.kind) ? "" : site.kind;
+            SiteRow& row = by_nn_module[{name, kind}];
+            row.nn_module = name;
+            row.kind = kind;
+            row.add(site, i, figures);
+        } else if (options.by == SitesBy::category) {
             by_category[table.categories ? categorize(site, resolver) : Category::other].add(
                 site, i, figures);
         } else {
@@ -59,6 +70,10 @@ SiteTable make_table(const model::Report& report, const ViewedMemory& memory, Re
     for (SiteRow& row : table.rows) {
         row.category = table.categories ? common_category(report, row, resolver) : std::nullopt;
     }
+    for (auto& [name_and_kind, row] : by_nn_module) {
+        row.category = table.categories ? common_category(report, row, resolver) : std::nullopt;
+        table.rows.push_back(std::move(row));
+    }
     for (auto& [category, row] : by_category) {
         row.category = category;
         table.rows.push_back(std::move(row));
@@ -66,7 +81,7 @@ SiteTable make_table(const model::Report& report, const ViewedMemory& memory, Re
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
         return sort_value(a.stats, options.order) > sort_value(b.stats, options.order);
     });
-    if (!options.by_category && options.order == Order::peak && !table.rows.empty()) {
+    if (options.by == SitesBy::place && options.order == Order::peak && !table.rows.empty()) {
         std::vector<std::pair<std::size_t, std::uint64_t>> stacks;
         for (const std::size_t i : table.rows.front().sites) {
             stacks.emplace_back(report.sites[i].stack, memory.stats(report.sites[i], i).peak_bytes);
@@ -114,8 +129,9 @@ class SiteText {
     void one(const SiteTable& table) {
         page_.heading(
             device_title(*table.device, options_.style.ascii, table.kind),
-            (options_.by_category ? std::string("categories")
-                                  : format_plural(table.rows.size(), "place")) +
+            (options_.by == SitesBy::category    ? std::string("categories")
+             : options_.by == SitesBy::nn_module ? std::string("nn.Modules")
+                                                 : format_plural(table.rows.size(), "place")) +
                 ", by " + order_names().at(static_cast<std::size_t>(options_.order)) +
                 (options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter)));
         if (table.rows.empty()) {
@@ -145,21 +161,26 @@ class SiteText {
         if (table.proposal) {
             page_.paragraph("  ", page_.clean(table.proposal->text()));
         }
-        if (options_.by_category && !table.categories) {
+        if (options_.by == SitesBy::category && !table.categories) {
             page_.paragraph("  ", no_categories);
-        } else if (options_.by_category && table.doubt != nullptr) {
+        } else if (options_.by == SitesBy::category && table.doubt != nullptr) {
             page_.paragraph("  ", table.doubt);
         }
     }
 
     /// The place of a row and what it is for, or the category that it is of.
     std::string what(const SiteRow& row, std::size_t width) const {
-        if (options_.by_category) {
+        if (options_.by == SitesBy::category) {
             return category_name(row.category.value_or(Category::other));
         }
         const bool told = row.category && *row.category != Category::other;
         const std::string category =
             told ? "  [" + std::string(category_name(*row.category)) + "]" : "";
+        if (options_.by == SitesBy::nn_module) {
+            return nn_module_text(row, width - std::min(width, display_width(category)),
+                                  options_.style.ascii) +
+                   page_.dim(category);
+        }
         return describe_place(row.place, row.kind, row.api,
                               width - std::min(width, display_width(category)),
                               {options_.style, options_.working_directory, options_.templates}) +
@@ -180,14 +201,18 @@ class SiteText {
         };
         table.bytes("at peak", &SiteStats::peak_bytes);
         share_beside(Order::peak);
-        table.bytes("total", &SiteStats::bytes);
-        share_beside(Order::bytes);
-        table.count("allocations", 12, &SiteStats::count);
-        share_beside(Order::count);
+        if (!options_.by_parts) {
+            table.bytes("total", &SiteStats::bytes);
+            share_beside(Order::bytes);
+            table.count("allocations", 12, &SiteStats::count);
+            share_beside(Order::count);
+        }
         table.bytes("at end", &SiteStats::live_bytes);
         share_beside(Order::live);
-        table.count("temporary", 12, &SiteStats::temporaries);
-        share_beside(Order::temporaries);
+        if (!options_.by_parts) {
+            table.count("temporary", 12, &SiteStats::temporaries);
+            share_beside(Order::temporaries);
+        }
         table.last(one_line() ? "where" : "");
         return table;
     }
@@ -212,7 +237,7 @@ void SiteRows::add(const Place& place, const model::Site& site, std::size_t inde
                    const SiteStats& figures) {
     const auto [entry, is_new] = known_.try_emplace({place, site.kind}, rows_.size());
     if (is_new) {
-        rows_.push_back({place, site.kind, site.api, {}, {}, {}, {}});
+        rows_.push_back({place, site.kind, site.api, {}, {}, {}, {}, {}});
     }
     rows_[entry->second].add(site, index, figures);
 }
@@ -232,6 +257,13 @@ void SiteRow::add(const model::Site& site, std::size_t index, const SiteStats& f
         model::add_to(same->live_count, label.live_count);
         model::add_to(same->live_bytes, label.live_bytes);
     }
+}
+
+std::string nn_module_text(const SiteRow& row, std::size_t width, bool ascii) {
+    const std::string kind = row.kind.empty() ? "" : "  " + row.kind + " memory";
+    return shorten_begin(printable(row.nn_module, ascii),
+                         width - std::min(width, display_width(kind)), ascii) +
+           kind;
 }
 
 std::vector<model::MemoryLabel> live_labels(const SiteRow& row) {
@@ -284,7 +316,9 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
                 continue;
             }
             ordered_json site = ordered_json::object();
-            if (!options.by_category) {
+            if (options.by == SitesBy::nn_module) {
+                site = {{"nn_module", row.nn_module}, {"kind", text_or_null(row.kind)}};
+            } else if (options.by == SitesBy::place) {
                 site = {{"place", place_json(row.place)}, {"kind", row.kind}, {"api", row.api}};
             }
             if (row.category) {
@@ -293,7 +327,7 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
             site["share"] = fraction(sort_value(row.stats, options.order),
                                      sort_value(table.whole, options.order));
             site.update(site_stats_json(row.stats));
-            site["sites"] = row.sites;
+            site["sites"] = recorded_sites(*table.report, row.sites);
             if (!row.labels.empty()) {
                 site["labels"] = labels_json(row.labels);
             }

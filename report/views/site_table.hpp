@@ -26,11 +26,16 @@ struct SiteRow {
     std::vector<model::SiteLabel> labels;  ///< the program's names for its allocations, as of Site
     /// What PyTorch used all of it for; none: for several things, or not known (has_categories()).
     std::optional<Category> category = {};
+    /// By nn.Module: nn_module_of() its sites; `kind` is empty where the curves include it.
+    std::string nn_module = {};
 
     /// Adds the site, number `index` of the report, to this row.
     void add(const model::Site& site, std::size_t index, const SiteStats& figures);
     void add(const model::Site& site, std::size_t index) { add(site, index, site_stats(site)); }
 };
+
+/// The nn.Module of a row, at most `width` columns of it; printable.
+std::string nn_module_text(const SiteRow& row, std::size_t width, bool ascii);
 
 /// The labels of a row that have live memory, with its size.
 std::vector<model::MemoryLabel> live_labels(const SiteRow& row);
@@ -56,6 +61,7 @@ class SiteRows {
 };
 
 struct SiteTable {
+    const model::Report* report = nullptr;
     const model::Device* device = nullptr;
     std::string kind;             ///< ViewedMemory::kind()
     bool categories = false;      ///< the device has_categories()
@@ -66,12 +72,16 @@ struct SiteTable {
     std::optional<SkipProposal> proposal = {};  ///< of the first row, by bytes at the peak
 };
 
+/// What the rows of a table of sites are.
+enum class SitesBy : std::uint8_t { place, category, nn_module };
+
 /// Options common to all views.
 struct ViewOptions {
     Style style;
     Order order = Order::peak;
     std::size_t top = 10;
-    bool by_category = false;             ///< of sites: a row for each category
+    SitesBy by = SitesBy::place;
+    bool by_parts = false;                ///< of nn.Modules: without figures of the whole run
     bool templates = false;               ///< keep template arguments even if a line is too long
     std::string filter;                   ///< Filter::text(), for the heading; empty: none
     std::string working_directory;        ///< files below it are shown relative to it
@@ -89,8 +99,8 @@ std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOp
 /// {file, sort, filter (null: none), devices [index, name, total, taken, sites [place, kind,
 /// api, category (if known), share, <stats>, sites], others {places, <stats>}, kinds (with a peak
 /// of their own, by name: the same from total on)]}; by category the sites have no place, kind and
-/// api. `total` is of the device, `taken` of the sites that match the filter; share is of the total
-/// by `sort`. <stats>: see site_stats_json().
+/// api, by nn.Module they have nn_module instead. `total` is of the device, `taken` of the sites
+/// that match the filter; share is of the total by `sort`. <stats>: see site_stats_json().
 std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,
                               const ViewOptions& options);
 

@@ -121,6 +121,118 @@ class NnModules(ViewTest):
         self.assertEqual((device["nn_modules"], device["unnamed"]["nn_modules"], device["unnamed"]["bytes"]),
                          ([], 5, inside))
 
+    def by_name(self, report, pattern=None):
+        """Bytes at the peak by name, of those that the pattern names without the model's name."""
+        held = {}
+        for entry in report["nn_modules"]:
+            if pattern is None or re.match(pattern, entry["name"]):
+                held.setdefault(entry["name"] or entry["class"], 0)
+                held[entry["name"] or entry["class"]] += sum(each["at_peak_bytes"] for each in entry["sites"])
+        return {name: held for name, held in held.items() if held}
+
+    def tensors(self, *arguments):
+        """What a view's JSON has of PyTorch's cache."""
+        return next(each for each in self.document(*arguments)["reports"][0]["devices"] if each["index"] == 64)
+
+    def test_sites_by_nn_module(self):
+        path, report = self.made()
+        device = self.tensors("sites", "--by", "nn-module", path)
+        rows = {each["nn_module"]: each for each in device["sites"]}
+        inside = self.by_name(report)
+        outside = rows.pop("[in no call of an nn.Module]")
+        self.assertEqual({name: each["at_peak_bytes"] for name, each in rows.items()}, inside)
+        self.assertEqual(outside["at_peak_bytes"], device["total"]["at_peak_bytes"] - sum(inside.values()))
+        self.assertEqual(rows["layers.0"]["count"], None)  # of the whole run nothing is known by nn.Module
+        self.assertIsInstance(device["total"]["count"], int)
+        self.assertTrue(all(site < len(report["sites"]) for each in device["sites"] for site in each["sites"]))
+        self.golden("sites_by_nn_module", "sites", "--by", "nn-module", "--level", "framework", path, COLUMNS="100")
+        unnamed = self.tensors("sites", "--by", "nn-module", self.made(named=False)[0])
+        self.assertIn("[nn.Modules without a name]", [each["nn_module"] for each in unnamed["sites"]])
+        self.refused("sort by peak or live", "sites", "--by", "nn-module", "--sort", "count", path)
+
+    def test_filter(self):
+        path, report = self.made()
+        for pattern, of in (("layers.0", r"layers\.0"), ("layers.*", "layers"), ("layers.?", "layers"), ("head", "head"),
+                            ("layers.0.linear", r"layers\.0\.linear"), ("module.layers.0", r"layers\.0")):
+            expected = sum(self.by_name(report, of).values())
+            self.assertGreater(expected, 0)
+            for arguments in (("--nn-module", pattern), ("--filter", "nn_module=" + pattern)):
+                device = self.tensors("sites", *arguments, path)
+                self.assertEqual(device["taken"]["at_peak_bytes"], expected, arguments)
+            self.assertEqual(self.tensors("tree", "--nn-module", pattern, path)["nodes"][0]["at_peak_bytes"], expected)
+            places = next(each for each in self.document("--nn-module", pattern, "--top", "99", path)["reports"][0]["devices"]
+                          if each["index"] == 64)["at_peak"]["places"]
+            self.assertEqual(sum(each["bytes"] for each in places), expected)
+        none = self.tensors("sites", "--nn-module", "layers", "--nn-module", "head", path)
+        self.assertEqual(none["taken"]["at_peak_bytes"], 0)  # all must match
+        folded = self.report("export", "--to", "folded", "--level", "framework", "--nn-module", "layers.0", path)
+        self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()),
+                         sum(self.by_name(report, r"layers\.0").values()))
+        self.refused("not recorded by nn.Module", "histogram", "--filter", "nn_module=x", path)
+        self.refused("weigh by peak", "export", "--to", "folded", "--by", "bytes", "--nn-module", "x", path)
+        self.refused("takes a text", "sites", "--nn-module", "", path)
+
+    def test_at_a_moment(self):
+        path, report = self.made()
+        at = self.document("timeline", "--at", "peak", "--by", "nn-module", path)["reports"][0]["at"]
+        (device,) = [each for each in at["devices"] if each["index"] == 64]
+        self.assertEqual({each["nn_module"]: each["bytes"] for each in device["sites"]
+                          if not each["nn_module"].startswith("[")}, self.by_name(report))
+        self.refused("add --at", "timeline", "--by", "nn-module", path)
+
+    def test_diff(self):
+        path, report = self.made()
+        other = json.loads(json.dumps(report).replace('"layers.', '"module.layers.'))
+        (linear,) = [each for each in other["nn_modules"] if each["name"] == "module.layers.0.linear"]
+        less = sum(each["at_peak_bytes"] for each in linear["sites"])
+        linear["sites"] = []
+        after = self.path("after.json")
+        with open(after, "w", encoding="utf-8") as file:
+            json.dump(other, file)
+        (device,) = [each for each in json.loads(self.report("diff", "--by", "nn-module", "--json", path, after))["devices"]
+                     if each["index"] == 64]
+        self.assertEqual({each["nn_module"]: each["change"] for each in device["sites"]},
+                         {"layers.0.linear": -less, "[in no call of an nn.Module]": less})
+        self.assertIn("By nn.Module", self.report("diff", "--by", "nn-module", path, after))
+        for folder, file in (("before", path), ("then", after)):  # runs
+            os.mkdir(self.path(folder))
+            for pid in (1, 2):
+                shutil.copy(file, self.path(f"{folder}/memlab.python3.{pid}.json"))
+        run = json.loads(self.report("diff", "--by", "nn-module", "--json", self.path("before"), self.path("then")))
+        self.assertEqual({each["nn_module"]: each["change"] for each in run["sites"]},
+                         {"layers.0.linear": -2 * less, "[in no call of an nn.Module]": 2 * less})
+        rows = list(csv.DictReader(io.StringIO(self.report("diff", "--by", "nn-module", "--csv", path, after))))
+        self.assertIn("layers.0.linear", [each["nn_module"] for each in rows])
+
+    def test_check(self):
+        path, report = self.made()
+        held = sum(self.by_name(report, "layers").values())
+        for limit, code in ((held, 0), (held - 1, 1)):
+            result = self.call(REPORT, "check", "--nn-module", "layers.*", "--peak-allocated", str(limit), "--json", path)
+            self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+            (row,) = [row for row in json.loads(result.stdout)["processes"][0]["rows"] if row["limit"]]
+            self.assertEqual((row["measured"], row["nn_module"]), (held, "layers.*"))
+            same = self.call(REPORT, "check", "--limit", f"peak_allocated@nn_module:layers.*={limit}", path)
+            self.assertEqual(same.returncode, code)
+            budget = self.path("budget.toml")
+            with open(budget, "w", encoding="utf-8") as file:
+                file.write(f'[[nn_module]]\nname = "layers.*"\npeak_allocated = {limit}\n')
+            self.assertEqual(self.call(REPORT, "check", "--budget", budget, path).returncode, code)
+        self.assertEqual(self.call(REPORT, "check", "--nn-module", "layers", "--leaks", "0", path).returncode, 0)
+        self.refused("leave it or --nn-module out", "check", "--nn-module", "layers", "--growth", "0", path)
+        self.refused("limits that are options", "check", "--nn-module", "layers", path)
+        self.assertIn("no nn.Module is named", self.call(REPORT, "check", "--nn-module", "decoder", "--leaks", "0",
+                                                         path).stderr)
+
+    def test_summary_says_where_to_look(self):
+        path, report = self.made()
+        shown = self.report(path)
+        self.assertIn("memlab-report nn-modules", shown)
+        self.assertRegex(shown, r"(?s)By nn.Module, at the allocated peak.*layers.0.linear\n")
+        (device,) = [each for each in self.document(path)["reports"][0]["devices"] if each["index"] == 64]
+        self.assertEqual({each["name"]: each["bytes"] for each in device["nn_modules"]}, self.by_name(report))
+        self.assertNotIn("memlab-report nn-modules", self.report(recorded("h200/pytorch_checkpoint_named.json")))
+
     def test_of_other_programs(self):
         self.assertIn("No call of an nn.Module", self.report("nn-modules", recorded("h100/jax_platform_allocator.json")))
         self.refused("takes a whole number", "nn-modules", "--top", "x", self.made()[0])

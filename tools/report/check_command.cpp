@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "report/check/check.hpp"
 #include "report/check/render.hpp"
 #include "report/levels.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/runs/collection.hpp"
@@ -29,6 +31,7 @@ using namespace memlab::report::check;
 struct CheckArguments : ReportOptions {
     std::map<Metric, std::vector<std::string>> limits;
     std::vector<std::string> partial_limits;
+    std::optional<std::string> nn_module;
     std::vector<std::string> budgets;
     std::vector<std::string> suppressions;
     bool no_default_suppressions = false;
@@ -77,12 +80,17 @@ void define(CLI::App& app, CheckArguments& arguments) {
             ->type_name("LIMIT")
             ->group("Limits");
     }
-    add_repeated(
-        app, "--limit", arguments.partial_limits,
-        "A limit, METRIC=LIMIT, or one of call stacks (TEXT as in --filter of the other "
-        "commands), scopes or a kind of memory: METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT, "
-        "METRIC@kind:NAME=LIMIT")
+    add_repeated(app, "--limit", arguments.partial_limits,
+                 "A limit, METRIC=LIMIT, or one of call stacks (TEXT as in --filter of the other "
+                 "commands), scopes, a kind of memory or nn.Modules: METRIC@site:TEXT=LIMIT, "
+                 "METRIC@scope:NAME=LIMIT, "
+                 "METRIC@kind:NAME=LIMIT, METRIC@nn_module:NAME=LIMIT")
         ->type_name("WHAT")
+        ->group("Limits");
+    app.add_option("--nn-module", arguments.nn_module,
+                   "Limits that are options are of what calls of this nn.Module, or of one in it, "
+                   "held: a name or a pattern ('encoder.*'), with or without the model's")
+        ->type_name("NAME")
         ->group("Limits");
     add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
         ->type_name("FILE")
@@ -145,6 +153,7 @@ void define(CLI::App& app, CheckArguments& arguments) {
         "\n"
         "Examples:\n"
         "  memlab-report check --peak-allocated 4GiB --leaks 0 memlab.train.*.json\n"
+        "  memlab-report check --nn-module 'encoder.*' --peak-allocated 1GiB memlab.*.json\n"
         "  memlab-report check --budget memlab.toml run/\n"
         "  memlab-report check --baseline ci/memory/ --update memlab.train.*.json\n"
         "  memlab-report check --baseline ci/memory/ --peak-allocated +2% memlab.*.json\n"
@@ -174,20 +183,22 @@ bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
     if (at == std::string::npos || equals == std::string::npos || colon == std::string::npos ||
         colon > equals) {
         *problem =
-            "--limit takes METRIC=LIMIT, METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT or "
-            "METRIC@kind:NAME=LIMIT, not " +
+            "--limit takes METRIC=LIMIT, METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT, "
+            "METRIC@kind:NAME=LIMIT or METRIC@nn_module:NAME=LIMIT, not " +
             text;
         return false;
     }
     const std::string name = text.substr(0, at);
     const std::string kind = text.substr(at + 1, colon - at - 1);
     const MetricInfo* metric = find_metric(name);
-    const auto kinds = {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind};
+    const auto kinds = {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind,
+                        Subject::Kind::nn_module};
     const auto* const found = std::find_if(
         kinds.begin(), kinds.end(), [&](Subject::Kind each) { return keyword(each) == kind; });
     if (metric == nullptr || found == kinds.end()) {
         *problem = "--limit " + text + ": there is no " +
-                   (metric == nullptr ? "metric " + name : kind + ", only site, scope and kind") +
+                   (metric == nullptr ? "metric " + name
+                                      : kind + ", only site, scope, kind and nn_module") +
                    "; memlab-report check --help shows what there is";
         return false;
     }
@@ -228,6 +239,7 @@ class Check {
                         [](const Limit& limit) { return limit.metric == Metric::growth; });
         report::RunCollection run = report::collect_run(
             arguments_.files, judges_growth ? report::Keep::found_steps : report::Keep::everything);
+        separate_nn_modules(run);
         for (report::RunMember& member : run.members) {
             if (arguments_.level == report::Level::driver) {
                 report::choose_level(member.report, report::Level::driver);
@@ -276,6 +288,36 @@ class Check {
     }
 
   private:
+    void separate_nn_modules(report::RunCollection& run) const {
+        if (std::any_of(limits_.begin(), limits_.end(), [](const Limit& limit) {
+                return limit.subject.kind == Subject::Kind::nn_module;
+            })) {
+            for (report::RunMember& member : run.members) {
+                report::separate_nn_modules(member.report);
+            }
+        }
+    }
+
+    /// The limit of an option; empty, or what is wrong with it.
+    std::string read_option(Metric metric, const std::string& text, Limit* limit) const {
+        std::string_view amount = text;
+        Subject subject = info(metric).of_kinds ? take_kind(&amount) : Subject();
+        if (arguments_.nn_module) {
+            if (!measures(info(metric), Subject::Kind::nn_module) ||
+                subject.kind != Subject::Kind::all) {
+                return "is not known by nn.Module; leave it or --nn-module out";
+            }
+            subject = {Subject::Kind::nn_module, *arguments_.nn_module};
+        }
+        std::string problem = subject_problem(subject);
+        const auto bound =
+            problem.empty() ? parse_bound(amount, info(metric).unit, &problem) : std::nullopt;
+        if (bound) {
+            *limit = {metric, subject, *bound, option_name(info(metric))};
+        }
+        return problem;
+    }
+
     /// Reads all limits and the baseline; returns the exit code on usage errors.
     int gather() {
         baseline_path_ = arguments_.baseline;
@@ -297,20 +339,20 @@ class Check {
             return fail(suppressions.problem);
         }
         process_options_.suppressions = std::move(suppressions.list);
+        bool any_option = false;
         for (const auto& [metric, texts] : arguments_.limits) {
-            const std::string option = option_name(info(metric));
             for (const std::string& text : texts) {
-                std::string_view amount = text;
-                const Subject subject = info(metric).of_kinds ? take_kind(&amount) : Subject();
-                std::string problem = subject_problem(subject);
-                const auto bound = problem.empty()
-                                       ? parse_bound(amount, info(metric).unit, &problem)
-                                       : std::nullopt;
-                if (!bound) {
-                    return fail(std::string(option).append(" ").append(problem));
+                Limit limit;
+                if (const std::string problem = read_option(metric, text, &limit);
+                    !problem.empty()) {
+                    return fail(option_name(info(metric)) + " " + problem);
                 }
-                limits_.push_back({metric, subject, *bound, option});
+                limits_.push_back(std::move(limit));
+                any_option = true;
             }
+        }
+        if (arguments_.nn_module && !any_option) {
+            return fail("--nn-module is of limits that are options; give --peak-allocated 4GiB");
         }
         for (const std::string& text : arguments_.partial_limits) {
             Limit limit;
@@ -358,7 +400,8 @@ class Check {
                    ": holds something else than a baseline and will not be written over; name "
                    "another path with --baseline";
         }
-        const report::RunCollection run = report::collect_run({baseline_path_});
+        report::RunCollection run = report::collect_run({baseline_path_});
+        separate_nn_modules(run);
         if (!run.errors.empty()) {
             return run.errors.front().first + ": as a baseline " + run.errors.front().second;
         }

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "report/levels.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/runs/process_matching.hpp"
 #include "report/runs/run_diff.hpp"
 #include "report/symbols/symbolizer.hpp"
@@ -46,11 +46,12 @@ void define(CLI::App& app, DiffArguments& arguments) {
     app.add_option("AFTER", arguments.after, "What to compare with it")->required()->type_name("");
     add_sort(app, arguments, report::order_names());
     app.add_option("--by", arguments.by,
-                   "stack: each call stack by itself (default); place: any caller")
+                   "stack: each call stack by itself (default); place: any caller; nn-module: by "
+                   "the names of PyTorch's nn.Modules whose calls allocated")
         ->type_name("WHAT")
-        ->check(one_of({"stack", "place"}));
+        ->check(one_of({"stack", "place", "nn-module"}));
     add_top(app, arguments, "Processes, call stacks and scopes", 20);
-    add_filter(app, arguments);
+    add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_device(app, arguments);
     CLI::Option* rank = app.add_option("--rank", arguments.rank, "Of two folders only this rank")
@@ -105,6 +106,7 @@ bool used(const model::Report& report, std::uint64_t index) {
 report::DiffOptions options_of(const DiffArguments& arguments) {
     report::DiffOptions options{make_view_options(arguments)};
     options.by_place = arguments.by == "place";
+    options.by = arguments.by_nn_module ? report::SitesBy::nn_module : report::SitesBy::place;
     return options;
 }
 
@@ -153,8 +155,8 @@ int diff_files(const DiffArguments& arguments) {
         return fail(problem);
     }
     auto& [before, after] = *loaded;
-    report::choose_level(before.report, arguments.level);
-    report::choose_level(after.report, arguments.level);
+    apply_options(before.report, arguments);
+    apply_options(after.report, arguments);
     return diff_two(before.file, before.report, after.file, after.report, arguments);
 }
 
@@ -220,6 +222,13 @@ int diff_all(report::RunCollection before, report::RunCollection after,
 int diff_folders(const DiffArguments& arguments) {
     report::RunCollection before = report::collect_run({arguments.before});
     report::RunCollection after = report::collect_run({arguments.after});
+    if (arguments.by_nn_module || arguments.filter.by_nn_module()) {
+        for (report::RunCollection* const run : {&before, &after}) {
+            for (report::RunMember& member : run->members) {
+                report::separate_nn_modules(member.report);
+            }
+        }
+    }
     const int unread = std::max(report_errors(before), report_errors(after));
     for (const auto& [folder, run] :
          {std::tie(arguments.before, before), std::tie(arguments.after, after)}) {
@@ -253,6 +262,10 @@ int diff_command(int argc, char** argv) {
         "memlab-report diff");
     define(app, arguments);
     parse(app, argc, argv);
+    arguments.by_nn_module = arguments.by == "nn-module";
+    if (const std::string problem = check_order(arguments); !problem.empty()) {
+        return fail(problem);
+    }
     try {
         return diff(arguments);
     } catch (const std::bad_alloc&) {

@@ -95,7 +95,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
         ->type_name("MOMENT");
     app.add_option("--until", arguments.until, "End there (default: the end)")->type_name("MOMENT");
     add_device(app, arguments);
-    add_filter(app, arguments);
+    add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_symbols(app, arguments.no_symbols);
     app.footer(format_list() +
@@ -227,6 +227,11 @@ std::string find_misuse(const ExportArguments& arguments, const Format& format) 
     }
     if (!arguments.filter.empty() && !format.filters) {
         return "--filter has no meaning for " + name + leave_out;
+    }
+    if (arguments.filter.by_nn_module() && (arguments.by == "bytes" || arguments.by == "count")) {
+        return "--by " + arguments.by +
+               " is of the whole run, which a recording does not have by nn.Module; weigh by peak "
+               "or live";
     }
     if (arguments.skips.given() && name != "perfetto") {
         return "--skip has no meaning for " + name + ", which has whole call stacks" + leave_out;

@@ -38,7 +38,7 @@ Weight find_weight(const std::string& name) {
 /// What an exporter needs to have of a recording: the chosen level, the log where there is one.
 std::shared_ptr<const report::exports::Recording> make_recording(LoadedReport loaded,
                                                                  const ExportArguments& arguments) {
-    report::choose_level(loaded.report, arguments.level);
+    apply_options(loaded.report, arguments);
     std::string log = report::find_event_log(loaded.file, loaded.report);
     return std::make_shared<const report::exports::Recording>(report::exports::Recording{
         std::move(loaded.report), std::move(log), std::move(loaded.lacks)});
@@ -169,7 +169,7 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
             problem_ = file + ": cannot be replayed up to " + moment + "; choose another moment";
             return nullptr;
         }
-        report::choose_level(*report, arguments_.level);
+        apply_options(*report, arguments_);
         then = std::make_shared<const report::exports::Recording>(
             report::exports::Recording{std::move(*report), recording->log, recording->lacks});
     }

@@ -37,7 +37,7 @@ void define(CLI::App& app, LeaksArguments& arguments) {
     add_sort(app, arguments, {"bytes", "count"});
     app.get_option("--growth")->excludes("--sort");
     add_top(app, arguments, "Places of each GPU", 20);
-    add_filter(app, arguments);
+    add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);

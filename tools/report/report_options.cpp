@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "report/device_label.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/runs/collection.hpp"
@@ -101,7 +102,7 @@ class Reports {
         if (options_.find_steps) {
             add_found_steps(report, find_event_log(file, report));
         }
-        choose_level(report, options_.level);
+        apply_options(report, options_);
     }
 
     void show(const std::string& file, const model::Report& report, const std::vector<Lack>& lacks,
@@ -182,10 +183,11 @@ constexpr const char* what_files_are =
 
 /// An option that adds patterns to a filter or to skips.
 template <typename Patterns>
-void add_patterns(CLI::App& app, const std::string& name, Patterns& to, const std::string& what) {
-    const auto add = [&to, name](const std::vector<std::string>& patterns) {
+void add_patterns(CLI::App& app, const std::string& name, Patterns& to, const std::string& what,
+                  const std::string& prefix = "") {
+    const auto add = [&to, name, prefix](const std::vector<std::string>& patterns) {
         for (const std::string& pattern : patterns) {
-            if (const std::string problem = to.add(pattern); !problem.empty()) {
+            if (const std::string problem = to.add(prefix + pattern); !problem.empty()) {
                 throw CLI::ValidationError(name, problem);
             }
         }
@@ -307,12 +309,37 @@ void add_level(CLI::App& app, const char* what, bool both,
                             : std::vector<std::string>{"driver", "framework"}));
 }
 
-void add_filter(CLI::App& app, ReportOptions& options) {
+void add_filter(CLI::App& app, ReportOptions& options, bool nn_modules) {
     add_patterns(
         app, "--filter", options.filter,
         "Only call stacks with TEXT in a function, file or module; or func=TEXT, file=TEXT, "
         "module=TEXT, kind=TEXT, scope=TEXT (what outlived that scope). TEXT may be a pattern "
         "(*Step*). Repeated: all match");
+    if (nn_modules) {
+        add_patterns(app, "--nn-module", options.filter,
+                     "Only what calls of this nn.Module of PyTorch's, or of one in it, had "
+                     "allocated: its name or a pattern ('encoder.*'), with or without the model's; "
+                     "also as --filter nn_module=TEXT",
+                     "nn_module=");
+    } else {
+        options.filter.without_nn_modules();
+    }
+}
+
+void apply_options(model::Report& report, const ReportOptions& options) {
+    report::choose_level(report, options.level);
+    if (options.by_nn_module || options.filter.by_nn_module()) {
+        report::separate_nn_modules(report);
+    }
+}
+
+std::string check_order(const ReportOptions& options) {
+    const bool known = options.sort == "peak" || options.sort == "live";
+    return known || !(options.by_nn_module || options.filter.by_nn_module())
+               ? std::string()
+               : "--sort " + options.sort +
+                     " is of the whole run, which a recording does not have by nn.Module; sort by "
+                     "peak or live";
 }
 
 void add_skip(CLI::App& app, report::FrameSkips& skips) {

@@ -35,6 +35,7 @@ struct ReportOptions {
     report::Level level = report::Level::all;
     bool find_steps = false;  ///< where the program marks none, in the event log
     report::Filter filter;
+    bool by_nn_module = false;  ///< the view groups by nn.Module
     report::FrameSkips skips;
     StyleOptions style;
 };
@@ -63,7 +64,14 @@ void add_level(CLI::App& app, const char* what, bool both,
                const std::function<void(report::Level)>& chosen);
 /// --device and --level.
 void add_device(CLI::App& app, ReportOptions& options);
-void add_filter(CLI::App& app, ReportOptions& options);
+/// --filter; `nn_modules`: and --nn-module, which only some figures of a recording can be chosen
+/// by.
+void add_filter(CLI::App& app, ReportOptions& options, bool nn_modules = false);
+/// Chooses the level, and tells nn.Modules apart where the options ask for it.
+void apply_options(model::Report& report, const ReportOptions& options);
+/// "--sort ORDER ...; what to do" if the order is by figures that a recording does not have by
+/// nn.Module, and these are asked for; else empty.
+std::string check_order(const ReportOptions& options);
 /// --skip and --no-default-skip.
 void add_skip(CLI::App& app, report::FrameSkips& skips);
 void add_templates(CLI::App& app, ReportOptions& options);

@@ -49,7 +49,7 @@ void define(CLI::App& app, TreeArguments& arguments) {
         ->type_name("PERCENT")
         ->check(percent);
     add_top(app, arguments, "Children of each node");
-    add_filter(app, arguments);
+    add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_device(app, arguments);
     app.add_flag(
@@ -84,11 +84,12 @@ int sites_command(int argc, char** argv) {
     add_sort(app, arguments, report::order_names());
     app.add_option("--by", by,
                    "place (default), or category: what PyTorch uses the memory for, parameters, "
-                   "gradients, optimizer state, activations and so on")
+                   "gradients, optimizer state, activations and so on; or nn-module: the innermost "
+                   "nn.Module of PyTorch's whose call allocated it")
         ->type_name("WHAT")
-        ->check(one_of({"place", "category"}));
+        ->check(one_of({"place", "category", "nn-module"}));
     add_top(app, arguments, "Places of each GPU", 20);
-    add_filter(app, arguments);
+    add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);
@@ -101,12 +102,19 @@ int sites_command(int argc, char** argv) {
                "  memlab-report sites --sort count memlab.*.json  who allocates most often\n"
                "  memlab-report sites --by category memlab.python3.*.json\n"
                "  memlab-report sites --filter kind=pinned --sort live run/\n"
+               "  memlab-report sites --nn-module 'encoder.*' memlab.python3.*.json\n"
                "  memlab-report sites --json memlab.train.4711.json | jq .reports[].devices[]\n"
                "\n"
                "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
     parse(app, argc, argv);
+    arguments.by_nn_module = by == "nn-module";
+    if (const std::string problem = check_order(arguments); !problem.empty()) {
+        return fail(problem);
+    }
     report::ViewOptions view = make_view_options(arguments);
-    view.by_category = by == "category";
+    view.by = by == "category"         ? report::SitesBy::category
+              : arguments.by_nn_module ? report::SitesBy::nn_module
+                                       : report::SitesBy::place;
     return show_reports(arguments, "memlab-sites", [&](const OpenReport& open) {
         const auto tables = report::site_tables(
             open.report, open.resolver, arguments.filter.sites(open.report, open.resolver), view);
@@ -151,6 +159,9 @@ int tree_command(int argc, char** argv) {
                  "memlab-report tree");
     define(app, arguments);
     parse(app, argc, argv);
+    if (const std::string problem = check_order(arguments); !problem.empty()) {
+        return fail(problem);
+    }
     const report::ViewOptions view = make_view_options(arguments);
     const report::TreeOptions tree{arguments.top_down, arguments.all_frames,
                                    arguments.least_percent / 100};

@@ -31,7 +31,7 @@ void define(CLI::App& app, SummaryArguments& arguments) {
         ->type_name("N")
         ->check(check_whole_number);
     add_device(app, arguments);
-    add_filter(app, arguments);
+    add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_rendering(app, arguments);
     app.set_version_flag("--version", std::string("memlab-report ") + own_version,

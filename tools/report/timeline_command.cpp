@@ -43,11 +43,12 @@ void define(CLI::App& app, TimelineArguments& arguments) {
                           ->type_name("MOMENT");
     app.add_option("--by", arguments.by,
                    "category: what PyTorch used the memory for, over time: parameters, gradients, "
-                   "optimizer state, activations and so on; from an event log")
+                   "optimizer state, activations and so on; from an event log; nn-module: with "
+                   "--at, what calls of each nn.Module of PyTorch's had allocated of it")
         ->type_name("WHAT")
-        ->check(one_of({"category"}));
+        ->check(one_of({"category", "nn-module"}));
     add_top(app, arguments, "Places and marks in the lists");
-    add_filter(app, arguments);
+    add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);
@@ -110,7 +111,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
         !problem.empty()) {
         return fail(problem);
     }
-    if (!arguments.by.empty() && log.empty()) {
+    if (arguments.by == "category" && log.empty()) {
         return fail(loaded.file +
                     ": a report does not know categories over time; give the event log (*.memlog), "
                     "which is kept beside it unless MEMLAB_KEEP_LOG=off");
@@ -122,7 +123,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
         return !chosen.has(oom.time_ns, oom.device, oom.requested_bytes);
     });
     report::Symbolizer symbolizer;
-    if (!arguments.by.empty()) {
+    if (arguments.by == "category") {
         report::Resolver of_whole(report, arguments.no_symbols ? nullptr : &symbolizer);
         report::add_categories(view, report, log, of_whole);
     }
@@ -162,9 +163,13 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
             if (!then) {
                 return fail(loaded.file + ": cannot be replayed up to that moment; choose another");
             }
+            apply_options(*then, arguments);
             moment->report = &*then;
         }
         options.order = report::Order::live;  // of all kinds in one table
+        if (arguments.by_nn_module) {
+            options.by = report::SitesBy::nn_module;
+        }
         resolver.emplace(*moment->report, arguments.no_symbols ? nullptr : &symbolizer,
                          arguments.skips);
         moment->tables = tables_at(view, *moment->report, *resolver, arguments.filter, options);
@@ -194,6 +199,10 @@ int timeline_command(int argc, char** argv) {
     if (arguments.at.empty() && !arguments.filter.empty()) {
         return fail("--filter chooses from what --at lists; add --at MOMENT");
     }
+    arguments.by_nn_module = arguments.by == "nn-module";
+    if (arguments.at.empty() && arguments.by_nn_module) {
+        return fail("--by nn-module is of what --at lists; add --at MOMENT");
+    }
     if (arguments.at.empty() && arguments.skips.given()) {
         return fail("--skip is for the places that --at lists; add --at MOMENT");
     }
@@ -207,7 +216,7 @@ int timeline_command(int argc, char** argv) {
         if (!loaded) {
             return fail(problem);
         }
-        report::choose_level(loaded->report, arguments.level);
+        apply_options(loaded->report, arguments);
         return show(arguments, *loaded, collected);
     });
 }

@@ -57,6 +57,16 @@ TEST_CASE("a text is looked for in functions, files and modules") {
     CHECK(taken({"module=libkernels"}) == Taken{true, true, false});
 }
 
+TEST_CASE("nn.Modules are refused where figures are not known by them") {
+    Filter filter;
+    CHECK(filter.add("nn_module=encoder").empty());
+    CHECK(filter.by_nn_module());
+    Filter without;
+    without.without_nn_modules();
+    CHECK(!without.add("nn_module=encoder").empty());
+    CHECK(!filter.add("nn_module=").empty());
+}
+
 TEST_CASE("a pattern is for the whole name or its last part") {
     CHECK(taken({"func=*step"}) == Taken{true, false, false});
     CHECK(taken({"func=step*"}) == Taken{false, false, false});
