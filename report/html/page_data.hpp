@@ -69,6 +69,7 @@ struct PageRank {
 struct PageData {
     enum class Mode : std::uint8_t { single, compare, run };
     std::string title;
+    std::string show;  ///< what is shown first, as in the page's address behind '#'; empty: all
     Mode mode = Mode::single;
     bool sources = true;
     std::vector<PageRecording> recordings;

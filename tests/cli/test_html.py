@@ -102,6 +102,11 @@ class File(HtmlTest):
             self.assertEqual(file.read().count("<script"), 1)
         self.assertEqual(self.data("--title", title, log)["title"], title)
 
+    def test_what_is_shown_first(self):
+        log = self.log("leak")
+        self.assertEqual(self.data("--show", "view=leaks&from=5&to=9", log)["show"], "view=leaks&from=5&to=9")
+        self.assertNotIn("show", self.data(log))
+
     def test_without_a_page(self):
         log = self.log("leak")
         self.refused(log, says="say where the page goes: -o page.html")
@@ -132,6 +137,8 @@ class File(HtmlTest):
         self.refused(*page, log, "missing.memlog", says="missing.memlog: no such file")
         self.refused(*page, self.folder.name + "/nothing/", says="nothing/: no such file")
         self.refused(*page, "--device", "7", log, says="GPU 7 was not used")
+        self.refused(*page, "--max-size", "much", log, says="--max-size takes a size like 700KiB, not much")
+        self.refused(*page, "--max-size", "9B", log, says="--max-size 9B has no room: the empty page alone takes [0-9]+ bytes")
         self.refused(*page, "--no-source", "--sources", "/src", log, says="--no-source excludes --sources")
         self.refused("--page", self.empty, "-o", "/nowhere/page.html", log, says="/nowhere/page.html: cannot be written")
         empty = self.path("empty")
@@ -274,6 +281,9 @@ class Figures(HtmlTest):
         page = self.path("page.html")
         self.report("html", "--page", self.empty, "-o", page, log)
         self.assertLess(os.path.getsize(page), 5_000_000)
+        self.report("html", "--page", self.empty, "-o", self.path("small.html"), "--max-size", "900KB", log)
+        self.assertLessEqual(os.path.getsize(self.path("small.html")), 900 << 10)
+        self.assertGreater(os.path.getsize(page), 900 << 10)
         recording, = self.data(log)["recordings"]
         rest = [site for site, stack in enumerate(recording["sites"]["stack"]) if not stack]
         self.assertEqual(len(rest), 1)

@@ -1,6 +1,8 @@
 // memlab-report html: the page to look at a recording in a browser, and to send around.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/parse_size.hpp"
 #include "report/device_label.hpp"
 #include "report/html/page.hpp"
 #include "report/levels.hpp"
@@ -34,6 +37,8 @@ struct HtmlArguments : ReportOptions {
     std::string after;
     std::string output;
     std::string title;
+    std::string show;
+    std::string max_size;
     std::string page;
     std::vector<std::string> sources;
     bool no_source = false;
@@ -52,6 +57,13 @@ void define(CLI::App& app, HtmlArguments& arguments) {
         ->type_name("FILE");
     app.add_option("--title", arguments.title, "The page's title (default: the program's name)")
         ->type_name("TEXT");
+    app.add_option("--show", arguments.show,
+                   "What the page shows first: what its address has behind the #, from=...&to=...")
+        ->type_name("TEXT");
+    app.add_option("--max-size", arguments.max_size,
+                   "Sum the small holders of memory until the page is no larger than 900KiB, say, "
+                   "or there is nothing left to sum")
+        ->type_name("SIZE");
     app.add_flag("--no-source", arguments.no_source,
                  "Leave out source lines and the programs' arguments, to share the page");
     add_repeated(
@@ -121,6 +133,7 @@ class PageMaker {
         if (page) {
             page->sources = options_.sources;
             page->title = arguments_.title.empty() ? page->title : arguments_.title;
+            page->show = arguments_.show;
         }
         return page;
     }
@@ -245,9 +258,29 @@ class PageMaker {
     std::string problem_;
 };
 
+/// Bytes of data in a page of at most `max_size`, empty: by default. Sets `problem` if it has no
+/// room for any.
+std::size_t data_limit(const std::string& max_size, std::size_t empty_page, std::string* problem) {
+    if (max_size.empty()) {
+        return report::max_page_data;
+    }
+    const std::optional<std::uint64_t> limit = model::parse_size(max_size);
+    if (!limit) {
+        *problem = "--max-size takes a size like 700KiB, not " + max_size;
+    } else if (*limit <= empty_page) {
+        *problem = "--max-size " + max_size + " has no room: the empty page alone takes " +
+                   std::to_string(empty_page) + " bytes; allow more";
+    } else {
+        return std::min<std::size_t>(*limit - empty_page, report::max_page_data);
+    }
+    return 0;
+}
+
 int html(const HtmlArguments& arguments) {
     std::string problem;
     const std::string empty = arguments.output.empty() ? "" : empty_page(arguments, &problem);
+    const std::size_t max_data =
+        problem.empty() ? data_limit(arguments.max_size, empty.size(), &problem) : 0;
     if (!problem.empty()) {
         return fail(problem);
     }
@@ -258,7 +291,7 @@ int html(const HtmlArguments& arguments) {
         return maker.problem().empty() ? exit_bad_input : fail(maker.problem());
     }
     if (!arguments.output.empty()) {
-        const std::string text = report::make_page(empty, *page, maker.options());
+        const std::string text = report::make_page(empty, *page, maker.options(), max_data);
         problem = write_output(arguments.output == "-" ? "/dev/stdout" : arguments.output, text,
                                IfExists::replace);
         if (!problem.empty()) {
@@ -266,7 +299,7 @@ int html(const HtmlArguments& arguments) {
         }
     }
     if (arguments.json) {
-        std::cout << report::page_json(*page, maker.options());
+        std::cout << report::page_json(*page, maker.options(), max_data);
     }
     return flush_output(unread);
 }

@@ -31,6 +31,7 @@ export interface PageData {
   version: 2;
   memlab: string; // version of the tool that wrote it
   title: string;
+  show?: string; // what is shown where the page's address says nothing, as in it behind '#'
   mode: "single" | "compare" | "run"; // compare: recordings[0] is before, [1] after
   sources: boolean; // false: --no-source, no arguments, no source lines
   recordings: Recording[];

@@ -106,8 +106,9 @@ export class Store {
   private written = "";
   private timer = 0;
 
-  constructor() {
-    this.state = fromHash(location.hash);
+  // `show`: what is looked at where the address says nothing.
+  constructor(show = "") {
+    this.state = fromHash(location.hash.replace(/^#/, "") || show);
     this.written = toHash(this.state);
     window.addEventListener("hashchange", () => {
       if (location.hash.replace(/^#/, "") !== this.written) this.become(fromHash(location.hash));
@@ -130,6 +131,7 @@ export class Store {
     // Browsers limit how often the URL may change.
     clearTimeout(this.timer);
     this.timer = window.setTimeout(() => {
+      if (location.protocol === "about:") return; // within another page's text: there is no address to change
       this.written = toHash(this.state);
       history.replaceState(null, "", `#${this.written}`);
     }, 120);

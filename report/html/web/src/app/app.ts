@@ -14,7 +14,7 @@ import { Tabs } from "./tabs";
 import { TimePanel } from "./time_panel";
 
 export class App {
-  private readonly store = new Store();
+  private readonly store: Store;
   private readonly recordings: Recordings;
   private readonly views: View[];
   private readonly time: TimePanel;
@@ -29,6 +29,7 @@ export class App {
     page: HTMLElement,
     private readonly data: PageData,
   ) {
+    this.store = new Store(data.show);
     this.recordings = new Recordings(data);
     const files = new Map<string, SourceFile[]>();
     for (const file of data.files) files.set(file.path, [...(files.get(file.path) ?? []), file]);

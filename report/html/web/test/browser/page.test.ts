@@ -267,6 +267,36 @@ test("the policy lets nothing else run or load", async () => {
   await page.context().close();
 });
 
+test("within a notebook's cell it begins with what it was told to show", async () => {
+  const end = small.recordings[0]!.duration_ns;
+  const data = { ...small, show: `view=changes&from=${end / 4}&to=${end / 2}` };
+  const text = withData(builtPage(), data).replaceAll("&", "&amp;").replaceAll('"', "&quot;");
+  const around = `<!doctype html><html data-ready><title>cell</title><iframe sandbox="allow-scripts" srcdoc="${text}"></iframe>`;
+  const { page, said } = await open(browser(), write(around));
+  const inner = page.frames()[1]!;
+  await inner.waitForSelector("html[data-ready]");
+  expect(await inner.locator("[role=tab][aria-selected=true]").getAttribute("id")).toBe("tab-changes");
+  const selected = () => inner.locator("#view").innerText();
+  const before = await selected();
+  await inner.locator("#tab-leaks").click();
+  await inner.waitForTimeout(300); // longer than the address takes to change
+  expect(await selected()).not.toBe(before);
+  expect(said).toEqual([]);
+  await page.context().close();
+});
+
+test("what its address says goes before what it was told to show", async () => {
+  const url = write({ ...small, show: "view=leaks" });
+  for (const [address, tab] of [
+    [url, "tab-leaks"],
+    [`${url}#view=changes`, "tab-changes"],
+  ] as const) {
+    const { page } = await open(browser(), address);
+    expect(await page.locator("[role=tab][aria-selected=true]").getAttribute("id")).toBe(tab);
+    await page.context().close();
+  }
+});
+
 test("a large page is ready after less than a second of the browser's work", async () => {
   const times: number[] = [];
   for (let i = 0; i < 3; ++i) {
