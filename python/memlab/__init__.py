@@ -6,6 +6,7 @@ Two halves, which work without each other (docs/python.md):
   recording(). They are calls of the preloaded library. In a process without memlab they do nothing, say so once
   (NotRecordedWarning), and figures are None. LineProfiler, profile(), profile_every(), set_target_gpu(),
   clear_global_line_profiler() and MemReporter are pytorch_memlab's, of what memlab records;
+- in a notebook: %load_ext memlab has the magics %mlrun, %%mlrun and %%memlab;
 - afterwards, anywhere: load(), report(), html(). They run memlab-report, which this package has.
 
     $ memlab-run -- python3 train.py
@@ -21,6 +22,7 @@ from ._annotations import empty_cache, label, mark, recording, scope, snapshot, 
 from ._library import NotRecordedWarning
 from ._line_profiler import LineProfiler, clear_global_line_profiler, profile, profile_every, set_target_gpu
 from ._mem_reporter import MemReporter
+from ._notebook import load_ipython_extension
 from ._package import __version__, preload_path, tool_path
 from ._peak import Frame, Line, NnModule, Site, peak
 from ._recording import Curve, Device, Event, Place, Recording, ReportError, html, load, report
@@ -28,5 +30,5 @@ from ._watch import watch
 
 __all__ = ["Curve", "Device", "Event", "Frame", "Line", "LineProfiler", "MemReporter", "NnModule",
            "NotRecordedWarning", "Place", "Recording", "ReportError", "Site", "__version__", "clear_global_line_profiler",
-           "empty_cache", "html", "label", "load", "mark", "peak", "preload_path", "profile", "profile_every", "recording",
+           "empty_cache", "html", "label", "load", "load_ipython_extension", "mark", "peak", "preload_path", "profile", "profile_every", "recording",
            "report", "scope", "set_target_gpu", "snapshot", "stats", "tool_path", "watch"]

@@ -1,4 +1,5 @@
-"""python -m memlab run|report ARGUMENTS...: memlab-run and memlab-report where the commands are not on PATH."""
+"""python -m memlab run|report ARGUMENTS...: memlab-run and memlab-report where the commands are not on PATH; and what
+belongs to an environment of Python's: a kernel for Jupyter."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ import os
 import sys
 from typing import List, NoReturn
 
+from . import _kernelspec
 from ._package import preload_path, tool_path
 
 USAGE = """python -m memlab run -- COMMAND...       as memlab-run: record a program
 python -m memlab report FILE...          as memlab-report: read a recording
+python -m memlab kernelspec install      a Jupyter kernel of this environment under memlab; --help
 python -m memlab preload-path            the path of libmemlab.so, for LD_PRELOAD"""
 
 
@@ -36,6 +39,8 @@ def main() -> int:
     command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     if command in ("run", "report"):
         _become(f"memlab-{command}", arguments)
+    if command == "kernelspec":
+        return _kernelspec.main(arguments)
     if command == "preload-path" and not arguments:
         path = preload_path()
         if any(character in path for character in " :\t\n"):

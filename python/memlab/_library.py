@@ -79,6 +79,13 @@ def _find(name: str) -> Optional[Any]:
     return found
 
 
+def advice() -> str:
+    """How a process like this one gets memlab."""
+    if "ipykernel" in sys.modules:
+        return f"run {sys.executable} -m memlab kernelspec install, and choose the kernel \"Python 3 (memlab)\""
+    return f"start it with: memlab-run -- {'ipython' if 'IPython' in sys.modules else 'python3 PROGRAM'}"
+
+
 def _say_once() -> None:
     global _said
     if _said:
@@ -87,8 +94,8 @@ def _say_once() -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("memlab."):
         level, frame = level + 1, frame.f_back
-    warnings.warn("this process runs without memlab: memlab's functions do nothing in it, and figures are None; start it "
-                  "with: memlab-run -- python3 PROGRAM", NotRecordedWarning, stacklevel=level)
+    warnings.warn(f"this process runs without memlab: memlab's functions do nothing in it, and figures are None; {advice()}",
+                  NotRecordedWarning, stacklevel=level)
 
 
 def has(name: str) -> bool:

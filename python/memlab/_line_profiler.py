@@ -200,8 +200,12 @@ class LineProfiler:
         if code is None:
             warnings.warn(f"the line profiler has no use for {func!r}: it has no Python code", stacklevel=2)
             return
+        self.add_code(code, getattr(func, "__qualname__", code.co_name))
+
+    def add_code(self, code: CodeType, name: str) -> None:
+        """Profiles the function that has this code, which may not be there yet."""
         if code not in self.sources:
-            self.sources[code] = Source(code, getattr(func, "__qualname__", code.co_name))
+            self.sources[code] = Source(code, name)
             if self.enabled:
                 _followed.set(self)
 

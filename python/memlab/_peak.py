@@ -145,6 +145,8 @@ class peak:
 
     bytes: Optional[int] = None  #: the most that was allocated at a time
     growth_bytes: Optional[int] = None  #: by how much that is more than begin_bytes
+    begin_ns: Optional[int] = None  #: when it began, since the process started
+    end_ns: Optional[int] = None
     begin_bytes: Optional[int] = None  #: allocated when it began
     end_bytes: Optional[int] = None  #: allocated when it ended
     allocated_bytes: Optional[int] = None  #: sum of all allocations in it
@@ -206,8 +208,8 @@ class peak:
     def _take(self, document: Dict[str, Any]) -> None:
         self.bytes = document["peak_bytes"]
         self.growth_bytes = document["peak_bytes"] - document["begin_bytes"]
-        for name in ("begin_bytes", "end_bytes", "allocated_bytes", "allocated_count", "freed_bytes", "freed_count",
-                     "at_least", "other_bytes"):
+        for name in ("begin_ns", "end_ns", "begin_bytes", "end_bytes", "allocated_bytes", "allocated_count", "freed_bytes",
+                     "freed_count", "at_least", "other_bytes"):
             setattr(self, name, document[name])
         self._holders, self._sites = document["sites"], None
         if "gpus" in document:  # the library that was preloaded may be older

@@ -144,9 +144,7 @@ class PageWriter {
         json_.member("version", 2);
         json_.member("memlab", own_version);
         json_.member("title", page_.title);
-        if (!page_.show.empty()) {
-            json_.member("show", page_.show);
-        }
+        json_.member("show", page_.show);
         constexpr std::array<const char*, 3> modes = {"single", "compare", "run"};
         json_.member("mode", modes.at(static_cast<std::size_t>(page_.mode)));
         json_.member("sources", page_.sources);

@@ -71,6 +71,16 @@ class Tensor:
     def detach(self):
         return self
 
+    def __matmul__(self, other):
+        return Tensor(self.shape[0], other.shape[1])
+
+    def relu(self):
+        return Tensor(*self.shape)
+
+
+def randn(*shape, device):
+    return Tensor(*shape)
+
 
 class SparseTensor(Tensor):
     layout = "torch.sparse_coo"
