@@ -139,6 +139,26 @@ class Notebook(EndToEnd):
             quoted = "\n".join(line for file in data["files"] for line in file["lines"])
             self.assertIn("    second = Tensor(4 * M)", quoted, way)
 
+    def test_a_cell_without_its_page(self) -> None:
+        """Where it is too large, or cannot be made, one line says so; where there is no log, it is of a snapshot."""
+        if self.ipython is None:
+            self.skipTest("IPython is not installed here")
+        fails = "def fails(*arguments): raise memlab.ReportError('no room', 2, '')\nview.report, kept = fails, view.report"
+        remove = "\nimport os; os.remove(memlab.recording().replace('.json', '.memlog'))"
+        path = str(self.notebook([SETUP + remove, "%%memlab\nmore = Tensor(2 * M)",
+                                  "import memlab._cell_view as view\n" + fails,
+                                  "%%memlab\nmore = Tensor(2 * M)", "view.report, view.MAX_OUTPUT = kept, 50_000",
+                                  "%%memlab\nmore = Tensor(2 * M)"]))
+        _, of_snapshot, _, failed, _, large = self.run_program([self.ipython, "shell", path], memlab=True)
+        recording, = data_of(of_snapshot["text/html"])["recordings"]
+        self.assertRegex(" ".join(recording["notes"]), "Made from a report alone")
+        for cell, lack in ((failed, "without memlab's page: no room"),
+                           (large, "without memlab's page, which is larger than 1 MiB: memlab-report html writes it into a file")):
+            self.assertTrue(cell["text/plain"].endswith("\n" + lack), cell["text/plain"])
+            self.assertIn(f"<p>{html.escape(lack)}</p>", cell["text/html"])
+            self.assertNotIn("<iframe", cell["text/html"])
+            self.assertIn("2.00M", cell["text/plain"])
+
     def test_a_cell_that_fails(self) -> None:
         for way, (_, cell, syntax, name) in self.answers(
                 [SETUP, "%%memlab\nmore = Tensor(5 * M)\nraise KeyError(1)", "%%memlab\nmore more", "%%memlab 7\npass"]):
