@@ -16,6 +16,7 @@
 #include "trace/aggregate/ledger.hpp"
 #include "trace/aggregate/lifetimes.hpp"
 #include "trace/aggregate/pool_layout.hpp"
+#include "trace/aggregate/site_table.hpp"
 #include "trace/aggregate/timeline.hpp"
 #include "trace/record.hpp"
 
@@ -121,16 +122,8 @@ struct Collected {
     }
 };
 
-struct Holder {
-    std::uint32_t site = 0;
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;
-
-    template <typename Self, typename Archive>
-    static void state(Self& self, Archive& archive) {
-        archive(self.site, self.count, self.bytes);
-    }
-};
+/// What a site holds.
+using Holder = SiteTable::Item;
 
 /// A device's memory by site: the largest sites, and the sum of the rest. count and bytes are the
 /// totals.
