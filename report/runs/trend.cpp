@@ -1,6 +1,7 @@
 #include "report/runs/trend.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "report/runs/process_matching.hpp"
@@ -17,6 +18,7 @@ namespace {
 /// A run with the figures of both levels: which is shown is known behind all runs.
 struct RunFigures {
     TrendRow row;
+    std::uint64_t recorded_ns = 0;
     ProcessStats driver;
     ProcessStats framework;
 };
@@ -38,6 +40,7 @@ RunFigures read_run(const std::string& source, bool* inside, FileErrors* errors)
     if (largest != nullptr) {
         const model::Process& process = largest->report.process;
         out.framework = process_stats(largest->report, std::nullopt, Level::framework);
+        out.recorded_ns = std::max(process.recorded_ns, process.duration_ns);
         out.row.start_wall_ns = process.start_wall_ns;
         out.row.host = process.host;
         out.row.processes = run.members.size();
@@ -49,6 +52,22 @@ RunFigures read_run(const std::string& source, bool* inside, FileErrors* errors)
     return out;
 }
 
+/// Adds a run. One that is there already (its log beside its report, a snapshot, another path to
+/// the same file) stays once: by the recording that reaches furthest, of equals by the first.
+void add_run(std::vector<RunFigures>* runs, RunFigures run) {
+    const auto key = [](const RunFigures& each) {
+        return std::tie(each.row.host, each.row.pid, each.row.start_wall_ns);
+    };
+    const auto there = std::find_if(runs->begin(), runs->end(), [&](const RunFigures& each) {
+        return run.row.start_wall_ns != 0 && key(each) == key(run);
+    });
+    if (there == runs->end()) {
+        runs->push_back(std::move(run));
+    } else if (run.recorded_ns > there->recorded_ns) {
+        *there = std::move(run);
+    }
+}
+
 }  // namespace
 
 Trend make_trend(const std::vector<std::string>& sources, const std::optional<Level>& level) {
@@ -58,7 +77,7 @@ Trend make_trend(const std::vector<std::string>& sources, const std::optional<Le
     for (const std::string& source : sources) {
         RunFigures run = read_run(source, &inside, &trend.errors);
         if (run.row.processes != 0) {
-            runs.push_back(std::move(run));
+            add_run(&runs, std::move(run));
         }
     }
     trend.level = level ? *level : inside && !runs.empty() ? Level::framework : Level::driver;
@@ -79,7 +98,7 @@ Trend make_trend(const std::vector<std::string>& sources, const std::optional<Le
 std::string render_trend_text(const Trend& trend, const Style& style) {
     Page page(style);
     page.line(page.bold(format_plural(trend.runs.size(), "run")) +
-              page.dim("  each process's own peaks; of several that with the largest"));
+              page.dim("  each by its process with the largest peak"));
     page.line("");
     Table<TrendRow> table(page, 0);
     table.left("start", 21, [](const TrendRow& row) { return format_wall_time(row.start_wall_ns); })

@@ -62,7 +62,8 @@ struct Trend {
 };
 
 /// A row for each of `sources`: folders of runs, reports or event logs. `level`: driver or
-/// framework; none: framework where every process's memory is seen at it.
+/// framework; none: framework where every process's memory is seen at it. A run that several
+/// sources hold has one row.
 Trend make_trend(const std::vector<std::string>& sources, const std::optional<Level>& level);
 
 std::string render_trend_text(const Trend& trend, const Style& style);

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "model/bounded_sum.hpp"
@@ -262,9 +263,24 @@ bool has_unnamed(const SiteChanges& changes) {
     });
 }
 
+/// Whether both are one recording: one file twice, or a report and its log. A snapshot and the end
+/// of one process are two.
+bool is_same_recording(const model::Process& a, const model::Process& b) {
+    const auto identity = [](const model::Process& process) {
+        return std::tie(process.host, process.pid, process.start_wall_ns, process.duration_ns,
+                        process.recorded_ns);
+    };
+    return a.start_wall_ns != 0 && identity(a) == identity(b);
+}
+
 std::vector<std::string> make_notes(const DiffSide& before, const DiffSide& after,
                                     const Diff& diff) {
     std::vector<std::string> notes;
+    if (is_same_recording(before.report.process, after.report.process)) {
+        notes.push_back("Both are the same recording (pid " +
+                        std::to_string(before.report.process.pid) +
+                        "): there is nothing to compare.");
+    }
     for (const DeviceDiff& device : diff.devices) {
         std::string note = builds_note({before}, {after}, device);
         if (!note.empty()) {

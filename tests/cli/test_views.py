@@ -613,6 +613,12 @@ class Diff(ViewTest):
     def test_a_log_and_its_report_do_not_differ(self):
         text = self.report("diff", self.PLAIN, self.PLAIN.replace(".json", ".memlog"))
         self.assertIn("nothing changed", text)
+        same = "Both are the same recording (pid "
+        self.assertIn(same, text)
+        other_path = os.path.join(recorded("h100"), ".", os.path.basename(self.PLAIN))
+        self.assertIn(same, self.report("diff", self.PLAIN, other_path))
+        self.assertIn(same, self.report("diff", "--json", self.PLAIN, self.PLAIN))
+        self.assertNotIn(same, self.report("diff", self.PLAIN, self.CHECKPOINTED))
 
     def test_wrong_usage(self):
         self.refused("AFTER is required", "diff", self.PLAIN)
@@ -884,6 +890,18 @@ class ManyProcesses(ViewTest):
         # The largest rank's, at PyTorch's level, since each process has one.
         ranks = self.document("merge", "--no-symbols", self.RUN)["ranks"]
         self.assertEqual(runs[1]["allocated_peak_bytes"], max(row["allocated_peak_bytes"] for row in ranks))
+
+        # One run has one row: a report and its log, another path, a snapshot of it, whatever the order.
+        log, report = recorded("h200/sample_leak.memlog"), self.path("report.json")
+        self.report("recover", log, "-o", report)
+        with open(report, encoding="utf-8") as file:
+            snapshot = json.load(file)
+        snapshot["process"]["duration_ns"] = snapshot["process"]["recorded_ns"] = 1
+        with open(self.path("snapshot.json"), "w", encoding="utf-8") as file:
+            json.dump(snapshot, file)
+        other = os.path.join(os.path.dirname(log), "..", "h200", "sample_leak.memlog")
+        for given, kept in (([log, other, report], log), ([self.path("snapshot.json"), report, log], report)):
+            self.assertEqual([row["source"] for row in self.document("trend", *given)["runs"]], [kept])
 
         result = self.call(REPORT, "trend", names[0], self.path("gone.json"))
         self.assertEqual(result.returncode, 2)
