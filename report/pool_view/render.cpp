@@ -97,7 +97,7 @@ class PoolText {
             empty_bytes += segment.blocks.empty() ? segment.size : 0;
         }
         std::string text = format_bytes(reserved) + " reserved in " +
-                           format_plural(moment.segments.size(), unit_) + ", " +
+                           format_plural(moment.segments.size(), unit_.c_str()) + ", " +
                            format_bytes(active) + " of it active";
         if (const std::uint64_t pending = moment.pending_bytes(); pending != 0) {
             text += " (" + format_bytes(pending) + " freed, but maybe still in use by the GPU)";
@@ -107,11 +107,11 @@ class PoolText {
         } else {
             text += "; " + format_bytes(reserved - active) + " free, the largest piece " +
                     format_bytes(moment.largest_free()) + ". " +
-                    (empty_count == 0
-                         ? std::string("No ") + unit_ + " is empty: none could be given back."
-                         : format_plural(empty_count, unit_) + " (" + format_bytes(empty_bytes) +
-                               ") " + (empty_count == 1 ? "is" : "are") +
-                               " empty: memlab_empty_cache() would give that back.");
+                    (empty_count == 0 ? "No " + unit_ + " is empty: none could be given back."
+                                      : format_plural(empty_count, unit_.c_str()) + " (" +
+                                            format_bytes(empty_bytes) + ") " +
+                                            (empty_count == 1 ? "is" : "are") +
+                                            " empty: memlab_empty_cache() would give that back.");
         }
         page_.paragraph("  ", text);
         picture(moment);
@@ -160,11 +160,12 @@ class PoolText {
         }
         if (rest != 0) {
             page_.line(page_.dim(table.line({std::nullopt, rest_free, std::nullopt},
-                                            "[" + format_plural(rest, "segment") + " more]")));
+                                            "[" + format_plural(rest, unit_.c_str()) + " more]")));
         }
         if (empty != 0) {
-            page_.line(page_.dim(table.line({empty_bytes, empty_bytes, 0},
-                                            "[" + format_plural(empty, "empty segment") + "]")));
+            page_.line(page_.dim(
+                table.line({empty_bytes, empty_bytes, 0},
+                           "[" + format_plural(empty, ("empty " + unit_).c_str()) + "]")));
         }
     }
 
@@ -228,7 +229,7 @@ class PoolText {
                    std::pair(b.second.free_alone, b.second.free_shared);
         });
         page_.line("");
-        page_.line("  What keeps partly free segments from being given back:");
+        page_.line("  What keeps partly free " + unit_ + "s from being given back:");
         Table<BlockHolder> table(page_);
         table.bytes("free alone", 11, &BlockHolder::free_alone)
             .bytes("shared", &BlockHolder::free_shared)
@@ -245,10 +246,9 @@ class PoolText {
             page_.line(
                 page_.dim("  [" + format_plural(sorted.size() - options_.top, "place") + " more]"));
         }
-        page_.paragraph(
-            "  ",
-            "free alone: in segments where nobody else has blocks; shared: in segments with "
-            "blocks of others, too.");
+        page_.paragraph("  ", "free alone: in " + unit_ +
+                                  "s with blocks of this place only; shared: in " + unit_ +
+                                  "s with blocks of other places, too.");
     }
 
     void statistics(const model::Device& device) {
@@ -295,7 +295,7 @@ class PoolText {
     Resolver& resolver_;
     const PoolViewOptions& options_;
     const Style style_;
-    const char* unit_ = "segment";
+    std::string unit_ = "segment";
     Page page_;
 };
 

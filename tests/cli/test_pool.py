@@ -23,6 +23,15 @@ class Pool(ToolTest):
         for line in text.splitlines():
             self.assertLessEqual(len(line), 80, line)
 
+    def test_memory_that_is_mapped_has_no_segments(self):
+        """As the statistics of the pool below count none."""
+        text = self.report("pool", os.path.join(RECORDINGS, "h200", "sample_leak.memlog"), "--no-symbols", "--top", "1")
+        layout, statistics = text.split("\nStatistics", 1)
+        self.assertNotIn("segment", layout)
+        self.assertIn("What keeps partly free mapped ranges from being given back:", layout)
+        self.assertIn("[1 empty mapped range]", layout)
+        self.assertRegex(statistics, r"segment\.all +0")
+
     def test_a_report_without_its_log_has_the_figures(self):
         shutil.copy(os.path.join(RECORDINGS, "h100", "sample_cache_lines.json"), self.path("a.json"))
         text = self.report("pool", self.path("a.json"))

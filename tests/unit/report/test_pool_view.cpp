@@ -209,8 +209,8 @@ At the end  8 ns
    free alone      shared  blocks       bytes  where
     19.00 MiB   14.00 MiB       2    2.00 MiB  /opt/app/model.py:5  keep
           0 B   14.00 MiB       1    5.00 MiB  /opt/app/model.py:15  work
-  free alone: in segments where nobody else has blocks; shared: in segments with
-  blocks of others, too.
+  free alone: in segments with blocks of this place only; shared: in segments
+  with blocks of other places, too.
 )");
     CHECK(text.find("num_device_alloc") != std::string::npos);
     CHECK(text.find("small_pool") == std::string::npos);
