@@ -68,8 +68,8 @@ class LinesText {
             for (const auto& [number, row] : table.rows) {
                 write(columns, &row, number, "");
             }
-            note("Without the source (" + shown_path(table.file) + ": " + source.problem +
-                 "); --sources DIR says where it is.");
+            note("Source not found (" + shown_path(table.file) + ": " + source.problem +
+                 "); --sources DIR names a folder to look in.");
             return;
         }
         const LineRange range = table.python && table.first_line != 0

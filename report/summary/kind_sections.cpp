@@ -23,9 +23,9 @@ void SummaryPage::kind_sections(const DeviceSummary& summary) {
 void SummaryPage::kind_section(const model::Device& device, const KindSummary& summary) {
     const model::CurveSummary& curve = summary.curve->curve;
     heading(clean(kind_label(device, summary.kind)),
-            summary.kind == "managed"  ? "in no curve: it migrates between GPU and host"
-            : summary.kind == "pinned" ? "in no curve: it is not on the GPU"
-                                       : "in no curve: another process owns it");
+            summary.kind == "managed"  ? "counted separately: it migrates between GPU and host"
+            : summary.kind == "pinned" ? "counted separately: it is not on the GPU"
+                                       : "counted separately: another process owns it");
     Table<model::CurveSummary> table(*this);
     table.bytes("peak", &model::CurveSummary::peak_bytes)
         .bold()

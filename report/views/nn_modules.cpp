@@ -145,10 +145,12 @@ class NnModulesText {
         }
         if (devices.empty()) {
             page_.paragraph(
-                "", report_.nn_modules.empty()
-                        ? "No call of an nn.Module of PyTorch's is recorded: none was made, Python "
-                          "frames were not read (MEMLAB_PYTHON), or an earlier memlab recorded."
-                        : "No call of an nn.Module held memory of a GPU at its peak.");
+                "",
+                report_.nn_modules.empty()
+                    ? "No call of a PyTorch nn.Module was recorded: the program made none, Python "
+                      "frames were not read (MEMLAB_PYTHON), or the memlab that recorded it is "
+                      "older."
+                    : "No call of an nn.Module held memory of a GPU at its peak.");
         }
         return page_.take();
     }

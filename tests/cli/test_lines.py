@@ -22,7 +22,7 @@ class Lines(ToolTest):
 
     def test_without_the_source_the_figures_remain(self):
         text = self.report("lines", "memlab_synth.cpp", self.log("leak"))
-        self.assertRegex(text, r"--sources\sDIR says where it is")
+        self.assertRegex(text, r"--sources\sDIR\snames\sa\sfolder\sto\slook\sin")
         self.assertRegex(text, r"(?m)^   12\.00 MiB   12\.00 MiB    4\.00 MiB +%d$"
                          % line_of("forward_pass"))
 
@@ -105,7 +105,7 @@ class Lines(ToolTest):
         text = self.report("lines", "model.py:Layer7.forward", path, "--every", "20")
         self.assertIn("Steps 1 to 20\n", text)
         self.assertIn("Steps 21 to 40\n", text)
-        self.assertIn("without the source", text.lower())
+        self.assertIn("source not found", text.lower())
 
 
 if __name__ == "__main__":

@@ -333,7 +333,7 @@ TEST_CASE("the function's whole source is shown, with its figures") {
               .ends_with("\nThe source is newer than the recording: lines may have moved.\n"));
     std::filesystem::rename(recorded.folder / "train.py", recorded.folder / "gone");
     CHECK(render_lines(recorded.tables(query), options)
-              .find("Without the source (train.py: no such file here)") != std::string::npos);
+              .find("Source not found (train.py: no such file here)") != std::string::npos);
     const auto json = nlohmann::json::parse(lines_json(recorded.tables(query)));
     CHECK(json["groups"][0]["first_step"].is_null());
     CHECK(json["groups"][0]["functions"][0]["lines"][0]["line"] == 7);
