@@ -2,11 +2,26 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "report/reading/input_file.hpp"
 #include "report/symbols/embed_symbols.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/aggregate/state.hpp"
+#include "trace/checkpoint_blocks.hpp"
+#include "trace/log_format.hpp"
+#include "trace/log_ring.hpp"
 #include "trace/log_writer.hpp"
 
 namespace memlab::report {
@@ -15,25 +30,78 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// Passes a log's records on to a writer.
-class LogCopy final : public trace::GenericSink<LogCopy> {
+/// Of a copy with a ring: the number of its only region, whose place is the first of as many. Not
+/// 0: then no records were missing.
+constexpr std::uint32_t newest_region = 2;
+
+/// Passes a log's records on to a writer. Of a log that lacks records between its beginning and
+/// its newest part: those of the newest part to another writer, with a checkpoint in front.
+class LogCopy final : public trace::GenericSink<LogCopy>, private trace::TextReplacer {
   public:
-    LogCopy(trace::LogWriter& writer, Anonymizer& anonymizer)
-        : writer_(writer), anonymizer_(anonymizer) {}
+    /// `begin_newest` gives the other writer; null: it cannot be made.
+    LogCopy(trace::LogWriter& writer, Anonymizer& anonymizer,
+            std::function<trace::LogWriter*()> begin_newest)
+        : writer_(&writer),
+          anonymizer_(anonymizer),
+          begin_newest_(std::move(begin_newest)),
+          to_(&writer) {}
 
     /// As the log did.
     bool stopped() const { return stopped_; }
+    /// What the newest part begins with; null: no records are missing.
+    const trace::CheckpointBlocks* checkpoint() const { return checkpoint_.get(); }
 
-    void on_freed(const trace::Event& record) override { writer_.on_freed(record); }
+    void on_freed(const trace::Event& record) override { to_->on_freed(record); }
 
   private:
     friend trace::GenericSink<LogCopy>;
 
     template <typename Record>
     void take(const Record& record) {
-        writer_.on(record);
+        if (figures_ != nullptr && to_ != checkpoint_.get()) {
+            figures_->on(record);  // part of the checkpoint, which is made again
+        } else {
+            copy(record);
+        }
     }
-    void take(const trace::ProcessInfo& record) {
+    void take(const trace::Checkpoint& record) {
+        if (checkpoint_ == nullptr) {
+            figures_ = std::make_unique<trace::Aggregator>();
+            figures_->on(record);
+            return;
+        }
+        to_->on(record);
+    }
+    void take(const trace::AggregateState& record) {
+        if (checkpoint_ != nullptr) {
+            to_->on(record);
+            return;
+        }
+        figures_->on(record);
+        if (record.last) {
+            copy_checkpoint();
+        }
+    }
+
+    void copy_checkpoint() {
+        // Its first region is read behind the checkpoint, wherever that is.
+        checkpoint_ = std::make_unique<trace::CheckpointBlocks>(
+            1, trace::LogPosition{newest_region, trace::format::region_header_size});
+        to_ = checkpoint_.get();
+        figures_->checkpoint(*this, this);
+        checkpoint_->finish();
+        figures_.reset();
+        writer_ = begin_newest_();
+        to_ = writer_ != nullptr ? static_cast<trace::RecordSink*>(writer_) : &nothing_;
+    }
+
+    std::string replace(const std::string& text) override { return anonymizer_.text(text); }
+
+    template <typename Record>
+    void copy(const Record& record) {
+        to_->on(record);
+    }
+    void copy(const trace::ProcessInfo& record) {
         trace::ProcessInfo process = record;
         std::vector<std::string> paths = record.arguments;
         paths.push_back(record.executable);
@@ -44,42 +112,157 @@ class LogCopy final : public trace::GenericSink<LogCopy> {
         for (auto& [name, value] : process.ranks) {
             value = anonymizer_.text(value);
         }
-        writer_.on(process);
+        to_->on(process);
     }
-    void take(const trace::OptionValue& record) {
-        writer_.on(trace::OptionValue{record.name, anonymizer_.text(record.value)});
+    void copy(const trace::OptionValue& record) {
+        to_->on(trace::OptionValue{record.name, anonymizer_.text(record.value)});
     }
-    void take(const trace::StringDef& record) {
+    void copy(const trace::StringDef& record) {
         trace::StringDef string = record;
         string.text = anonymizer_.text(record.text);
-        writer_.on(string);
+        to_->on(string);
     }
-    void take(const trace::ModuleDef& record) {
+    void copy(const trace::ModuleDef& record) {
         trace::ModuleDef module = record;
         module.path = anonymizer_.path(record.path);
-        writer_.on(module);
+        to_->on(module);
     }
-    void take(const trace::DeviceInfo& record) {
+    void copy(const trace::DeviceInfo& record) {
         trace::DeviceInfo device = record;
         device.uuid = anonymizer_.uuid(record.uuid);
-        writer_.on(device);
+        to_->on(device);
     }
-    void take(const trace::LogStopped& record) {
-        if (writer_.stopped_because().empty()) {
-            writer_.stop_as(
+    void copy(const trace::LogStopped& record) {
+        if (writer_ != nullptr && writer_->stopped_because().empty()) {
+            writer_->stop_as(
                 {record.time_ns, anonymizer_.text(record.reason), record.events_dropped});
             stopped_ = true;
         }
     }
-    void take(const trace::End& record) {
+    void copy(const trace::End& record) {
         trace::End end = record;
         end.log_stopped_because = anonymizer_.text(record.log_stopped_because);
-        writer_.on(end);
+        to_->on(end);
     }
 
-    trace::LogWriter& writer_;
+    struct Nothing final : trace::GenericSink<Nothing> {
+        template <typename Record>
+        void take(const Record& /*record*/) {}
+    };
+
+    trace::LogWriter* writer_;
     Anonymizer& anonymizer_;
+    const std::function<trace::LogWriter*()> begin_newest_;
+    trace::RecordSink* to_;
+    Nothing nothing_;
+    std::unique_ptr<trace::Aggregator> figures_;  ///< while a checkpoint is read
+    std::unique_ptr<trace::CheckpointBlocks> checkpoint_;
     bool stopped_ = false;
+};
+
+/// A log with a ring of its beginning and its newest part, which are logs without one: their blocks
+/// follow the headers of the file and of its only region. Returns an error, or empty.
+std::string join(const std::string& beginning, const trace::CheckpointBlocks& checkpoint,
+                 const std::string& newest, const std::string& output) {
+    constexpr std::uint64_t before = trace::format::file_header_size;
+    std::error_code error;
+    const std::uint64_t first = std::filesystem::file_size(beginning, error) - before;
+    const std::uint64_t last = error ? 0 : std::filesystem::file_size(newest, error) - before;
+    if (error) {
+        return output + ": " + error.message();
+    }
+    const trace::LogRing ring{
+        .regions = newest_region,
+        .beginning = trace::format::ring_file_header_size + first,
+        .region_size = std::max(trace::format::min_region_size,
+                                trace::format::region_header_size + checkpoint.size() + last)};
+    std::array<std::uint8_t, trace::format::ring_file_header_size> file_header{};
+    std::array<std::uint8_t, trace::format::region_header_size> region_header{};
+    ring.put_file_header(file_header.data());
+    trace::put_region_header(region_header.data(), newest_region);
+    std::ofstream to(output, std::ios::binary | std::ios::trunc);
+    const auto put = [&to](const std::uint8_t* data, std::size_t size) {
+        to.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+    };
+    const auto put_blocks = [&to](const std::string& path, std::uint64_t size) {
+        std::ifstream from(path, std::ios::binary);
+        from.seekg(static_cast<std::streamoff>(before));
+        if (size != 0) {  // else it would count as a failure
+            to << from.rdbuf();
+        }
+    };
+    put(file_header.data(), file_header.size());
+    put_blocks(beginning, first);
+    put(region_header.data(), region_header.size());
+    for (const std::vector<std::uint8_t>& block : checkpoint.blocks()) {
+        put(block.data(), block.size());
+    }
+    put_blocks(newest, last);
+    to.close();
+    return to.good() ? std::string()
+                     : output + ": cannot be written; free disk space, or name another folder";
+}
+
+/// The writers of a copy and their files, which go with it.
+class CopyFiles {
+  public:
+    explicit CopyFiles(std::string output) : output_(std::move(output)) {}
+    ~CopyFiles() {
+        unlink(newest_path().c_str());
+        unlink(joined_path().c_str());
+    }
+    CopyFiles(const CopyFiles&) = delete;
+    CopyFiles& operator=(const CopyFiles&) = delete;
+
+    trace::LogWriter* begin() { return create(output_, writer_); }
+    trace::LogWriter* begin_newest() { return create(newest_path(), newest_); }
+
+    const std::string& error() const { return error_; }
+
+    /// Why a writer stopped by itself or lost something; empty: neither did.
+    std::string finish(bool stopped) {
+        for (const auto* each : {&writer_, &newest_}) {
+            if (*each == nullptr) {
+                continue;
+            }
+            (*each)->close();
+            const bool latest = each == &newest_ || newest_ == nullptr;
+            const std::string& why = (*each)->stopped_because();
+            const std::string late = (*each)->incomplete_because();
+            if (!why.empty() && !(stopped && latest)) {
+                return output_ + ": " + why;
+            }
+            if (!late.empty()) {
+                return output_ + ": " + late;
+            }
+        }
+        return {};
+    }
+
+    /// Returns an error, or empty.
+    std::string join_parts(const trace::CheckpointBlocks& checkpoint) {
+        std::string problem = join(output_, checkpoint, newest_path(), joined_path());
+        if (problem.empty() && rename(joined_path().c_str(), output_.c_str()) != 0) {
+            problem = output_ + ": " + std::generic_category().message(errno);
+        }
+        return problem;
+    }
+
+  private:
+    std::string newest_path() const { return output_ + ".newest"; }
+    std::string joined_path() const { return output_ + ".joined"; }
+
+    trace::LogWriter* create(const std::string& path, std::unique_ptr<trace::LogWriter>& writer) {
+        trace::LogWriter::Result created = trace::LogWriter::create(path, 0);
+        writer = std::move(created.writer);
+        error_ = created.error;
+        return writer.get();
+    }
+
+    const std::string output_;
+    std::unique_ptr<trace::LogWriter> writer_;
+    std::unique_ptr<trace::LogWriter> newest_;
+    std::string error_;
 };
 
 std::vector<std::string> strings_of(const json& list) {
@@ -166,28 +349,29 @@ class JsonCopy {
 AnonymizedLog anonymize_log(const std::string& log, const std::string& output,
                             Anonymizer& anonymizer) {
     AnonymizedLog result;
-    trace::LogWriter::Result created = trace::LogWriter::create(output, 0);
-    if (!created.writer) {
-        result.error = created.error;
+    CopyFiles files(output);
+    trace::LogWriter* const writer = files.begin();
+    if (writer == nullptr) {
+        result.error = files.error();
         return result;
     }
-    LogCopy copy(*created.writer, anonymizer);
+    LogCopy copy(*writer, anonymizer, [&files] { return files.begin_newest(); });
     const trace::LogReadResult read = read_input_log(log, copy);
-    created.writer->close();
     result.records = read.records;
-    result.is_partial = read.gap.has_value();
+    const std::string lost = files.finish(copy.stopped());
     if (!read.is_log()) {
         result.error = read.message;
-    } else if (const std::string& why = created.writer->stopped_because();
-               !why.empty() && !copy.stopped()) {
-        result.error = output + ": " + why;
-    } else if (const std::string late = created.writer->incomplete_because(); !late.empty()) {
-        result.error = output + ": " + late;
+    } else if (!files.error().empty()) {
+        result.error = files.error();
+    } else if (!lost.empty()) {
+        result.error = lost;
+    } else if (copy.checkpoint() != nullptr) {
+        result.error = files.join_parts(*copy.checkpoint());
+    }
+    if (!result.error.empty()) {
+        unlink(output.c_str());
     } else if (read.status == trace::LogStatus::damaged) {
         result.warning = read.message;
-    }
-    if (!result.error.empty() || result.is_partial) {
-        unlink(output.c_str());
     }
     return result;
 }

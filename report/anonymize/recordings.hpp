@@ -12,13 +12,12 @@ namespace memlab::report {
 struct AnonymizedLog {
     std::string error;    ///< "what; what to do"; then there is no file
     std::string warning;  ///< of a log that is damaged: what, and where
-    /// The log lacks records, which a copy of what is left would not say: its report has to do.
-    bool is_partial = false;
     std::uint64_t records = 0;
 };
 
-/// Writes the log to `output`, which must not exist: all its records, in order, at their times.
-/// Throws std::bad_alloc.
+/// Writes the log to `output`, which must not exist: all its records, in order, at their times. Of
+/// one that kept its beginning and its newest part (MEMLAB_LOG_LIMIT) both, and a checkpoint of
+/// what is between them. Throws std::bad_alloc.
 AnonymizedLog anonymize_log(const std::string& log, const std::string& output,
                             Anonymizer& anonymizer);
 

@@ -173,6 +173,32 @@ class Anonymize(ToolTest):
                  for each in ("memlab.t.memlog", "end.memlog")]
         self.assertEqual(shown[0], shown[1])
 
+    def test_a_log_with_a_ring(self):
+        """Its copy has the same figures, the same events and the same gap."""
+        log = self.path("memlab.r.memlog")
+        subprocess.run([SYNTH, "--events", "900000", "--limit", str(3 << 20), "-o", log], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.anonymize(log, "-o", "alone.memlog")
+        self.anonymize("--no-symbols", log, "-o", "report.json")
+        self.assertEqual({name for name in os.listdir(self.folder.name) if not name.startswith("memlab.r")},
+                         {"alone.memlog", "report.json", "report.memlog"})
+        for copy in ("alone.memlog", "report.memlog"):
+            for view in (["--json"], ["sites", "--json"], ["timeline", "--json"], ["timeline", "--json", "--at", "peak"],
+                         ["whatif", "--json", "--policy", "pool"], ["leaks", "--json"]):
+                shown = [json.loads(self.report(*view, "--no-symbols", each)) for each in (log, copy)]
+                self.assertEqual(*(list(figures(each)) for each in shown))
+            lacks = [json.loads(self.report("sites", "--json", "--no-symbols", each))["reports"][0]["lacks"]
+                     for each in (log, copy)]
+            self.assertEqual(lacks[0], lacks[1])
+            self.assertIn("gap", [lack["name"] for lack in lacks[0]])
+            for stretch in ([], ["--until", "1ms"]):
+                rows = [self.call(REPORT, "export", "--to", "csv", "--level", "driver", *stretch, each)
+                        for each in (log, copy)]
+                self.assertEqual(rows[0].stdout, rows[1].stdout)
+                self.assertEqual(rows[0].stderr, rows[1].stderr.replace(copy, log))
+                self.assertEqual(rows[0].returncode, 0)
+            self.assertIn("sound", self.report("validate", copy))
+
     def test_gpus_are_numbers(self):
         run = os.path.join(DATA, "h200", "run_of_four_ranks")
         self.anonymize("--no-symbols", run, "-o", self.path("shared/"))

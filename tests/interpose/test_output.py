@@ -149,6 +149,15 @@ class Output(EndToEnd):
                               self.layout.environment(memlab=False), self.work)
                 self.assertEqual(outcome.code, 0, outcome.describe())
                 self.assertEqual(b"MEMLAB_LOG_LIMIT" in outcome.stdout + outcome.stderr, has_gap, outcome.describe())
+            copy = self.work / f"copy{limit}.memlog"
+            outcome = run([str(self.layout.tool("memlab-report")), "anonymize", str(log), "-o", str(copy)],
+                          self.layout.environment(memlab=False), self.work)
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            sums = [run([str(self.layout.tool("memlab-report")), "export", "--to", "csv", "--level", "driver", str(each)],
+                        self.layout.environment(memlab=False), self.work).stdout for each in (log, copy)]
+            self.assertEqual(sums[0], sums[1])
+            self.assertEqual([audit(self.layout, each)[0]["events"] for each in (log, copy)],
+                             [audit(self.layout, log)[0]["events"]] * 2)
             for target in ("csv", "perfetto", "pytorch"):  # before the gap nothing is missing except the end
                 outcome = run([str(self.layout.tool("memlab-report")), "export", "--to", target, "--until", "1ms",
                                "-o", str(self.work / target), str(log)], self.layout.environment(memlab=False), self.work)

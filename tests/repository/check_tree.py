@@ -197,7 +197,7 @@ MAY_INCLUDE = {
     "report/schema": ("trace/aggregate", "model", "report/reading", "report/runs"),
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
-    "report/anonymize": ("trace", "report/reading", "report/symbols"),
+    "report/anonymize": ("trace", "trace/aggregate", "report/reading", "report/symbols"),
     "report/views": ANALYSIS,
     "report/exports": (*ANALYSIS, "report/views", "report/runs"),
     "report/lines": ANALYSIS,

@@ -53,12 +53,10 @@ void define(CLI::App& app, AnonymizeArguments& arguments) {
     add_symbols(app, arguments.no_symbols);
     default_to_newest(app, arguments.input);
     app.footer(
-        "Taken out: the host's name, the user's, UUIDs of GPUs (each becomes a number), folders "
-        "(the same, as in /1/train.py), "
-        "arguments of programs except the script, commands of parent processes. Figures, lines "
-        "and "
-        "names of functions, files, libraries, kernels, marks and labels stay. Functions are named "
-        "first, since the binaries cannot be found by the copy.\n"
+        "Removed: host and user names, UUIDs of GPUs and folders (each becomes a number, as in "
+        "/1/train.py), arguments of programs except the script, commands of parent processes. "
+        "Kept: figures, line numbers, and the names of functions, files, libraries, kernels, marks "
+        "and labels. Functions get their names first, since the copy cannot find the binaries.\n"
         "\n"
         "Examples:\n"
         "  memlab-report anonymize memlab.train.4711.json -o shared.json\n"
@@ -152,7 +150,7 @@ class Anonymize {
                 const bool json = output.ends_with(".json");
                 log_output = output.substr(0, output.size() - (json ? 5 : 0)) + ".memlog";
             }
-            if (const int code = copy_log(log, log_output, log_alone); code != 0 || log_alone) {
+            if (const int code = copy_log(log, log_output); code != 0 || log_alone) {
                 return code;
             }
         }
@@ -168,21 +166,13 @@ class Anonymize {
         return json.empty() ? fail(input + ": " + error) : put(output, json);
     }
 
-    int copy_log(const std::string& log, const std::string& output, bool alone) {
+    int copy_log(const std::string& log, const std::string& output) {
         if (arguments_.force) {
             unlink(output.c_str());
         }
         const AnonymizedLog copy = anonymize_log(log, output, anonymizer_);
         if (!copy.error.empty()) {
             return fail(copy.error);
-        }
-        if (copy.is_partial) {
-            const std::string what =
-                log +
-                ": kept its beginning and its newest part (MEMLAB_LOG_LIMIT), so it is not "
-                "copied";
-            return alone ? fail(what + "; its report can be: -o FILE.json")
-                         : say(what + "; the report has all figures");
         }
         return say(output + ": " + format_plural(copy.records, "record") +
                    (copy.warning.empty() ? "" : "; " + copy.warning));
@@ -208,8 +198,9 @@ class Anonymize {
 int anonymize_command(int argc, char** argv) {
     AnonymizeArguments arguments;
     CLI::App app(
-        "Copies a recording without what tells where and by whom it was made, to share it: host, "
-        "user, GPUs, folders and arguments.",
+        "Copies a recording without host, user, GPU UUIDs, folders and arguments, so that it can "
+        "be "
+        "shared.",
         "memlab-report anonymize");
     define(app, arguments);
     parse(app, argc, argv);

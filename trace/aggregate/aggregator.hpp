@@ -37,6 +37,8 @@
 
 namespace memlab::trace {
 
+class TextReplacer;
+
 /// How an allocation ended.
 struct LifeEnd {
     enum class Cause : std::uint8_t {
@@ -134,9 +136,9 @@ class Aggregator final : public RecordSink {
     void end_steps_at(const StepAnchor& anchor) { step_anchor_ = anchor; }
 
     /// Passes a checkpoint to `to`: a Checkpoint, all definitions, and AggregateState records. An
-    /// aggregator that gets them, and the later records, is equal to this one. May throw
-    /// std::bad_alloc.
-    void checkpoint(RecordSink& to) const;
+    /// aggregator that gets them, and the later records, is equal to this one, except for texts of
+    /// AggregateState records that `texts` replaces (null: none). May throw std::bad_alloc.
+    void checkpoint(RecordSink& to, TextReplacer* texts = nullptr) const;
 
     const ProcessInfo& process() const { return process_; }
     /// The allocated curves at this moment, all devices together: what is cut into suballocations

@@ -11,7 +11,7 @@
 
 namespace memlab::trace {
 
-void Aggregator::checkpoint(RecordSink& to) const {
+void Aggregator::checkpoint(RecordSink& to, TextReplacer* texts) const {
     Checkpoint begin;
     begin.time_ns = now_;
     begin.events = event_count_;
@@ -57,7 +57,7 @@ void Aggregator::checkpoint(RecordSink& to) const {
     for (const ContextTotals& context : contexts_) {
         to.on(context.info);
     }
-    StateWriter writer(to);
+    StateWriter writer(to, texts);
     state(*this, writer);
     writer.finish();
 }

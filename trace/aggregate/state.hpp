@@ -28,6 +28,20 @@
 
 namespace memlab::trace {
 
+/// Says what a checkpoint has in place of a text of the state: for copies without private data.
+class TextReplacer {
+  public:
+    TextReplacer() = default;
+    TextReplacer(const TextReplacer&) = delete;
+    TextReplacer& operator=(const TextReplacer&) = delete;
+
+    /// May throw std::bad_alloc.
+    virtual std::string replace(const std::string& text) = 0;
+
+  protected:
+    ~TextReplacer() = default;
+};
+
 /// The last value of an enumeration that is part of a state: greater ones are refused.
 template <typename Enum>
 inline constexpr Enum last_value = Enum::none;
@@ -82,7 +96,9 @@ class StateWriter {
     static constexpr bool reading = false;
     static constexpr std::size_t part_size = std::size_t{16} << 10;
 
-    explicit StateWriter(RecordSink& sink) : sink_(sink) {}
+    /// `texts`: says what to write for each text; null: the text itself.
+    explicit StateWriter(RecordSink& sink, TextReplacer* texts = nullptr)
+        : sink_(sink), texts_(texts) {}
 
     /// The version of the state that is written.
     static constexpr std::uint32_t version() { return Checkpoint::state_version; }
@@ -123,6 +139,13 @@ class StateWriter {
         }
     }
     void put(const std::string& text) {
+        if (texts_ == nullptr) {
+            put_text(text);
+        } else {
+            put_text(texts_->replace(text));
+        }
+    }
+    void put_text(const std::string& text) {
         number(text.size());
         bytes_ += text;
     }
@@ -182,6 +205,7 @@ class StateWriter {
     }
 
     RecordSink& sink_;
+    TextReplacer* texts_;
     std::string bytes_;
 };
 
