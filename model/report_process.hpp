@@ -249,6 +249,7 @@ struct LogInfo {
     std::string damage = {};
     using Gap = LogGap;
     std::optional<Gap> gap = {};  ///< only in a report that was made of a log
+    std::string unreadable = {};  ///< a sentence on the log beside a report that was read
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {

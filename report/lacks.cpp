@@ -107,6 +107,9 @@ class Finder {
             lack.from_ns = log.gap->from_ns;
             lack.until_ns = log.gap->to_ns;
         }
+        if (!log.unreadable.empty()) {
+            add(Kind::event_log, log.unreadable);
+        }
     }
 
     void memory() {

@@ -25,6 +25,7 @@ struct Lack {
         cut_off,       ///< no end: killed, _exit, exec
         stopped,       ///< the recording stopped while the program went on
         gap,           ///< single events are missing, their sums are not
+        event_log,     ///< the report is here, its event log cannot be read
         missed,        ///< memory that memlab says it did not record
         bypassed,      ///< memory that the audit found and memlab did not record
         audit,         ///< the audit itself has holes
@@ -71,6 +72,9 @@ inline constexpr std::array lack_infos = {
     LackInfo{Lack::Kind::gap, "gap",
              "single events and what was live at a moment; sums and peaks are exact",
              "record with more room for the event log (MEMLAB_LOG_LIMIT, disk space)"},
+    LackInfo{Lack::Kind::event_log, "event-log",
+             "single events, and what needs them; the figures of the report are exact",
+             "copy it again, or read it with the memlab-report of the memlab that recorded it"},
     LackInfo{Lack::Kind::missed, "missed", "all figures: they are at least",
              "record again where nothing is missed"},
     LackInfo{Lack::Kind::bypassed, "bypassed", "all figures: they are at least",

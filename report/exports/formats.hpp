@@ -17,8 +17,12 @@ namespace memlab::report::exports {
 Result write_csv(const Input& input, model::ByteSink& sink);
 Result write_folded(const Input& input, model::ByteSink& sink);
 Result write_openmetrics(const Input& input, model::ByteSink& sink);
+struct MetricsProcess {
+    const model::Report* report;
+    std::vector<Lack> lacks;  ///< its own, and those of its run
+};
 /// The same of several processes, which have their process id and host as labels, too.
-Result write_openmetrics_of_run(const std::vector<const model::Report*>& processes,
+Result write_openmetrics_of_run(const std::vector<MetricsProcess>& processes,
                                 std::optional<std::uint64_t> device, model::ByteSink& sink);
 Result write_perfetto(const Input& input, model::ByteSink& sink);
 Result write_pprof(const Input& input, model::ByteSink& sink);

@@ -40,11 +40,11 @@ constexpr std::array<std::pair<Curve, const char*>, model::curve_count> curves =
 
 class Metrics {
   public:
-    Metrics(const std::vector<const Report*>& reports, std::optional<std::uint64_t> device,
+    Metrics(const std::vector<MetricsProcess>& processes, std::optional<std::uint64_t> device,
             model::ByteSink& sink)
         : device_(device), out_(sink) {
-        for (const Report* report : reports) {
-            members_.push_back({report, labels_of(*report)});
+        for (const MetricsProcess& each : processes) {
+            members_.push_back({each.report, each.lacks, labels_of(*each.report)});
         }
     }
 
@@ -60,6 +60,7 @@ class Metrics {
   private:
     struct Member {
         const Report* report;
+        const std::vector<report::Lack>& lacks;
         Labels labels;  ///< of each of its values
     };
 
@@ -288,10 +289,14 @@ class Metrics {
         });
         family("memlab_log_events_dropped", "", "Events missing from the log.");
         for_processes([this](const Report& report) { value({}, report.log.dropped); });
-        family("memlab_lack", "", "1 for each thing that the recording lacks.");
-        for_processes([this](const Report& report) {
+        family("memlab_complete", "",
+               "1: nothing is missing in the recording and its run, 0: memlab_lack says what is.");
+        for_processes([this](const Report&) { value({}, member_->lacks.empty() ? 1 : 0); });
+        family("memlab_lack", "",
+               "1 for each thing that the recording, or the run that it is part of, lacks.");
+        for_processes([this](const Report&) {
             std::set<std::string_view> names;
-            for (const report::Lack& lack : report::find_lacks(report)) {
+            for (const report::Lack& lack : member_->lacks) {
                 names.insert(info(lack.kind).name);
             }
             for (const std::string_view name : names) {
@@ -311,10 +316,11 @@ class Metrics {
 }  // namespace
 
 Result write_openmetrics(const Input& input, model::ByteSink& sink) {
-    return write_openmetrics_of_run({&input.recording.report}, input.device, sink);
+    return write_openmetrics_of_run({{&input.recording.report, input.recording.lacks}},
+                                    input.device, sink);
 }
 
-Result write_openmetrics_of_run(const std::vector<const model::Report*>& processes,
+Result write_openmetrics_of_run(const std::vector<MetricsProcess>& processes,
                                 std::optional<std::uint64_t> device, model::ByteSink& sink) {
     return Metrics(processes, device, sink).write();
 }

@@ -49,10 +49,10 @@ struct PageRecording {
 };
 
 /// Reads the event log of a recording, if there is one, for its history and for what the views need
-/// of it. `symbolizer`: null: no names are looked up. May throw
-/// std::bad_alloc.
+/// of it. `symbolizer`: null: no names are looked up. `run_lacks`: what the run lacks that it is
+/// alone in. May throw std::bad_alloc.
 PageRecording read_recording(const std::string& file, model::Report report, Symbolizer* symbolizer,
-                             const PageOptions& options);
+                             const PageOptions& options, const std::vector<Lack>& run_lacks = {});
 
 /// A process of a run.
 struct PageRank {

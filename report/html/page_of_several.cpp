@@ -5,6 +5,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/html/page_data.hpp"
+#include "report/runs/collection.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/runs/process_stats.hpp"
 #include "report/runs/ranks.hpp"
@@ -112,7 +113,8 @@ PageData page_of_two(PageRecording before, PageRecording after) {
     options.top = 200;
     const auto side = [](const PageRecording& recording) {
         return DiffSide{recording.file, *recording.report, *recording.resolver,
-                        std::vector<bool>(recording.report->sites.size(), true)};
+                        std::vector<bool>(recording.report->sites.size(), true),
+                        lacks_of_run(recording.lacks)};
     };
     const DiffSide a = side(before);
     const DiffSide b = side(after);

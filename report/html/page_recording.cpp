@@ -81,7 +81,7 @@ void leave_out_arguments(model::Process& process) {
 }
 
 PageRecording read_recording(const std::string& file, model::Report given, Symbolizer* symbolizer,
-                             const PageOptions& options) {
+                             const PageOptions& options, const std::vector<Lack>& run_lacks) {
     PageRecording recording;
     recording.file = file;
     const std::string log = find_event_log(file, given);
@@ -118,6 +118,7 @@ PageRecording read_recording(const std::string& file, model::Report given, Symbo
                             ? history_of_report(report, recording.categories, options.limits)
                             : read_history(report, log, recording.categories, options.limits);
     recording.lacks = find_lacks(report);
+    recording.lacks.insert(recording.lacks.end(), run_lacks.begin(), run_lacks.end());
     const auto add = [&recording](const char* name, std::string json) {
         if (!json.empty()) {
             recording.documents.emplace_back(name, with_lacks(std::move(json), recording.lacks));

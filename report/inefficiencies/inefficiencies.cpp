@@ -8,6 +8,7 @@
 
 #include "report/inefficiencies/collect_patterns.hpp"
 #include "report/lacks.hpp"
+#include "report/needs_log.hpp"
 #include "report/steps.hpp"
 #include "report/text/units.hpp"
 
@@ -64,8 +65,7 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
                                    std::string* problem) {
     Inefficiencies result;
     if (log.empty()) {
-        *problem =
-            "has sums, not moments; give its event log (*.memlog), or keep it beside the report";
+        *problem = needs_log(report, "has sums, not moments");
         return result;
     }
     const std::optional<std::size_t> steps = choose_steps(report, query.step);

@@ -9,9 +9,19 @@
 
 namespace memlab::report {
 
-/// Returns `file`, from which `report` was read, if it is an event log itself; else the log of the
-/// same process next to it ("memlab.train.4711.json": "memlab.train.4711.memlog"); empty if there
-/// is none. Throws nothing but std::bad_alloc.
+/// The file beside a report that has the name of its log ("memlab.train.4711.json":
+/// "memlab.train.4711.memlog").
+struct LogBeside {
+    std::string path;  ///< the log of the report's process; empty: there is none, or no use
+    bool is_of_another_process = false;
+    std::string problem;  ///< a sentence on a file that is there and cannot be read
+};
+
+/// Throws nothing but std::bad_alloc.
+LogBeside find_log_beside(const std::string& file, const model::Report& report);
+
+/// Returns `file`, from which `report` was read, if it is an event log itself; else that beside
+/// it; empty if there is none. Throws nothing but std::bad_alloc.
 std::string find_event_log(const std::string& file, const model::Report& report);
 
 /// The process that an event log was recorded in, from its first record; none if `log` is not an

@@ -74,6 +74,10 @@ enum class StepSearch : std::uint8_t { none, in_log };
 ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink = {},
                        StepSearch search = StepSearch::none);
 
+/// Why `path` cannot be opened or is no file that could hold a recording: "what; what to do".
+/// Empty: it may hold one. Never throws but std::bad_alloc.
+std::string file_problem(const std::string& path);
+
 /// By content; false for files that cannot be read.
 bool is_event_log(const std::string& path);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/json_writer.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/reading/input_file.hpp"
 #include "report/reading/reader.hpp"
@@ -102,6 +103,24 @@ DeriveResult failure(const std::string& error) {
     return result;
 }
 
+/// Why the open file, `status`, is no recording; empty: it may be one.
+std::string problem_of(const File& file, const std::string& path, struct stat& status) {
+    if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
+        const int error = errno;
+        const std::string log = log_beside(path);
+        return error == ENOENT && is_event_log(log)
+                   ? "no such file, but its event log is there: give " + log
+                   : explain(error);
+    }
+    if (S_ISDIR(status.st_mode)) {
+        return "a folder; give one file of it, a memlab.*.json or .memlog";
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return "not a regular file; give a memlab.*.json or .memlog file";
+    }
+    return status.st_size == 0 ? "empty; the program was ended before anything was written" : "";
+}
+
 /// `derive()` if the file is no JSON, else its text.
 template <typename Derive>
 DeriveResult read_file(const std::string& path, Derive derive) {
@@ -111,21 +130,8 @@ DeriveResult read_file(const std::string& path, Derive derive) {
     }
     const File file(input.path);
     struct stat status {};
-    if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
-        const int error = errno;
-        const std::string log = log_beside(path);
-        return failure(error == ENOENT && is_event_log(log)
-                           ? "no such file, but its event log is there: give " + log
-                           : explain(error));
-    }
-    if (S_ISDIR(status.st_mode)) {
-        return failure("a folder; give one file of it, a memlab.*.json or .memlog");
-    }
-    if (!S_ISREG(status.st_mode)) {
-        return failure("not a regular file; give a memlab.*.json or .memlog file");
-    }
-    if (status.st_size == 0) {
-        return failure("empty; the program was ended before anything was written");
+    if (const std::string problem = problem_of(file, path, status); !problem.empty()) {
+        return failure(problem);
     }
     std::array<char, 256> head{};
     const ssize_t got = pread(file.fd(), head.data(), head.size(), 0);
@@ -171,6 +177,13 @@ void add_time_until_now(const std::string& log, model::Process& process) {
     }
 }
 
+/// That the log of a report is here, and no use.
+void note_log_beside(const std::string& path, ReadResult& read) {
+    if (read.report) {
+        read.report->log.unreadable = find_log_beside(path, *read.report).problem;
+    }
+}
+
 }  // namespace
 
 bool is_being_written(const std::string& log, std::uint64_t pid) {
@@ -190,6 +203,12 @@ bool is_being_written(const std::string& log, std::uint64_t pid) {
     }
     closedir(folder);
     return found;
+}
+
+std::string file_problem(const std::string& path) {
+    const InputFile input = find_input(path);
+    struct stat status {};
+    return input.problem.empty() ? problem_of(File(input.path), path, status) : input.problem;
 }
 
 bool is_event_log(const std::string& path) {
@@ -222,6 +241,7 @@ DeriveResult read_with_model(const std::string& path) {
             }
         } else if (read.error.empty()) {
             read.model = parse_report(read.json);
+            note_log_beside(path, read.model);
         }
         return read;
     } catch (const std::bad_alloc&) {
@@ -254,6 +274,9 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink,
         result =
             read.from_log ? make_report(aggregator, model::Moment::end) : parse_report(read.json);
         result.warning = read.warning;
+        if (!read.from_log) {
+            note_log_beside(path, result);
+        }
         if (result.report) {
             order_devices(result.report->devices);
         }

@@ -4,27 +4,24 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <system_error>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "report/parallel.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/process_rank.hpp"
+#include "report/runs/read_progress.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/text/names.hpp"
-#include "report/text/progress.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::report {
@@ -92,6 +89,7 @@ class MemberReader {
         bool read = false;
         std::string error;    ///< if it was not read
         std::string problem;  ///< of the report whose log was read instead
+        bool log_is_another_process = false;
     };
 
     MemberReader(Keep keep, StackNumbers* numbers) : keep_(keep), numbers_(numbers) {}
@@ -116,6 +114,9 @@ class MemberReader {
             result.error = read.error;
             return result;
         }
+        result.log_is_another_process =
+            !input.log.empty() && !result.member.from_log &&
+            find_log_beside(input.path, *read.report).is_of_another_process;
         result.member.warning = read.warning;
         result.member.report = std::move(*read.report);
         result.member.lacks = find_lacks(result.member.report);
@@ -131,50 +132,6 @@ class MemberReader {
   private:
     Keep keep_;
     StackNumbers* numbers_;
-};
-
-/// One line on the terminal for many files. Where few are read each has its own (ReadAhead).
-class ReadProgress {
-  public:
-    explicit ReadProgress(const std::vector<MemberReader::Input>& inputs) {
-        for (const MemberReader::Input& input : inputs) {
-            std::error_code error;
-            const std::uintmax_t size = std::filesystem::file_size(input.path, error);
-            sizes_.push_back(error ? 0 : size);
-            total_ += sizes_.back();
-        }
-        name_ = std::to_string(inputs.size()) + " recordings";
-    }
-
-    std::vector<std::size_t> largest_first() const {
-        std::vector<std::size_t> order(sizes_.size());
-        std::iota(order.begin(), order.end(), std::size_t{0});
-        std::stable_sort(order.begin(), order.end(),
-                         [this](std::size_t a, std::size_t b) { return sizes_[a] > sizes_[b]; });
-        return order;
-    }
-
-    /// File i was read. Thread-safe; only the thread that made this shows it.
-    void add(std::size_t i) {
-        const std::uint64_t done = done_ += sizes_[i];
-        if (std::this_thread::get_id() != thread_ || !all_processors_busy()) {
-            return;
-        }
-        const auto now = Progress::Clock::now();
-        if (!line_) {
-            line_.emplace(progress_terminal(), name_, total_, begin_, std::chrono::seconds{1});
-        }
-        line_->update(done, now);
-    }
-
-  private:
-    std::vector<std::uint64_t> sizes_;
-    std::string name_;
-    std::uint64_t total_ = 0;
-    std::atomic<std::uint64_t> done_{0};
-    const std::thread::id thread_ = std::this_thread::get_id();
-    const Progress::Clock::time_point begin_ = Progress::Clock::now();
-    std::optional<Progress> line_;
 };
 
 class Collector {
@@ -294,17 +251,27 @@ class Collector {
     }
 
     void read_members() {
-        std::vector<MemberReader::Result> results(inputs_.size());
-        const MemberReader reader(keep_, out_.stack_numbers.get());
-        ReadProgress progress(inputs_);
-        // This thread, which shows the progress, begins with the largest.
-        const std::vector<std::size_t> order = progress.largest_first();
-        for_each_in_parallel(order.size(), [&](std::size_t at) {
-            results[order[at]] = reader.read(inputs_[order[at]]);
-            progress.add(order[at]);
-        });
-        for (std::size_t i = 0; i < results.size(); ++i) {
-            add_member(inputs_[i], std::move(results[i]));
+        while (!inputs_.empty()) {
+            const std::vector<MemberReader::Input> inputs = std::exchange(inputs_, {});
+            std::vector<MemberReader::Result> results(inputs.size());
+            const MemberReader reader(keep_, out_.stack_numbers.get());
+            std::vector<std::string> paths;
+            for (const MemberReader::Input& input : inputs) {
+                paths.push_back(input.path);
+            }
+            ReadProgress progress(paths);
+            // This thread, which shows the progress, begins with the largest.
+            const std::vector<std::size_t> order = progress.largest_first();
+            for_each_in_parallel(order.size(), [&](std::size_t at) {
+                results[order[at]] = reader.read(inputs[order[at]]);
+                progress.add(order[at]);
+            });
+            for (std::size_t i = 0; i < results.size(); ++i) {
+                if (results[i].log_is_another_process) {
+                    add_report(inputs[i].log, "");
+                }
+                add_member(inputs[i], std::move(results[i]));
+            }
         }
     }
 

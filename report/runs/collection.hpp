@@ -14,6 +14,7 @@
 #include "report/lacks.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/runs/stack_peaks.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::report {
 
@@ -71,6 +72,25 @@ inline std::vector<std::string> all_notes(const RunCollection& run) {
         notes.push_back(lack.text);
     }
     return notes;
+}
+
+/// Processes and ranks that are not here, and files that could not be read.
+inline std::vector<Lack> all_lacks(const RunCollection& run) {
+    std::vector<Lack> lacks = run.lacks;
+    for (const auto& [file, error] : run.errors) {
+        Lack& lack = lacks.emplace_back();
+        lack.kind = Lack::Kind::processes;
+        lack.text = base_name(file) + " cannot be read: " + error.substr(0, error.find(';')) + ".";
+    }
+    return lacks;
+}
+
+/// Of these, those of the run.
+inline std::vector<Lack> lacks_of_run(std::vector<Lack> lacks) {
+    std::erase_if(lacks, [](const Lack& lack) {
+        return lack.kind != Lack::Kind::processes && lack.kind != Lack::Kind::ranks;
+    });
+    return lacks;
 }
 
 /// The whole report of a member. Where its file can no longer be read: what there is.

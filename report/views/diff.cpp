@@ -293,7 +293,7 @@ std::vector<std::string> make_notes(const DiffSide& before, const DiffSide& afte
             notes.push_back(side->file + " " + end_text(side->report.process) +
                             ": its figures are those until then.");
         }
-        for (const Lack& lack : find_lacks(side->report)) {
+        for (const Lack& lack : side->lacks()) {
             // How it ended is said above.
             if (lack.kind != Lack::Kind::cut_off && lack.kind != Lack::Kind::running) {
                 notes.push_back(side->file + ": " + lack.text);
@@ -339,6 +339,12 @@ std::string format_change_percent(const Change& change) {
         return "";
     }
     return with_sign(change, format_percent(change.size(), change.before));
+}
+
+std::vector<Lack> DiffSide::lacks() const {
+    std::vector<Lack> all = find_lacks(report);
+    all.insert(all.end(), run_lacks.begin(), run_lacks.end());
+    return all;
 }
 
 Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptions& options) {

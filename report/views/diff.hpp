@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "report/lacks.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/views/site_stats.hpp"
 #include "report/views/site_table.hpp"
@@ -196,6 +197,10 @@ struct DiffSide {
     const model::Report& report;
     Resolver& resolver;
     std::vector<bool> taken;
+    std::vector<Lack> run_lacks = {};  ///< of the run that the report is alone in
+
+    /// What the report lacks, and its run.
+    std::vector<Lack> lacks() const;
 };
 
 Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptions& options);

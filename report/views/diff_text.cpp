@@ -55,7 +55,7 @@ ordered_json side_json(const DiffSide& side) {
     return {{"file", side.file},
             {"executable", side.report.process.executable},
             {"pid", side.report.process.pid},
-            {"lacks", lacks_json(find_lacks(side.report))}};
+            {"lacks", lacks_json(side.lacks())}};
 }
 
 ordered_json device_json(const DeviceDiff& device, const DiffOptions& options) {

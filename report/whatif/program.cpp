@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <type_traits>
+#include <utility>
 
 #include "model/bounded_sum.hpp"
 #include "report/reading/read_ahead.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report::whatif {
 
@@ -278,25 +281,88 @@ std::string not_a_log_error(const trace::LogReadResult& read, const std::string&
            "); give the memlab.*.memlog next to the report";
 }
 
-Recording read_recording(const std::string& path, std::string* error) {
-    ProgramBuilder builder;
-    constexpr trace::LogPart part = trace::LogPart::beginning;
-    const trace::LogReadResult read = report::read_log_ahead(path, builder, part);
+namespace {
+
+/// Builds programs of a log up to the first record that is missing, while it is aggregated.
+class BuildWhileAggregated final : public trace::GenericSink<BuildWhileAggregated>,
+                                   public LogFollower {
+  public:
+    struct Result {
+        Recording recording;
+        trace::LogReadResult read;
+    };
+
+    BuildWhileAggregated(trace::Aggregator& aggregator, Result& result)
+        : aggregator_(aggregator), result_(result) {}
+
+    void on_freed(const trace::Event& record) override {
+        aggregator_.on_freed(record);
+        if (!behind_gap_) {
+            builder_.on_freed(record);
+        }
+    }
+
+    void finish(const trace::LogReadResult& read) override {
+        result_.read = read;
+        result_.recording = builder_.finish(read);
+        if (read.gap) {
+            result_.recording.status = trace::LogStatus::cut_off;
+        }
+    }
+
+  private:
+    friend trace::GenericSink<BuildWhileAggregated>;
+
+    template <typename Record>
+    void take(const Record& record) {
+        aggregator_.on(record);
+        behind_gap_ = behind_gap_ || std::is_same_v<Record, trace::Checkpoint>;
+        if (!behind_gap_) {
+            builder_.on(record);
+        }
+    }
+
+    trace::Aggregator& aggregator_;
+    Result& result_;
+    ProgramBuilder builder_;
+    bool behind_gap_ = false;
+};
+
+/// `recording` as built of `read`, with what is to be said of it; or `error`.
+Recording checked(Recording recording, const trace::LogReadResult& read, const std::string& path,
+                  std::string* error) {
     if (!read.is_log()) {
         *error = not_a_log_error(read, path);
         return {};
     }
-    Recording recording = builder.finish(read);
     if (recording.programs.empty()) {
         *error = "an event log without device allocations; there is nothing to try out";
         return {};
     }
-    if (read.status == trace::LogStatus::damaged) {
-        recording.warning = "The event log is " + log_message(read, path) + ".";
-    } else {
-        recording.warning = report::describe_stretch(read, part);
-    }
+    recording.warning = read.status == trace::LogStatus::damaged
+                            ? "The event log is " + log_message(read, path) + "."
+                            : describe_stretch(read, trace::LogPart::beginning);
     return recording;
+}
+
+}  // namespace
+
+Recording read_recording(const std::string& path, std::string* error) {
+    ProgramBuilder builder;
+    const trace::LogReadResult read = read_log_ahead(path, builder, trace::LogPart::beginning);
+    return checked(builder.finish(read), read, path, error);
+}
+
+Recording read_recording(const std::string& path, ReadResult* report, std::string* error) {
+    BuildWhileAggregated::Result result;
+    *report = read_report(path, [&](const std::string&, trace::Aggregator& aggregator) {
+        return std::make_unique<BuildWhileAggregated>(aggregator, result);
+    });
+    if (!report->report) {
+        *error = report->error;
+        return {};
+    }
+    return checked(std::move(result.recording), result.read, path, error);
 }
 
 void prefer_allocators(std::vector<Program>& programs) {

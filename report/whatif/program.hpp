@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "report/reading/reader.hpp"
 #include "report/whatif/steps.hpp"
 #include "trace/address_map.hpp"
 #include "trace/log_reader.hpp"
@@ -125,5 +126,7 @@ std::string not_a_log_error(const trace::LogReadResult& read, const std::string&
 /// Reads the log at `path`. On failure `error` says "what; what to do" without the file's name, and
 /// the recording is empty. Throws std::bad_alloc only.
 Recording read_recording(const std::string& path, std::string* error);
+/// The same, and the report of the log, in one reading.
+Recording read_recording(const std::string& path, ReadResult* report, std::string* error);
 
 }  // namespace memlab::report::whatif

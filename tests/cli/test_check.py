@@ -324,6 +324,66 @@ class Check(CommandTest):
         self.refused(*peak, "run", says="Of 4 ranks 1 is not here")
         self.call(*peak, "--allow", "ranks", "run")
 
+    def test_a_log_beside_a_report_that_cannot_be_read(self):
+        """No view passes it over, whatever is wrong with it, and it proves no limit."""
+        os.mkdir(self.path("run"))
+        log, report = self.log("leak", "run/a.memlog"), self.path("run/a.json")
+        self.call("recover", log, "-o", report)
+        peak = ("check", "--peak-allocated", "1TiB")
+        with open(log, "rb") as file:
+            whole = file.read()
+        self.call(*peak, report)
+        no_log = "Its event log, a.memlog, cannot be read: "
+        for content, says in ((b"", no_log + "empty"), (b"no log at all", no_log + "is not a memlab event log"),
+                              (whole[:8] + b"\x63" + whole[9:], no_log + "an event log of format version 99"),
+                              (whole[:16], no_log + "the recording stops"), (None, no_log + "a folder")):
+            with self.subTest(says=says):
+                os.remove(log)
+                if content is None:
+                    os.mkdir(log)
+                else:
+                    with open(log, "wb") as file:
+                        file.write(content)
+                for given in (report, self.path("run")):
+                    if given == report or content is not None:
+                        self.refused(*peak, given, says=says)
+                    self.call(*peak, "--allow", "event-log", given)
+                    self.call("check", "--peak-allocated", "1", given, code=1)
+                    self.refused("check", "--baseline", given, "--peak-allocated", "+1%", REAL, says="cannot be read")
+                    for view in ("summary", "sites", "leaks", "timeline", "pool", "merge", "trend"):
+                        shown = self.call(view, "--json", given).stdout
+                        self.assertIn(says, shown, view)
+                for view in ("summary", "sites", "tree", "leaks", "timeline", "oom", "ledger"):
+                    self.assertIn(says, " ".join(self.call(view, report).stdout.split()), view)
+                for needs_log in (("histogram",), ("whatif",), ("inefficiencies",), ("export", "--to", "csv"),
+                                  ("export", "--to", "folded", "--at", "1ms")):
+                    self.refused(*needs_log, report, says="a.json: i" + says[1:])
+                for form in ("folded", "openmetrics"):
+                    self.assertIn(says, self.call("export", "--to", form, report).stderr)
+                page = json.loads(self.call("html", "--json", report).stdout)
+                self.assertIn(says, json.dumps(page))
+                self.assertIn("event-log: " + says, self.call("validate", report).stdout)
+                self.assertIn("a.memlog: NOT SOUND", self.call("validate", "run", code=2).stdout)
+        os.rmdir(log)
+        # The log of another process takes nothing from the report, and is a recording itself.
+        shutil.copy(REAL.replace(".json", ".memlog"), log)
+        self.call(*peak, report)
+        self.assertEqual(len(json.loads(self.call("--json", "run").stdout)["processes"]), 2)
+
+    def test_one_recording_of_a_folder_does_not_stand_for_all(self):
+        os.mkdir(self.path("run"))
+        self.log("leak", "run/a.memlog")
+        with open(self.path("run/b.memlog"), "wb") as file:
+            file.write(b"no log at all")
+        for view, code in ((("pool",), 2), (("inefficiencies",), 2), (("diff", REAL), 0), (("timeline",), 0),
+                           (("lines", "memlab_synth.cpp"), 2), (("export", "--to", "folded"), 0)):
+            result = self.call(*view, "run", code=code)
+            self.assertIn("b.memlog", result.stdout + result.stderr, view)
+        page = json.loads(self.call("html", "--json", "run", code=2).stdout)
+        self.assertEqual(["b.memlog" in lack for lack in page["recordings"][0]["lacks"]], [True])
+        sides = json.loads(self.call("diff", "--json", REAL, "run").stdout)
+        self.assertEqual([lack["name"] for lack in sides["after"]["lacks"]], ["processes"])
+
     def test_budget_file(self):
         log = self.log("leak")
         self.path("ci.toml", '[limits]\npeak_allocated = "16 MiB"\n\n'
@@ -462,9 +522,34 @@ class Check(CommandTest):
         with open(log, "r+b") as file:
             file.seek(8)
             file.write(b"\x63")
-        for command in ("check", "leaks", "whatif"):
-            limit = ("--peak-allocated", "1TiB") if command == "check" else ()
-            self.refused(command, *limit, log, says="run.memlog: an event log of format version 99, this memlab reads ")
+        newer = self.changed("newer.json", lambda report: report.update(version=99))
+        commands = (("check", "--peak-allocated", "1TiB"), ("summary",), ("sites",), ("tree",), ("nn-modules",), ("leaks",),
+                    ("lines", "x.py"), ("html", "-o", "page.html"), ("timeline",), ("histogram",), ("pool",), ("inefficiencies",),
+                    ("oom",), ("ledger",), ("whatif",), ("diff", REAL), ("trend",), ("merge",),
+                    ("check", "--baseline", REAL), ("symbolize", "-o", "out.json"), ("anonymize", "-o", "out.json"),
+                    ("recover", "-o", "out.json"), *(("export", "--to", form, "-o", "out") for form in (
+                        "csv", "folded", "openmetrics", "perfetto", "pprof", "pytorch", "speedscope")))
+        for command in commands:
+            for path, says in ((log, "run.memlog: an event log of format version 99, this memlab reads version 2 and 3; use"),
+                               (newer, "newer.json: ")):
+                with self.subTest(command=command, path=path):
+                    refused = self.refused(*command, path, says=says)
+                    if path == newer and command[0] not in ("recover",):
+                        self.assertIn("version 99", refused.stderr)
+        for path in (log, newer):
+            outcome = self.call("validate", path, code=2)
+            self.assertEqual(outcome.stdout.count("\n"), 1)
+            self.assertIn("version 99", outcome.stdout)
+        self.assertFalse({"page.html", "out", "out.json", "out.memlog"} & set(os.listdir(self.folder.name)))
+        # Beside what can be read it is named, too, and nothing passes.
+        os.mkdir(self.path("runs"))
+        shutil.move(log, self.path("runs/run.memlog"))
+        self.log("leak", "runs/a.memlog")
+        self.refused("check", "--peak-allocated", "1TiB", "runs", says="version 99")
+        for command in ((), ("sites",), ("merge",), ("html", "-o", "page.html"), ("trend",),
+                        ("export", "--to", "openmetrics", "-o", "out")):
+            result = self.call(*command, "runs", code=0 if command[:1] == ("export",) else 2)
+            self.assertIn("version 99", result.stdout + result.stderr, command)
 
     def test_growth_that_a_file_of_suppressions_names(self):
         log = self.path("run.memlog")

@@ -584,6 +584,26 @@ class Metrics(ExportTest):
                      if (name, value) == ("memlab_lack", 1)]
             self.assertEqual(found, lacks)
 
+    def test_what_a_run_lacks_is_a_metric(self):
+        run = os.path.join(self.folder.name, "run")
+        shutil.copytree(os.path.join(SOURCE, "tests", "data", "h200", "run_of_four_ranks"), run)
+        logs = sorted(name for name in os.listdir(run) if name.endswith(".memlog"))
+
+        def found():
+            metrics = formats.openmetrics(self.export("openmetrics", run))
+            complete = [value for (name, _), value in metrics.items() if name == "memlab_complete"]
+            return complete, {dict(labels)["name"] for (name, labels), _ in metrics.items() if name == "memlab_lack"}
+
+        complete, lacks = found()
+        self.assertEqual((complete, lacks), ([1] * len(logs), set()))
+        os.remove(os.path.join(run, logs[-1]))
+        complete, lacks = found()
+        self.assertEqual((complete, lacks), ([0] * (len(logs) - 1), {"processes"}))
+        for name in os.listdir(run):
+            if name.startswith("memlab-run."):
+                os.remove(os.path.join(run, name))
+        self.assertEqual(found()[1], {"ranks"})
+
     def test_a_run_is_one_file_with_a_label_for_each_process(self):
         recordings = [path for path in REPORTS if path.endswith(".json")][:3]
         for path in recordings:

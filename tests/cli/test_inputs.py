@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from test_summary import REPORT, SOURCE, ToolTest
+from test_summary import REPORT, SOURCE, SYNTH, ToolTest
 
 LOG = os.path.join(SOURCE, "tests", "data", "h100", "sample_checkpointing_plain.memlog")
 JSON = LOG.replace(".memlog", ".json")
@@ -106,6 +106,27 @@ class Inputs(ToolTest):
                                         env=narrow, capture_output=True, timeout=60, check=True)
             self.assertEqual(result.stdout.decode(), expected)
         self.refused("-: empty", "-")
+
+    def test_a_log_is_read_once(self):
+        """And its beginning again where steps are looked for, which the program does not mark."""
+        log = self.path("memlab.a.memlog")
+        subprocess.run([SYNTH, "--events", "300000", "-o", log], check=True, stdout=subprocess.DEVNULL)
+        self.report("recover", log, "-o", "memlab.a.json")
+        size = {name: os.path.getsize(self.path(name)) for name in ("memlab.a.memlog", "memlab.a.json")}
+        for command in (["summary"], ["sites"], ["leaks", "--growth"], ["timeline"], ["histogram"], ["pool"], ["validate"],
+                        ["check", "--growth", "1TiB"], ["whatif", "--policy", "lower-bound"], ["oom"]):
+            for name in size:
+                with self.subTest(command=command, name=name), \
+                        subprocess.Popen([REPORT, *command, name], cwd=self.folder.name, env=self.environment,
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+                    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                    try:
+                        with open(f"/proc/{process.pid}/io", encoding="ascii") as file:
+                            read = int(file.readline().split()[1])
+                    except OSError:
+                        self.skipTest("the kernel does not count what processes read")
+                    log_read = (read - (size[name] if name.endswith(".json") else 0)) / size["memlab.a.memlog"]
+                    self.assertLess(log_read, 1.4)
 
     def test_a_report_that_is_not_there_but_its_log_is(self):
         shutil.copy(LOG, self.path("run.memlog"))

@@ -141,7 +141,7 @@ class ProgressTest(unittest.TestCase):
                 written = screen.result()
                 lines = re.findall(r"Reading train\.memlog █*░* +(\d+)%", written)
                 self.assertTrue(lines, written[:500])
-                if command[0] in ("summary", "validate"):  # the others read it once more, which a slow machine shows
+                if command[0] != "export":  # that reads it once more, which a slow machine shows
                     self.assertEqual(lines, sorted(lines, key=int))
                 self.assertTrue(written.startswith(WIPED + "Reading"))
                 self.assertNotIn("Reading", on_screen(written))

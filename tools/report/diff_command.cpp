@@ -115,8 +115,10 @@ std::string not_used(std::uint64_t device) {
            " was used by neither; leave --device out to see those that were";
 }
 
+/// `lacks` of either may be those of a report, too: only those of its run count.
 int diff_two(const std::string& before_file, const model::Report& before,
-             const std::string& after_file, const model::Report& after,
+             std::vector<report::Lack> before_lacks, const std::string& after_file,
+             const model::Report& after, std::vector<report::Lack> after_lacks,
              const DiffArguments& arguments) {
     if (arguments.device && !used(before, *arguments.device) && !used(after, *arguments.device)) {
         return fail(not_used(*arguments.device));
@@ -127,9 +129,11 @@ int diff_two(const std::string& before_file, const model::Report& before,
     report::Resolver before_resolver(before, symbols, arguments.skips);
     report::Resolver after_resolver(after, symbols, arguments.skips);
     const report::DiffSide a{before_file, before, before_resolver,
-                             arguments.filter.sites(before, before_resolver)};
+                             arguments.filter.sites(before, before_resolver),
+                             report::lacks_of_run(std::move(before_lacks))};
     const report::DiffSide b{after_file, after, after_resolver,
-                             arguments.filter.sites(after, after_resolver)};
+                             arguments.filter.sites(after, after_resolver),
+                             report::lacks_of_run(std::move(after_lacks))};
     const report::Diff result = report::diff_reports(a, b, options);
     std::cout << (arguments.json       ? report::render_diff_json(a, b, result, options)
                   : arguments.csv      ? report::render_diff_csv(result)
@@ -157,7 +161,8 @@ int diff_files(const DiffArguments& arguments) {
     auto& [before, after] = *loaded;
     apply_options(before.report, arguments);
     apply_options(after.report, arguments);
-    return diff_two(before.file, before.report, after.file, after.report, arguments);
+    return diff_two(before.file, before.report, std::move(before.lacks), after.file, after.report,
+                    std::move(after.lacks), arguments);
 }
 
 int diff_pair(const report::RunCollection& before, const report::RunCollection& after,
@@ -176,7 +181,8 @@ int diff_pair(const report::RunCollection& before, const report::RunCollection& 
     }
     const report::RunMember& a = before.members.at(pair->before);
     const report::RunMember& b = after.members.at(pair->after);
-    return diff_two(a.file, a.report, b.file, b.report, arguments);
+    return diff_two(a.file, a.report, all_lacks(before), b.file, b.report, all_lacks(after),
+                    arguments);
 }
 
 bool used_by_any(const report::RunCollection& run, std::uint64_t device) {

@@ -116,10 +116,12 @@ void define(CLI::App& app, ExportArguments& arguments) {
 }
 
 int export_metrics_of_run(const ExportArguments& arguments, report::RunCollection run) {
-    std::vector<const model::Report*> processes;
+    const std::vector<report::Lack> of_run = all_lacks(run);
+    std::vector<report::exports::MetricsProcess> processes;
     for (report::RunMember& member : run.members) {
         report::choose_level(member.report, arguments.level);
-        processes.push_back(&member.report);
+        processes.push_back({&member.report, member.lacks});
+        processes.back().lacks.insert(processes.back().lacks.end(), of_run.begin(), of_run.end());
     }
     ExportOutput output(arguments.output, true);
     if (!output.problem().empty()) {

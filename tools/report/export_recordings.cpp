@@ -9,6 +9,7 @@
 #include "report/exports/perfetto.hpp"
 #include "report/exports/stacks.hpp"
 #include "report/levels.hpp"
+#include "report/needs_log.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/runs/common_clock.hpp"
 #include "report/runs/render.hpp"
@@ -42,12 +43,6 @@ std::shared_ptr<const report::exports::Recording> make_recording(LoadedReport lo
     std::string log = report::find_event_log(loaded.file, loaded.report);
     return std::make_shared<const report::exports::Recording>(report::exports::Recording{
         std::move(loaded.report), std::move(log), std::move(loaded.lacks)});
-}
-
-/// Where the log is that a report alone cannot replace.
-std::string give_the_log(const char* lacks) {
-    return std::string(": ") + lacks +
-           "; give the event log (*.memlog), which is kept beside it unless MEMLAB_KEEP_LOG=off";
 }
 
 /// Sets `device` to the only one of the report, or of the GPU that it is: to what an allocator of
@@ -91,11 +86,12 @@ std::shared_ptr<const report::exports::Recording> prepare_recording(
     const std::string file = loaded.file;
     auto recording = make_recording(std::move(loaded), arguments);
     if (format.needs_log && recording->log.empty()) {
-        *problem = file + give_the_log("a report has no single events");
+        *problem =
+            file + ": " + report::needs_log(recording->report, "a report has no single events");
     } else if (format.of_events && !arguments.filter.empty() && recording->log.empty()) {
-        *problem = file +
-                   ": a report has no single events for --filter to choose from; give its event "
-                   "log (*.memlog)";
+        *problem = file + ": " +
+                   report::needs_log(recording->report,
+                                     "a report has no single events for --filter to choose from");
     } else if (std::string wrong = check_device(recording->report, arguments.device);
                !wrong.empty()) {
         *problem = file + ": " + wrong;
@@ -158,9 +154,10 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
     const bool known = moment == "peak" || moment == "end";
     if (!known) {
         if (recording->log.empty()) {
-            problem_ = file + give_the_log(
-                                  "a report knows what was live at the peak and at the "
-                                  "end, and at no other moment");
+            problem_ = file + ": " +
+                       report::needs_log(recording->report,
+                                         "a report knows what was live at the peak and at the "
+                                         "end, and at no other moment");
             return nullptr;
         }
         std::optional<model::Report> report =

@@ -4,6 +4,7 @@
 
 #include "report/histogram/histogram.hpp"
 #include "report/histogram/render.hpp"
+#include "report/needs_log.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/report_options.hpp"
@@ -26,10 +27,9 @@ void define(CLI::App& app, HistogramArguments& arguments) {
     add_json(app, arguments, "the histograms");
     add_rendering(app, arguments);
     app.footer(
-        "A bucket has the allocations from one power of two below the next: of the size that the "
-        "program asked for, or of the time until it freed them. All kinds of memory count, as in "
-        "memlab-report sites; total is what served them, rounding included. The bars show the "
-        "number of allocations.\n"
+        "Each bucket covers one power of two: of the requested size, or of the time until the "
+        "free. All kinds of memory count, as in memlab-report sites; total includes rounding. The "
+        "bars show the number of allocations.\n"
         "\n"
         "Examples:\n"
         "  memlab-report histogram memlab.train.4711.json\n"
@@ -54,9 +54,7 @@ int histogram_command(int argc, char** argv) {
     const auto show = [&](const OpenReport& open) {
         const std::string log = report::find_event_log(open.file, open.report);
         if (log.empty()) {
-            throw CannotShow{
-                "has sums, not single allocations; give its event log (*.memlog), or keep it "
-                "beside the report"};
+            throw CannotShow{report::needs_log(open.report, "has sums, not single allocations")};
         }
         const report::Histograms found = report::histograms(
             open.report, log, counts, arguments.filter.sites(open.report, open.resolver),

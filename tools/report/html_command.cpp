@@ -75,16 +75,16 @@ void define(CLI::App& app, HtmlArguments& arguments) {
     add_skip(app, arguments.skips);
     add_json(app, arguments, "what the page knows");
     app.add_option("--page", arguments.page,
-                   "An empty page to fill instead of the built-in one, for those who work on it")
+                   "A page template to use instead of the built-in one, for development")
         ->type_name("FILE");
     add_symbols(app, arguments.no_symbols);
     app.footer(
-        "The page is one file without links to anything: open it in a browser, offline, too. "
-        "docs/html.md says what is in it.\n"
+        "The page is one self-contained file: open it in any browser, also offline. docs/html.md "
+        "describes it.\n"
         "\n"
         "Examples:\n"
         "  memlab-report html -o page.html train.memlog\n"
-        "  memlab-report html -o page.html --no-source train.memlog          to send\n"
+        "  memlab-report html -o page.html --no-source train.memlog          to share\n"
         "  memlab-report html -o page.html before.memlog after.memlog        to compare\n"
         "  memlab-report html -o page.html run/                              many ranks\n"
         "\n"
@@ -166,7 +166,8 @@ class PageMaker {
         if (!choose(loaded.file, loaded.report)) {
             return std::nullopt;
         }
-        return report::read_recording(loaded.file, std::move(loaded.report), symbols(), options_);
+        return report::read_recording(loaded.file, std::move(loaded.report), symbols(), options_,
+                                      report::lacks_of_run(std::move(loaded.lacks)));
     }
 
     std::optional<report::PageData> of_recording(LoadedReport loaded) {
@@ -198,7 +199,7 @@ class PageMaker {
         }
         if (run.members.size() == 1) {
             const report::RunMember& member = run.members.front();
-            return of_recording({member.file, member.lacks, read_whole(member)});
+            return of_recording({member.file, all_lacks(run), read_whole(member)});
         }
         for (report::RunMember& member : run.members) {
             if (!choose_of_run(member.file, member.report)) {

@@ -290,7 +290,7 @@ void add_device(CLI::App& app, ReportOptions& options) {
     app.add_option("--device", options.device, "Only this GPU, by its index in the program")
         ->type_name("N")
         ->check(check_whole_number);
-    add_level(app, "driver: what CUDA handed out; framework: what PyTorch's cache made of it; all",
+    add_level(app, "driver: what CUDA handed out; framework: what PyTorch's cache handed out; all",
               true, [&options](report::Level level) { options.level = level; });
 }
 
@@ -411,7 +411,8 @@ std::optional<LoadedReport> load_report(const std::string& given, std::string* p
     RunCollection run = collect_run({path});
     if (run.members.size() == 1) {
         RunMember& member = run.members.front();
-        member.lacks.insert(member.lacks.end(), run.lacks.begin(), run.lacks.end());
+        const std::vector<Lack> of_run = all_lacks(run);
+        member.lacks.insert(member.lacks.end(), of_run.begin(), of_run.end());
         return LoadedReport{member.file, std::move(member.lacks), std::move(member.report)};
     }
     if (run.members.empty()) {

@@ -14,6 +14,7 @@
 #include "model/parse_size.hpp"
 #include "report/device_label.hpp"
 #include "report/lacks.hpp"
+#include "report/needs_log.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/collection.hpp"
@@ -190,28 +191,24 @@ void define(CLI::App& app, WhatifArguments& arguments) {
 /// The names of call sites, looked up on first use.
 class Places {
   public:
-    Places(std::string log, bool symbols, report::FrameSkips skips)
-        : log_(std::move(log)), symbols_(symbols), skips_(std::move(skips)) {}
+    Places(const model::Report& report, bool symbols, report::FrameSkips skips)
+        : report_(report), symbols_(symbols), skips_(std::move(skips)) {}
 
     std::string operator()(std::uint32_t stack) {
-        if (!read_) {
-            read_ = report::read_report(log_);
-            if (read_->report) {
-                resolver_.emplace(*read_->report, symbols_ ? &symbolizer_ : nullptr, skips_);
-            }
-        }
-        if (stack == 0 || !resolver_ || stack >= read_->report->stacks.size()) {
+        if (stack == 0 || stack >= report_.stacks.size()) {
             return "";
+        }
+        if (!resolver_) {
+            resolver_.emplace(report_, symbols_ ? &symbolizer_ : nullptr, skips_);
         }
         return report::location_text(resolver_->place(stack), "");
     }
 
   private:
-    const std::string log_;
+    const model::Report& report_;
     const bool symbols_;
     const report::FrameSkips skips_;
     report::Symbolizer symbolizer_;
-    std::optional<report::ReadResult> read_;
     std::optional<report::Resolver> resolver_;
 };
 
@@ -263,18 +260,14 @@ std::string find_log(const std::string& file, std::string* problem) {
     }
     std::string log = report::find_event_log(loaded->file, loaded->report);
     if (log.empty()) {
-        *problem = loaded->file +
-                   ": has sums, not moments; give its event log (*.memlog), or keep it beside the "
-                   "report";
+        *problem = loaded->file + ": " + report::needs_log(loaded->report, "has sums, not moments");
     }
     return log;
 }
 
 /// Of what was tried; that this is the beginning only, or up to the damage, is said with it.
-std::vector<report::Lack> lacks_of(const std::string& log) {
-    const report::ReadResult read = report::read_report(log);
-    std::vector<report::Lack> lacks =
-        read.report ? report::find_lacks(*read.report) : std::vector<report::Lack>();
+std::vector<report::Lack> lacks_of(const model::Report& report) {
+    std::vector<report::Lack> lacks = report::find_lacks(report);
     std::erase_if(lacks, [](const report::Lack& lack) {
         return lack.kind == report::Lack::Kind::gap || lack.kind == report::Lack::Kind::damaged;
     });
@@ -294,9 +287,11 @@ int try_out(WhatifArguments arguments) {
     if (!error.empty()) {
         return fail(error);
     }
-    report::whatif::Recording recording = report::whatif::read_recording(arguments.log, &error);
-    if (!error.empty()) {
-        return fail(arguments.log + ": " + error);
+    report::ReadResult read;
+    report::whatif::Recording recording =
+        report::whatif::read_recording(arguments.log, &read, &error);
+    if (!error.empty() || !read.report) {
+        return fail(arguments.log + ": " + (error.empty() ? read.error : error));
     }
     if (arguments.device) {
         std::erase_if(recording.programs, [&](const report::whatif::Program& program) {
@@ -331,11 +326,11 @@ int try_out(WhatifArguments arguments) {
             program, policies, of_device,
             [&](std::size_t row) { progress.update(row, report::Progress::Clock::now()); }));
     }
-    Places places(arguments.log, !arguments.no_symbols, arguments.skips);
+    Places places(*read.report, !arguments.no_symbols, arguments.skips);
     const report::whatif::DescribeStack describe_stack = [&places](std::uint32_t stack) {
         return places(stack);
     };
-    const std::vector<report::Lack> lacks = lacks_of(arguments.log);
+    const std::vector<report::Lack> lacks = lacks_of(*read.report);
     if (arguments.json) {
         std::cout << report::with_lacks(
             report::whatif::render_json(arguments.log, recording, tables, describe_stack), lacks);
