@@ -12,6 +12,7 @@
 #include "model/interval_document.hpp"
 #include "report/reading/schema_fields.hpp"
 #include "report/runs/run_documents.hpp"
+#include "report/runs/trend.hpp"
 
 namespace {
 
@@ -25,7 +26,7 @@ struct Document {
     Schema (*fields)();
 };
 
-constexpr std::array<Document, 6> documents = {{
+constexpr std::array<Document, 7> documents = {{
     {"report", "A recorded process", SchemaFields::of<memlab::model::Report>},
     {"interval", "memlab_interval_end of memlab.h",
      SchemaFields::of<memlab::model::IntervalDocument>},
@@ -35,6 +36,7 @@ constexpr std::array<Document, 6> documents = {{
     {"merge", "memlab-report merge --json", SchemaFields::of<memlab::report::Merge>},
     {"run-diff", "memlab-report diff --json of two runs of several processes",
      SchemaFields::of<memlab::report::RunDiffDocument>},
+    {"trend", "memlab-report trend --json", SchemaFields::of<memlab::report::Trend>},
 }};
 
 Schema schema_of(const Document& document) {

@@ -64,6 +64,12 @@ class Schemas(ToolTest):
                           (OTHERS, RUN, "--device", "0", "--filter", "func=x")):
             self.judge(self.read("diff", *arguments), "run-diff")
 
+    def test_many_runs(self):
+        for arguments in ((RUN,), (RUN, OTHERS, "--level", "driver"), (os.path.join(OTHERS, "sample_checkpointing_plain.json"), RUN)):
+            document = json.loads(self.report("trend", "--json", *arguments))
+            self.assertTrue(document["runs"])
+            self.judge(document, "trend")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -43,6 +43,7 @@ EXPECTED = [
     "share/memlab/memlab-run-summary-v1.schema.json",
     "share/memlab/memlab-merge-v1.schema.json",
     "share/memlab/memlab-run-diff-v1.schema.json",
+    "share/memlab/memlab-trend-v1.schema.json",
 ]
 # What each of them begins with; of both tools.
 FOR_SHELLS = {
