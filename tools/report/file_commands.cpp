@@ -263,10 +263,10 @@ int convert(int argc, char** argv, CLI::App& app, const Conversion& arguments,
 int validate_command(int argc, char** argv) {
     std::vector<std::string> paths;
     CLI::App app(
-        "Says of each report and event log whether it is sound: format and version, checksums, "
-        "every index, and that all sums agree. Of a report and its own log, also that both say the "
-        "same. A line for each file, for each problem, and for each thing that a sound recording "
-        "lacks; of a folder also for each process and rank that is not in it.",
+        "Checks whether reports and event logs are sound: format and version, checksums, every "
+        "index, and that all sums agree; of a report and its own log, also that both agree. Prints "
+        "a line for each file, for each problem, and for each thing that a sound recording lacks; "
+        "for a folder also for each process and rank that is missing.",
         "memlab-report validate");
     app.add_option(
            "FILE", paths,

@@ -66,7 +66,7 @@ void define(CLI::App& app, MergeArguments& arguments) {
         ->type_name("N")
         ->check(check_positive);
     add_level(app,
-              "driver: what CUDA handed out; framework: what PyTorch's cache made of it (default "
+              "driver: what CUDA handed out; framework: what PyTorch's cache handed out (default "
               "where each rank has one)",
               false, [&arguments](Level level) { arguments.level = level; });
     add_skip(app, arguments.skips);
@@ -123,7 +123,7 @@ void define(CLI::App& app, TrendArguments& arguments) {
         ->required()
         ->type_name("");
     add_level(app,
-              "driver: what CUDA handed out; framework: what PyTorch's cache made of it (default "
+              "driver: what CUDA handed out; framework: what PyTorch's cache handed out (default "
               "where each process has one)",
               false, [&arguments](Level level) { arguments.level = level; });
     app.add_flag("--json", arguments.json, "Print the rows as JSON");

@@ -45,7 +45,7 @@ void define(CLI::App& app, TreeArguments& arguments) {
         ->excludes(up);
     add_sort(app, arguments, report::order_names());
     app.add_option("--min", arguments.least_percent,
-                   "Sum up what has less than this share (default 1)")
+                   "Fold branches below this share into one row (default 1)")
         ->type_name("PERCENT")
         ->check(percent);
     add_top(app, arguments, "Children of each node");
@@ -60,8 +60,8 @@ void define(CLI::App& app, TreeArguments& arguments) {
     add_rendering(app, arguments);
     app.footer(std::string("Orders:") + what_orders_mean +
                "\n"
-               "A call without figures has those of the call above it; the tree is indented where "
-               "it branches.\n"
+               "A row without figures has the same figures as the row above; the tree is indented "
+               "where it branches.\n"
                "\n"
                "Examples:\n"
                "  memlab-report tree memlab.train.4711.json              who held the peak\n"
@@ -134,10 +134,9 @@ int nn_modules_command(int argc, char** argv) {
     add_json(app, arguments, "all nn.Modules");
     add_rendering(app, arguments);
     app.footer(
-        "Memory is that of the innermost call of an nn.Module that allocated it; in backward, of "
-        "the call whose forward it belongs to. A row has its own and that of the nn.Modules "
-        "within, by qualified name. Parameters and the optimizer's state are made outside of "
-        "calls.\n"
+        "Memory counts for the innermost nn.Module whose call allocated it; in backward, for the "
+        "one whose forward it belongs to. A row includes the nn.Modules inside it, by qualified "
+        "name. Parameters and optimizer state are allocated outside of calls.\n"
         "\n"
         "Examples:\n"
         "  memlab-report nn-modules memlab.python3.4711.json\n"

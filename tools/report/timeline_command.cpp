@@ -58,14 +58,12 @@ void define(CLI::App& app, TimelineArguments& arguments) {
     csv->excludes("--json");
     add_rendering(app, arguments);
     app.footer(
-        "CSV columns: device, begin_ns, end_ns, and of requested, allocated, active, reserved and "
-        "device_used the lowest (_min), highest (_max) and last (_last) value in that time, in "
-        "bytes; values hold until the next row; memory: empty, or a kind that these do not "
-        "include (managed, pinned), whose values then are those of allocated. With --by category: "
-        "device, begin_ns, end_ns, "
-        "at_ns "
-        "(when allocated was highest in that time), allocated and each category at that moment, "
-        "and the same at the end (_last).\n"
+        "CSV columns: device, begin_ns, end_ns; the lowest (_min), highest (_max) and last (_last) "
+        "value of requested, allocated, active, reserved and device_used in that interval, in "
+        "bytes; values hold until the next row; memory: empty, or managed or pinned, which these "
+        "curves do not include: then the columns of allocated have its values. With --by category: "
+        "device, begin_ns, end_ns, at_ns (when allocated was highest in that interval), allocated "
+        "and each category at that moment, and the same at the end (_last).\n"
         "\n"
         "Examples:\n"
         "  memlab-report timeline memlab.train.4711.memlog\n"
@@ -74,8 +72,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
         "  memlab-report timeline --by category memlab.python3.4711.json\n"
         "  memlab-report timeline --csv memlab.train.4711.memlog > memory.csv\n"
         "\n"
-        "From an event log there are scopes, too, and the shorter the interval, the finer the "
-        "curves.\n"
+        "An event log also has scopes, and its curves are finer for shorter intervals.\n"
         "Exit code: 0 good, 2 the file could not be read or the usage is wrong.");
 }
 
