@@ -247,7 +247,7 @@ class Moments(ExportTest):
         self.assertEqual(sum(self.folded_at(path, "end").values()), totals(device_report(path), "live"))
         self.refused("--to", "folded", "--at", "100ms", path,
                      says="a report knows what was live at the peak and at the end, and at no other moment; "
-                          "give the event log")
+                          "give its event log")
 
     def test_two_moments_are_two_weights(self):
         log = self.log("steps")
@@ -763,7 +763,7 @@ class Events(ExportTest):
         self.assertEqual(max(value for _, value in trace.counters["GPU 0 allocated"]), peak)
         for to in ("pytorch", "csv"):
             self.refused("--to", to, "-o", self.path("x"), path,
-                         says="a report has no single events; give the event log")
+                         says="a report has no single events; give its event log")
 
     def test_the_log_beside_a_report_is_used(self):
         path = DATA + "/h100/pytorch_without_its_cache"
