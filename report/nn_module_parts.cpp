@@ -36,7 +36,7 @@ class Divided {
     }
     void divide(std::size_t site, std::size_t part, std::uint64_t count, std::uint64_t bytes) {
         const auto found = at_.find(site);
-        if (found == at_.end() || count == 0) {
+        if (found == at_.end() || (count == 0 && bytes == 0)) {
             return;
         }
         Holders::Share& whole = holders_.sites[found->second];

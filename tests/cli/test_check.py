@@ -103,7 +103,7 @@ class Check(CommandTest):
         self.refused("check", "--limit", "leaks=many", log, says="takes a size")
         self.refused("check", "--limit", "peak_reserved@site:x=0", log, says="not measured by site")
         self.refused("check", "--limit", "leeks@site:x=0", log, says="no metric leeks")
-        self.refused("check", "--limit", "leaks@thread:x=0", log, says="only site, scope and kind")
+        self.refused("check", "--limit", "leaks@thread:x=0", log, says="only site, scope, kind and nn_module")
         self.refused("check", "--limit", "leaks@site:colour=x=0", log, says="takes func=")
         self.refused("check", "--missing-baseline", "maybe", "--leaks", "0", log, says="pass or fail")
         self.refused("check", "--leaks", "0", self.path("gone.json"), says="no such file")

@@ -461,7 +461,7 @@ class Categories(TimelineTest):
 
     def test_wrong_usage(self):
         path, _ = self.forward()
-        self.refused("--by", "place", path, says="--by: takes category, not place")
+        self.refused("--by", "place", path, says="--by: takes category or nn-module, not place")
         os.remove(self.path("forward.memlog"))
         self.refused("--by", "category", path, says="forward.json: a report does not know categories "
                                                     "over time; give the event log")

@@ -194,12 +194,14 @@ class NnModules(ViewTest):
         self.assertEqual({each["nn_module"]: each["change"] for each in device["sites"]},
                          {"layers.0.linear": -less, "[in no call of an nn.Module]": less})
         self.assertIn("By nn.Module", self.report("diff", "--by", "nn-module", path, after))
-        for folder, file in (("before", path), ("then", after)):  # runs
+        for folder, of in (("before", report), ("then", other)):  # runs
             os.mkdir(self.path(folder))
             for pid in (1, 2):
-                shutil.copy(file, self.path(f"{folder}/memlab.python3.{pid}.json"))
+                one = {**of, "process": {**of["process"], "pid": pid}}
+                with open(self.path(f"{folder}/memlab.python3.{pid}.json"), "w", encoding="utf-8") as file:
+                    json.dump(one, file)
         run = json.loads(self.report("diff", "--by", "nn-module", "--json", self.path("before"), self.path("then")))
-        self.assertEqual({each["nn_module"]: each["change"] for each in run["sites"]},
+        self.assertEqual({each["nn_module"]: each["change"] for each in run["call_sites"]["sites"]},
                          {"layers.0.linear": -2 * less, "[in no call of an nn.Module]": 2 * less})
         rows = list(csv.DictReader(io.StringIO(self.report("diff", "--by", "nn-module", "--csv", path, after))))
         self.assertIn("layers.0.linear", [each["nn_module"] for each in rows])
@@ -326,7 +328,7 @@ class Sites(ViewTest):
         categories = self.document("--no-symbols", path)["reports"][0]["devices"][0]["categories"]
         self.assertEqual(categories["activations"]["bytes"], rows["activations"]["at_peak_bytes"])
         self.assertNotIn("By category", self.report("--no-symbols", recorded("h100/jax_platform_allocator.json")))
-        self.refused("--by: takes place or category, not size", "sites", "--by", "size", path)
+        self.refused("--by: takes place, category or nn-module, not size", "sites", "--by", "size", path)
         by = ("sites", "--by", "category", "--no-symbols")
         self.assertIn("Only memory of PyTorch's has", self.report(*by, recorded("h100/jax_platform_allocator.json")))
         self.assertIn("have no names here", self.report(*by, recorded("h100/pytorch_without_its_cache.json")))
@@ -399,7 +401,7 @@ class Sites(ViewTest):
         self.refused("FILE is required", "check", "--leaks", "0")
         self.refused("takes peak, bytes, count, live or temporaries, not size", "sites", "--sort",
                      "size", "x.json")
-        self.refused("takes func=, file=, module=, scope= or kind=, not function=", "sites",
+        self.refused("takes func=, file=, module=, scope=, kind= or nn_module=, not function=", "sites",
                      "--filter", "function=x", "x.json")
         self.refused("missing.json: no such file", "sites", "missing.json")
         self.refused("--top: takes a whole number up to 999999999, not 4294967296", "sites", "--top", "4294967296",
@@ -626,7 +628,7 @@ class Diff(ViewTest):
         self.refused("missing.json: no such file", "diff", self.PLAIN, "missing.json")
         self.refused("missing.json: no such file", "diff", "missing.json", self.PLAIN)
         self.refused("missing.json: no such file", "diff", "missing.json", "too.json")
-        self.refused("takes stack or place, not line", "diff", "--by", "line", "a", "b")
+        self.refused("takes stack, place or nn-module, not line", "diff", "--by", "line", "a", "b")
         self.refused("GPU 3 was used by neither", "diff", "--device", "3", self.PLAIN, self.PLAIN)
         self.refused("processes; name the report of one of them", "diff", recorded("h100"),
                      self.PLAIN)

@@ -153,7 +153,7 @@ void define(CLI::App& app, CheckArguments& arguments) {
         "\n"
         "Examples:\n"
         "  memlab-report check --peak-allocated 4GiB --leaks 0 memlab.train.*.json\n"
-        "  memlab-report check --nn-module 'encoder.*' --peak-allocated 1GiB memlab.*.json\n"
+        "  memlab-report check --nn-module 'encoder.*' --peak-allocated 1GiB run/\n"
         "  memlab-report check --budget memlab.toml run/\n"
         "  memlab-report check --baseline ci/memory/ --update memlab.train.*.json\n"
         "  memlab-report check --baseline ci/memory/ --peak-allocated +2% memlab.*.json\n"

@@ -95,9 +95,10 @@ TEST_CASE("what is no pattern is refused in one line") {
     Filter filter;
     CHECK(filter.add("").find("takes a text to look for") == 0);
     CHECK(filter.add("func=") == "takes a text to look for, not func=");
-    CHECK(filter.add("function=step") ==
-          "takes func=, file=, module=, scope= or kind=, not function=; for a name with = in it "
-          "write func=function=step");
+    CHECK(
+        filter.add("function=step") ==
+        "takes func=, file=, module=, scope=, kind= or nn_module=, not function=; for a name with "
+        "= in it write func=function=step");
     CHECK(filter.empty());
     CHECK(filter.add("Matrix::operator==").empty());  // no key has capitals or colons
 }
