@@ -89,7 +89,10 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
         return !left;
     };
     for (const Area area : {Area::large, Area::small}) {
-        see([&] { return store_.oldest_unseen_segment(area); });
+        see([&] {
+            mutex_.assert_held();
+            return store_.oldest_unseen_segment(area);
+        });
         const bool all = detach_unused(area, *unmapping, released, [&](const Segment& segment) {
             return expired(segment.idle_since_ns);
         });
@@ -105,7 +108,10 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns, bool* more) {
         unmap_free_pages(area, page_expired, unmap_if_allowed);
     }
     for (const Area area : {Area::own_chunks, Area::own_page}) {
-        see([&] { return store_.oldest_unseen(area); });
+        see([&] {
+            mutex_.assert_held();
+            return store_.oldest_unseen(area);
+        });
         while (Block* block = store_.oldest(area)) {
             if (!expired(block->idle.since_ns) ||
                 !unmap_if_allowed({block, block->address, block->size})) {

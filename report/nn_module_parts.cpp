@@ -188,6 +188,7 @@ std::vector<NnModuleAtPeak> nn_modules_at_peak(const model::Report& report,
         }
     }
     std::vector<NnModuleAtPeak> all;
+    all.reserve(by_name.size());
     for (auto& [name, sum] : by_name) {
         all.push_back(std::move(sum));
     }

@@ -256,6 +256,7 @@ class Collector {
             std::vector<MemberReader::Result> results(inputs.size());
             const MemberReader reader(keep_, out_.stack_numbers.get());
             std::vector<std::string> paths;
+            paths.reserve(inputs.size());
             for (const MemberReader::Input& input : inputs) {
                 paths.push_back(input.path);
             }
