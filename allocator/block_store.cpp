@@ -321,14 +321,4 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     }
 }
 
-void BlockStore::saw(Block& block, std::uint64_t now_ns) noexcept {
-    block.idle.since_ns = now_ns;
-    sub_pool(block.segment->area).by_age.unseen = block.idle.age_links.right;
-}
-
-void BlockStore::saw(Segment& segment, std::uint64_t now_ns) noexcept {
-    segment.idle_since_ns = now_ns;
-    sub_pool(segment.area).unused.unseen = segment.unused_links.right;
-}
-
 }  // namespace memlab::allocator

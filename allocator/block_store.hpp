@@ -162,8 +162,12 @@ class BlockStore {
     Block* oldest(Area area) const noexcept { return sub_pool(area).by_age.oldest; }
     Block* oldest_unseen(Area area) const noexcept { return sub_pool(area).by_age.unseen; }
     /// A tick has seen it, the oldest unseen one, at this time.
-    void saw(Block& block, std::uint64_t now_ns) noexcept;
-    void saw(Segment& segment, std::uint64_t now_ns) noexcept;
+    void saw(Block& block, std::uint64_t now_ns) noexcept {
+        sub_pool(block.segment->area).by_age.saw(block, now_ns);
+    }
+    void saw(Segment& segment, std::uint64_t now_ns) noexcept {
+        sub_pool(segment.area).unused.saw(segment, now_ns);
+    }
 
     /// The bytes that could go back to the device now: unused segments, and the free whole chunks
     /// of ranges.
@@ -266,6 +270,8 @@ class BlockStore {
 
         static Links<Block>& links(Block& block) noexcept { return block.idle.age_links; }
         static Links<Segment>& links(Segment& segment) noexcept { return segment.unused_links; }
+        static std::uint64_t& since_ns(Block& block) noexcept { return block.idle.since_ns; }
+        static std::uint64_t& since_ns(Segment& segment) noexcept { return segment.idle_since_ns; }
 
         void push(Node& node) noexcept {
             links(node) = {newest, nullptr};
@@ -280,6 +286,11 @@ class BlockStore {
             (newer != nullptr ? links(*newer).left : newest) = older;
             unseen = unseen == &node ? newer : unseen;
             bytes -= node.size;
+        }
+        /// A tick has seen the oldest unseen one at this time.
+        void saw(Node& node, std::uint64_t now_ns) noexcept {
+            since_ns(node) = now_ns;
+            unseen = links(node).right;
         }
     };
 
@@ -363,8 +374,8 @@ class BlockStore {
     }
     void unlink_hole(Block& block) noexcept;
     std::string validate_area(Area area) const;
-    template <typename Node, typename Since>
-    static bool is_by_age(const ByAge<Node>& order, const Since& since);
+    template <typename Node>
+    static bool is_by_age(const ByAge<Node>& order);
     std::string validate_free(const Block& block) const;
     std::string validate_hole(const Block& block) const;
     std::string validate_segment(const Segment& segment, std::size_t* blocks) const;

@@ -133,19 +133,21 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
     return {};
 }
 
-/// `since`: when a tick first saw it.
-template <typename Node, typename Since>
-bool BlockStore::is_by_age(const ByAge<Node>& order, const Since& since) {
+/// Also whether the nodes have its bytes.
+template <typename Node>
+bool BlockStore::is_by_age(const ByAge<Node>& order) {
     const Node* older = nullptr;
     bool unseen = false;
+    std::uint64_t bytes = 0;
     for (Node* each = order.oldest; each != nullptr; each = order.links(*each).right) {
         unseen = unseen || each == order.unseen;
-        if (order.links(*each).left != older || unseen != (since(*each) == never_seen)) {
+        if (order.links(*each).left != older || unseen != (order.since_ns(*each) == never_seen)) {
             return false;
         }
+        bytes += each->size;
         older = each;
     }
-    return older == order.newest && unseen == (order.unseen != nullptr);
+    return older == order.newest && unseen == (order.unseen != nullptr) && bytes == order.bytes;
 }
 
 std::string BlockStore::validate_area(Area area) const {
@@ -189,15 +191,8 @@ std::string BlockStore::validate_area(Area area) const {
     if (unused != in.unused.bytes) {
         return "the wholly free segments are counted wrongly";
     }
-    if (!is_by_age(in.by_age, [](const Block& block) { return block.idle.since_ns; }) ||
-        !is_by_age(in.unused, [&](const Segment& segment) {
-            unused -= segment.size;
-            return segment.idle_since_ns;
-        })) {
+    if (!is_by_age(in.by_age) || !is_by_age(in.unused)) {
         return "the order of free blocks or segments by age is wrong";
-    }
-    if (unused != 0) {
-        return "not all wholly free segments are in their order";
     }
     std::uint64_t mapped = 0;
     for (const auto& [base, segment] : segments_) {

@@ -1,5 +1,5 @@
-// Intrusive ordered sets of blocks or segments, keyed by (size, address). The links are in those,
-// so insert and remove allocate nothing and cannot fail.
+// Intrusive ordered sets of blocks, keyed by (size, address). The links are in the blocks, so
+// insert and remove allocate nothing and cannot fail.
 #pragma once
 
 #include <algorithm>

@@ -1,0 +1,334 @@
+"""module_witness.py MODEL FILE
+
+Trains a model whose every nn.Module has hooks that say when its forward begins and ends, and sees each tensor that an
+operation makes. So it knows, by other means than memlab's, which nn.Module's call made what is alive: of a forward the
+innermost call, of backward the one whose forward made the node. At eleven moments it makes a mark and writes to FILE, as
+JSON, the bytes by nn.Module, as PyTorch's cache rounds them. Prints the losses.
+
+With MODEL tracker:MODEL there are no hooks, but PyTorch's own MemTracker: the bytes by its categories at the peak.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterable
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+Loss = Callable[[], torch.Tensor]
+OUTSIDE = ""
+CLAIMED = "made in the forward of"
+MIB = 1 << 20
+
+
+def tensors(values: object) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+class Witness(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = threading.local()
+        self.storages: dict[int, tuple[StorageWeakRef, int, str]] = {}
+        self.lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        if not hasattr(self.calls, "names"):
+            self.calls.names = []
+        return self.calls.names
+
+    def owner(self) -> str:
+        if self.names():
+            return self.names()[-1]
+        node = torch._C._current_autograd_node()
+        return OUTSIDE if node is None else node.metadata.get(CLAIMED, OUTSIDE)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in tensors(result):
+            if tensor.is_cuda:
+                self.saw(tensor.untyped_storage())
+        return result
+
+    def saw(self, storage: torch.UntypedStorage) -> None:
+        with self.lock:
+            known = self.storages.get(storage._cdata)
+            if storage.nbytes() and (known is None or known[0].expired()):
+                rounded = (storage.nbytes() + 511) // 512 * 512
+                self.storages[storage._cdata] = (StorageWeakRef(storage), rounded, self.owner())
+
+    def claim(self, values: object, owner: str) -> None:
+        """The nodes behind tensors that no call that has ended made."""
+        nodes = [each.grad_fn for each in tensors(values)]
+        while nodes:
+            node = nodes.pop()
+            if node is not None and CLAIMED not in node.metadata:
+                node.metadata[CLAIMED] = owner
+                nodes += [each for each, _ in node.next_functions]
+
+    def watch(self, model: torch.nn.Module, root: str) -> None:
+        for name, module in model.named_modules():
+            self.hook(module, f"{root}.{name}" if name else root)
+
+    def hook(self, module: torch.nn.Module, name: str) -> None:
+        def begins(_, args, kwargs) -> None:
+            self.claim((args, kwargs), self.names()[-1] if self.names() else OUTSIDE)
+            if not self.names() and threading.current_thread().name.startswith("Thread"):  # DataParallel's
+                self.__enter__()
+            self.names().append(name)
+
+        def ends(_, args, kwargs, output) -> None:
+            self.claim(output, name)
+            self.names().pop()
+            if not self.names() and threading.current_thread().name.startswith("Thread"):
+                self.__exit__(None, None, None)
+
+        module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
+        module.register_forward_hook(ends, with_kwargs=True, always_call=True)
+
+    def live(self) -> dict[str, int]:
+        held: dict[str, int] = {}
+        with self.lock:
+            for reference, size, owner in self.storages.values():
+                if not reference.expired():
+                    held[owner] = held.get(owner, 0) + size
+        return held
+
+
+class Moments:
+    """Marks, and what the witness says at each."""
+
+    def __init__(self, witness: Witness | None) -> None:
+        self.witness, self.said = witness, {}
+        self.mark = getattr(ctypes.CDLL(None), "memlab_api_mark", None)
+
+    def note(self, name: str) -> None:
+        if self.witness is not None and name not in self.said:
+            self.said[name] = self.witness.live()
+            if self.mark is not None:
+                self.mark(name.encode())
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width: int, low_rank: int = 0) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.act = torch.nn.GELU()
+
+    def forward(self, batch):
+        return batch + self.down(self.act(self.up(self.norm(batch))))
+
+
+class LowRank(torch.nn.Module):
+    """LoRA: a layer that stays as it is, and two thin ones that are trained."""
+
+    def __init__(self, layer: torch.nn.Linear, rank: int = 8) -> None:
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.a = torch.nn.Linear(layer.in_features, rank, bias=False)
+        self.b = torch.nn.Linear(rank, layer.out_features, bias=False)
+
+    def forward(self, batch):
+        return self.layer(batch) + self.b(self.a(batch)) * 2
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self, count: int = 6, width: int = 512, recompute: bool = False) -> None:
+        super().__init__()
+        self.blocks, self.recompute = torch.nn.ModuleList(Block(width) for _ in range(count)), recompute
+
+    def forward(self, batch):
+        for block in self.blocks:
+            batch = checkpoint(block, batch, use_reentrant=False) if self.recompute else block(batch)
+        return batch
+
+
+def random_tokens(vocabulary: int, batch: int = 4, length: int = 128) -> torch.Tensor:
+    return torch.randint(0, vocabulary, (batch, length), device="cuda")
+
+
+def gpt2() -> torch.nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(GPT2Config(n_layer=4, n_embd=512, n_head=8, vocab_size=8192))
+
+
+def language(model: torch.nn.Module) -> Loss:
+    def loss() -> torch.Tensor:
+        tokens = random_tokens(8192)
+        return model(input_ids=tokens, labels=tokens).loss
+
+    return loss
+
+
+def vit() -> torch.nn.Module:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    return ViTForImageClassification(ViTConfig(num_hidden_layers=4, hidden_size=384, num_attention_heads=6, intermediate_size=1536))
+
+
+def pictures(model: torch.nn.Module) -> Loss:
+    return lambda: model(pixel_values=torch.randn(16, 3, 224, 224, device="cuda"),
+                         labels=torch.zeros(16, dtype=torch.long, device="cuda")).loss
+
+
+def of_rows(model: torch.nn.Module, *shape: int) -> Loss:
+    return lambda: model(torch.randn(*shape, device="cuda")).square().mean()
+
+
+def encoder() -> torch.nn.Module:
+    return torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True), 6)
+
+
+def low_rank() -> torch.nn.Module:
+    model = Blocks()
+    for block in model.blocks:
+        block.up, block.down = LowRank(block.up), LowRank(block.down)
+    return model
+
+
+MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[[torch.nn.Module], Loss]]] = {
+    "gpt2": (gpt2, language), "vit": (vit, pictures), "encoder": (encoder, lambda model: of_rows(model, 16, 128, 512)),
+    "lora": (low_rank, lambda model: of_rows(model, 2048, 512)),
+    "ema": (Blocks, lambda model: of_rows(model, 2048, 512)),
+    "checkpointing": (lambda: Blocks(recompute=True), lambda model: of_rows(model, 2048, 512)),
+    "data_parallel": (Blocks, lambda model: of_rows(torch.nn.DataParallel(model), 2048, 512)),
+    "generate": (gpt2, language)}
+
+
+def average(model: torch.nn.Module, of: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        for mean, now in zip(model.parameters(), of.parameters()):
+            mean.lerp_(now, 0.1)
+        return model(batch)
+
+
+def generate(witness: Witness | None, moments: Moments) -> int:
+    """The model is gone when this returns."""
+    model = gpt2().cuda().eval()
+    if witness is not None:
+        witness.watch(model, "GPT2LMHeadModel#2")
+    with torch.no_grad():
+        tokens = random_tokens(8192, 2, 64)
+        filled = model(input_ids=tokens, use_cache=True)
+        moments.note("filled")
+        return int(model.generate(tokens, max_new_tokens=16, do_sample=False, pad_token_id=0).sum()) + len(filled.logits)
+
+
+def at_hooks(modules: Iterable[torch.nn.Module], moments: Moments, step: list[int]) -> None:
+    """Moments in the midst of a forward and of a backward."""
+    chosen = [module for module in modules if isinstance(module, (torch.nn.LayerNorm, torch.nn.Linear))]
+    for number in (1, 2, 3):
+        module = chosen[number * (len(chosen) - 1) // 3]
+
+        def forward_ends(*_, number=number) -> None:
+            if step[0] >= 2:
+                moments.note(f"forward {number}")
+
+        def backward_was(_, number=number) -> None:
+            if step[0] >= 2:
+                moments.note(f"backward {number}")
+
+        module.register_forward_hook(forward_ends)
+        for parameter in list(module.parameters())[:1]:
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(backward_was)
+
+
+def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Callable[[], None]) -> list[float]:
+    make, objective = MODELS[name]
+    torch.manual_seed(1)
+    model = make().cuda()
+    root, step = type(model).__name__, [0]
+    mean = copy.deepcopy(model) if name == "ema" else None
+    if witness is not None:
+        witness.watch(model, root)
+        if mean is not None:
+            for module in mean.modules():  # not the copied hooks
+                module._forward_hooks.clear()
+                module._forward_pre_hooks.clear()
+                module._forward_hooks_with_kwargs.clear()
+                module._forward_pre_hooks_with_kwargs.clear()
+                module._forward_hooks_always_called.clear()
+            witness.watch(mean, f"{root}#2")
+        at_hooks(model.modules(), moments, step)
+    optimizer = torch.optim.Adam([each for each in model.parameters() if each.requires_grad])
+    loss_of, losses = objective(model), []
+    for step[0] in range(4):
+        loss = loss_of()
+        kept = average(mean, model, torch.randn(2048, 512, device="cuda")) if mean is not None else None
+        if step[0] == 3:
+            moments.note("forward")
+            at_the_peak()
+        loss.backward()
+        if step[0] == 2:
+            moments.note("backward")
+        optimizer.step()
+        moments.note("stepped")
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(round(loss.item(), 4))
+        del loss, kept
+    moments.note("end of training")
+    if name == "generate":
+        losses.append(generate(witness, moments))
+    return losses
+
+
+def peak_of_all(moments: Moments) -> None:
+    large = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+    moments.note("peak")
+    assert large.numel() > 0
+
+
+def with_tracker(name: str) -> tuple[dict[str, int], list[float]]:
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    make, objective = MODELS[name]
+    torch.manual_seed(1)
+    tracker = MemTracker()
+    model = make().cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    loss_of, losses, said = objective(model), [], {}
+    tracker.track_external(model, optimizer)
+    with tracker:
+        for step in range(4):
+            loss = loss_of()
+            if step == 3:
+                held = next(value for device, value in tracker.get_tracker_snapshot("current").items() if device.type == "cuda")
+                said = {getattr(kind, "value", str(kind)): size for kind, size in held.items()}
+                large = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+                assert large.numel() > 0
+                del large
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(round(loss.item(), 4))
+            if step == 0:
+                tracker.reset_mod_stats()
+    return said, losses
+
+
+def main() -> None:
+    name = sys.argv[1]
+    if name.startswith("tracker:"):
+        said, losses = with_tracker(name.removeprefix("tracker:"))
+    else:
+        witness = Witness()
+        moments = Moments(witness)
+        with witness:
+            losses = train(name, witness, moments, lambda: peak_of_all(moments))
+        said = moments.said
+    with open(sys.argv[2], "w", encoding="utf-8") as file:
+        json.dump(said, file)
+    print(losses)
+
+
+main()
