@@ -86,15 +86,11 @@ void with_aggregate_now(const Use& use) {
 size_t write_document(const memlab::trace::Aggregator& aggregate,
                       const std::optional<memlab::trace::IntervalTotals>& totals, char* json,
                       size_t size) {
-    if (!totals) {
-        return 0;
-    }
-    const std::string text =
-        memlab::model::to_json(memlab::model::interval_document(aggregate, *totals));
-    if (text.size() < size) {
-        std::memcpy(json, text.c_str(), text.size() + 1);
-    }
-    return text.size();
+    return totals
+               ? mi::copy_text(
+                     memlab::model::to_json(memlab::model::interval_document(aggregate, *totals)),
+                     json, size)
+               : 0;
 }
 
 }  // namespace
@@ -262,11 +258,7 @@ MEMLAB_EXPORT size_t memlab_api_made_between(const uint64_t* moments, size_t cou
 MEMLAB_EXPORT size_t memlab_api_recording(char* path, size_t size) {
     size_t length = 0;
     mi::in_session([&](mi::Session& session) {
-        const std::string& report = session.report_path();
-        length = report.size();
-        if (length < size) {
-            std::memcpy(path, report.c_str(), length + 1);
-        }
+        length = mi::copy_text(session.report_path(), path, size);
         return true;
     });
     return length;

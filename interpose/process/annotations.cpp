@@ -342,15 +342,19 @@ std::uint64_t begin_interval(const trace::IntervalFilter& filter) noexcept {
     return begun ? id : 0;
 }
 
+std::size_t copy_text(std::string_view text, char* to, std::size_t size) noexcept {
+    if (text.size() < size) {
+        std::memcpy(to, text.data(), text.size());
+        to[text.size()] = '\0';
+    }
+    return text.size();
+}
+
 std::size_t end_interval(std::uint64_t interval, std::size_t max_sites, char* json,
                          std::size_t size) noexcept {
     std::size_t length = 0;
     const auto write = [&](const model::IntervalDocument& document) {
-        const std::string text = model::to_json(document);
-        length = text.size();
-        if (length < size) {
-            std::memcpy(json, text.c_str(), length + 1);
-        }
+        length = copy_text(model::to_json(document), json, size);
         return length < size;
     };
     record_or_defer(

@@ -49,6 +49,9 @@ bool label_memory(std::uint64_t address, bool base_only,
 /// Begins an interval of the memory that the filter takes; pass the result to end_interval(). 0:
 /// nothing is recorded, or too many are open. A forked child has none of its parent's.
 std::uint64_t begin_interval(const trace::IntervalFilter& filter) noexcept;
+/// Writes the text and a null byte to `to` if `size` bytes suffice, as memlab.h returns texts.
+/// Returns its length.
+std::size_t copy_text(std::string_view text, char* to, std::size_t size) noexcept;
 /// Ends the interval and writes its JSON (model/interval_document.hpp), with at most `max_sites`
 /// sites, and a null byte to `json` if `size` bytes suffice; then it is forgotten. Returns the
 /// length of the JSON, or 0: there is no such interval, or no host memory.
