@@ -53,6 +53,8 @@ struct ReadResult {
     std::string error;
     /// If there is a report: what is wrong with the event log that it came from; else empty.
     std::string warning;
+    /// The report is a file's, and beside it, under the name of its log, is another process's.
+    bool other_log_beside = false;
 };
 
 /// Parses the text of a report. Never throws, whatever the input.

@@ -177,10 +177,12 @@ void add_time_until_now(const std::string& log, model::Process& process) {
     }
 }
 
-/// That the log of a report is here, and no use.
+/// That what has the name of a report's log is no use, or another process's.
 void note_log_beside(const std::string& path, ReadResult& read) {
     if (read.report) {
-        read.report->log.unreadable = find_log_beside(path, *read.report).problem;
+        LogBeside log = find_log_beside(path, *read.report);
+        read.report->log.unreadable = std::move(log.problem);
+        read.other_log_beside = log.is_of_another_process;
     }
 }
 

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "report/parallel.hpp"
-#include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/runs/read_progress.hpp"
@@ -114,9 +113,7 @@ class MemberReader {
             result.error = read.error;
             return result;
         }
-        result.log_is_another_process =
-            !input.log.empty() && !result.member.from_log &&
-            find_log_beside(input.path, *read.report).is_of_another_process;
+        result.log_is_another_process = !input.log.empty() && read.other_log_beside;
         result.member.warning = read.warning;
         result.member.report = std::move(*read.report);
         result.member.lacks = find_lacks(result.member.report);
