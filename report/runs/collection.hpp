@@ -12,6 +12,7 @@
 
 #include "model/report.hpp"
 #include "report/lacks.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/runs/stack_peaks.hpp"
 #include "report/text/names.hpp"
@@ -63,6 +64,13 @@ inline bool replaced_by_exec(const RunCollection& run, const RunMember& member) 
                later.report.process.host == process.host &&
                later.report.process.start_wall_ns > process.start_wall_ns;
     });
+}
+
+/// separate_nn_modules() of each process.
+inline void separate_nn_modules(RunCollection& run) {
+    for (RunMember& member : run.members) {
+        separate_nn_modules(member.report);
+    }
 }
 
 /// The notes, and the sentences of the lacks.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "model/bounded_sum.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/text/page.hpp"
 #include "report/text/table.hpp"
@@ -223,7 +224,7 @@ class NnModulesText {
                             of.unnamed});
         }
         if (of.outside.bytes != 0) {
-            rows.push_back({"[in no call of an nn.Module]", of.outside});
+            rows.push_back({outside_nn_modules, of.outside});
         }
         return rows;
     }

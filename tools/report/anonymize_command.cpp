@@ -199,8 +199,7 @@ int anonymize_command(int argc, char** argv) {
     AnonymizeArguments arguments;
     CLI::App app(
         "Copies a recording without host, user, GPU UUIDs, folders and arguments, so that it can "
-        "be "
-        "shared.",
+        "be shared.",
         "memlab-report anonymize");
     define(app, arguments);
     parse(app, argc, argv);

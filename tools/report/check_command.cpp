@@ -15,7 +15,6 @@
 #include "report/check/check.hpp"
 #include "report/check/render.hpp"
 #include "report/levels.hpp"
-#include "report/nn_module_parts.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/runs/collection.hpp"
@@ -83,8 +82,7 @@ void define(CLI::App& app, CheckArguments& arguments) {
     add_repeated(app, "--limit", arguments.partial_limits,
                  "A limit, METRIC=LIMIT, or one of call stacks (TEXT as in --filter of the other "
                  "commands), scopes, a kind of memory or nn.Modules: METRIC@site:TEXT=LIMIT, "
-                 "METRIC@scope:NAME=LIMIT, "
-                 "METRIC@kind:NAME=LIMIT, METRIC@nn_module:NAME=LIMIT")
+                 "METRIC@scope:NAME=LIMIT, METRIC@kind:NAME=LIMIT, METRIC@nn_module:NAME=LIMIT")
         ->type_name("WHAT")
         ->group("Limits");
     app.add_option("--nn-module", arguments.nn_module,
@@ -292,9 +290,7 @@ class Check {
         if (std::any_of(limits_.begin(), limits_.end(), [](const Limit& limit) {
                 return limit.subject.kind == Subject::Kind::nn_module;
             })) {
-            for (report::RunMember& member : run.members) {
-                report::separate_nn_modules(member.report);
-            }
+            report::separate_nn_modules(run);
         }
     }
 

@@ -10,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "report/nn_module_parts.hpp"
 #include "report/runs/process_matching.hpp"
 #include "report/runs/run_diff.hpp"
 #include "report/symbols/symbolizer.hpp"
@@ -228,12 +227,9 @@ int diff_all(report::RunCollection before, report::RunCollection after,
 int diff_folders(const DiffArguments& arguments) {
     report::RunCollection before = report::collect_run({arguments.before});
     report::RunCollection after = report::collect_run({arguments.after});
-    if (arguments.by_nn_module || arguments.filter.by_nn_module()) {
-        for (report::RunCollection* const run : {&before, &after}) {
-            for (report::RunMember& member : run->members) {
-                report::separate_nn_modules(member.report);
-            }
-        }
+    if (arguments.tells_nn_modules_apart()) {
+        separate_nn_modules(before);
+        separate_nn_modules(after);
     }
     const int unread = std::max(report_errors(before), report_errors(after));
     for (const auto& [folder, run] :

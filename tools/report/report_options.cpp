@@ -328,14 +328,14 @@ void add_filter(CLI::App& app, ReportOptions& options, bool nn_modules) {
 
 void apply_options(model::Report& report, const ReportOptions& options) {
     report::choose_level(report, options.level);
-    if (options.by_nn_module || options.filter.by_nn_module()) {
+    if (options.tells_nn_modules_apart()) {
         report::separate_nn_modules(report);
     }
 }
 
 std::string check_order(const ReportOptions& options) {
     const bool known = options.sort == "peak" || options.sort == "live";
-    return known || !(options.by_nn_module || options.filter.by_nn_module())
+    return known || !options.tells_nn_modules_apart()
                ? std::string()
                : "--sort " + options.sort +
                      " is of the whole run, which a recording does not have by nn.Module; sort by "

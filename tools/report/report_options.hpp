@@ -38,6 +38,9 @@ struct ReportOptions {
     bool by_nn_module = false;  ///< the view groups by nn.Module
     report::FrameSkips skips;
     StyleOptions style;
+
+    /// The view groups or filters by nn.Module: its reports need separate_nn_modules().
+    bool tells_nn_modules_apart() const { return by_nn_module || filter.by_nn_module(); }
 };
 
 /// If no recording is named, the newest one of the current folder is taken, and a line on stderr

@@ -18,7 +18,7 @@ inline report::ViewOptions make_view_options(const ReportOptions& arguments) {
     view.filter = arguments.filter.text();
     view.working_directory = working_directory();
     view.device = arguments.device;
-    view.by_parts = arguments.by_nn_module || arguments.filter.by_nn_module();
+    view.by_parts = arguments.tells_nn_modules_apart();
     return view;
 }
 
