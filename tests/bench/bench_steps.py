@@ -11,7 +11,8 @@ same steps one right after the other, on the same two cores; what is printed is 
 bootstrap 95 % interval.
 Timed runs of PyTorch do not record, except the variants "recording ..." (with Python in their stacks, with native
 ones only, with none); the peaks of memlab's pool come from one more run that does. Those of JAX record.
-What recording costs: --variants "memlab vmm,recording,recording native,recording no stacks"; what PyTorch's
+What recording costs: --variants "memlab vmm,recording,recording native,recording no stacks"; what names of
+nn.Modules cost: --variants "preloaded,preloaded names" and "many nn.Modules,many nn.Modules names"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python"; memory that the driver's pools or the
 program's own mappings serve: --variants "JAX async,memlab JAX async" and "JAX platform,memlab JAX platform". Two
 builds of memlab beside each other: --before ANOTHER_LIBMEMLAB --variants "before memlab vmm,memlab vmm".
@@ -70,6 +71,9 @@ VARIANTS = {
     "preloaded unrecorded": torch_preloaded(MEMLAB_RECORD="off"),
     "preloaded no stacks": torch_preloaded(MEMLAB_STACK_DEPTH="0"),
     "preloaded no ledger": torch_preloaded(MEMLAB_LEDGER="off"),
+    "preloaded names": torch_preloaded(MEMLAB_NAMES="auto"),
+    "many nn.Modules": Variant("nn_modules", True, {}),
+    "many nn.Modules names": Variant("nn_modules", True, {"MEMLAB_NAMES": "auto"}),
     "history all": torch_cache(**{HISTORY: "all"}),
     "history python": torch_cache(**{HISTORY: "python"}),
     "memlab classic": torch_replaced(MEMLAB_BACKEND="classic"),
@@ -87,6 +91,7 @@ VARIANTS = {
     "JAX platform": jax("platform", False),
     "memlab JAX platform": jax("platform", True),
 }
+STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python", "memlab", "startup")
 BEFORE = "before "  # in front of a variant's name: with the library of --before
 DEFAULT = "PyTorch,PyTorch expandable,memlab classic,memlab vmm"
 
@@ -113,6 +118,24 @@ def transformer(batch_size: int, wrap: Callable = lambda model: model) -> Callab
         optimizer.zero_grad(set_to_none=True)
         loss = model(batch).square().mean()
         loss.backward()
+        optimizer.step()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def nn_modules(batch_size: int) -> Callable[[], None]:
+    """A model of 1,000 nn.Modules, small ones: the host limits the step."""
+    import torch
+
+    torch.manual_seed(1)
+    block = [torch.nn.Sequential(torch.nn.LayerNorm(256), torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(250)]
+    model = torch.nn.Sequential(*block).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        model(torch.randn(batch_size * random.randint(4, 16), 256, device="cuda")).square().mean().backward()
         optimizer.step()
         torch.cuda.synchronize()
 
@@ -149,7 +172,7 @@ def peaks_of_torch() -> dict[str, int]:
 def child(workload: str, turn: Round) -> None:
     """Runs so many steps for each line that comes, and answers with the times of all but the first in ms."""
     random.seed(1)
-    step = {"transformer": transformer, "jax": jax_network}[workload](turn.batch)
+    step = {"transformer": transformer, "nn_modules": nn_modules, "jax": jax_network}[workload](turn.batch)
     for _ in range(turn.in_a_row):  # what is compiled at first is, while the others do the same
         step()
     for _ in sys.stdin:
@@ -178,6 +201,8 @@ def environment_of(library: str, variant: Variant, **more: str) -> dict:
     environment["PYTHONHASHSEED"] = "0"
     if variant.preloaded:
         environment["LD_PRELOAD"] = library
+    if variant.settings.get("MEMLAB_NAMES") == "auto":  # as memlab-run does without the wheel
+        environment["PYTHONPATH"] = ":".join(filter(None, (STARTUP, environment.get("PYTHONPATH", ""))))
     return environment | variant.settings | more
 
 

@@ -691,6 +691,43 @@ class Suite(SeveralGpus):
             verdict.problems.append("no report, or no word of PyTorch's")
         self.add(verdict, *outcomes)
 
+    def witnessed_nn_modules(self) -> None:
+        """Memory by nn.Module at eleven moments, against hooks on every one; by category, against PyTorch's MemTracker."""
+        folders = [str(HERE.parent.parent / "python" / "memlab" / "startup"), os.environ.get("PYTHONPATH", "")]
+        settings = {"MEMLAB_NAMES": "auto", "PYTHONPATH": ":".join(filter(None, folders))}
+        for kind, models in (("nn.Modules:", tensors.WITNESSED), ("MemTracker:", tensors.TRACKED)):
+            for model in models:
+                name = f"{kind} {model}"
+                if not self.can_run_with("transformers" if model in ("gpt2", "vit", "generate") else "torch", name):
+                    continue
+                if model == "data_parallel" and gpu_count() < 2:
+                    self.skip(name, "needs 2 GPUs")
+                    continue
+                expected = self.work / f"{file_name(name)}.json"
+                verdict, found, outcomes = self.framework_pair(
+                    name, "module_witness.py", [("tracker:" if kind == "MemTracker:" else "") + model, str(expected)],
+                    settings=settings, native_settings={}, timeout=200)
+                one = next((one for one in found if one.log and one.report and one.report["sites"]), None)
+                if one is None or not expected.exists():
+                    verdict.problems.append("no log, or no word of the witness's")
+                elif kind == "MemTracker:":
+                    agreed, problems = tensors.judge_tracker(self.page(one.report_path),
+                                                             json.loads(expected.read_text(encoding="utf-8")))
+                    self.results.add_table(f"{name}: {100 * agreed:.2f} % of its bytes at the peak agree\n")
+                    verdict.problems += problems
+                else:
+                    said, shares = json.loads(expected.read_text(encoding="utf-8")), {}
+                    for moment, held in said.items():
+                        page = self.page(one.log, "timeline", "--at", moment, "--by", "nn-module", "--top", "100000")
+                        shares[moment], problems = tensors.judge_moment(moment, page, held)
+                        verdict.problems += problems
+                    self.results.add_table(f"{name}: " + ", ".join(f"{moment} {100 * share:.2f} %"
+                                                                   for moment, share in shares.items()) + "\n")
+                    self.keep_named(name, one)
+                self.add(verdict, *outcomes)
+                if one is not None and one.report_path:
+                    self.show(name, one.report_path)
+
     def line_profiles(self) -> None:
         """pytorch_memlab's names in the Python package, in the uses that it documents."""
         name = "line profiles"
@@ -1201,7 +1238,7 @@ class Suite(SeveralGpus):
         parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
-                 self.line_profiles, self.limits_in_tests, self.names, self.validation, self.categories, self.ledgers, self.unwinder, self.forked,
+                 self.witnessed_nn_modules, self.line_profiles, self.limits_in_tests, self.names, self.validation, self.categories, self.ledgers, self.unwinder, self.forked,
                  self.ranks, self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory,
                  self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))

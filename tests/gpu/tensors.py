@@ -130,6 +130,46 @@ def judge_names(report: dict[str, Any], expected: dict[str, dict[str, Any]]) -> 
     return problems + ([f"labels of nothing: {sorted(more)}"] if more else [])
 
 
+WITNESSED = ("gpt2", "vit", "encoder", "lora", "ema", "checkpointing", "generate", "data_parallel")
+TRACKED = ("gpt2", "vit", "encoder", "ema")
+LARGE = 8 << 30  # of module_witness.py, at the peak
+OUTSIDE = "[in no call of an nn.Module]"
+# What MemTracker calls memlab's categories. Its buffers are of the model, as parameters; what it calls temporary is what
+# is made in backward and by the optimizer.
+OF_THE_TRACKER = {"Parameter": "parameters", "Buffer": "parameters", "Gradient": "gradients",
+                  "Optstate": "optimizer state", "Activation": "activations"}
+
+
+def judge_moment(moment: str, page: dict[str, Any], said: dict[str, int]) -> tuple[float, list[str]]:
+    """The share of what the witness says of nn.Modules at a mark that memlab has in the same one, of timeline's JSON; and
+    whether memlab has more than 2 % outside of them that is not outside."""
+    ours: dict[str, int] = {}
+    for device in (page["at"] or {"devices": []})["devices"]:
+        for site in device["sites"] if device["index"] >= FIRST_OF_PYTORCH else ():
+            name = "" if site["nn_module"] == OUTSIDE else site["nn_module"]
+            ours[name] = ours.get(name, 0) + site["bytes"]
+    inside = {name: size for name, size in said.items() if name}
+    agreed = sum(min(size, ours.get(name, 0)) for name, size in inside.items()) / max(1, sum(inside.values()))
+    total = sum(said.values()) - (LARGE if moment == "peak" else 0)
+    if (agreed >= 0.99 or not inside) and ours.get("", 0) - said.get("", 0) <= 0.02 * total:
+        return agreed, []
+    differ = {name: (ours.get(name, 0), said.get(name, 0)) for name in ours.keys() | said.keys()
+              if ours.get(name, 0) != said.get(name, 0)}
+    return agreed, [f"{moment}: {100 * agreed:.2f} % agree; memlab's bytes and the witness's: {differ}"]
+
+
+def judge_tracker(summary: dict[str, Any], expected: dict[str, int]) -> tuple[float, list[str]]:
+    """The share of MemTracker's bytes at the peak that memlab has in the same category, of its summary's JSON."""
+    device = next((each for each in summary["devices"] if each["index"] == FIRST_OF_PYTORCH), {})
+    ours = {name: share["bytes"] for name, share in device.get("categories", {}).items()}
+    theirs: dict[str, int] = {}
+    for name, size in expected.items():
+        if name in OF_THE_TRACKER:
+            theirs[OF_THE_TRACKER[name]] = theirs.get(OF_THE_TRACKER[name], 0) + size
+    agreed = sum(min(size, ours.get(name, 0)) for name, size in theirs.items()) / max(1, sum(theirs.values()))
+    return agreed, [] if agreed >= 0.98 else [f"{100 * agreed:.1f} % agree: {ours}, MemTracker has {expected}"]
+
+
 BACKWARD = ("layers", "retained", "twice", "checkpoint", "reentrant", "function", "threads", "compiled")
 Stack = tuple[tuple[str, int, str], ...]
 

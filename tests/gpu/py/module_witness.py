@@ -118,7 +118,7 @@ class Moments:
 
 
 class Block(torch.nn.Module):
-    def __init__(self, width: int, low_rank: int = 0) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
         self.act = torch.nn.GELU()
@@ -252,12 +252,6 @@ def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Cal
     if witness is not None:
         witness.watch(model, root)
         if mean is not None:
-            for module in mean.modules():  # not the copied hooks
-                module._forward_hooks.clear()
-                module._forward_pre_hooks.clear()
-                module._forward_hooks_with_kwargs.clear()
-                module._forward_pre_hooks_with_kwargs.clear()
-                module._forward_hooks_always_called.clear()
             witness.watch(mean, f"{root}#2")
         at_hooks(model.modules(), moments, step)
     optimizer = torch.optim.Adam([each for each in model.parameters() if each.requires_grad])
@@ -311,8 +305,7 @@ def with_tracker(name: str) -> tuple[dict[str, int], list[float]]:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             losses.append(round(loss.item(), 4))
-            if step == 0:
-                tracker.reset_mod_stats()
+            tracker.reset_mod_stats()  # it takes a second forward for another call of the same nn.Module
     return said, losses
 
 
