@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from types import TracebackType
-from typing import Any, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 from ._peak import Site, made_between, moment, peak
 from ._pytest_limits import LeakLimit, Limits, MemoryLimit
@@ -109,6 +109,8 @@ class Window:
         self._moments = [moment()]
         self._latest = self._moments[0]
         self._depth = 0
+        self.left: Optional[List[Site]] = None  #: what is still there, by call stack; None: not determined yet
+        self.leaks: List[Site] = []  #: of these, the call stacks beyond the limit
 
     def begin_wider(self) -> None:
         """The setup of a wider fixture begins; it may have others set up first."""
@@ -137,16 +139,20 @@ class Window:
             self._moments += [self._latest, now]
         self._latest = now
 
-    def left(self, limit: LeakLimit) -> Tuple[List[Site], List[Site]]:
-        """What is still there, by call stack, and of that the call stacks beyond the limit. What only waits for the garbage
-        collector is not."""
+    def settle(self, limit: LeakLimit, arguments: Optional[Dict[str, Any]]) -> None:
+        """Determines what is left, the first time that this is called: when the teardown of a wider fixture than the test's
+        begins, or else at the end. `arguments`: the test's, which hold what its fixtures returned; pytest would clear them a
+        moment later."""
+        if self.left is not None:
+            return
+        if isinstance(arguments, dict):
+            arguments.clear()
         for _ in range(2):
-            left = made_between([*self._moments, moment()]) or []
-            leaks = [site for site in left if site.bytes > limit.bytes and limit.counts(site)]
-            if not leaks:
+            self.left = made_between([*self._moments, moment()]) or []
+            self.leaks = [site for site in self.left if site.bytes > limit.bytes and limit.counts(site)]
+            if not self.leaks:
                 break
-            gc.collect()
-        return left, leaks
+            gc.collect()  # what only waits for the garbage collector is not left
 
 
 def leak_message(sites: List[Site], limit: LeakLimit) -> str:

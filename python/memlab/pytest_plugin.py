@@ -100,6 +100,7 @@ class _Checks:
         self._scopes = self._keep is not None or os.environ.get("MEMLAB_FILES") != "off"
         self._limits = Limits()  # of the test that runs
         self._window: Optional[Window] = None
+        self._torn_down: Any = None  # the item whose fixtures are
         self._problem: Optional[BaseException] = None  # of the phase that ends
         self._passed = False  # the test's call did
 
@@ -131,8 +132,18 @@ class _Checks:
         if window is not None and wider:
             window.begin_wider()
         yield
+        if wider and self._on:
+            fixturedef.addfinalizer(self._ends_wider)  # the latest is the first that runs
         if window is not None:
             window.end_wider() if wider else window.set_up()
+
+    def _ends_wider(self) -> None:
+        """A wider fixture's teardown begins: behind its last test, what that left in it goes with the fixture."""
+        if self._torn_down is not None and self._window is not None and self._limits.leaks is not None:
+            try:
+                self._window.settle(self._limits.leaks, getattr(self._torn_down, "funcargs", None))
+            except Exception:  # of the marker's filter: it is called again at the end
+                self._window.left = None
 
     def pytest_fixture_post_finalizer(self, fixturedef: Any) -> None:
         """The same of its teardown, which may be in the setup of a test with the next parameter."""
@@ -197,19 +208,18 @@ class _Checks:
     @_wrapper(tryfirst=True)
     def pytest_runtest_teardown(self, item: Any) -> Generator[None, Any, None]:
         """After the last fixture's teardown."""
+        self._torn_down = item
         outcome = yield
+        self._torn_down = None
         window, self._window = self._window, None
         limit = self._limits.leaks
         if window is None or limit is None or not self._passed or outcome.excinfo is not None:
             return
-        arguments = getattr(item, "funcargs", None)
-        if isinstance(arguments, dict):
-            arguments.clear()  # pytest would a moment later: they hold what fixtures returned
         try:
-            left, leaks = window.left(limit)
-            item.user_properties.append((_LEFT, sum(site.bytes for site in left if not site.library)))
-            if leaks:
-                self._problem = pytest.fail.Exception(leak_message(leaks, limit), pytrace=False)
+            window.settle(limit, getattr(item, "funcargs", None))
+            item.user_properties.append((_LEFT, sum(site.bytes for site in window.left or () if not site.library)))
+            if window.leaks:
+                self._problem = pytest.fail.Exception(leak_message(window.leaks, limit), pytrace=False)
         except Exception as error:  # of the marker's filter
             self._problem = error
 

@@ -16,6 +16,7 @@ ALONE = ("limits", "transcripts", "benchmarks", "peer_memory", "training_ranks",
          "frameworks_on_all", "ledgers", "given_programs")
 ALONE_RUNS = ("program: memory info", "program: out of memory", "program: freed memory", "program: many frees",
               "program: short of memory", "program: beside a capture", "program: fragmented", "program: limited", "sample: oom_recovery",
+              "program: descriptors", "program: memory of a context that is released",
               "sample: result_cache", "conformance_calls_driver")
 
 

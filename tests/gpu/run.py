@@ -1143,7 +1143,7 @@ class Suite(SeveralGpus):
                 log = max((work / "out").glob("*.memlog"), key=lambda path: path.stat().st_size)
                 count = json.loads(outcome.stdout.splitlines()[-1])["steps"]
                 verdict.problems += steps.judge_steps(self.page(log), count, seen)
-                if verdict.problems and log.stat().st_size < SMALL_RECORDING:
+                if verdict.problems and log.stat().st_size < 16 * SMALL_RECORDING:
                     shutil.copy(log, self.out / "recordings" / f"{file_name(name)}.memlog")
             self.add(verdict, outcome)
 

@@ -183,6 +183,17 @@ class TestInstance:
 def test_fails_anyway():
     leave(2 * MIB)
     assert False
+
+@pytest.fixture(scope="module")
+def holder():
+    held = []
+    yield held
+    held.clear()
+
+@leaks("1 MiB")
+@pytest.mark.parametrize("run", range(2))
+def test_left_in_a_wider_fixture(holder, run):  # behind the last one it is torn down
+    holder.append(Memory(2 * MIB))
 """
 OTHERS = """
 tries = []
@@ -361,14 +372,14 @@ class PytestPlugin(EndToEnd):
             test = name.rpartition("::")[2]
             bad = "FAILED" if test == "test_fails_anyway" else "ERROR"
             self.assertEqual(result, "PASSED" if test.startswith(("test_nothing", "test_little")) else bad, shown)
-        self.assertIn("1 failed, 114 passed, 6 errors", shown[-3000:])
+        self.assertIn("1 failed, 116 passed, 8 errors", shown[-3000:])
         self.assertRegex(shown, rf"The test left {1200 << 10} bytes of GPU memory behind, by 1 call stack with more than its "
                                 rf"limit of {1 << 20} each:\n  {1200 << 10} bytes in 2, cuMemAlloc_v2:\n"
                                 r"    \S*gpu_memory\.py:\d+ Memory\.__init__\n    \S*test_gpu\.py:\d+ leave\n"
                                 r"    \S*test_gpu\.py:\d+ test_left_by_one_stack\n")
         self.assertIn("by 1 call stack with more than its limit of 50000 each:\n  60416 bytes in 1, cuMemAlloc_v2:\n", shown)
         self.assertIn("AttributeError: 'Site' object has no attribute 'no_such_member'", shown)
-        self.assertEqual(shown.count("\nThe test left"), 5)
+        self.assertEqual(shown.count("\nThe test left"), 7)
         junit = (self.cwd / "junit.xml").read_text(encoding="utf-8")
         self.assertEqual(junit.count('<property name="memlab_left_bytes" value="0"'), 107)
 

@@ -1,11 +1,12 @@
 """module_witness.py MODEL FILE
 
-Trains a model whose every nn.Module has hooks that say when its forward begins and ends, and sees each tensor that an
-operation makes. So it knows, by other means than memlab's, which nn.Module's call made what is alive: of a forward the
-innermost call, of backward the one whose forward made the node. At eleven moments it makes a mark and writes to FILE, as
-JSON, the bytes by nn.Module, as PyTorch's cache rounds them. Prints the losses.
+Trains a model. Without memlab every nn.Module has hooks that say when its forward begins and ends, and each tensor that an
+operation makes is seen. So it is known, by other means than memlab's, which nn.Module's call made what is alive: of a
+forward the innermost call, of backward the one whose forward made the node. At eleven moments it writes down the bytes by
+nn.Module, as PyTorch's cache rounds them; at the end, to FILE, as JSON. Under memlab the same training runs without the
+hooks, which would be in its way, and makes a mark at each of these moments. Prints the losses.
 
-With MODEL tracker:MODEL there are no hooks, but PyTorch's own MemTracker: the bytes by its categories at the peak.
+With MODEL tracker:MODEL it is PyTorch's own MemTracker, with and without memlab: the bytes by its categories at the peak.
 """
 
 from __future__ import annotations
@@ -104,17 +105,16 @@ class Witness(TorchDispatchMode):
 
 
 class Moments:
-    """Marks, and what the witness says at each."""
+    """What the witness says at each; without one, marks."""
 
     def __init__(self, witness: Witness | None) -> None:
         self.witness, self.said = witness, {}
-        self.mark = getattr(ctypes.CDLL(None), "memlab_api_mark", None)
 
     def note(self, name: str) -> None:
-        if self.witness is not None and name not in self.said:
-            self.said[name] = self.witness.live()
-            if self.mark is not None:
-                self.mark(name.encode())
+        if name not in self.said:
+            self.said[name] = {} if self.witness is None else self.witness.live()
+            if self.witness is None:
+                ctypes.CDLL(None).memlab_api_mark(name.encode())
 
 
 class Block(torch.nn.Module):
@@ -253,7 +253,7 @@ def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Cal
         witness.watch(model, root)
         if mean is not None:
             witness.watch(mean, f"{root}#2")
-        at_hooks(model.modules(), moments, step)
+    at_hooks(model.modules(), moments, step)
     optimizer = torch.optim.Adam([each for each in model.parameters() if each.requires_grad])
     loss_of, losses = objective(model), []
     for step[0] in range(4):
@@ -313,14 +313,18 @@ def main() -> None:
     name = sys.argv[1]
     if name.startswith("tracker:"):
         said, losses = with_tracker(name.removeprefix("tracker:"))
+    elif hasattr(ctypes.CDLL(None), "memlab_api_mark"):
+        moments = Moments(None)
+        losses, said = train(name, None, moments, lambda: peak_of_all(moments)), None
     else:
         witness = Witness()
         moments = Moments(witness)
         with witness:
             losses = train(name, witness, moments, lambda: peak_of_all(moments))
         said = moments.said
-    with open(sys.argv[2], "w", encoding="utf-8") as file:
-        json.dump(said, file)
+    if said is not None:
+        with open(sys.argv[2], "w", encoding="utf-8") as file:
+            json.dump(said, file)
     print(losses)
 
 
