@@ -6,6 +6,7 @@
 #include "model/json_members.hpp"
 #include "model/json_output.hpp"
 #include "model/python_source.hpp"
+#include "trace/aggregate/library_memory.hpp"
 
 namespace memlab::model {
 namespace {
@@ -44,6 +45,7 @@ IntervalDocument::Site site_of(const trace::Aggregator& from, const trace::Holde
             .allocator = device.allocator,
             .kind = trace::name_of(site.kind),
             .api = from.string(site.api),
+            .library = trace::is_taken_by_library(from, site),
             .frames = frames_of(from, site.stack)};
 }
 

@@ -44,6 +44,7 @@ struct IntervalDocument {
         std::string allocator = {};
         std::string kind = {};
         std::string api = {};
+        bool library = false;
         std::vector<Frame> frames = {};
 
         template <typename Self, typename Visitor>
@@ -56,6 +57,11 @@ struct IntervalDocument {
                 self.allocator);
             visit.text({"kind", "of memory"}, self.kind);
             visit.text({"api", "the function that was called"}, self.api);
+            visit.flag_if_any(
+                {"library",
+                 "a library took it for itself and keeps it: cuBLAS, cuDNN and NCCL with their "
+                 "handles, PyTorch's CUDA code as workspaces of cuBLAS"},
+                self.library);
             visit.list({"frames", "of the call stack, the call into CUDA first"}, self.frames);
         }
     };
@@ -105,6 +111,15 @@ struct IntervalDocument {
         visit.number({"allocated_bytes", "of these"}, totals.allocated_bytes);
         visit.number({"freed_count", "frees in it"}, totals.freed_count);
         visit.number({"freed_bytes", "of these"}, totals.freed_bytes);
+        visit.number({"library_count",
+                      "of the allocations: libraries made them for themselves and keep the memory, "
+                      "until the end at least"},
+                     totals.library_count);
+        visit.number({"library_bytes", "of these"}, totals.library_bytes);
+        visit.number(
+            {"own_growth_bytes",
+             "the most by which what was allocated, without these, was above `begin_bytes`"},
+            totals.own_growth_bytes);
         visit.flag({"at_least",
                     "memory may be missing from these figures: the report says why (`missed`)"},
                    self.at_least);

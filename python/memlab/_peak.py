@@ -5,17 +5,12 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
-import os
-import re
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from . import _library
 
 KINDS = ("device", "managed", "pinned")
-# What these keep with their handles (memlab-report leaks, Suppressed).
-_KEEPS_HANDLES = re.compile(r"lib(?:cublas|cudnn|nccl)[^/]*\.so")
-_PASSED_ON = re.compile(r"/lib(?:c10|cuda)")  # what asks for memory is behind it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,23 +41,15 @@ class Site:
     kind: str  #: of memory: "device", "suballocation", ...
     api: str  #: the function that was called
     frames: Tuple[Frame, ...]  #: the call into CUDA first
+    #: A library took it for itself and keeps it: cuBLAS, cuDNN and NCCL with their handles, PyTorch's CUDA code as
+    #: workspaces of cuBLAS. Told by the binaries, as `memlab-report leaks` does where functions have no names.
+    library: bool = False
 
     @classmethod
     def of(cls, site: Dict[str, Any]) -> Site:
         """Of an interval's JSON."""
         return cls(site["bytes"], site["count"], site["gpu"], site.get("allocator"), site["kind"], site["api"],
-                   tuple(Frame(**frame) for frame in site["frames"]))
-
-    @property
-    def library(self) -> bool:
-        """Whether a library took it for itself and keeps it: cuBLAS, cuDNN and NCCL with their handles, PyTorch's CUDA code
-        as workspaces of cuBLAS, as `memlab-report leaks` tells by the binaries."""
-        modules = [frame.module or "" for frame in self.frames if frame.file is None]
-        asking = next((module for module in modules if _PASSED_ON.search(module) is None
-                       or _KEEPS_HANDLES.search(module) is not None), "")
-        if _KEEPS_HANDLES.match(os.path.basename(asking)) is not None:
-            return True
-        return self.kind in ("suballocation", "pinned") and "/libtorch_cuda" in asking
+                   tuple(Frame(**frame) for frame in site["frames"]), site.get("library", False))
 
     @property
     def place(self) -> Optional[Frame]:
@@ -153,6 +140,9 @@ class peak:
     allocated_count: Optional[int] = None
     freed_bytes: Optional[int] = None  #: sum of all frees in it
     freed_count: Optional[int] = None
+    library_bytes: Optional[int] = None  #: of `allocated_bytes`: what libraries took for themselves and kept (Site.library)
+    library_count: Optional[int] = None
+    own_growth_bytes: Optional[int] = None  #: growth_bytes if they had not
     at_least: Optional[bool] = None  #: memory may be missing: the report says why, under `missed`
     other_bytes: Optional[int] = None  #: what the other call sites held
     nn_modules: Optional[List[NnModule]] = None  #: all whose calls allocated of `bytes`, largest first
@@ -212,7 +202,9 @@ class peak:
                      "freed_count", "at_least", "other_bytes"):
             setattr(self, name, document[name])
         self._holders, self._sites = document["sites"], None
-        if "gpus" in document:  # the library that was preloaded may be older
+        for name in ("library_bytes", "library_count", "own_growth_bytes"):
+            setattr(self, name, document.get(name))  # the library that was preloaded may be older
+        if "gpus" in document:
             self.moments = (document["begin_moment"], document["peak_moment"], document["end_moment"])
             self.gpu_names = [gpu["name"] for gpu in document["gpus"]]
         if "nn_modules" in document:

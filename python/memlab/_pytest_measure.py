@@ -1,6 +1,6 @@
 """What a test took of the GPU, and what it left (docs/python.md, In tests).
 
-Of its call: memlab.peak()'s figures, less what libraries took for themselves at their first use and keep, so that a test
+Of its call: memlab.peak()'s figures, without what libraries took for themselves at their first use and keep, so that a test
 needs the same whichever comes first. Of the whole test, with the setup and the teardown of its function-scoped fixtures:
 what was allocated in it and is still there afterwards, allocation by allocation. The setup and the teardown of wider
 fixtures are cut out: what is allocated there is the fixture's.
@@ -32,8 +32,7 @@ class Call:
         self._filtered = [(limit, peak(_SITES, limit.device, limit.kind)) for limit in limits.memory if not limit.is_plain]
         self._open = contextlib.ExitStack()
         self.needed: Optional[int] = None  #: bytes; None: no GPU was used, or nothing is recorded
-        self.libraries = 0  #: bytes of these that are not in `needed`
-        self._kept: List[Site] = []  # of libraries
+        self.libraries = 0  #: bytes that libraries took for themselves meanwhile; not in `needed`
 
     def __enter__(self) -> Call:
         if self._at_peak is not None:
@@ -48,8 +47,7 @@ class Call:
         self._open.__exit__(kind, error, traceback)
         if self._whole.growth_bytes is None or not self._whole.gpu_names:
             return
-        self.libraries, self._kept = _kept_by_libraries(self._whole)
-        self.needed = self._whole.growth_bytes - self.libraries
+        self.needed, self.libraries = _needed(self._whole), self._whole.library_bytes or 0
 
     @property
     def gpu_model(self) -> Optional[str]:
@@ -60,11 +58,11 @@ class Call:
         """A message for each limit that does not hold."""
         messages = []
         measured = [(limit, self.needed, None) for limit in self._limits.memory if limit.is_plain]
-        for limit, needed, by in [*measured, *((limit, _growth(by, limit), by) for limit, by in self._filtered)]:
+        for limit, needed, by in [*measured, *((limit, _needed(by, limit.kind), by) for limit, by in self._filtered)]:
             if needed is not None and needed > limit.bytes:
                 messages.append(f"The test needed {needed} bytes of {limit.memory}, its limit is {limit.bytes}. "
                                 f"At the peak:{self.holders(by)}")
-        count = (self._whole.allocated_count or 0) - sum(site.count for site in self._kept)
+        count = (self._whole.allocated_count or 0) - (self._whole.library_count or 0)
         if self._limits.allocations is not None and count > self._limits.allocations:
             messages.append(f"The test made {count} allocations of GPU memory, its limit is {self._limits.allocations}.")
         return messages
@@ -82,24 +80,9 @@ class Call:
             self._at_peak.__exit__(None, None, None)
 
 
-def _growth(measured: peak, limit: MemoryLimit) -> Optional[int]:
-    if measured.growth_bytes is None or limit.kind != "device":
-        return measured.growth_bytes
-    return measured.growth_bytes - _kept_by_libraries(measured, limit.device)[0]
-
-
-def _kept_by_libraries(measured: peak, device: Optional[int] = None) -> Tuple[int, List[Site]]:
-    """Bytes of what libraries took until the peak, and all that they took until the end."""
-    if measured.moments is None or not measured.allocated_count:
-        return 0, []
-    begin, at_peak, end = measured.moments
-
-    def kept(until: int) -> List[Site]:
-        return [site for site in made_between((begin, until)) or ()
-                if site.library and site.kind != "pinned" and (device is None or site.gpu == device)]
-
-    sites = kept(end)
-    return sum(site.bytes for site in (kept(at_peak) if sites else ())), sites
+def _needed(measured: peak, kind: str = "device") -> Optional[int]:
+    own = measured.own_growth_bytes if kind == "device" else None
+    return measured.growth_bytes if own is None else own
 
 
 class Window:

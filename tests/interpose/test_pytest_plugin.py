@@ -215,6 +215,11 @@ def test_first_use_of_a_library():
 @limit("1 MiB")
 def test_second_use_of_a_library():
     library_work("./libcublas.so.12")
+
+@limit("50 KB")
+def test_library_after_the_peak():
+    peak_of(48 * KIB)
+    library_work("./libcublas.so.12")
 """
 # As pytest-rerunfailures does.
 RERUNS = """
@@ -388,11 +393,12 @@ class PytestPlugin(EndToEnd):
         shown = self.pytest("--memlab", "-rA", "--junit-xml=junit.xml")
         self.assertEqual(self.results(shown), {
             "test_of_two_tries": "PASSED", "test_known_to_be_too_much": "XFAIL", "test_first_use_of_a_library": "PASSED",
-            "test_second_use_of_a_library": "PASSED"})
-        self.assertIn("3 passed, 1 xfailed, 1 rerun", shown[-3000:])
+            "test_second_use_of_a_library": "PASSED", "test_library_after_the_peak": "PASSED"})
+        self.assertIn("4 passed, 1 xfailed, 1 rerun", shown[-3000:])
         junit = (self.cwd / "junit.xml").read_text(encoding="utf-8")
-        self.assertEqual(junit.count('<property name="memlab_library_bytes" value="60416"'), 2)
+        self.assertEqual(junit.count('<property name="memlab_library_bytes" value="60416"'), 3)
         self.assertIn('<property name="memlab_gpu_bytes" value="40448"', junit)
+        self.assertIn('<property name="memlab_gpu_bytes" value="49152"', junit)
 
     def test_baseline(self) -> None:
         self.write(BASELINE)

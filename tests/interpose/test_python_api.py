@@ -352,24 +352,6 @@ class Recordings(EndToEnd):
         self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=True, data_ptr=sparse)))
         self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=False)))
 
-    def test_what_libraries_keep(self) -> None:
-        package = importlib.import_module("memlab._peak")
-
-        def kept(kind: str, *modules: str) -> bool:
-            frames = [package.Frame(module=f"/packages/lib/{module}", address=1) for module in modules]
-            python = package.Frame(function="step", file="train.py", line=1)
-            return package.Site(1, 1, 0, None, kind, "cuMemAlloc_v2", (*frames, python)).library
-
-        self.assertTrue(kept("device", "libcudart.so.13", "libcublas.so.13", "libtorch_cuda.so"))
-        for name in ("libcublasLt.so.13", "libcudnn_graph.so.9", "libnccl.so.2"):
-            self.assertTrue(kept("device", name, "libtorch_cpu.so"), name)
-        for kind in ("suballocation", "pinned"):
-            self.assertTrue(kept(kind, "libc10_cuda.so", "libtorch_cuda.so", "libtorch_cpu.so"))
-            self.assertFalse(kept(kind, "libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so"))
-        self.assertFalse(kept("device", "libc10_cuda.so", "libtorch_cuda.so"))
-        self.assertFalse(kept("device", "libmine.so", "libcublas.so.13"))
-        self.assertFalse(kept("device"))
-
     def test_the_prototypes_are_those_of_memlab_h(self) -> None:
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         body = re.search(r"struct memlab_device_stats \{(.*?)\n\};", header, re.S).group(1)

@@ -1,9 +1,12 @@
 #include "trace/aggregate/intervals.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <new>
 #include <utility>
+
+#include "trace/aggregate/library_memory.hpp"
 
 namespace memlab::trace {
 
@@ -32,6 +35,17 @@ bool Intervals::takes(const IntervalFilter& filter, std::uint32_t site) const {
     }
     const DeviceInfo& device = aggregate_.devices()[of.device]->info;
     return (device.is_gpu() ? device.index : device.gpu) == *filter.gpu;
+}
+
+bool Intervals::is_of_library(std::uint32_t site) {
+    if (site >= of_library_.size()) {
+        of_library_.resize(aggregate_.sites().size());
+    }
+    std::optional<bool>& known = of_library_[site];
+    if (!known) {
+        known = is_taken_by_library(aggregate_, aggregate_.sites()[site]);
+    }
+    return *known;
 }
 
 std::uint64_t Intervals::level_of(const IntervalFilter& filter) {
@@ -82,6 +96,7 @@ bool Intervals::begin(std::uint64_t id, const IntervalFilter& filter) {
     totals.begin_ns = totals.peak_time_ns = aggregate_.duration_ns();
     totals.begin_moment = totals.peak_moment = aggregate_.latest_serial();
     totals.begin_bytes = totals.peak_bytes = interval->level;
+    interval->stretches.push_back({.highest = interval->level});
     intervals_.push_back(std::move(interval));
     observe();
     return true;
@@ -98,6 +113,7 @@ const IntervalTotals* Intervals::end(std::uint64_t id, std::size_t max_sites) {
         interval->totals.end_ns = aggregate_.duration_ns();
         interval->totals.end_moment = aggregate_.latest_serial();
         interval->totals.end_bytes = interval->level;
+        sum_up_libraries(*interval);
         interval->at_peak = {};
         interval->open = false;
         observe();
@@ -155,6 +171,30 @@ void Intervals::keep(Interval& interval, Of of, std::uint32_t index, const Live*
                              now.bytes - (added == nullptr ? 0 : added->size));
 }
 
+/// It did not keep the block: the stretches before and behind that are one.
+void Intervals::forget_block(Interval& interval, const Live& live) {
+    std::vector<Stretch>& all = interval.stretches;
+    const auto of =
+        std::lower_bound(all.begin(), all.end(), live.serial,
+                         [](const Stretch& each, auto serial) { return each.serial < serial; });
+    if (of != all.end() && of->serial == live.serial && of != all.begin()) {
+        std::prev(of)->highest = std::max(std::prev(of)->highest, of->highest);
+        all.erase(of);
+    }
+}
+
+void Intervals::sum_up_libraries(Interval& interval) {
+    IntervalTotals& totals = interval.totals;
+    for (const Stretch& each : interval.stretches) {
+        totals.library_bytes += each.size;
+        totals.own_growth_bytes = std::max(
+            totals.own_growth_bytes,
+            each.highest - std::min(each.highest, totals.library_bytes + totals.begin_bytes));
+    }
+    totals.library_count = interval.stretches.size() - 1;
+    interval.stretches = {};
+}
+
 void Intervals::rise(const Live& live) {
     for (const auto& interval : intervals_) {
         if (!interval->open || !takes(interval->filter, live.site)) {
@@ -164,6 +204,11 @@ void Intervals::rise(const Live& live) {
         IntervalTotals& totals = interval->totals;
         ++totals.allocated_count;
         totals.allocated_bytes += live.size;
+        if (is_of_library(live.site)) {
+            interval->stretches.push_back({live.serial, live.size, interval->level});
+        }
+        std::uint64_t& highest = interval->stretches.back().highest;
+        highest = std::max(highest, interval->level);
         if (interval->level > totals.peak_bytes) {
             totals.peak_bytes = interval->level;
             totals.peak_time_ns = aggregate_.duration_ns();
@@ -186,6 +231,9 @@ void Intervals::fall(const Live& live) {
             continue;
         }
         interval->level -= live.size;
+        if (is_of_library(live.site)) {
+            forget_block(*interval, live);
+        }
         ++interval->totals.freed_count;
         interval->totals.freed_bytes += live.size;
         keep(*interval, site, live.site, nullptr);

@@ -57,6 +57,11 @@ struct IntervalTotals {
     std::uint64_t allocated_bytes = 0;
     std::uint64_t freed_count = 0;
     std::uint64_t freed_bytes = 0;
+    /// What is_taken_by_library() of these allocations and is still there.
+    std::uint64_t library_count = 0;
+    std::uint64_t library_bytes = 0;
+    /// The most by which the level without that was above begin_bytes.
+    std::uint64_t own_growth_bytes = 0;
     Composition at_peak;  ///< of all devices
     /// Of that memory, largest first.
     std::vector<NnModuleHeld> nn_modules;
@@ -105,12 +110,20 @@ class Intervals final : public LiveObserver {
     enum Of : std::size_t { site, part };
     using Tables = std::array<SiteTable, 2>;
 
+    /// From the allocation of a library's block, which is still there, to that of the next one.
+    struct Stretch {
+        std::uint64_t serial = 0;  ///< Live::serial of the block; 0: from the start of the interval
+        std::uint64_t size = 0;
+        std::uint64_t highest = 0;  ///< level
+    };
+
     struct Interval {
         std::uint64_t id = 0;
         bool open = true;
         IntervalFilter filter;
         std::uint64_t level = 0;
         Tables at_peak;  ///< what they held then that changed since
+        std::vector<Stretch> stretches;
         IntervalTotals totals;
     };
 
@@ -120,6 +133,7 @@ class Intervals final : public LiveObserver {
     Interval* find(std::uint64_t id);
     bool any_open() const;
     bool takes(const IntervalFilter& filter, std::uint32_t site) const;
+    bool is_of_library(std::uint32_t site);
     std::uint64_t level_of(const IntervalFilter& filter);
     const DeviceTotals* pytorch_on(int gpu) const;
     template <typename Taken>
@@ -130,6 +144,8 @@ class Intervals final : public LiveObserver {
     SiteTable::Item held_by(Of of, std::uint32_t index);
     SiteTable::Item held_at_peak_by(Interval& interval, Of of, std::uint32_t index);
     void keep(Interval& interval, Of of, std::uint32_t index, const Live* added);
+    static void forget_block(Interval& interval, const Live& live);
+    static void sum_up_libraries(Interval& interval);
     void rise(const Live& live);
     void fall(const Live& live);
     Composition composition(Interval& interval, std::size_t max_sites);
@@ -138,6 +154,7 @@ class Intervals final : public LiveObserver {
     Aggregator& aggregate_;
     std::vector<std::unique_ptr<Interval>> intervals_;
     Tables segments_;  ///< what of these is segments; valid while one is open
+    std::vector<std::optional<bool>> of_library_;  ///< by site, as far as it was asked for
 };
 
 }  // namespace memlab::trace

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/aggregate/library_memory.hpp"
 
 namespace memlab::test {
 namespace {
@@ -39,10 +41,13 @@ class IntervalProgram {
         for (std::uint32_t stack = 1; stack <= nn_module_stacks; ++stack) {
             aggregate.on(NnModuleStackDef{stack, 0, nn_module_of(stack)});
         }
+        aggregate.on(ModuleDef{.id = 1, .path = "/cuda/lib/libcublas.so.13"});
+        aggregate.on(ModuleDef{.id = 2, .path = "/torch/lib/libtorch_cuda.so"});
         for (std::uint32_t stack = 1; stack <= stacks; ++stack) {
             StackDef definition;
             definition.id = stack;
-            definition.frames = {Frame{.module = 0, .address = stack, .python = 0}};
+            definition.frames = {
+                Frame{.module = stack <= 2 ? stack : 0, .address = stack, .python = 0}};
             aggregate.on(definition);
         }
     }
@@ -100,7 +105,8 @@ class IntervalProgram {
                                   .at_peak = {},
                                   .nn_modules = {}},
                        .held = held,
-                       .nn_modules = nn_modules_now(filter)};
+                       .nn_modules = nn_modules_now(filter),
+                       .levels = {}};
     }
 
     void end(std::uint64_t id) {
@@ -118,6 +124,7 @@ class IntervalProgram {
         CHECK(got->peak_moment == model.totals.peak_moment);
         CHECK(got->end_moment == aggregate.latest_serial());
         CHECK(got->begin_bytes + got->allocated_bytes == got->end_bytes + got->freed_bytes);
+        check_libraries(*got, model);
         check_sites(got->at_peak, model.held, limit);
         Held nn_modules;
         std::uint64_t most = UINT64_MAX;
@@ -171,7 +178,38 @@ class IntervalProgram {
         IntervalTotals totals;
         Held held;        ///< at the peak
         Held nn_modules;  ///< the same, by number
+        std::vector<std::pair<std::uint64_t, std::uint64_t>>
+            levels;  ///< after each event, and moments
     };
+
+    /// At each moment the level without the libraries' blocks that are there now.
+    void check_libraries(const IntervalTotals& got, const Model& model) const {
+        std::map<std::uint64_t, std::uint64_t> kept;  // bytes, by moment
+        aggregate.live().for_each([&](std::uint32_t, const Live& live) {
+            const Site& site = aggregate.sites()[live.site];
+            const bool of_library =
+                site.stack == 1 || (site.stack == 2 && (site.kind == MemoryKind::suballocation ||
+                                                        site.kind == MemoryKind::pinned));
+            if (of_library && takes(model.filter, live) && live.serial > got.begin_moment) {
+                kept[live.serial] = live.size;
+            }
+        });
+        std::uint64_t most = got.begin_bytes;
+        for (const auto& [level, moment] : model.levels) {
+            std::uint64_t without = level;
+            for (const auto& [serial, size] : kept) {
+                without -= serial <= moment ? size : 0;
+            }
+            most = std::max(most, without);
+        }
+        CHECK(got.own_growth_bytes == most - got.begin_bytes);
+        CHECK(got.library_count == kept.size());
+        std::uint64_t bytes = 0;
+        for (const auto& [serial, size] : kept) {
+            bytes += size;
+        }
+        CHECK(got.library_bytes == bytes);
+    }
 
     static std::uint64_t sum(const Held& held) {
         std::uint64_t bytes = 0;
@@ -233,6 +271,7 @@ class IntervalProgram {
         CHECK(sum(held_now({})) == aggregate.total_allocated());
         for (auto& [id, model] : models_) {
             const Held held = held_now(model.filter);
+            model.levels.emplace_back(sum(held), aggregate.latest_serial());
             if (sum(held) > model.totals.peak_bytes) {
                 model.totals.peak_bytes = sum(held);
                 model.totals.peak_time_ns = aggregate.duration_ns();
@@ -341,6 +380,37 @@ TEST_CASE("an interval in which nothing happens has the level that it found") {
     }
     program.begin(1);
     program.end(1);
+}
+
+TEST_CASE("what libraries take for themselves is told by the binaries of its call stack") {
+    Aggregator aggregate;
+    std::uint32_t id = 0;
+    const auto kept = [&](MemoryKind kind, const std::vector<std::string>& names) {
+        StackDef stack{.id = ++id};
+        for (const std::string& name : names) {
+            const auto module = static_cast<std::uint32_t>(aggregate.modules().size());
+            aggregate.on(ModuleDef{.id = module, .path = "/packages/libcuda13/" + name});
+            stack.frames.push_back({.module = module, .address = 1});
+        }
+        aggregate.on(PythonFrameDef{id, 0, 0, 1, 1});
+        stack.frames.push_back({.module = 0, .address = 0, .python = id});
+        aggregate.on(stack);
+        Site site;
+        site.stack = id;
+        site.kind = kind;
+        return is_taken_by_library(aggregate, site);
+    };
+    CHECK(kept(MemoryKind::device, {"libcudart.so.13", "libcublas.so.13", "libtorch_cuda.so"}));
+    for (const char* const name : {"libcublasLt.so.13", "libcudnn_graph.so.9", "libnccl.so.2"}) {
+        CHECK(kept(MemoryKind::device, {name, "libtorch_cpu.so"}));
+    }
+    for (const MemoryKind kind : {MemoryKind::suballocation, MemoryKind::pinned}) {
+        CHECK(kept(kind, {"libc10_cuda.so", "libtorch_cuda.so", "libtorch_cpu.so"}));
+        CHECK_FALSE(kept(kind, {"libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so"}));
+    }
+    CHECK_FALSE(kept(MemoryKind::device, {"libc10_cuda.so", "libtorch_cuda.so"}));
+    CHECK_FALSE(kept(MemoryKind::device, {"libmine.so", "libcublas.so.13"}));
+    CHECK_FALSE(kept(MemoryKind::device, {}));
 }
 
 TEST_CASE("intervals are bounded, and have one name each") {
