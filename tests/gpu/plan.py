@@ -10,7 +10,7 @@ from harness import file_name
 from verdicts import Verdict
 
 # Parts whose runs need nothing of each other: processes take them one by one, other parts as a whole.
-DIVIDED = ("programs", "samples", "one_stream", "witness", "unmarked_steps")
+DIVIDED = ("programs", "samples", "one_stream", "witness", "unmarked_steps", "witnessed_nn_modules")
 # What fills the GPU's memory, compares how much is free or used, or takes times, has the GPU for itself.
 ALONE = ("limits", "transcripts", "benchmarks", "peer_memory", "training_ranks", "broken_ranks", "stray_context",
          "frameworks_on_all", "ledgers", "given_programs")

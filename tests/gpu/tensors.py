@@ -151,7 +151,10 @@ def judge_moment(moment: str, page: dict[str, Any], said: dict[str, int]) -> tup
     inside = {name: size for name, size in said.items() if name}
     agreed = sum(min(size, ours.get(name, 0)) for name, size in inside.items()) / max(1, sum(inside.values()))
     total = sum(said.values()) - (LARGE if moment == "peak" else 0)
-    if (agreed >= 0.99 or not inside) and ours.get("", 0) - said.get("", 0) <= 0.02 * total:
+    # In the midst of backward the witness holds gradients that meet, so that the engine adds them up in a block of another
+    # node's; without it the sum is in the block of one of them.
+    least = 0.95 if moment.startswith("backward ") else 0.99
+    if (agreed >= least or not inside) and ours.get("", 0) - said.get("", 0) <= 0.02 * total:
         return agreed, []
     differ = {name: (ours.get(name, 0), said.get(name, 0)) for name in ours.keys() | said.keys()
               if ours.get(name, 0) != said.get(name, 0)}
