@@ -50,6 +50,14 @@ struct NnModuleAtPeak {
 std::vector<NnModuleAtPeak> nn_modules_at_peak(const model::Report& report,
                                                const model::Device& device);
 
+/// Sentences: of a recording without calls of nn.Modules, and where some have no name.
+inline constexpr const char* no_nn_modules =
+    "No call of a PyTorch nn.Module was recorded: the program made none, Python frames were not "
+    "read (MEMLAB_PYTHON), or the memlab that recorded it is older.";
+inline constexpr const char* how_nn_modules_get_names =
+    "memlab-run names nn.Modules by itself (MEMLAB_NAMES). In a program that it did not start, "
+    "call memlab.watch(model) of the Python package once the model is on the GPU "
+    "(docs/python.md).";
 inline constexpr const char* outside_nn_modules = "[in no call of an nn.Module]";
 inline constexpr const char* unnamed_nn_modules = "[nn.Modules without a name]";
 

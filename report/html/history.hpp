@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "report/html/page_nn_modules.hpp"
 #include "report/timeline/scope_tracker.hpp"
 
 namespace memlab::report {
@@ -30,6 +32,7 @@ struct HistoryLimits {
     std::size_t peak_maps = 24;     ///< at peaks and OOMs, the first ones
     std::size_t buckets = 4096;     ///< of all curves of a GPU
     std::size_t sites = 1024;       ///< that are followed, the largest; the others are summed
+    std::size_t parts = 4096;       ///< the same of sites by nn.Module, those that come first
     std::size_t scopes = 4096;      ///< the longest ones
     std::uint64_t map_blocks = 10'000'000;  ///< looked at for the maps that are evenly spread
 };
@@ -41,15 +44,28 @@ struct History {
         std::uint32_t blocks = 0;  ///< saturates
         std::uint64_t bytes = 0;
     };
-    /// Of a site, or of several.
+    /// What is followed: of a site what calls of an nn.Module had allocated, or what none had.
+    struct Followed {
+        std::size_t site = 0;                  ///< index into Report::sites
+        std::optional<std::size_t> nn_module;  ///< index into PageNnModules::all
+
+        auto operator<=>(const Followed&) const = default;
+    };
+    /// Of what is followed, or of several.
     struct Holder {
         std::vector<Change> changes;
     };
-    /// The sites of one kind of memory that are not followed, together.
-    struct Rest {
+    /// What is summed: the sites of one kind of memory that are not followed, together.
+    struct RestKey {
         std::uint64_t device = 0;
         std::string kind;
         std::optional<std::size_t> category;
+        std::optional<std::size_t> nn_module;
+
+        auto operator<=>(const RestKey&) const = default;
+    };
+    struct Rest {
+        RestKey of;
         std::uint64_t allocations = 0;
         std::uint64_t allocated_bytes = 0;
         std::size_t sites = 0;
@@ -116,8 +132,9 @@ struct History {
     std::vector<std::size_t> within;       ///< moments after which more happened at the same time
     std::vector<CategoryMost> categories;  ///< of the sites that have one; none of a report alone
     std::vector<Event> events;             ///< by time
-    std::vector<std::size_t> sites;        ///< those followed: indexes into Report::sites
-    std::vector<Holder> holders;           ///< by position in `sites`
+    PageNnModules nn_modules;
+    std::vector<Followed> sites;
+    std::vector<Holder> holders;  ///< by position in `sites`
     std::vector<Rest> rest;
     std::vector<Curves> curves;         ///< of the used devices, as in the report
     std::vector<TimelineScope> scopes;  ///< by begin
@@ -148,7 +165,8 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
 void fill_curves(History& history, std::uint64_t from_ns, std::uint64_t to_ns);
 
 /// Moves the smallest followed sites to the rest, until there are at most `changes` in all; those
-/// of the rest are not counted.
+/// of the rest are not counted. If those of the rest by nn.Module are more, nn.Modules are told
+/// apart to a smaller depth.
 void limit_changes(History& history, const model::Report& report, const SiteCategories& categories,
                    std::size_t changes);
 

@@ -1,9 +1,12 @@
 // The history that a report holds without its event log: sums, no moments in between.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "report/html/history.hpp"
 #include "report/lacks.hpp"
 #include "report/views/site_stats.hpp"
@@ -70,6 +73,56 @@ void add_peaks(const model::Device& device, std::uint64_t end_ns, std::vector<Kn
             add(ViewedMemory(device, kind), curve.curve);
         }
     }
+}
+
+/// What was held of a site, or of a part of it.
+struct Figures {
+    struct Held {
+        std::uint64_t count = 0;
+        std::uint64_t bytes = 0;
+
+        void add(std::uint64_t more_count, std::uint64_t more_bytes) {
+            model::add_to(count, more_count);
+            model::add_to(bytes, more_bytes);
+        }
+        /// Takes up to this from `whole`: the figures of a file are not trusted to add up.
+        void limit_to(Held& whole) {
+            count = std::min(count, whole.count);
+            bytes = std::min(bytes, whole.bytes);
+            whole.count -= count;
+            whole.bytes -= bytes;
+        }
+    };
+    Held at_peak;
+    Held live;
+
+    Figures() = default;
+    explicit Figures(const model::Site& site)
+        : at_peak{site.at_peak_count, site.at_peak_bytes}, live{site.live_count, site.live_bytes} {}
+    void add(const model::NnModuleStack::Holding& held) {
+        at_peak.add(held.at_peak_count, held.at_peak_bytes);
+        live.add(held.live_count, held.live_bytes);
+    }
+    void limit_to(Figures& whole) {
+        at_peak.limit_to(whole.at_peak);
+        live.limit_to(whole.live);
+    }
+};
+
+/// `at_peak(memory)`: what it held at the peak of that.
+template <typename AtPeak>
+void add_holder(History& history, const History::Followed& followed,
+                const std::vector<KnownPeak>& peaks, const model::Site& site, const AtPeak& at_peak,
+                const Figures::Held& live) {
+    history.sites.push_back(followed);
+    std::vector<History::Change>& changes = history.holders.emplace_back().changes;
+    for (std::size_t p = 0; p < peaks.size(); ++p) {
+        if (peaks[p].memory.has(site)) {
+            const Figures::Held held = at_peak(peaks[p].memory);
+            changes.push_back(change(p, held.count, held.bytes));
+        }
+    }
+    changes.push_back(change(peaks.size(), live.count, live.bytes));
 }
 
 }  // namespace
@@ -145,6 +198,13 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
     }
     const std::size_t peak_events = history.events.size();
     history.moments.push_back(end_ns);
+    history.nn_modules = page_nn_modules(report);
+    std::vector<std::map<std::size_t, Figures>> parts(report.sites.size());  // by nn.Module
+    for (std::size_t stack = 0; stack < report.nn_modules.size(); ++stack) {
+        for (const model::NnModuleStack::Holding& held : report.nn_modules[stack].sites) {
+            parts[held.site][*history.nn_modules.of(stack)].add(held);
+        }
+    }
     std::vector<std::size_t> order(report.sites.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -156,19 +216,26 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
         if (std::none_of(devices.begin(), devices.end(), on)) {
             continue;
         }
-        history.sites.push_back(i);
-        std::vector<History::Change>& changes = history.holders.emplace_back().changes;
-        for (std::size_t p = 0; p < peaks.size(); ++p) {
-            const ViewedMemory& memory = peaks[p].memory;
-            if (!memory.has(site)) {
-                continue;
-            }
-            const SiteStats own = memory.stats(site, i);
-            changes.push_back(memory.kind().empty()
-                                  ? change(p, site.at_peak_count, site.at_peak_bytes)
-                                  : change(p, own.peak_count, own.peak_bytes));
+        Figures own(site);
+        for (auto& [module, part] : parts[i]) {
+            part.limit_to(own);
+            add_holder(
+                history, {i, module}, peaks, site,
+                [&part](const ViewedMemory& memory) {
+                    return memory.kind().empty() ? part.at_peak : Figures::Held{};
+                },
+                part.live);
         }
-        changes.push_back(change(peaks.size(), site.live_count, site.live_bytes));
+        add_holder(
+            history, {i, std::nullopt}, peaks, site,
+            [&](const ViewedMemory& memory) {
+                if (memory.kind().empty()) {
+                    return own.at_peak;
+                }
+                const SiteStats stats = memory.stats(site, i);
+                return Figures::Held{stats.peak_count, stats.peak_bytes};
+            },
+            own.live);
     }
     for (const model::Mark& mark : report.marks) {
         if (mark.type == "mark" && history.events.size() < limits.marks + peak_events) {
@@ -183,7 +250,7 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
     history.events.push_back({History::What::end, end_ns, peaks.size(), 0, 0, {}});
     std::stable_sort(history.events.begin(), history.events.end(),
                      [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
-    limit_changes(history, report, categories, 2 * limits.sites);
+    limit_changes(history, report, categories, 2 * (limits.sites + limits.parts));
     return history;
 }
 

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 namespace memlab::report {
 
 SiteSlots::SiteSlots(const model::Report& report, const SiteCategories& categories,
-                     std::size_t followed, History& history)
-    : history_(history), slots_(report.sites.size(), none) {
+                     const HistoryLimits& limits, History& history)
+    : categories_(categories),
+      history_(history),
+      most_parts_(limits.parts),
+      of_site_(report.sites.size(), none) {
+    history.nn_modules = page_nn_modules(report);
     for (const model::Device& device : report.devices) {
         devices_.insert(device.index);
     }
@@ -21,18 +26,14 @@ SiteSlots::SiteSlots(const model::Report& report, const SiteCategories& categori
         return std::tie(report.sites[a].peak_bytes, report.sites[a].bytes) >
                std::tie(report.sites[b].peak_bytes, report.sites[b].bytes);
     });
-    followed_ = std::min(followed, order.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
         const model::Site& site = report.sites[order[i]];
-        if (i < followed_) {
-            slots_[order[i]] = i;
-            history.sites.push_back(order[i]);
-            history.holders.emplace_back();
+        if (i < limits.sites) {
+            of_site_[order[i]] = follow({order[i], std::nullopt});
             continue;
         }
-        const std::size_t group = group_of(site.device, site.kind, categories.at(order[i]));
-        slots_[order[i]] = followed_ + group;
-        History::Rest& rest = history.rest[group];
+        of_site_[order[i]] = sum({site.device, site.kind, categories.at(order[i]), std::nullopt});
+        History::Rest& rest = history.rest[slots_[of_site_[order[i]]].at];
         rest.allocations += site.count;
         rest.allocated_bytes += site.bytes;
         ++rest.sites;
@@ -40,25 +41,50 @@ SiteSlots::SiteSlots(const model::Report& report, const SiteCategories& categori
 }
 
 std::size_t SiteSlots::slot(std::size_t index, const trace::Site& site) {
-    if (index >= slots_.size()) {
-        slots_.resize(index + 1, none);
+    if (index >= of_site_.size()) {
+        of_site_.resize(index + 1, none);
         if (devices_.contains(site.device)) {
-            slots_[index] =
-                followed_ + group_of(site.device, trace::name_of(site.kind), std::nullopt);
+            of_site_[index] =
+                sum({site.device, trace::name_of(site.kind), std::nullopt, std::nullopt});
         }
     }
-    return slots_[index];
+    return of_site_[index];
+}
+
+std::size_t SiteSlots::slot(const trace::NnModuleHolding& holding, const trace::Site& site) {
+    const std::size_t own = slot(holding.site, site);
+    const auto nn_module = history_.nn_modules.of(holding.stack - 1);
+    if (own == none || !nn_module) {
+        return own;
+    }
+    const History::Followed part{holding.site, nn_module};
+    if (const auto known = of_part_.find(part); known != of_part_.end()) {
+        return known->second;
+    }
+    if (slots_[own].summed || most_parts_ == 0) {
+        return sum({site.device, trace::name_of(site.kind), category_of(holding.site), nn_module});
+    }
+    --most_parts_;
+    return of_part_[part] = follow(part);
 }
 
 History::Holder& SiteSlots::holder(std::size_t slot) {
-    return slot < followed_ ? history_.holders[slot] : history_.rest[slot - followed_].holder;
+    const Slot& of = slots_[slot];
+    return of.summed ? history_.rest[of.at].holder : history_.holders[of.at];
 }
 
-std::size_t SiteSlots::group_of(std::uint64_t device, const std::string& kind,
-                                std::optional<std::size_t> category) {
-    const auto [at, is_new] = groups_.try_emplace({device, kind, category}, history_.rest.size());
+std::size_t SiteSlots::follow(const History::Followed& followed) {
+    slots_.push_back({false, history_.sites.size()});
+    history_.sites.push_back(followed);
+    history_.holders.emplace_back();
+    return slots_.size() - 1;
+}
+
+std::size_t SiteSlots::sum(const History::RestKey& key) {
+    const auto [at, is_new] = of_rest_.try_emplace(key, slots_.size());
     if (is_new) {
-        history_.rest.push_back({device, kind, category, 0, 0, 0, {}});
+        slots_.push_back({true, history_.rest.size()});
+        history_.rest.push_back({key, 0, 0, 0, {}});
     }
     return at->second;
 }
@@ -68,7 +94,7 @@ MomentRecorder::MomentRecorder(const model::Report& report, const SiteCategories
                                History& history)
     : categories_(categories),
       history_(history),
-      slots_(report, categories, limits.sites, history),
+      slots_(report, categories, limits, history),
       stretch_ns_(std::max<std::uint64_t>(stretch_ns, 1)),
       end_ns_(stretch_ns_),
       now_(slots_.count()) {
@@ -94,17 +120,24 @@ void MomentRecorder::update(const trace::Aggregator& state) {
     for (High& high : highs_) {
         high.within = high.within || high.time_ns == state.duration_ns();
     }
-    for (const std::uint32_t index : touched_) {
-        take(index, state.sites()[index]);
+    for (const Touched& touched : touched_) {
+        take(touched.site, state.sites()[touched.site]);
+        if (touched.nn_modules != 0) {
+            take(touched.nn_modules, state);
+        }
     }
     touched_.clear();
     note_categories(state.duration_ns());
 }
 
 void MomentRecorder::update_all(const trace::Aggregator& state) {
-    touched_.resize(state.sites().size());
-    for (std::size_t i = 0; i < touched_.size(); ++i) {
-        touched_[i] = static_cast<std::uint32_t>(i);
+    touched_.clear();
+    for (std::size_t i = 0; i < state.sites().size(); ++i) {
+        touched_.push_back({static_cast<std::uint32_t>(i), 0});
+    }
+    const auto& holdings = state.nn_modules().holdings();
+    for (std::size_t i = 0; i < holdings.size(); ++i) {
+        touched_.push_back({holdings[i].site, static_cast<std::uint32_t>(i + 1)});
     }
     update(state);
 }
@@ -119,6 +152,30 @@ void MomentRecorder::take(std::uint32_t index, const trace::Site& site) {
     if (slot == SiteSlots::none || before == after) {
         return;
     }
+    add(slot, before, after);
+    add_to_category(index, site, after.bytes - before.bytes);
+    before = after;
+}
+
+/// Its bytes are among those of its site, which has been taken.
+void MomentRecorder::take(std::uint32_t number, const trace::Aggregator& state) {
+    const trace::NnModuleHolding& holding = state.nn_modules().holdings()[number - 1];
+    if (number > of_part_.size()) {
+        of_part_.resize(number);
+    }
+    Held& before = of_part_[number - 1];
+    const Held after{holding.live_bytes, holding.live_count};
+    const trace::Site& site = state.sites()[holding.site];
+    const std::size_t slot = slots_.slot(holding, site);
+    const std::size_t own = slots_.slot(holding.site, site);
+    if (slot != own && !(before == after)) {
+        add(slot, before, after);
+        add(own, after, before);
+    }
+    before = after;
+}
+
+void MomentRecorder::add(std::size_t slot, const Held& before, const Held& after) {
     if (slot >= now_.size()) {
         now_.resize(slot + 1);
     }
@@ -126,8 +183,6 @@ void MomentRecorder::take(std::uint32_t index, const trace::Site& site) {
     // A smaller number is added as its complement.
     now_[slot].bytes += after.bytes - before.bytes;
     now_[slot].blocks += after.blocks - before.blocks;
-    add_to_category(index, site, after.bytes - before.bytes);
-    before = after;
 }
 
 /// What the slot held at the latest high of each device.

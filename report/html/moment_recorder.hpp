@@ -1,6 +1,6 @@
-// Keeps, while a log is read, what every followed site holds, and of it the moments that the page
-// has: those that are asked for, and of each stretch of the run the one at which a device held
-// most.
+// Keeps, while a log is read, what every followed site holds, divided by nn.Module, and of it the
+// moments that the page has: those that are asked for, and of each stretch of the run the one at
+// which a device held most.
 //
 // The latter is known only at the end of the stretch. So it is kept as the aggregator keeps the
 // composition of the peak: highs are numbered, and before a site's bytes change it saves what it
@@ -15,7 +15,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,28 +23,42 @@
 
 namespace memlab::report {
 
-/// Which sites are followed, and where the others are summed. A slot is a followed site, or a sum.
+/// Which sites are followed, and where the others are summed. A slot is a followed site, what an
+/// nn.Module holds of one, or a sum.
 class SiteSlots {
   public:
-    SiteSlots(const model::Report& report, const SiteCategories& categories, std::size_t followed,
-              History& history);
+    SiteSlots(const model::Report& report, const SiteCategories& categories,
+              const HistoryLimits& limits, History& history);
 
     static constexpr std::size_t none = ~std::size_t{0};  ///< of a device that is ignored
-    /// Of a site, which may be newer than the report: its log has grown.
+    /// Of a site without what calls of nn.Modules had allocated. It may be newer than the report:
+    /// its log has grown.
     std::size_t slot(std::size_t index, const trace::Site& site);
-    std::size_t count() const { return followed_ + history_.rest.size(); }
+    /// Of what a stack of nn.Modules had allocated at a site, that of the site where the report
+    /// does not know the stack.
+    std::size_t slot(const trace::NnModuleHolding& holding, const trace::Site& site);
+    std::size_t count() const { return slots_.size(); }
     History::Holder& holder(std::size_t slot);
 
   private:
-    std::size_t group_of(std::uint64_t device, const std::string& kind,
-                         std::optional<std::size_t> category);
+    struct Slot {
+        bool summed = false;
+        std::size_t at = 0;  ///< index into History::holders, or History::rest
+    };
+    std::size_t follow(const History::Followed& followed);
+    std::size_t sum(const History::RestKey& key);
+    std::optional<std::size_t> category_of(std::size_t index) const {
+        return index < categories_.size() ? categories_[index] : std::nullopt;
+    }
 
+    const SiteCategories& categories_;
     History& history_;
-    std::size_t followed_ = 0;
+    std::size_t most_parts_ = 0;
     std::set<std::uint64_t> devices_;
-    std::vector<std::size_t> slots_;  ///< by site
-    std::map<std::tuple<std::uint64_t, std::string, std::optional<std::size_t>>, std::size_t>
-        groups_;
+    std::vector<Slot> slots_;
+    std::vector<std::size_t> of_site_;
+    std::map<History::Followed, std::size_t> of_part_;
+    std::map<History::RestKey, std::size_t> of_rest_;
 };
 
 /// Thread-safety: none. All that it is given must outlive it. Members may throw std::bad_alloc.
@@ -57,8 +70,8 @@ class MomentRecorder {
     /// The number of a device, whose moments are kept: its index among those so far.
     void add_device() { highs_.emplace_back(); }
 
-    /// The site's bytes are about to change.
-    void touch(std::uint32_t site) { touched_.push_back(site); }
+    /// The bytes of its site are about to change.
+    void touch(const trace::Live& live) { touched_.push_back({live.site, live.nn_modules}); }
     bool touched() const { return !touched_.empty(); }
     /// Takes over what has changed with a record; a device's allocated bytes come after it.
     void update(const trace::Aggregator& state);
@@ -107,7 +120,15 @@ class MomentRecorder {
         std::optional<History::Map> map;
     };
 
+    /// What changes: a site, and a number of NnModuleStats::allocated(), or 0.
+    struct Touched {
+        std::uint32_t site = 0;
+        std::uint32_t nn_modules = 0;
+    };
+
     void take(std::uint32_t index, const trace::Site& site);
+    void take(std::uint32_t number, const trace::Aggregator& state);
+    void add(std::size_t slot, const Held& before, const Held& after);
     void save(std::size_t slot);
     void rise(High& high, std::uint64_t time_ns);
     State state_now();
@@ -120,8 +141,9 @@ class MomentRecorder {
     SiteSlots slots_;
     std::uint64_t stretch_ns_;
     std::uint64_t end_ns_;
-    std::vector<std::uint32_t> touched_;
+    std::vector<Touched> touched_;
     std::vector<Held> of_site_;  ///< by site, as last seen
+    std::vector<Held> of_part_;  ///< the same, by index into NnModuleStats::holdings()
     std::vector<Held> now_;      ///< by slot
     std::uint64_t change_ = 0;   ///< numbers the records that changed something
     State state_;                ///< of the change state_of_; null: none

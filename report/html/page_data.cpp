@@ -11,7 +11,9 @@
 #include "report/device_label.hpp"
 #include "report/html/page_code.hpp"
 #include "report/html/page_output.hpp"
+#include "report/html/page_sites.hpp"
 #include "report/html/page_sources.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/category.hpp"
@@ -40,78 +42,6 @@ std::string compact(std::string_view json) {
         }
     }
     return out;
-}
-
-/// A call site as the page has it, or the rest of one kind.
-struct PageSite {
-    CodeTable::Stack stack;
-    std::string kind;
-    std::uint64_t device = 0;
-    std::string category;  ///< empty: none
-    std::uint64_t allocations = 0;
-    std::uint64_t allocated_bytes = 0;
-    const History::Holder* holder = nullptr;
-    std::uint64_t temporaries = 0;
-    std::uint64_t leaked_bytes = 0;  ///< at the end, that no suppression explains
-};
-
-constexpr std::int64_t several_sites = -2;
-
-/// By site of the report: its number in the page, or that of its rest.
-std::vector<std::int64_t> numbers_of_sites(const PageRecording& recording) {
-    const History& history = recording.history;
-    const model::Report& report = *recording.report;
-    std::vector<std::int64_t> numbers(report.sites.size(), several_sites);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-        const model::Site& site = report.sites[i];
-        for (std::size_t at = 0; at < history.rest.size(); ++at) {
-            const History::Rest& rest = history.rest[at];
-            if (rest.device == site.device && rest.kind == site.kind &&
-                rest.category == recording.categories[i]) {
-                numbers[i] = static_cast<std::int64_t>(history.sites.size() + at);
-                break;
-            }
-        }
-    }
-    for (std::size_t i = 0; i < history.sites.size(); ++i) {
-        numbers[history.sites[i]] = static_cast<std::int64_t>(i);
-    }
-    return numbers;
-}
-
-std::vector<PageSite> sites_of(const PageRecording& recording, CodeTable& code) {
-    std::vector<PageSite> sites;
-    const History& history = recording.history;
-    const auto category = [](std::optional<std::size_t> number) {
-        return number ? std::string(category_name(static_cast<Category>(*number))) : std::string();
-    };
-    for (std::size_t i = 0; i < history.sites.size(); ++i) {
-        const model::Site& site = recording.report->sites[history.sites[i]];
-        sites.push_back({code.stack(site.stack), site.kind, site.device,
-                         category(recording.categories[history.sites[i]]), site.count, site.bytes,
-                         &history.holders[i], 0, 0});
-    }
-    for (const History::Rest& rest : history.rest) {
-        sites.push_back({{},
-                         rest.kind,
-                         rest.device,
-                         category(rest.category),
-                         rest.allocations,
-                         rest.allocated_bytes,
-                         &rest.holder,
-                         0,
-                         0});
-    }
-    const std::vector<std::int64_t> numbers = numbers_of_sites(recording);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-        if (numbers[i] >= 0) {
-            const model::Site& site = recording.report->sites[i];
-            PageSite& of = sites[static_cast<std::size_t>(numbers[i])];
-            model::add_to(of.temporaries, site.temporaries);
-            model::add_to(of.leaked_bytes, recording.suppressed[i] ? 0 : site.live_bytes);
-        }
-    }
-    return sites;
 }
 
 std::string text_of(const History::Event& event, const model::Report& report) {
@@ -178,7 +108,7 @@ class PageWriter {
         const model::Report& report = *recording.report;
         const model::Process& process = report.process;
         CodeTable code(*recording.resolver);
-        const std::vector<PageSite> sites = sites_of(recording, code);
+        const PageSites sites(recording, code);
         json_.begin_object();
         json_.member("name", name_of(report));
         json_.member("path", recording.file);
@@ -208,10 +138,11 @@ class PageWriter {
         write_categories(recording.history);
         write_marks(recording.history, report);
         write_scopes(recording.history, report);
-        write_sites(sites, code);
+        write_sites(sites.all(), code);
+        write_nn_modules(sites);
         write_code(code);
-        write_holders(sites);
-        write_maps(recording);
+        write_holders(sites.all());
+        write_maps(recording, sites);
         json_.key("documents");
         json_.begin_object();
         for (const auto& [name, text] : recording.documents) {
@@ -328,6 +259,34 @@ class PageWriter {
                       [](const PageSite& site) { return page_number(site.temporaries); });
         json_.numbers("leaked_bytes", sites,
                       [](const PageSite& site) { return page_number(site.leaked_bytes); });
+        json_.numbers("nn_module", sites, [](const PageSite& site) { return site.nn_module; });
+        json_.end_object();
+    }
+
+    void write_nn_modules(const PageSites& sites) {
+        json_.key("nn_modules");
+        json_.begin_object();
+        const auto column = [&](const char* name, auto text) {
+            json_.key(name);
+            json_.begin_array();
+            for (const PageNnModules::NnModule& each : sites.nn_modules()) {
+                if (const auto& known = text(each)) {
+                    json_.string(*known);
+                } else {
+                    json_.null();
+                }
+            }
+            json_.end_array();
+        };
+        using NnModule = PageNnModules::NnModule;
+        column(
+            "name", [](const NnModule& each) -> const auto& { return each.name; });
+        column(
+            "class", [](const NnModule& each) -> const auto& { return each.class_name; });
+        const auto& all = sites.nn_modules();
+        const bool unnamed =
+            std::any_of(all.begin(), all.end(), [](const NnModule& each) { return !each.name; });
+        json_.member("note", all.empty() ? no_nn_modules : unnamed ? how_nn_modules_get_names : "");
         json_.end_object();
     }
 
@@ -378,8 +337,7 @@ class PageWriter {
         json_.end_object();
     }
 
-    void write_maps(const PageRecording& recording) {
-        const std::vector<std::int64_t> numbers_of = numbers_of_sites(recording);
+    void write_maps(const PageRecording& recording, const PageSites& sites) {
         const model::Report& report = *recording.report;
         json_.key("maps");
         json_.begin_array();
@@ -403,7 +361,7 @@ class PageWriter {
                 json_.numbers("length", segment.parts,
                               [](const History::Part& part) { return page_number(part.length); });
                 json_.numbers("site", segment.parts, [&](const History::Part& part) {
-                    return part.site < numbers_of.size() ? numbers_of[part.site] : several_sites;
+                    return sites.number_of(part.site);
                 });
                 json_.end_object();
             }

@@ -2,7 +2,7 @@
 #include <future>
 #include <utility>
 
-#include "report/html/page_data.hpp"
+#include "report/html/page_recording.hpp"
 #include "report/inefficiencies/render.hpp"
 #include "report/inefficiencies/reserve_findings.hpp"
 #include "report/reading/find_event_log.hpp"
@@ -60,6 +60,11 @@ std::vector<std::string> history_notes(const PageRecording& recording) {
     left_out(history.scopes_left_out, "scope", " left out, the shortest ones.");
     left_out(history.events_left_out, "mark", " or failures left out, the last ones.");
     left_out(history.maps_left_out, "memory map", " left out: too many blocks to look at.");
+    if (history.nn_modules.depth != PageNnModules::every_depth) {
+        notes.push_back("nn.Modules are told apart by the first " +
+                        format_plural(history.nn_modules.depth, "component") +
+                        " of their names: all of them did not fit.");
+    }
     if (history.merged_below != 0) {
         notes.push_back("In some memory maps, neighbouring blocks of less than " +
                         format_bytes(history.merged_below) + " are drawn as one.");

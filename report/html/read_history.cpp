@@ -353,11 +353,11 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
 
     void allocated(std::uint32_t /*slot*/, const trace::Live& live,
                    const trace::Event& /*by*/) override {
-        moments_.touch(live.site);
+        moments_.touch(live);
     }
     void freed(std::uint32_t /*slot*/, const trace::Live& live,
                const trace::LifeEnd& /*end*/) override {
-        moments_.touch(live.site);
+        moments_.touch(live);
     }
 
     /// The figures may have changed.

@@ -145,13 +145,9 @@ class NnModulesText {
             one(device);
         }
         if (devices.empty()) {
-            page_.paragraph(
-                "",
-                report_.nn_modules.empty()
-                    ? "No call of a PyTorch nn.Module was recorded: the program made none, Python "
-                      "frames were not read (MEMLAB_PYTHON), or the memlab that recorded it is "
-                      "older."
-                    : "No call of an nn.Module held memory of a GPU at its peak.");
+            page_.paragraph("", report_.nn_modules.empty()
+                                    ? no_nn_modules
+                                    : "No call of an nn.Module held memory of a GPU at its peak.");
         }
         return page_.take();
     }
@@ -180,11 +176,7 @@ class NnModulesText {
         table.rows(rows, rows.size());
         if (of.unnamed.count != 0) {
             page_.line("");
-            page_.paragraph(
-                "  ",
-                "memlab-run names nn.Modules by itself (MEMLAB_NAMES). In a program that "
-                "it did not start, call memlab.watch(model) of the Python package once "
-                "the model is on the GPU (docs/python.md).");
+            page_.paragraph("  ", how_nn_modules_get_names);
         }
     }
 

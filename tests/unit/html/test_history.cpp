@@ -2,11 +2,11 @@
 // recording.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,8 +21,9 @@ using memlab::trace::Aggregator;
 
 namespace {
 
-using Key = std::tuple<std::uint64_t, std::string, std::optional<std::size_t>>;
 using Held = std::pair<std::uint64_t, std::uint64_t>;  // bytes, blocks
+/// By call site and nn.Module, where something is held.
+using State = std::map<History::Followed, Held>;
 
 /// Some of each.
 SiteCategories some_categories(const Report& report) {
@@ -46,60 +47,82 @@ Held held_at(const History::Holder& holder, std::size_t moment) {
     return held;
 }
 
-/// Bytes and blocks of each site.
-std::vector<Held> sites_of(const Aggregator& state) {
-    std::vector<Held> held;
-    for (const memlab::trace::Site& site : state.sites()) {
-        held.emplace_back(site.live_bytes, site.live_count);
-    }
+/// Of each live allocation by itself.
+State state_of(const Aggregator& state, const PageNnModules& modules) {
+    State held;
+    state.live().for_each([&](std::uint32_t /*slot*/, const memlab::trace::Live& live) {
+        if (live.pending) {
+            return;
+        }
+        std::optional<std::size_t> module;
+        if (live.nn_modules != 0) {
+            module = modules.of(state.nn_modules().holdings()[live.nn_modules - 1].stack - 1);
+        }
+        Held& sum = held[{live.site, module}];
+        sum.first += live.size;
+        sum.second += 1;
+    });
     return held;
 }
 
-Held at(const std::vector<Held>& held, std::size_t site) {
-    return site < held.size() ? held[site] : Held{0, 0};
-}
-
-/// The holders of `history` at a moment are `held`, those that are summed in their sums.
+/// The holders of `history` at a moment are `state`, those that are summed in their sums.
 void check_moment(const History& history, const Report& report, const SiteCategories& categories,
-                  std::size_t moment, const std::vector<Held>& held) {
+                  std::size_t moment, const State& state) {
     CAPTURE(moment, history.moments[moment]);
-    std::map<Key, Held> rest;
-    std::set<std::size_t> followed;
-    for (std::size_t i = 0; i < history.sites.size(); ++i) {
-        followed.insert(history.sites[i]);
-        REQUIRE(held_at(history.holders[i], moment) == at(held, history.sites[i]));
+    PageNnModules modules = history.nn_modules;
+    const std::vector<std::size_t> shown = modules.to_depth(modules.depth);
+    State held;
+    for (const auto& [of, each] : state) {
+        Held& sum =
+            held[{of.site, of.nn_module ? std::optional(shown[*of.nn_module]) : std::nullopt}];
+        sum.first += each.first;
+        sum.second += each.second;
     }
-    for (std::size_t site = 0; site < report.sites.size(); ++site) {
-        if (!followed.contains(site)) {
-            Held& sum =
-                rest[{report.sites[site].device, report.sites[site].kind, categories[site]}];
-            sum.first += at(held, site).first;
-            sum.second += at(held, site).second;
+    State followed;
+    for (std::size_t i = 0; i < history.sites.size(); ++i) {
+        const Held each = held_at(history.holders[i], moment);
+        Held& sum = followed[history.sites[i]];
+        sum.first += each.first;
+        sum.second += each.second;
+    }
+    std::map<History::RestKey, Held> rest;
+    for (const auto& [of, each] : held) {
+        const memlab::model::Site& site = report.sites[of.site];
+        Held& sum = rest[{site.device, site.kind, categories[of.site], of.nn_module}];
+        sum.first += each.first;
+        sum.second += each.second;
+    }
+    for (const auto& [of, each] : followed) {
+        if (history.nn_modules.depth == PageNnModules::every_depth) {
+            REQUIRE(each == held[of]);
         }
+        const memlab::model::Site& site = report.sites[of.site];
+        Held& sum = rest[{site.device, site.kind, categories[of.site], of.nn_module}];
+        sum.first -= each.first;
+        sum.second -= each.second;
     }
     for (const History::Rest& each : history.rest) {
-        const Key key{each.device, each.kind, each.category};
-        REQUIRE(held_at(each.holder, moment) == rest[key]);
-        rest.erase(key);
+        REQUIRE(held_at(each.holder, moment) == rest[each.of]);
+        rest.erase(each.of);
     }
     for (const auto& [key, sum] : rest) {
         REQUIRE(sum == Held{0, 0});
     }
 }
 
-/// By time: what each site held after all records up to it.
-std::vector<Held> held_after(const Recorded& recorded, std::uint64_t time_ns) {
+/// By time: what was held after all records up to it.
+State held_after(const Recorded& recorded, std::uint64_t time_ns, const PageNnModules& modules) {
     Aggregator state;
     for (const AnyRecord& record : recorded.records()) {
         if (std::max(time_of(record), state.duration_ns()) <= time_ns) {
             feed(record, state);
         }
     }
-    return sites_of(state);
+    return state_of(state, modules);
 }
 
-std::vector<Held> held_at_peak(const Recorded& recorded, std::uint64_t device) {
-    std::vector<Held> held;
+State held_at_peak(const Recorded& recorded, std::uint64_t device, const PageNnModules& modules) {
+    State held;
     std::uint64_t highest = 0;
     recorded.replay([&](const Aggregator& state) {
         if (device < state.devices().size() && state.devices()[device] != nullptr) {
@@ -107,7 +130,7 @@ std::vector<Held> held_at_peak(const Recorded& recorded, std::uint64_t device) {
                 state.devices()[device]->curve(memlab::trace::CurveName::allocated).current;
             if (now > highest) {
                 highest = now;
-                held = sites_of(state);
+                held = state_of(state, modules);
             }
         }
     });
@@ -135,8 +158,9 @@ void check_holders(const Recorded& recorded, const History& history,
             continue;
         }
         check_moment(history, recorded.report, categories, moment,
-                     peak != peaks.end() ? held_at_peak(recorded, peak->second)
-                                         : held_after(recorded, history.moments[moment]));
+                     peak != peaks.end()
+                         ? held_at_peak(recorded, peak->second, history.nn_modules)
+                         : held_after(recorded, history.moments[moment], history.nn_modules));
     }
 }
 
@@ -211,13 +235,13 @@ TEST_CASE("each stretch of a run has the moment at which each device held most")
             for (std::size_t moment = 0; moment < history.moments.size(); ++moment) {
                 std::uint64_t held = 0;
                 for (std::size_t i = 0; i < history.sites.size(); ++i) {
-                    const auto& site = report.sites[history.sites[i]];
+                    const auto& site = report.sites[history.sites[i].site];
                     if (site.device == curves.device->index && is_in_curves(site.kind)) {
                         held += held_at(history.holders[i], moment).first;
                     }
                 }
                 for (const History::Rest& rest : history.rest) {
-                    if (rest.device == curves.device->index && is_in_curves(rest.kind)) {
+                    if (rest.of.device == curves.device->index && is_in_curves(rest.of.kind)) {
                         held += held_at(rest.holder, moment).first;
                     }
                 }
@@ -252,6 +276,7 @@ TEST_CASE("each stretch of a run has the moment at which each device held most")
 TEST_CASE("who held what, and the curves, are exact at every moment of any recording") {
     std::size_t marks = 0;
     std::size_t ooms = 0;
+    std::ptrdiff_t divided = 0;
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         CAPTURE(seed);
         const Recorded recorded(PlausibleRecords::make(seed, 500));
@@ -261,7 +286,11 @@ TEST_CASE("who held what, and the curves, are exact at every moment of any recor
         limits.sites = 6;
         limits.buckets = 64;
         History history = read_history(recorded.report, recorded.log(), categories, limits);
-        CHECK(history.sites.size() == std::min<std::size_t>(recorded.report.sites.size(), 6));
+        const auto whole = [](const History::Followed& of) { return !of.nn_module; };
+        CHECK(static_cast<std::size_t>(
+                  std::count_if(history.sites.begin(), history.sites.end(), whole)) ==
+              std::min<std::size_t>(recorded.report.sites.size(), 6));
+        divided += std::count_if(history.sites.begin(), history.sites.end(), std::not_fn(whole));
         check_holders(recorded, history, categories);
         check_curves(recorded, history);
         for (const History::Event& event : history.events) {
@@ -281,13 +310,20 @@ TEST_CASE("who held what, and the curves, are exact at every moment of any recor
         check_holders(recorded, history, categories);
         limit_changes(history, recorded.report, categories, 0);
         check_holders(recorded, history, categories);
+        CHECK(history.nn_modules.depth == 0);
+        for (const History::Rest& rest : history.rest) {
+            if (rest.of.nn_module) {
+                const auto& name = history.nn_modules.all[*rest.of.nn_module].name;
+                CHECK((!name || name->empty()));
+            }
+        }
         std::uint64_t allocations = 0;
         std::uint64_t expected = 0;
         for (const History::Rest& rest : history.rest) {
             allocations += rest.allocations;
         }
-        for (const std::size_t site : history.sites) {
-            allocations += recorded.report.sites[site].count;
+        for (const History::Followed& of : history.sites) {
+            allocations += of.nn_module ? 0 : recorded.report.sites[of.site].count;
         }
         for (const memlab::model::Site& site : recorded.report.sites) {
             expected += site.count;
@@ -296,6 +332,7 @@ TEST_CASE("who held what, and the curves, are exact at every moment of any recor
     }
     CHECK(marks > 0);
     CHECK(ooms > 0);
+    CHECK(divided > 0);
 }
 
 TEST_CASE("maps are the pool's layout at their moments") {
@@ -349,6 +386,7 @@ TEST_CASE("maps are the pool's layout at their moments") {
 }
 
 TEST_CASE("a report alone has its holders at the peak and at the end") {
+    std::size_t divided = 0;
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         CAPTURE(seed);
         const Recorded recorded(PlausibleRecords::make(seed, 500));
@@ -360,13 +398,31 @@ TEST_CASE("a report alone has its holders at the peak and at the end") {
                 CHECK(event.what != History::What::peak);
                 continue;
             }
+            State held;
             for (std::size_t i = 0; i < history.sites.size(); ++i) {
-                const memlab::model::Site& site = report.sites[history.sites[i]];
-                const Held held = held_at(history.holders[i], *event.moment);
-                if (event.what == History::What::end) {
-                    CHECK(held == Held{site.live_bytes, site.live_count});
-                } else if (site.device == event.device) {
-                    CHECK(held == Held{site.at_peak_bytes, site.at_peak_count});
+                held[history.sites[i]] = held_at(history.holders[i], *event.moment);
+            }
+            const bool end = event.what == History::What::end;
+            State expected;
+            for (std::size_t i = 0; i < report.sites.size(); ++i) {
+                const memlab::model::Site& site = report.sites[i];
+                expected[{i, std::nullopt}] = end ? Held{site.live_bytes, site.live_count}
+                                                  : Held{site.at_peak_bytes, site.at_peak_count};
+            }
+            for (std::size_t stack = 0; stack < report.nn_modules.size(); ++stack) {
+                for (const auto& each : report.nn_modules[stack].sites) {
+                    const Held part = end ? Held{each.live_bytes, each.live_count}
+                                          : Held{each.at_peak_bytes, each.at_peak_count};
+                    Held& of = expected[{each.site, history.nn_modules.of(stack)}];
+                    Held& whole = expected[{each.site, std::nullopt}];
+                    of = {of.first + part.first, of.second + part.second};
+                    whole = {whole.first - part.first, whole.second - part.second};
+                    divided += part.second != 0 ? 1 : 0;
+                }
+            }
+            for (const auto& [of, each] : expected) {
+                if (end || report.sites[of.site].device == event.device) {
+                    CHECK(held[of] == each);
                 }
             }
         }
@@ -380,4 +436,5 @@ TEST_CASE("a report alone has its holders at the peak and at the end") {
             }
         }
     }
+    CHECK(divided > 0);
 }

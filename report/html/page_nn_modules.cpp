@@ -1,0 +1,81 @@
+#include "report/html/page_nn_modules.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace memlab::report {
+
+namespace {
+
+/// Where the next component of a qualified name ends, after the one that ends at `end`; 0: none.
+std::size_t next_end(const std::string& name, std::size_t end) {
+    return std::min(name.find('.', end + 1), name.size());
+}
+
+std::size_t depth_of(const std::string& name) {
+    std::size_t depth = 0;
+    for (std::size_t end = 0; end < name.size(); end = next_end(name, end)) {
+        ++depth;
+    }
+    return depth;
+}
+
+/// The first components of a qualified name.
+std::string beginning(const std::string& name, std::size_t components) {
+    std::size_t end = 0;
+    for (std::size_t i = 0; i < components && end < name.size(); ++i) {
+        end = next_end(name, end);
+    }
+    return name.substr(0, end);
+}
+
+}  // namespace
+
+std::vector<std::size_t> PageNnModules::to_depth(std::size_t components) {
+    std::map<NnModule, std::size_t> numbers;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        numbers.emplace(all[i], i);
+    }
+    const std::size_t count = all.size();
+    std::vector<std::size_t> result(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        NnModule shorter = all[i];
+        if (!shorter.name) {
+            // Those without a name are one, below all depths.
+            shorter = components == 0 ? NnModule{} : shorter;
+        } else if (depth_of(*shorter.name) > components) {
+            shorter = {beginning(*shorter.name, components), std::nullopt, 0};
+        }
+        const auto [at, is_new] = numbers.try_emplace(shorter, all.size());
+        if (is_new) {
+            all.push_back(shorter);
+        }
+        result[i] = at->second;
+    }
+    return result;
+}
+
+std::size_t PageNnModules::deepest() const {
+    std::size_t most = 0;
+    for (const NnModule& each : all) {
+        most = std::max(most, each.name ? depth_of(*each.name) : 0);
+    }
+    return most;
+}
+
+PageNnModules page_nn_modules(const model::Report& report) {
+    PageNnModules modules;
+    std::map<PageNnModules::NnModule, std::size_t> numbers;
+    modules.of_stack.reserve(report.nn_modules.size());
+    for (const model::NnModuleStack& stack : report.nn_modules) {
+        const auto [at, is_new] = numbers.try_emplace(
+            {stack.name, stack.class_name, stack.name ? 0 : stack.nn_module}, modules.all.size());
+        if (is_new) {
+            modules.all.push_back(at->first);
+        }
+        modules.of_stack.push_back(at->second);
+    }
+    return modules;
+}
+
+}  // namespace memlab::report
