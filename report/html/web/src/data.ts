@@ -22,6 +22,9 @@
 // - documents.X is reports[0] of `memlab-report X --json` (50 places a list); diff and merge are whole documents.
 // - files: a path may come several times (ranges apart, in order).
 // - RunData.curve_ns: from one value of `curve` to the next (a process that took less time has fewer).
+// - nn_modules: PyTorch's, by qualified name and class; those without a name each by itself. sites.nn_module: whose call had
+//   allocated what this row holds; -1: no call of one. A call site has a row for each that held something of it, and one
+//   for the rest of it, which also has the totals of the run (but leaked_bytes).
 // - categories: -1 none. Kinds managed, pinned, ipc_import are not part of the allocated curve; a device's other kinds
 //   add up to it.
 //
@@ -96,7 +99,9 @@ export interface Recording {
     allocated_bytes: number[];
     temporaries: number[];
     leaked_bytes: number[];
+    nn_module: number[];
   }; // totals of the run
+  nn_modules: { name: (string | null)[]; class: (string | null)[]; note: string }; // note: what is missing; "": nothing
   holders: Holders;
   maps: MemoryMap[];
   documents: Partial<Record<string, unknown>>; // by view: its `--json` as it is

@@ -22,7 +22,9 @@ export interface State {
   skip: string;
   search: string;
   skipped: boolean; // frames of allocators and containers are shown
-  group: "category" | "kind" | "place" | null; // null: categories where there are any, else places
+  byNnModule: boolean; // graphs have the nn.Modules above the calls
+  group: "category" | "kind" | "place" | "nn-module" | null; // null: categories where there are any, else places
+  depth: number; // of nn.Modules' names
   file: string;
   map: number | null; // a memory map other than the nearest
 }
@@ -53,7 +55,9 @@ const fields: { [Key in keyof State]: Field<State[Key]> } = {
   skip: { name: "skip", initial: "", view: true },
   search: { name: "search", initial: "", view: true },
   skipped: { name: "skipped", initial: false, view: true },
-  group: { name: "group", initial: null, allowed: ["category", "kind", "place"], view: true },
+  byNnModule: { name: "by-nn-module", initial: false, view: true },
+  group: { name: "group", initial: null, allowed: ["category", "kind", "place", "nn-module"], view: true },
+  depth: { name: "depth", initial: 2, view: true },
   file: { name: "file", initial: "", view: true },
   map: { name: "map", initial: null, view: true },
 };

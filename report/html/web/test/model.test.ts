@@ -3,7 +3,8 @@ import { axisBytes, binaryStep, splits } from "../src/model/axis";
 import { callsOf } from "../src/model/calls";
 import { onUnion, unite } from "../src/model/compare";
 import { greatest, levelFor, sample } from "../src/model/curves";
-import { matchFrames, matchSites, textMatcher } from "../src/model/filter";
+import { matchFrames, matchSites } from "../src/model/filter";
+import { textMatcher } from "../src/model/glob";
 import { chooseFrame } from "../src/model/frame_choice";
 import { groupsOf, usualGrouping } from "../src/model/groups";
 import { decode, NoData, withoutDirections } from "../src/model/load";
@@ -172,6 +173,7 @@ test("groups over time add up to the total, however many places there are", () =
       category: all.map(() => -1),
       allocations: all.map(() => 1),
       allocated_bytes: all.map(() => 100),
+      nn_module: all.map(() => -1),
     },
     // The last one holds its bytes at one moment, which is none of those.
     holders: {

@@ -50,6 +50,7 @@ export const noSites = (): Recording["sites"] => ({
   allocated_bytes: [],
   temporaries: [],
   leaked_bytes: [],
+  nn_module: [],
 });
 
 export function recording(options: SampleOptions = {}): Recording {
@@ -123,7 +124,15 @@ export function recording(options: SampleOptions = {}): Recording {
     frame("cuMemAlloc_v2", "", 0, "libcuda.so.1", false, true),
   ];
   const sites = noSites();
-  const site = (stack: number[], category: string, kind = "device", device = 0): number => {
+  const nnModules: Recording["nn_modules"] = { name: [""], class: ["GPT"], note: "" };
+  const nnModule = (name: string, className: string): number => {
+    const known = nnModules.name.indexOf(name);
+    if (known >= 0) return known;
+    nnModules.class.push(className);
+    return nnModules.name.push(name) - 1;
+  };
+  const site = (stack: number[], category: string, kind = "device", device = 0, of = -1): number => {
+    sites.nn_module.push(of);
     sites.stack.push(stack);
     sites.place.push(stack.findLastIndex((one) => frames.skipped[one] === 0));
     sites.through.push(-1);
@@ -171,7 +180,9 @@ export function recording(options: SampleOptions = {}): Recording {
       true,
     );
     const block = frame(`Block.__init__`, "/home/user/gpt/model.py", 40 + layer, py, true);
-    hold(site([...base, build, block, linear, ...allocate], "parameters"), 48 + layer, 20e6 + layer * 18e6, duration);
+    const mlp = nnModule(`transformer.h.${layer}.mlp`, names[layer % Math.max(1, names.length)] ?? "MLP");
+    const weights = site([...base, build, block, linear, ...allocate], "parameters", "device", 0, mlp);
+    hold(weights, 48 + layer, 20e6 + layer * 18e6, duration);
     hold(optimizerState, 96, start + 200e6 + layer * 1e6, duration);
   }
   const forward = frame("GPT.forward", "/home/user/gpt/model.py", 74, py, true);
@@ -188,6 +199,10 @@ export function recording(options: SampleOptions = {}): Recording {
   for (let layer = 0; layer < layers; ++layer) {
     const call = module(layer);
     const attention = frame("Attention.forward", "/home/user/gpt/model.py", 22 + (layer % 3), py, true);
+    const attended = nnModule(
+      names.length > 0 ? `${names[layer % names.length]}.${layer}` : `transformer.h.${layer}.attn`,
+      "Attention",
+    );
     activation.push(
       site(
         [
@@ -200,6 +215,9 @@ export function recording(options: SampleOptions = {}): Recording {
           ...allocate,
         ],
         "activations",
+        "device",
+        0,
+        attended,
       ),
     );
     gradient.push(
@@ -213,6 +231,9 @@ export function recording(options: SampleOptions = {}): Recording {
           ...allocate,
         ],
         "gradients",
+        "device",
+        0,
+        nnModule(`transformer.h.${layer}.mlp`, "MLP"),
       ),
     );
   }
@@ -223,6 +244,9 @@ export function recording(options: SampleOptions = {}): Recording {
   const workspace = site(
     [...base, step, forward, frame("cublasLtMatmul", "", 0, "/opt/cuda/lib64/libcublasLt.so.13", false), ...allocate],
     "workspaces",
+    "device",
+    0,
+    0,
   );
   const scopes = {
     names: ["step", "forward", "backward", "optimizer"],
@@ -296,6 +320,21 @@ export function recording(options: SampleOptions = {}): Recording {
   const moments = [
     ...new Set([...Array.from({ length: wanted }, (_, i) => Math.round((i / (wanted - 1)) * duration)), ...special]),
   ].sort((a, b) => a - b);
+  const mostOfCategories = (): Recording["categories"] => {
+    const device = (block: Block) => strings[sites.kind[block.site]!] === "device";
+    const name = (block: Block) => strings[sites.category[block.site]!]!;
+    return [...new Set(blocks.map(name))].map((category) => {
+      const own = blocks.filter((block) => device(block) && name(block) === category);
+      const events = own.flatMap(({ from, to, size }) => [[from, size] as const, [to, -size] as const]);
+      let now = 0;
+      const highest = { device: 0, name: category, most: 0, at: 0 };
+      for (const [at, by] of events.sort((a, b) => a[0] - b[0] || a[1] - b[1])) {
+        now += by;
+        if (now > highest.most) Object.assign(highest, { most: now, at: Math.round(at) });
+      }
+      return highest;
+    });
+  };
   const momentOf = (time: number) => moments.findIndex((one) => one >= time - 0.5);
   const perSite = new Map<number, Block[]>();
   for (const block of blocks) perSite.set(block.site, [...(perSite.get(block.site) ?? []), block]);
@@ -451,7 +490,7 @@ export function recording(options: SampleOptions = {}): Recording {
     moment_ns: Math.ceil(duration / Math.max(1, wanted - 1)),
     within: [],
     gap: null,
-    categories: [],
+    categories: mostOfCategories(),
     marks: [
       { moment: momentOf(peakAt), at: Math.round(peakAt), kind: "peak", text: "peak of GPU 0" },
       ...(failure
@@ -465,6 +504,7 @@ export function recording(options: SampleOptions = {}): Recording {
     strings,
     frames,
     sites,
+    nn_modules: nnModules,
     holders,
     maps,
     documents: documents(peak, failureAt, hostile),

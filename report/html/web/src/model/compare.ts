@@ -3,8 +3,9 @@
 // Frames without names match where library and offset are the same.
 import { basename } from "./format";
 import { named } from "./frame_choice";
+import { comparedName } from "./nn_modules";
 import type { Figures, RecordingModel } from "./recording";
-import { frameArrays, type Frames, SiteTable } from "./site_table";
+import { frameArrays, type Frames, type NnModuleName, SiteTable } from "./site_table";
 
 export interface Union {
   table: SiteTable;
@@ -46,7 +47,10 @@ class Merged {
     allocatedBytes: [] as number[],
     temporaries: [] as number[],
     leakedBytes: [] as number[],
+    nnModule: [] as number[],
   };
+  private readonly nnModules: NnModuleName[] = [];
+  private readonly nnModuleIds = new Map<string, number>();
 
   private intern(text: string): number {
     let id = this.stringIds.get(text);
@@ -79,13 +83,25 @@ class Merged {
     return id;
   }
 
+  // As the names of nn.Modules are compared; those without a name are one.
+  private nnModule(table: SiteTable, index: number): number {
+    if (index < 0) return -1;
+    const { name, className } = table.nnModules[index]!;
+    const compared = name === null ? null : comparedName(name);
+    const key = compared === null ? "null" : `${compared}\n${className ?? ""}`;
+    let id = this.nnModuleIds.get(key);
+    if (id === undefined) this.nnModuleIds.set(key, (id = this.nnModules.push({ name: compared, className }) - 1));
+    return id;
+  }
+
   add({ sites: table }: RecordingModel): Int32Array {
     return Int32Array.from({ length: table.count }, (_, site) => {
       const calls = table.shown(site, false, null).map((frame) => frameKey(table, frame));
       const { frame, through } = table.placeWith(site, null);
       const at = frame < 0 ? -1 : table.stacks[site]!.indexOf(frame);
       const kind = table.text(table.kind[site]!);
-      const key = `${table.device[site]} ${kind}\n${calls.join("\n\n")}`;
+      const nnModule = this.nnModule(table, table.nnModule[site]!);
+      const key = `${table.device[site]} ${nnModule} ${kind}\n${calls.join("\n\n")}`;
       let id = this.siteIds.get(key);
       if (id === undefined) {
         // The first one's stack stands for all that match it.
@@ -100,6 +116,7 @@ class Merged {
         this.columns.allocatedBytes.push(0);
         this.columns.temporaries.push(0);
         this.columns.leakedBytes.push(0);
+        this.columns.nnModule.push(nnModule);
       }
       this.columns.allocations[id]! += table.allocations[site]!;
       this.columns.allocatedBytes[id]! += table.allocatedBytes[site]!;
@@ -125,6 +142,8 @@ class Merged {
         allocatedBytes: Float64Array.from(columns.allocatedBytes),
         temporaries: Float64Array.from(columns.temporaries),
         leakedBytes: Float64Array.from(columns.leakedBytes),
+        nnModule: Int32Array.from(columns.nnModule),
+        nnModules: this.nnModules,
       },
       Int32Array.from(this.reads),
     );

@@ -1,41 +1,19 @@
-// Which frames a text means: the patterns of `memlab-report --filter` and `--skip`, and category=, which they have not.
-import type { SiteTable } from "./site_table";
-import { basename } from "./format";
+// Which frames and call sites a text means: the patterns of `memlab-report --filter` and `--skip`, and category=, which
+// they have not.
 import { named } from "./frame_choice";
+import { textMatcher } from "./glob";
+import { nnModuleMatcher } from "./nn_modules";
+import type { SiteTable } from "./site_table";
 
-// As fnmatch(3): * and ? match any characters, / too; [...] one of those in it, [!...] none of them.
-function globExpression(pattern: string): RegExp {
-  let text = "";
-  for (let i = 0; i < pattern.length; ++i) {
-    const c = pattern[i]!;
-    const set = c === "[" ? /^\[([!^]?)(\]?[^\]]*)\]/.exec(pattern.slice(i)) : null;
-    if (set) {
-      text += `[${set[1] ? "^" : ""}${set[2]!.replace(/[\\\]^[]/g, "\\$&")}]`;
-      i += set[0].length - 1;
-    } else if (c === "*") text += ".*";
-    else if (c === "?") text += ".";
-    else if (c === "\\" && i + 1 < pattern.length) text += pattern[++i]!.replace(/[^\w]/g, "\\$&");
-    else text += c.replace(/[.+^${}()|[\]\\*?/]/g, "\\$&");
-  }
-  try {
-    return new RegExp(`^${text}$`, "su");
-  } catch {
-    return /$^/; // a set that is none, as [z-a], matches nothing
-  }
-}
-
-// A text without pattern characters is looked for anywhere; with *, ? or [ it must match the whole name or its last part.
-// An empty name matches nothing.
-export function textMatcher(pattern: string): (text: string) => boolean {
-  if (!/[*?[]/.test(pattern)) return (text) => text !== "" && text.includes(pattern);
-  const whole = globExpression(pattern);
-  return (text) => text !== "" && (whole.test(text) || whole.test(basename(text)));
-}
+export const filterHint = "func= file= module= kind= nn_module=";
 
 function split(pattern: string): { of: string; text: string } {
-  const found = /^(func|file|module|kind|category)=(.*)$/s.exec(pattern);
+  const found = /^(func|file|module|kind|category|nn_module)=(.*)$/s.exec(pattern);
   return found ? { of: found[1]!, text: found[2]! } : { of: "", text: pattern };
 }
+
+// Whether it chooses among nn.Modules, of which a recording has no totals of the run.
+export const byNnModule = (pattern: string): boolean => split(pattern).of === "nn_module";
 
 // For each string whether it matches, each once: many frames share a file or a module.
 function matcherOf(table: SiteTable, matches: (text: string) => boolean): (index: number) => boolean {
@@ -86,6 +64,12 @@ export function matchSites(table: SiteTable, pattern: string): Uint8Array | null
   if (pattern === "") return null;
   const { of, text } = split(pattern);
   const result = new Uint8Array(table.count);
+  if (of === "nn_module") {
+    const matches = nnModuleMatcher(text);
+    const named = table.nnModules.map(({ name }) => name !== null && matches(name));
+    for (let site = 0; site < table.count; ++site) if (named[table.nnModule[site]!]) result[site] = 1;
+    return result;
+  }
   if (of === "kind" || of === "category") {
     const matches = textMatcher(text);
     const column = of === "kind" ? table.kind : table.category;

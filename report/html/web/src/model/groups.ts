@@ -1,6 +1,7 @@
-// What memory was used for over the run: sites summed by category, kind or place, the largest groups first.
+// What memory was used for over the run: sites summed by category, kind, place or nn.Module, the largest groups first.
 import { matchSites } from "./filter";
 import { count } from "./format";
+import { nnModuleName } from "./nn_modules";
 import type { Figures, RecordingModel } from "./recording";
 import type { SiteTable } from "./site_table";
 
@@ -11,7 +12,8 @@ export interface Group {
 
 export interface Grouping {
   device: number;
-  by: "category" | "kind" | "place";
+  by: "category" | "kind" | "place" | "nn-module";
+  depth?: number; // components of an nn.Module's name; all without it
   filter: string;
 }
 
@@ -44,7 +46,9 @@ export function groupsOf(
         ? table.text(table.category[site]!) || "no category"
         : grouping.by === "kind"
           ? table.text(table.kind[site]!) || "no kind"
-          : [table.functionName(frame), table.location(frame), through && `via ${through}`].filter(Boolean).join(" ");
+          : grouping.by === "nn-module"
+            ? nnModuleName(table, site, grouping.depth ?? Infinity)
+            : [table.functionName(frame), table.location(frame), through && `via ${through}`].filter(Boolean).join(" ");
     let id = known.get(name);
     if (id === undefined) known.set(name, (id = names.push(name) - 1));
     groupOf[site] = id;

@@ -43,6 +43,8 @@ function siteTable(recording: Recording): SiteTable {
     allocatedBytes: Float64Array.from(sites.allocated_bytes),
     temporaries: Float64Array.from(sites.temporaries),
     leakedBytes: Float64Array.from(sites.leaked_bytes),
+    nnModule: Int32Array.from(sites.nn_module),
+    nnModules: recording.nn_modules.name.map((name, i) => ({ name, className: recording.nn_modules.class[i] ?? null })),
   });
 }
 

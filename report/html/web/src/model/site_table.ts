@@ -35,6 +35,14 @@ export interface SiteColumns {
   allocatedBytes: Float64Array;
   temporaries: Float64Array;
   leakedBytes: Float64Array;
+  nnModule: Int32Array; // into nnModules, -1: allocated in no call of one
+  nnModules: NnModuleName[];
+}
+
+// One of PyTorch's nn.Modules. name: null where the program gave none; empty for the outermost one.
+export interface NnModuleName {
+  name: string | null;
+  className: string | null;
 }
 
 // Where a site's memory is booked: a frame of its stack (-1: none), and what that allocated through.
@@ -54,6 +62,8 @@ export class SiteTable {
   readonly allocatedBytes: Float64Array;
   readonly temporaries: Float64Array;
   readonly leakedBytes: Float64Array;
+  readonly nnModule: Int32Array;
+  readonly nnModules: NnModuleName[];
   readonly reads: Int32Array; // for each frame the first of the same text, be it skipped in some stacks or not
   private readonly placeAt: Int32Array;
   private readonly through: Int32Array;
@@ -77,6 +87,8 @@ export class SiteTable {
     this.allocatedBytes = columns.allocatedBytes;
     this.temporaries = columns.temporaries;
     this.leakedBytes = columns.leakedBytes;
+    this.nnModule = columns.nnModule;
+    this.nnModules = columns.nnModules;
   }
 
   text(index: number): string {

@@ -1,5 +1,6 @@
 // The calls of all sites merged into one tree, as a flame graph draws it: top-down from the outermost call, or
-// bottom-up from the place that allocated. Weights may be changes, which are signed.
+// bottom-up from the place that allocated; both below other levels, where there are any. Weights may be changes, which are
+// signed.
 import type { SiteTable } from "./site_table";
 
 export interface TreeOptions {
@@ -7,12 +8,12 @@ export interface TreeOptions {
   showSkipped: boolean; // frames of allocators and containers, hidden by default
   skip: Uint8Array | null; // more frames to leave out
   use: (site: number) => boolean; // which sites count
-  group?: (site: number) => string; // a first level above the calls
+  levels?: (site: number) => { key: string; label: string }[]; // above the calls
 }
 
 // Nodes in depth-first order, the children of a node by weight, the largest first. Node 0 is the root.
 export interface CallTree {
-  frame: Int32Array; // -1: the root or a group
+  frame: Int32Array; // -1: the root or a level above the calls
   label: (string | null)[]; // of nodes without a frame
   parent: Int32Array;
   depth: Int32Array;
@@ -69,10 +70,7 @@ export function buildTree(
       add();
     };
     add();
-    if (options.group) {
-      const name = options.group(site);
-      down(`group ${name}`, -1, name);
-    }
+    for (const { key, label } of options.levels?.(site) ?? []) down(`level ${key}`, -1, label);
     const shown = table.shown(site, options.showSkipped, options.skip);
     if (table.stacks[site]!.length === 0) down("others", -1, "[other call sites]");
     if (options.bottomUp) shown.reverse();

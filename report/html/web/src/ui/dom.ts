@@ -73,7 +73,7 @@ export function choice<T extends string>(
   label: string,
   options: Record<T, string>,
   choose: (value: T) => void,
-): { element: HTMLElement; set: (value: T) => void } {
+): { element: HTMLElement; set: (value: T) => void; hide: (value: T, hidden: boolean) => void } {
   const values = Object.keys(options) as T[];
   const buttons = values.map((value) =>
     button(options[value], () => choose(value), { attributes: { "aria-pressed": "false" } }),
@@ -81,6 +81,9 @@ export function choice<T extends string>(
   return {
     element: h("div.choice", { attributes: { role: "group", "aria-label": label } }, ...buttons),
     set: (value) => values.forEach((of, i) => buttons[i]!.setAttribute("aria-pressed", String(of === value))),
+    hide: (value, hidden) => {
+      buttons[values.indexOf(value)]!.hidden = hidden;
+    },
   };
 }
 

@@ -14,6 +14,7 @@ export interface FlameInput {
   signed: boolean; // values are changes
   growsUp: boolean; // the root at the bottom
   search: Uint8Array | null; // frames that match
+  searchLabel: (label: string) => boolean; // the same of levels above the calls
   title: string; // what the root stands for
   text: (value: number) => string; // of a call, with a sign where values are changes
   unit: boolean; // values are bytes that are held: their blocks are told too
@@ -159,7 +160,7 @@ export class FlameGraph {
       const y = (growsUp ? total - (row + 1) * rowHeight : row * rowHeight) - scroll;
       if (y > height || y + rowHeight < 0) return;
       const frame = tree.frame[node]!;
-      const hit = search !== null && frame >= 0 && search[frame] === 1;
+      const hit = this.hit(node);
       const plain = node === 0 || frame < 0;
       context.fillStyle = hit
         ? "#f0e442"
@@ -187,8 +188,7 @@ export class FlameGraph {
     };
     for (let node = tree.parent[this.root]!; node >= 0; node = tree.parent[node]!) box(node, 0, width, true);
     const visit = (node: number, x: number, w: number, counted: boolean) => {
-      const frame = tree.frame[node]!;
-      const hit = search !== null && frame >= 0 && search[frame] === 1;
+      const hit = this.hit(node);
       // What is below a match is counted once.
       if (hit && !counted) matched += tree.weight[node]!;
       box(node, x, w, false);
@@ -213,11 +213,19 @@ export class FlameGraph {
     );
   }
 
+  // Whether the search finds it.
+  private hit(node: number): boolean {
+    const { tree, search, searchLabel } = this.input!;
+    const frame = tree.frame[node]!;
+    if (search === null || node === 0) return false;
+    return frame >= 0 ? search[frame] === 1 : searchLabel(tree.label[node] ?? "");
+  }
+
   private matchedIn(node: number): number {
-    const { tree, search } = this.input!;
+    const { tree } = this.input!;
     let sum = 0;
     for (let i = node; i < tree.next[node]!;) {
-      if (tree.frame[i]! >= 0 && search![tree.frame[i]!]) {
+      if (this.hit(i)) {
         sum += tree.weight[i]!;
         i = tree.next[i]!;
       } else ++i;

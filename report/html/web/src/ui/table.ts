@@ -117,6 +117,15 @@ export class Table<Row> {
     this.draw();
   }
 
+  // Rows that are made again after one of them was pressed: the active one stays.
+  keep(rows: Row[]): void {
+    const { active } = this;
+    this.rows = rows;
+    this.active = Math.min(active, rows.length - 1);
+    this.order();
+    this.draw();
+  }
+
   // The first rows as they are ordered, for Markdown.
   cells(count: number): { head: string[]; right: boolean[]; rows: string[][]; left: number } {
     const shown = this.total ? [...this.rows.slice(0, count), this.total] : this.rows.slice(0, count);

@@ -3,12 +3,38 @@ import { bytes, count, duration, plural, signedBytes } from "../model/format";
 import type { Figures, RecordingModel } from "../model/recording";
 import type { SiteTable } from "../model/site_table";
 import { categoriesOf, type Place } from "../model/places";
-import { button, figure, h, prepare, replace } from "../ui/dom";
-import { colours } from "../ui/theme";
+import { nnModuleName } from "../model/nn_modules";
+import { button, figure, h, replace } from "../ui/dom";
+import { spark } from "../ui/spark";
 import { Callers, type CallersInput } from "./callers";
 import type { Surroundings } from "./view";
 
 const stacksShown = 5;
+const nnModulesShown = 8;
+
+interface StackOfPlace {
+  site: number; // one that has it
+  bytes: number;
+  blocks: number;
+}
+
+// The largest first. Sites that differ by the nn.Module alone are of one stack.
+function stacksOf(table: SiteTable, place: Place, figures: Figures): StackOfPlace[] {
+  const found = new Map<string, StackOfPlace>();
+  for (const site of place.sites) {
+    const key = table.stacks[site]!.join(" ");
+    const stack = found.get(key) ?? { site, bytes: 0, blocks: 0 };
+    found.set(key, stack);
+    stack.bytes += figures.bytes[site]!;
+    stack.blocks += figures.blocks[site]!;
+  }
+  return [...found.values()].sort((a, b) => b.bytes - a.bytes);
+}
+
+function isOneOf(sites: number[]): (site: number) => boolean {
+  const all = new Set(sites);
+  return (site) => all.has(site);
+}
 
 export interface DetailsInput {
   table: SiteTable;
@@ -39,7 +65,7 @@ export class Details {
     const { table, place, figures, signed, model } = input;
     const frame = place.frame;
     const categories = categoriesOf(place);
-    const sites = [...place.sites].sort((a, b) => figures.bytes[b]! - figures.bytes[a]!);
+    const stacks = stacksOf(table, place, figures);
     replace(
       this.element,
       button("×", this.close, { class: "close", title: "Close", attributes: { "aria-label": "Close" } }),
@@ -49,7 +75,10 @@ export class Details {
         signed ? figure("before", `${bytes(place.before)} in ${plural(place.beforeBlocks, "block")}`) : null,
         figure(signed ? "after" : "held", `${bytes(place.bytes)} in ${plural(place.blocks, "block")}`),
         signed ? figure("change", signedBytes(place.change)) : null,
-        figure("in the whole run", `${bytes(place.allocatedBytes)} in ${plural(place.allocations, "allocation")}`),
+        // Of nn.Modules it is not known.
+        place.allocations > 0
+          ? figure("in the whole run", `${bytes(place.allocatedBytes)} in ${plural(place.allocations, "allocation")}`)
+          : null,
         place.kind ? figure("kind", place.kind) : null,
         place.through ? figure("via", place.through) : null,
         categories.length === 0
@@ -63,22 +92,23 @@ export class Details {
         place.temporaries > 0 ? figure("temporary", plural(place.temporaries, "allocation")) : null,
         table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null,
       ),
-      model?.knownOverTime ? this.overTime(model, place.sites, input.selection) : null,
+      model?.knownOverTime ? spark("this place", model, isOneOf(place.sites), input.selection) : null,
+      this.nnModules(table, place, figures),
       this.source(table, frame),
       h(
         "h3",
-        sites.length === 1
+        stacks.length === 1
           ? "Call stack, innermost first"
-          : `Call stacks, innermost first: ${count(Math.min(stacksShown, sites.length))} of ${count(sites.length)}`,
+          : `Call stacks, innermost first: ${count(Math.min(stacksShown, stacks.length))} of ${count(stacks.length)}`,
       ),
       h(
         "div.stacks",
-        ...sites.slice(0, stacksShown).map((site, i) => {
-          const list = this.frames(table, site, frame);
-          if (sites.length === 1) return h("div.stack", list);
+        ...stacks.slice(0, stacksShown).map((stack, i) => {
+          const list = this.frames(table, stack.site, frame);
+          if (stacks.length === 1) return h("div.stack", list);
           const box = h(
             "details.stack",
-            h("summary", `${bytes(figures.bytes[site]!)} in ${plural(figures.blocks[site]!, "block")}`),
+            h("summary", `${bytes(stack.bytes)} in ${plural(stack.blocks, "block")}`),
             list,
           );
           box.open = i === 0;
@@ -88,6 +118,26 @@ export class Details {
       this.callers.element,
     );
     this.callers.set(input.callers, frame);
+  }
+
+  // Whose calls allocated it, the largest first.
+  private nnModules(table: SiteTable, place: Place, figures: Figures): HTMLElement | null {
+    const held = new Map<string, number>();
+    for (const site of place.sites) {
+      const name = nnModuleName(table, site, Infinity);
+      if (figures.bytes[site]! > 0) held.set(name, (held.get(name) ?? 0) + figures.bytes[site]!);
+    }
+    if (table.nnModules.length === 0 || held.size === 0) return null;
+    const list = [...held].sort((a, b) => b[1] - a[1]);
+    return h(
+      "details.stack",
+      h("summary", plural(list.length, "nn.Module")),
+      h(
+        "ul.plain",
+        ...list.slice(0, nnModulesShown).map(([name, value]) => h("li", h("span.function", name), ` ${bytes(value)}`)),
+        list.length > nnModulesShown ? h("li.muted", `${count(list.length - nnModulesShown)} more`) : null,
+      ),
+    );
   }
 
   // A stack, innermost first; runs of frames that are skipped are one line, unless they are asked for.
@@ -117,41 +167,6 @@ export class Details {
     }
     tell();
     return list;
-  }
-
-  private overTime(model: RecordingModel, sites: number[], [from, to]: [number, number]): HTMLElement {
-    const all = new Set(sites);
-    const series = model.groupsOverTime(1, (site) => (all.has(site) ? 0 : -1))[0]!;
-    let most = 0;
-    for (const value of series) if (value > most) most = value;
-    const canvas = h("canvas", {
-      attributes: { role: "img", "aria-label": `Bytes of this place over the run, ${bytes(most)} at most` },
-    });
-    const figure = h("figure.spark", canvas, h("figcaption", `this place over the run: ${bytes(most)} at most`));
-    const draw = () => {
-      const width = figure.clientWidth;
-      if (width < 20) return;
-      const height = 54;
-      const context = prepare(canvas, width, height);
-      const c = colours();
-      context.fillStyle = `${c.accent}28`;
-      const x = (time: number) => (time / model.duration) * width;
-      context.fillRect(x(from), 0, Math.max(1, x(to) - x(from)), height);
-      context.beginPath();
-      context.moveTo(0, height);
-      series.forEach((value, m) => {
-        const y = height - 2 - (most > 0 ? (value / most) * (height - 6) : 0);
-        if (m > 0)
-          context.lineTo(x(model.moments[m]!), height - 2 - (most > 0 ? (series[m - 1]! / most) * (height - 6) : 0));
-        context.lineTo(x(model.moments[m]!), y);
-      });
-      context.lineTo(width, height);
-      context.globalAlpha = 0.75;
-      context.fillStyle = c.accent;
-      context.fill();
-    };
-    new ResizeObserver(draw).observe(figure);
-    return figure;
   }
 
   private source(table: SiteTable, frame: number): HTMLElement | null {

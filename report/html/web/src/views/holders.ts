@@ -1,5 +1,5 @@
 // Who holds it at a moment, and what changed between two: tables, flame and icicle graphs.
-import { matchFrames, usedSites } from "../model/filter";
+import { byNnModule, filterHint, matchFrames, usedSites } from "../model/filter";
 import {
   bytes,
   count,
@@ -12,6 +12,8 @@ import {
 } from "../model/format";
 import { type Metric, metricHeading, type MetricName, metricOf, metrics } from "../model/metrics";
 import { categoriesOf, holdsAnything, type Place, places, sumOf } from "../model/places";
+import { textMatcher } from "../model/glob";
+import { nnModuleLevels } from "../model/nn_modules";
 import { onUnion, type Union, unite } from "../model/compare";
 import type { Figures, RecordingModel } from "../model/recording";
 import type { SiteTable } from "../model/site_table";
@@ -74,15 +76,16 @@ abstract class SitesView implements View {
     );
     const filter = textField(
       "Filter",
-      "func= file= module= kind=",
+      filterHint,
       (text) => store.set({ filter: text }),
       signed ? undefined : "filter",
     );
     const skip = textField("Skip frames", "a wrapper of your own", (text) => store.set({ skip: text }));
+    const byNnModule = checkbox("By nn.Module", (on) => store.set({ byNnModule: on }));
     const search = textField("Search", "highlights frames", (text) => store.set({ search: text }));
     const skipped = checkbox("Frames of allocators and containers", (on) => store.set({ skipped: on }));
     this.controls = {
-      update: ({ state }) => {
+      update: ({ state, model }) => {
         shape.set(state.shape);
         metric.set(this.metric.name);
         direction.set(state.bottomUp ? "up" : "down");
@@ -90,6 +93,8 @@ abstract class SitesView implements View {
         skip.set(state.skip);
         search.set(state.search);
         skipped.set(state.skipped);
+        byNnModule.set(state.byNnModule);
+        byNnModule.element.hidden = state.shape === "table" || model.sites.nnModules.length === 0;
         direction.element.hidden = state.shape === "table";
         search.element.hidden = state.shape === "table";
       },
@@ -106,6 +111,7 @@ abstract class SitesView implements View {
         search.element,
         skip.element,
         skipped.element,
+        byNnModule.element,
       ),
       h(
         "div.beside",
@@ -184,7 +190,9 @@ abstract class SitesView implements View {
     this.filtered.hidden = state.filter === "";
     this.filtered.textContent = this.signed
       ? `Filtered: ${signedBytes(sum.change)} of the change`
-      : `Filtered: ${percent(this.metric.place(sum), all)} of ${this.metric.text(all)}`;
+      : byNnModule(state.filter) && this.metric.ofRun && this.metric.name !== "leaked"
+        ? "By nn.Module is recorded what is held, not what was allocated over the run"
+        : `Filtered: ${percent(this.metric.place(sum), all)} of ${this.metric.text(all)}`;
     const tabular = state.shape === "table";
     this.gridBox.hidden = !tabular;
     this.flame.element.hidden = tabular;
@@ -198,6 +206,7 @@ abstract class SitesView implements View {
         showSkipped: state.skipped,
         skip,
         use,
+        ...(state.byNnModule && table.nnModules.length > 0 ? { levels: nnModuleLevels(table) } : {}),
       });
       this.flame.set({
         table,
@@ -205,6 +214,7 @@ abstract class SitesView implements View {
         signed: this.signed,
         growsUp: state.shape === "flame",
         search: matchFrames(table, state.search),
+        searchLabel: textMatcher(state.search),
         text: this.text,
         unit: this.metric.name === "bytes" && !this.signed,
         title: `${this.signed ? "all changes" : "all"}: ${this.text(this.value(sum))}`,
@@ -301,7 +311,8 @@ abstract class SitesView implements View {
     const beside = (name: MetricName, width: number): Column<Place>[] => {
       if (name === metric.name) return [];
       const one = metricOf(name);
-      return [figures<Place>(one.name, one.head, width, one.place, one.text, { hint: one.hint })];
+      const text = (value: number) => (one.ofRun && value === 0 ? "" : one.text(value));
+      return [figures<Place>(one.name, one.head, width, one.place, text, { hint: one.hint })];
     };
     return [
       figures<Place>(
@@ -320,9 +331,15 @@ abstract class SitesView implements View {
       where,
       kind,
       ...beside("churn", 100),
-      figures<Place>("allocations", "allocations", 92, (place) => place.allocations, count, {
-        hint: "Allocated here in the whole run",
-      }),
+      // What holds something has been allocated: 0 says that it is not known, as of nn.Modules.
+      figures<Place>(
+        "allocations",
+        "allocations",
+        92,
+        (place) => place.allocations,
+        (value) => (value === 0 ? "" : count(value)),
+        { hint: "Allocated here in the whole run" },
+      ),
     ];
   }
 

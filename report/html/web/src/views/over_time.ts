@@ -1,11 +1,13 @@
-// What memory was used for over the run: areas stacked by category, kind or place, each stretch of the run as it was when
+// What memory was used for over the run: areas stacked by category, kind, place or nn.Module, each stretch of the run as it was when
 // the device held most in it.
 import { bytes, duration, markdownTable, percent } from "../model/format";
 import { type Group, type Grouping, groupsOf, most, usualGrouping } from "../model/groups";
+import { filterHint } from "../model/filter";
 import { choice, h, replace, replaceControls, textField } from "../ui/dom";
 import { StackedAreas } from "../ui/stacked";
 import { seriesColour } from "../ui/theme";
 import type { Scene } from "../model/scene";
+import { depthChoice } from "./nn_module_depth";
 import type { Surroundings, View } from "./view";
 
 export class OverTimeView implements View {
@@ -28,18 +30,24 @@ export class OverTimeView implements View {
       (from, to) => store.set({ from, to }),
       (group) => this.light(group),
     );
-    const group = choice("Stack by", { category: "Category", kind: "Kind", place: "Place" }, (value) => {
+    const groups = { category: "Category", kind: "Kind", place: "Place", "nn-module": "nn.Module" };
+    const group = choice("Stack by", groups, (value) => {
       this.lit = -1;
       store.set({ group: value });
     });
-    const filter = textField("Filter", "func= file= module= kind=", (text) => store.set({ filter: text }));
-    this.update_controls = ({ state }: Scene) => {
+    const depth = depthChoice(store);
+    const filter = textField("Filter", filterHint, (text) => store.set({ filter: text }));
+    this.update_controls = ({ state, model }: Scene) => {
+      const any = model.sites.nnModules.length > 0;
       group.set(this.grouping);
+      group.hide("nn-module", !any);
+      depth.update(model.sites, state.depth);
+      depth.element.hidden = this.grouping !== "nn-module";
       filter.set(state.filter);
     };
     this.element = h(
       "div.view",
-      h("div.controls", group.element, filter.element),
+      h("div.controls", group.element, depth.element, filter.element),
       this.heading,
       this.areas.element,
       this.legend,
@@ -50,11 +58,12 @@ export class OverTimeView implements View {
     this.scene = scene;
     const { state, model } = scene;
     this.grouping = state.group ?? usualGrouping(model.sites, scene.device);
+    if (this.grouping === "nn-module" && model.sites.nnModules.length === 0) this.grouping = "place";
     this.update_controls(scene);
     // As high as what is drawn: with a filter the moments are those at which what matches held most.
     this.groups = groupsOf(
       model,
-      { device: scene.device, by: this.grouping, filter: state.filter },
+      { device: scene.device, by: this.grouping, filter: state.filter, depth: state.depth },
       [scene.shown, scene.end],
       scene.figures,
     );

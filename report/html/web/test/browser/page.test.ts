@@ -94,6 +94,53 @@ test("figures are those of the data", async () => {
   await page.context().close();
 });
 
+test("nn.Modules fold, follow the moment, and lead to their places", async () => {
+  const { page, said } = await open(browser(), pages.small);
+  await page.click("#tab-nn-modules");
+  const row = (name: string) => page.locator(`.nn-modules .row:has(.nn-module[title="${name}"])`);
+  const held = (name: string) => row(name).locator(".cell").nth(1).textContent();
+  expect(await row("transformer.h").count()).toBe(1);
+  expect(await row("transformer.h.11").count()).toBe(0);
+  await row("transformer.h").click();
+  expect(await row("transformer.h.11").count()).toBe(1);
+  const atPeak = await held("transformer.h.11");
+  await page.click('button:text-is("End")');
+  await expect.poll(() => held("transformer.h.11")).not.toBe(atPeak);
+  await row("transformer.h.11").focus();
+  await page.selectOption("label:has-text('Depth') select", "4");
+  expect(await row("transformer.h.11.mlp").count()).toBe(1);
+  // To its places: as many bytes as it holds.
+  await row("transformer.h.11.mlp").click();
+  const bytesHeld = (await held("transformer.h.11.mlp"))!;
+  await page.click('.nn-modules button:text-is("Who holds it")');
+  await expect.poll(() => heading(page)).toContain(bytesHeld);
+  await expect.poll(() => page.url()).toContain("nn_module%3Dtransformer.h.11.mlp");
+  await page.click("#tab-over-time");
+  await page.click('.choice >> text="nn.Module"');
+  await expect.poll(() => page.locator(".legend").textContent()).toContain("transformer.h.11.mlp");
+  expect(said).toEqual([]);
+  await page.context().close();
+});
+
+test("nn.Modules are offered for programs with PyTorch, and why they have no name is said", async () => {
+  const full = small.recordings[0]!;
+  const none = { name: [], class: [], note: "No call was recorded." };
+  const without = {
+    ...full,
+    sites: { ...full.sites, nn_module: full.sites.nn_module.map(() => -1) },
+    nn_modules: none,
+  };
+  const { page } = await open(browser(), write({ ...small, recordings: [without] }));
+  await page.click("#tab-nn-modules");
+  expect(await page.locator(".nn-modules .note").textContent()).toBe("No call was recorded.");
+  await page.context().close();
+  const plain = await open(browser(), write({ ...small, recordings: [{ ...without, categories: [] }] }));
+  expect(await views(plain.page)).not.toContain("nn-modules");
+  await plain.page.click("#tab-over-time");
+  expect(await plain.page.locator('button:text-is("nn.Module")').isVisible()).toBe(false);
+  await plain.page.context().close();
+});
+
 test("what bypassed memlab is named", async () => {
   const { page } = await open(browser(), pages.small);
   await page.click("#tab-recording");
@@ -159,7 +206,7 @@ test("keyboard alone: moments, views, tables, graphs", async () => {
   expect(await page.locator(".flame-status").textContent()).toContain("<module>");
   await page.keyboard.press("Enter");
   expect(await page.locator(".trail").textContent()).toContain("<module>");
-  await page.keyboard.press("4");
+  await page.keyboard.press("5");
   await page.locator(".map-scroller").focus();
   for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
   expect(await page.locator(".map .flame-status").textContent()).toMatch(/ of segment 0x/);

@@ -4,11 +4,12 @@ import { describe, expect, test } from "vitest";
 import { onUnion, unite } from "../../src/model/compare";
 import { usedSites } from "../../src/model/filter";
 import { basename } from "../../src/model/format";
+import { nnModuleName } from "../../src/model/nn_modules";
 import { placeName } from "../../src/model/place_names";
 import { places } from "../../src/model/places";
 import { curveDevice, greatestMoment, RecordingModel } from "../../src/model/recording";
 import { add, Comparison, judge, type Rows } from "./differences";
-import type { Diff, Merge, SummaryReport } from "./documents";
+import type { Diff, DiffByNnModule, Merge, SummaryReport } from "./documents";
 import {
   all,
   document,
@@ -64,14 +65,42 @@ function changedStacks(page: Page, device: number): Rows {
   const end = (which: 0 | 1, model: RecordingModel) => onUnion(union, which, model.figures(model.moments.length - 1));
   const [was, is] = [end(0, before), end(1, after)];
   const { table } = union;
-  const sites = Array.from({ length: table.count }, (_, site) => site).filter((site) => table.device[site] === device);
-  return stacks(
-    sites.map((site) => ({
-      kind: table.text(table.kind[site]!),
-      before: was.bytes[site]!,
-      after: is.bytes[site]!,
-    })),
-  );
+  // Of a stack there is a site for each nn.Module.
+  const found = new Map<string, { kind: string; before: number; after: number }>();
+  for (let site = 0; site < table.count; ++site) {
+    if (table.device[site] !== device) continue;
+    const kind = table.text(table.kind[site]!);
+    const calls = table.shown(site, false, null).map((frame) => table.reads[frame]);
+    const key = `${kind} ${calls.join(" ")}`;
+    const stack = found.get(key) ?? { kind, before: 0, after: 0 };
+    found.set(key, stack);
+    stack.before += was.bytes[site]!;
+    stack.after += is.bytes[site]!;
+  }
+  return stacks(found.values());
+}
+
+// What each nn.Module of both held at the peak.
+async function nnModules(to: Comparison, page: Page, pair: string[]): Promise<void> {
+  const [before, after] = page.models as [RecordingModel, RecordingModel];
+  const union = unite(before, after);
+  const { table } = union;
+  const found = await document<DiffByNnModule>("diff", "--by", "nn-module", ...all, ...pair);
+  for (const { index, sites } of found?.devices ?? []) {
+    const [was, is] = ([0, 1] as const).map((which) => {
+      const model = page.models[which]!;
+      return onUnion(union, which, model.figures(greatestMoment(model.totals(index), 0, model.moments.length - 1)));
+    });
+    const rows: Rows = new Map();
+    const wanted: Rows = new Map();
+    for (let site = 0; site < table.count; ++site)
+      if (table.device[site] === index)
+        add(rows, nnModuleName(table, site, Infinity), was!.bytes[site]!, is!.bytes[site]!);
+    for (const row of sites) add(wanted, row.nn_module, row.before.at_peak_bytes, row.after.at_peak_bytes);
+    for (const [name, [before, after]] of rows) if (before === after) rows.delete(name); // did not change
+    for (const [name, [before, after]] of wanted) if (before === after) wanted.delete(name);
+    to.tables("compare nn.Modules", `GPU ${index} at the peak`, columns, rows, wanted);
+  }
 }
 
 // What both allocated in all, on the sites that they share.
@@ -119,6 +148,7 @@ async function check(before: Recorded, after: Recorded): Promise<Comparison> {
         device.sites.map(({ kind, before, after }) => ({ kind, before: before.live_bytes, after: after.live_bytes })),
       ),
     );
+  await nnModules(to, page, pair);
   const odd = new Map<string, Set<string>>(); // what differs is not said again of what matches
   const filter = patterns(page.models[1]!.sites, random(1)).find(({ form }) => form === "module=")?.pattern;
   for (const [sort, when, at] of [

@@ -13,16 +13,38 @@ export interface Counted {
 
 type SiteDocument = Counted & { place: PlaceDocument; kind: string; category: string; share: number };
 
-export interface SitesReport {
+// With `--by nn-module` rows have `nn_module`.
+export interface SitesReport<Row = unknown> {
   devices: {
     index: number;
     name: string;
     total: Counted;
     taken: Counted;
-    sites: SiteDocument[];
+    sites: (SiteDocument & Row)[];
     // Of memory with a peak of its own.
     kinds?: Record<string, { sites: SiteDocument[] }>;
   }[];
+}
+
+interface NnModuleHeld {
+  bytes: number;
+  count: number;
+  categories: Record<string, number> | null;
+}
+
+export interface NnModulesReport {
+  devices: {
+    index: number;
+    peak_bytes: number;
+    nn_modules: (NnModuleHeld & { name: string; class: string | null; own_bytes: number; own_count: number })[];
+    unnamed: NnModuleHeld & { nn_modules: number };
+    outside: NnModuleHeld;
+  }[];
+}
+
+// timeline --at --by nn-module
+export interface NnModulesTimeline {
+  at: { devices: { index: number; sites: { nn_module: string; bytes: number; count: number }[] }[] } | null;
 }
 
 export interface LeaksReport {
@@ -111,6 +133,13 @@ export interface PoolReport {
 
 export interface HistogramReport {
   devices: { index: number; total: { count: number; bytes: number } }[];
+}
+
+export interface DiffByNnModule {
+  devices: {
+    index: number;
+    sites: { nn_module: string; before: { at_peak_bytes: number }; after: { at_peak_bytes: number } }[];
+  }[];
 }
 
 export interface Diff {

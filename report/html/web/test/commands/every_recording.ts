@@ -3,12 +3,8 @@ import { describe, expect, test } from "vitest";
 import { type Comparison, judge } from "./differences";
 import { randomRecordings, type Recorded, recordings } from "./memlab";
 
-// `seed` chooses filters and moments. `more`: tests of the same area.
-export function everyRecording(
-  area: string,
-  check: (recording: Recorded, seed: number) => Promise<Comparison>,
-  more: () => void = () => {},
-): void {
+// `seed` chooses filters and moments.
+export function everyRecording(area: string, check: (recording: Recorded, seed: number) => Promise<Comparison>): void {
   describe(area, () => {
     let compared = 0;
     for (const recording of recordings())
@@ -26,7 +22,6 @@ export function everyRecording(
       }
       for (const [name, comparisons] of of) judge(area, name, comparisons);
     });
-    more();
     test("many figures were compared", () => {
       expect(compared).toBeGreaterThan(300);
     });

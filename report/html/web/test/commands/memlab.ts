@@ -91,6 +91,9 @@ export function recordings(): Recorded[] {
 
 export const ranks = join(data, "h200/run_of_four_ranks");
 
+// Recordings whose allocations are made those of calls of a network's nn.Modules.
+const layered = ["h200/pytorch_tensors.memlog", "h200/pytorch_transformer.memlog", "h100/program_every_kind.memlog"];
+
 const plausible = [1, 2, 3, 4, 5, 6, 7, 8];
 const synthetic = [
   { seed: 1, sites: 100 },
@@ -98,8 +101,8 @@ const synthetic = [
   { seed: 3, sites: 700 },
 ];
 
-// Recordings that nobody planned (tests/cli/random_log.cpp), and of layers of a network with more call sites than the
-// page has groups for (tests/cli/memlab_synth.cpp). The seeds are these, so that the table of known differences holds.
+// Recordings that nobody planned (tests/cli/random_log.cpp), of layers of a network with more call sites than the page has
+// groups for (tests/cli/memlab_synth.cpp), and of nn.Modules. The seeds are these, so that the table of known differences holds.
 export async function randomRecordings(): Promise<Recorded[]> {
   const made: Recorded[] = [];
   for (const seed of plausible) {
@@ -126,6 +129,15 @@ export async function randomRecordings(): Promise<Recorded[]> {
       alone: false,
     });
   }
+  for (const alone of [false, true])
+    for (const of of layered) {
+      const log = join(folder, `layers.${basename(of)}`);
+      const path = alone ? join(folder, `layers.${basename(of, ".memlog")}.alone.json`) : log;
+      if (alone) await run(program("MEMLAB_REPORT"), ["recover", "-o", path, log]);
+      else await run(program("MEMLAB_RANDOM_LOG"), ["layers", join(data, of), path]);
+      const name = `random_log layers${alone ? ", reports alone" : ""}`;
+      made.push({ name, seed: `random_log layers ${of}`, path, alone });
+    }
   // Its log reached its limit while the program went on, of which memlab-synth complains.
   const stopped = join(folder, "stopped.memlog");
   const few = ["--events", "12000", "--sites", "100", "--limit", "65536"];
