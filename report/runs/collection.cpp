@@ -68,8 +68,8 @@ void keep_totals(RunMember& member) {
     model::Report& report = member.report;
     member.totals_only = true;
     drop(report.sites, report.stacks, report.frames, report.python_frames, report.modules,
-         report.ooms, report.marks, report.scopes, report.steps, report.labels, report.largest_live,
-         report.missed);
+         report.ooms, report.marks, report.scopes, report.steps, report.labels, report.nn_modules,
+         report.largest_live, report.missed);
     for (model::Device& device : report.devices) {
         drop(device.at_peak.sites, device.live.sites, device.kernels_at_peak);
         device.timeline.rows.shrink_to_fit();
@@ -119,6 +119,7 @@ class MemberReader {
         result.member.lacks = find_lacks(result.member.report);
         if (keep_ == Keep::totals_and_stacks) {
             result.member.stack_peaks = numbers_->peaks_of(result.member.report);
+            result.member.nn_module_peaks = nn_module_peaks(result.member.report);
         }
         if (keep_ == Keep::totals || keep_ == Keep::totals_and_stacks) {
             keep_totals(result.member);
@@ -293,6 +294,7 @@ class Collector {
                 other.report = std::move(member.report);
                 other.lacks = std::move(member.lacks);
                 other.stack_peaks = std::move(member.stack_peaks);
+                other.nn_module_peaks = std::move(member.nn_module_peaks);
                 return;
             }
             if (is_snapshot(member)) {

@@ -13,6 +13,7 @@
 #include "model/report.hpp"
 #include "report/lacks.hpp"
 #include "report/nn_module_parts.hpp"
+#include "report/runs/nn_module_peaks.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/runs/stack_peaks.hpp"
 #include "report/text/names.hpp"
@@ -30,7 +31,8 @@ struct RunMember {
     bool totals_only = false;  ///< see Keep::totals
     std::vector<Lack> lacks;   ///< of the whole report, whatever is kept of it
     model::Report report;
-    std::vector<StackPeak> stack_peaks;  ///< with Keep::totals_and_stacks
+    std::vector<StackPeak> stack_peaks;         ///< with Keep::totals_and_stacks
+    std::vector<NnModulePeak> nn_module_peaks;  ///< the same
 };
 
 struct RunCollection {
@@ -47,7 +49,7 @@ enum class Keep : std::uint8_t {
     everything,
     found_steps,        ///< and the steps that are found in event logs
     totals,             ///< what does not grow with the program, and the timelines
-    totals_and_stacks,  ///< and the peaks of its call stacks
+    totals_and_stacks,  ///< and the peaks of its call stacks and nn.Modules
 };
 
 /// Reads files, and the recordings in folders (not in their subfolders). Other files in a folder

@@ -241,6 +241,8 @@ class RanksComparer {
         note_missing();
         out_.allocated = imbalance_of(out_.ranks);
         out_.reserved = compute_imbalance(out_.ranks, &RankRow::reserved_peak);
+        out_.nn_modules =
+            spread_nn_modules(nn_modules_of_ranks(), out_.level, RankComparison::max_nn_modules);
         if (resolver && out_.ranks.size() > 1) {
             out_.places = Places(run_, out_.ranks, out_.level, resolver).differing();
         }
@@ -248,6 +250,15 @@ class RanksComparer {
     }
 
   private:
+    std::vector<NnModulesOfRank> nn_modules_of_ranks() const {
+        std::vector<NnModulesOfRank> ranks;
+        for (const RankRow& row : out_.ranks) {
+            const RunMember& member = run_.members[row.member];
+            ranks.push_back({&member.report, member.totals_only ? member.nn_module_peaks
+                                                                : nn_module_peaks(member.report)});
+        }
+        return ranks;
+    }
     void add(std::uint64_t rank, std::size_t member) {
         RankRow row = make_row(run_.members[member].report, out_.level);
         row.rank = rank;

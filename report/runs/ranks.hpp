@@ -14,6 +14,7 @@
 
 #include "report/levels.hpp"
 #include "report/runs/collection.hpp"
+#include "report/runs/nn_module_peaks.hpp"
 #include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
@@ -84,13 +85,15 @@ struct PlaceSpread {
 
 struct RankComparison {
     static constexpr std::size_t max_places = 256;
+    static constexpr std::size_t max_nn_modules = 4096;
     Level level = Level::driver;              ///< or framework
     std::vector<RankRow> ranks;               ///< by rank
     std::optional<std::uint64_t> world_size;  ///< as set by the launcher
     Imbalance allocated;
     Imbalance reserved;
     std::vector<PlaceSpread> places;  ///< those that differ, largest difference first
-    std::vector<std::string> notes;   ///< whole sentences
+    std::vector<NnModuleSpread> nn_modules;
+    std::vector<std::string> notes;  ///< whole sentences
 };
 
 /// `resolver(member)` resolves that member's stacks. `level`: driver or framework; none: framework

@@ -39,9 +39,15 @@ std::string render_run_text(const RunView& view, const Style& style);
 /// {"format": "memlab-run-summary", "version": 1, ...}; ends with a newline.
 std::string render_run_json(const RunView& view);
 
-/// `top`: maximum rows of the table of places.
-std::string render_ranks_text(const RunView& view, const RankComparison& ranks, const Style& style,
-                              std::size_t top, const std::string& working_directory);
+struct RanksTextOptions {
+    Style style;
+    std::size_t top = 10;       ///< maximum rows of the last table
+    bool by_nn_module = false;  ///< it is of nn.Modules, else of places
+    std::string working_directory;
+};
+
+std::string render_ranks_text(const RunView& view, const RankComparison& ranks,
+                              const RanksTextOptions& options);
 
 /// {"format": "memlab-merge", "version": 1, ...}; ends with a newline.
 std::string render_ranks_json(const RunView& view, const RankComparison& ranks);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "report/device_label.hpp"
+#include "report/nn_module_parts.hpp"
 #include "report/runs/exact_peaks.hpp"
 #include "report/runs/process_matching.hpp"
 #include "report/runs/process_rank.hpp"
@@ -246,9 +247,8 @@ class RunText {
 
 class RanksText {
   public:
-    RanksText(const RunView& view, const RankComparison& ranks, const Style& style, std::size_t top,
-              const std::string& working_directory)
-        : view_(view), ranks_(ranks), page_(style), top_(top), directory_(working_directory) {}
+    RanksText(const RunView& view, const RankComparison& ranks, const RanksTextOptions& options)
+        : view_(view), ranks_(ranks), options_(options), page_(options.style) {}
 
     std::string write() {
         std::string title = format_plural(ranks_.ranks.size(), "rank");
@@ -261,7 +261,11 @@ class RanksText {
         for (const GpuUsage& gpu : view_.gpus) {
             add_combined_usage(gpu, page_);
         }
-        places();
+        if (options_.by_nn_module) {
+            nn_modules();
+        } else {
+            places();
+        }
         page_.warnings(notes_of_ranks(view_.collection, ranks_));
         return page_.take();
     }
@@ -317,7 +321,8 @@ class RanksText {
         if (any(&RankRow::managed_peak)) {
             table.bytes("managed", 13, &RankRow::managed_peak);
         }
-        if (wide && any(&RankRow::pinned_peak)) {
+        constexpr std::size_t with_pinned = 110;
+        if (page_.width() >= with_pinned && any(&RankRow::pinned_peak)) {
             table.bytes("pinned", 13, &RankRow::pinned_peak);
         }
         table.right("frag", 7, [](const RankRow& row) { return percent(row.fragmentation); });
@@ -378,19 +383,52 @@ class RanksText {
             .number("rank", 6, [&](const Spread& each) { return ranks_.ranks[each.min_rank].rank; })
             .last("where", [&](const Spread& each) {
                 return describe_place(each.place, each.kind, {}, table.last_width(),
-                                      {page_.style(), directory_});
+                                      {page_.style(), options_.working_directory});
             });
         table.head();
-        if (const std::size_t more = table.rows(ranks_.places, top_)) {
+        if (const std::size_t more = table.rows(ranks_.places, options_.top)) {
             page_.line(page_.dim("  " + format_plural(more, "place") + " more; --json has them"));
+        }
+    }
+
+    /// A column for each rank where the page is wide enough, else those of the most and the least.
+    void nn_modules() {
+        page_.heading("By nn.Module", "what each rank held at its allocated peak");
+        if (ranks_.nn_modules.empty()) {
+            page_.paragraph("  ", no_nn_modules);
+            return;
+        }
+        using Spread = NnModuleSpread;
+        constexpr std::size_t name_width = 20;
+        constexpr std::size_t figure_width = 14;
+        Table<Spread> table(page_);
+        table.bytes("difference", &Spread::difference);
+        if (page_.remaining_width(figure_width * (ranks_.ranks.size() + 1)) > name_width) {
+            for (std::size_t i = 0; i < ranks_.ranks.size(); ++i) {
+                table.bytes("rank " + std::to_string(ranks_.ranks[i].rank),
+                            [i](const Spread& each) { return each.bytes[i]; });
+            }
+        } else {
+            const auto rank = [this](std::size_t index) { return ranks_.ranks[index].rank; };
+            table.bytes("most", [](const Spread& each) { return each.bytes[each.max_rank]; })
+                .number("rank", 6, [rank](const Spread& each) { return rank(each.max_rank); })
+                .bytes("least", [](const Spread& each) { return each.bytes[each.min_rank]; })
+                .number("rank", 6, [rank](const Spread& each) { return rank(each.min_rank); });
+        }
+        table.last("nn.Module", [&](const Spread& each) {
+            return shorten_begin(page_.clean(each.name), table.last_width(), page_.style().ascii);
+        });
+        table.head();
+        if (const std::size_t more = table.rows(ranks_.nn_modules, options_.top)) {
+            page_.line(
+                page_.dim("  " + format_plural(more, "nn.Module") + " more; --json has them"));
         }
     }
 
     const RunView& view_;
     const RankComparison& ranks_;
+    const RanksTextOptions& options_;
     Page page_;
-    std::size_t top_;
-    const std::string& directory_;
 };
 
 }  // namespace
@@ -440,9 +478,9 @@ std::string render_run_text(const RunView& view, const Style& style) {
     return RunText(view, style).write();
 }
 
-std::string render_ranks_text(const RunView& view, const RankComparison& ranks, const Style& style,
-                              std::size_t top, const std::string& working_directory) {
-    return RanksText(view, ranks, style, top, working_directory).write();
+std::string render_ranks_text(const RunView& view, const RankComparison& ranks,
+                              const RanksTextOptions& options) {
+    return RanksText(view, ranks, options).write();
 }
 
 }  // namespace memlab::report

@@ -200,6 +200,9 @@ struct Merge {
         visit.list(
             {"places", "those that differ, most first", model::AtMost{RankComparison::max_places}},
             self.ranks.places);
+        visit.list({"nn_modules", "of PyTorch, those that differ most first",
+                    model::AtMost{RankComparison::max_nn_modules}},
+                   self.ranks.nn_modules);
         visit.texts({"notes", "sentences"}, self.notes);
         lack_fields(self.lacks, visit);
         error_fields(self.errors, visit);

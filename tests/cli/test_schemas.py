@@ -3,6 +3,8 @@
 
 import json
 import os
+import subprocess
+import tempfile
 import unittest
 
 from test_summary import BIN, SOURCE, ToolTest
@@ -58,6 +60,13 @@ class Schemas(ToolTest):
         self.assertEqual(len(document["ranks"]), 4)
         self.assertTrue(document["places"])
         self.judge(document, "merge")
+        with tempfile.TemporaryDirectory() as run:
+            for log in (log for log in os.listdir(RUN) if log.endswith(".memlog")):
+                subprocess.run([os.path.join(BIN, "random_log"), "layers", os.path.join(RUN, log),
+                                os.path.join(run, log)], check=True)
+            document = self.read("merge", run)
+            self.assertTrue(document["nn_modules"])
+            self.judge(document, "merge")
 
     def test_a_comparison_of_runs(self):
         for arguments in ((RUN, RUN), (OTHERS, RUN), (RUN, OTHERS, "--top", "2", "--sort", "live"),

@@ -13,9 +13,10 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import unittest
 
-from test_summary import REPORT, SOURCE, SYNTH, ToolTest
+from test_summary import BIN, REPORT, SOURCE, SYNTH, ToolTest
 
 RECORDED = os.path.join(SOURCE, "tests/data")
 GOLDEN = os.path.join(SOURCE, "tests/cli/golden")
@@ -863,6 +864,41 @@ class ManyProcesses(ViewTest):
         self.assertGreater(len(where), 2)
         self.assertEqual(len(where), len(set(where)), where)  # no two rows read alike
         self.refused("--level: takes driver or framework, not all", "merge", "--level", "all", self.RUN)
+
+    def layered(self):
+        """The run, as if calls of a network's nn.Modules had made its allocations."""
+        os.mkdir(self.path("layers"))
+        for log in sorted(os.listdir(self.RUN)):
+            if log.endswith(".memlog"):
+                to = os.path.join(self.path("layers"), log)
+                subprocess.run([os.path.join(BIN, "random_log"), "layers", os.path.join(self.RUN, log), to], check=True)
+        return self.path("layers")
+
+    def test_nn_modules_of_ranks(self):
+        run = self.layered()
+        self.golden("merge_nn_modules", "merge", "--by", "nn-module", run, COLUMNS="100")
+        self.golden("merge_nn_modules_narrow", "merge", "--by", "nn-module", "--top", "3", run)
+        for level in ("framework", "driver"):
+            document = self.document("merge", "--no-symbols", "--level", level, run)
+            held = {}
+            for rank in document["ranks"]:
+                log = os.path.join(run, os.path.basename(rank["file"]))
+                sites = self.document("sites", "--no-symbols", "--by", "nn-module", "--level", level, "--top", "1000", log)
+                (report,) = sites["reports"]
+                for site in (site for device in report["devices"] for site in device["sites"]):
+                    of = held.setdefault(site["nn_module"], {})
+                    of[rank["rank"]] = of.get(rank["rank"], 0) + site["at_peak_bytes"]
+            wanted = {name: [of.get(rank, 0) for rank in range(4)] for name, of in held.items() if any(of.values())}
+            self.assertEqual({each["name"]: each["bytes"] for each in document["nn_modules"]}, wanted)
+            self.assertEqual([sum(column) for column in zip(*wanted.values())],
+                             [rank["allocated_peak_bytes"] for rank in document["ranks"]])
+            differences = [each["difference_bytes"] for each in document["nn_modules"]]
+            self.assertEqual(differences, [max(each["bytes"]) - min(each["bytes"]) for each in document["nn_modules"]])
+            self.assertEqual(differences, sorted(differences, reverse=True))
+        self.assertEqual(self.document("merge", "--no-symbols", self.RUN)["nn_modules"], [])
+        text = self.report("merge", "--no-symbols", "--by", "nn-module", self.RUN)
+        self.assertIn("No call of a PyTorch nn.Module was recorded", text)
+        self.refused("--by: ", "merge", "--by", "stack", self.RUN)
 
     def test_a_limit_of_the_imbalance(self):
         limit = ("check", "--no-symbols", "--json", self.RUN, "--rank-imbalance")

@@ -285,7 +285,10 @@ void compare(const Shown& shown) {
     const RankComparison ranks = compare_ranks(
         view.collection, [&](std::size_t member) -> Resolver& { return resolvers[member]; });
     if (!ranks.ranks.empty()) {
-        require(!render_ranks_text(view, ranks, shown.options.style, 3, "").empty());
+        for (const bool by_nn_module : {false, true}) {
+            require(!render_ranks_text(view, ranks, {shown.options.style, 3, by_nn_module, ""})
+                         .empty());
+        }
         require(is_json(render_ranks_json(view, ranks)));
     }
 }

@@ -50,6 +50,7 @@ struct MergeArguments {
     bool json = false;
     bool no_symbols = false;
     std::size_t top = 10;
+    std::string by = "place";
     std::optional<Level> level;
     report::FrameSkips skips;
 };
@@ -62,7 +63,12 @@ void define(CLI::App& app, MergeArguments& arguments) {
     app.add_option("-o,--output", arguments.output, "Also write the comparison as JSON to FILE")
         ->type_name("FILE");
     app.add_flag("--json", arguments.json, "Print the comparison as JSON");
-    app.add_option("--top", arguments.top, "Places in the table (default 10)")
+    app.add_option("--by", arguments.by,
+                   "place: where ranks differ (default); nn-module: what each of PyTorch's "
+                   "nn.Modules held at the peak of each rank")
+        ->type_name("WHAT")
+        ->check(one_of({"place", "nn-module"}));
+    app.add_option("--top", arguments.top, "Rows of that table (default 10)")
         ->type_name("N")
         ->check(check_positive);
     add_level(app,
@@ -76,6 +82,7 @@ void define(CLI::App& app, MergeArguments& arguments) {
         "Examples:\n"
         "  memlab-report merge run/                        the ranks of one run\n"
         "  memlab-report merge host1/ host2/ -o ranks.json   of several hosts\n"
+        "  memlab-report merge --by nn-module run/         the same nn.Module on each rank\n"
         "\n"
         "Exit code: 0 good, 2 a file could not be read, there is no rank, or the usage is wrong.");
 }
@@ -104,8 +111,9 @@ int merge(const MergeArguments& arguments) {
     if (arguments.json) {
         std::cout << json;
     } else if (!ranks.ranks.empty()) {
-        std::cout << render_ranks_text(view, ranks, make_style(arguments.style), arguments.top,
-                                       working_directory());
+        std::cout << render_ranks_text(view, ranks,
+                                       {make_style(arguments.style), arguments.top,
+                                        arguments.by == "nn-module", working_directory()});
     }
     return flush_output(report_errors(view.collection));
 }

@@ -202,7 +202,7 @@ TEST_CASE("ranks are compared at the level of frameworks where each has one") {
     CHECK(driver.places[0].peaks == std::vector<std::uint64_t>{10, 11});
     const RunView view = view_run("run", std::move(run));
     CHECK(
-        render_ranks_text(view, framework, Style(), 3, "")
+        render_ranks_text(view, framework, {{}, 3, false, ""})
             .starts_with(
                 "2 ranks of 2  what PyTorch's cache handed out; --level driver: what CUDA did\n"));
 
@@ -213,6 +213,41 @@ TEST_CASE("ranks are compared at the level of frameworks where each has one") {
     CHECK(compare(one).ranks[0].allocated_peak == 1000);
     CHECK(compare(one, Level::framework).ranks[0].allocated_peak == 300);
     CHECK(compare(one, Level::framework).ranks[1].allocated_peak == 2000);
+}
+
+TEST_CASE("nn.Modules of ranks stand side by side by name, at the level that is shown") {
+    RunCollection run;
+    for (const std::uint64_t rank : {0, 1}) {
+        RunMember& member = run.members.emplace_back(ranked(rank, 10 + rank, 1, 1000, 2));
+        give_cache(member, 300);
+        give_site(member, 16, "b", 300, "suballocation");
+        Report& report = member.report;
+        report.sites.back().device = 64;
+        report.sites.back().at_peak_count = 3;
+        report.sites.back().at_peak_bytes = 300;
+        // The same name twice, and through a wrapper on one of them.
+        for (const char* const name :
+             {"encoder.0", rank == 0 ? "encoder.0" : "_orig_mod.encoder.0"}) {
+            NnModuleStack stack;
+            stack.name = name;
+            NnModuleStack::Holding held;
+            held.at_peak_count = 1;
+            held.at_peak_bytes = 50 + 70 * rank;
+            stack.sites.push_back(held);
+            report.nn_modules.push_back(std::move(stack));
+        }
+    }
+    const RankComparison framework = compare(run);
+    REQUIRE(framework.nn_modules.size() == 2);
+    CHECK(framework.nn_modules[0].name == "encoder.0");
+    CHECK(framework.nn_modules[0].bytes == std::vector<std::uint64_t>{100, 240});
+    CHECK(framework.nn_modules[0].max_rank == 1);
+    CHECK(framework.nn_modules[0].difference() == 140);
+    CHECK(framework.nn_modules[1].name == "[in no call of an nn.Module]");
+    CHECK(framework.nn_modules[1].bytes == std::vector<std::uint64_t>{200, 60});
+    CHECK(compare(run, Level::driver).nn_modules.empty());
+    run.members[1].report.nn_modules.clear();  // it recorded none
+    CHECK(compare(run).nn_modules[0].bytes == std::vector<std::uint64_t>{200, 0});
 }
 
 TEST_CASE("the mean of the largest figures that there are is one of them") {
@@ -227,6 +262,6 @@ TEST_CASE("the mean of the largest figures that there are is one of them") {
         }
     }
     const RunView view = view_run("run", std::move(run));
-    const std::string text = render_ranks_text(view, compare(view.collection), Style(), 3, "");
+    const std::string text = render_ranks_text(view, compare(view.collection), {{}, 3, false, ""});
     CHECK(text.find("the mean is " + format_bytes(most)) != std::string::npos);
 }
