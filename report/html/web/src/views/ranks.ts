@@ -1,9 +1,10 @@
 // The processes of a run side by side: those that differ most come first.
 import type { RunData } from "../data";
 import { bytes, count, markdownRows, markdownTable, percent, plural } from "../model/format";
-import { figure, h, prepare, replace } from "../ui/dom";
+import { append, figure, h, prepare, replace } from "../ui/dom";
 import { bar, figures, Table } from "../ui/table";
 import { colours } from "../ui/theme";
+import { type NnModuleOfRanks, nnModulesOfRanks } from "./rank_nn_modules";
 import type { Scene } from "../model/scene";
 import type { Surroundings, View } from "./view";
 
@@ -16,6 +17,8 @@ interface Merge {
     { largest_bytes: number; mean_bytes: number; ratio: number; rank: number } | null
   >;
   places?: unknown[];
+  ranks?: { rank: number }[];
+  nn_modules?: NnModuleOfRanks[];
   notes?: string[];
 }
 
@@ -36,6 +39,7 @@ export class RanksView implements View {
   readonly element: HTMLElement;
   private readonly heading = h("p.heading");
   private readonly facts = h("dl.figures");
+  private readonly nnModules = h("div");
   private readonly notes = h("div");
   private readonly said = h("p.note", { attributes: { role: "status" } });
   private readonly strip: HTMLElement;
@@ -104,7 +108,15 @@ export class RanksView implements View {
       "No processes.",
     );
     this.strip = h("div.rank-strip", this.canvas);
-    this.element = h("div.view", this.heading, this.said, this.facts, this.strip, this.table.element, this.notes);
+    this.element = h("div.view", this.heading, this.said, this.facts, this.strip, this.table.element);
+    this.element.append(this.nnModules, this.notes);
+    const merge = run.documents.merge as Merge | undefined;
+    append(this.nnModules, [
+      nnModulesOfRanks(
+        merge?.nn_modules ?? [],
+        (merge?.ranks ?? []).map(({ rank }) => rank),
+      ),
+    ]);
     this.said.hidden = true;
     new ResizeObserver(() => this.redraw()).observe(this.strip);
   }

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { bytes } from "../../src/model/format";
 import { RecordingModel } from "../../src/model/recording";
-import { builtPage, noSites, single, withData } from "../sample";
+import { builtPage, noSites, run, single, withData } from "../sample";
 import { heading, inaccessible, large, oneBrowser, open, views, write } from "./browser";
 
 const small = single();
@@ -139,6 +139,20 @@ test("nn.Modules are offered for programs with PyTorch, and why they have no nam
   await plain.page.click("#tab-over-time");
   expect(await plain.page.locator('button:text-is("nn.Module")').isVisible()).toBe(false);
   await plain.page.context().close();
+});
+
+test("nn.Modules of ranks stand side by side", async () => {
+  for (const [ranks, cells] of [
+    [64, ["614.40 MiB", "1.60 GiB, rank 5", "1.00 GiB, rank 0"]],
+    [3, ["614.40 MiB", "1.00 GiB", "1.00 GiB", "1.00 GiB"]],
+  ] as const) {
+    const { page, said } = await open(browser(), write(run(ranks)));
+    await page.click("#tab-ranks");
+    const row = page.locator('[aria-label="nn.Modules on each rank"] .rows .row').first();
+    expect(await row.locator(".cell").allTextContents()).toEqual(["transformer.h.0", ...cells]);
+    expect(said).toEqual([]);
+    await page.context().close();
+  }
 });
 
 test("what bypassed memlab is named", async () => {
