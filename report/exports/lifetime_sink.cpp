@@ -77,6 +77,9 @@ Allocation LifetimeSink::describe(std::uint32_t slot, const trace::Live& live) c
     event.thread = live.thread;
     event.api = site.api;
     event.stack = site.stack;
+    if (live.nn_modules != 0) {
+        event.nn_modules = figures_.nn_modules().holdings()[live.nn_modules - 1].stack;
+    }
     event.time_ns = live.time_ns;
     event.stream = streams_[slot];
     event.address = live.address;

@@ -19,7 +19,8 @@ SiteChoice::SiteChoice(const Input& input) : input_(input) {
     if (input.filter.by_nn_module()) {
         nn_modules_ = input.filter.nn_modules(report);
     }
-    const std::vector<bool> wanted = input.filter.sites(report, input.resolver);
+    // By nn.Module a report has only what was held at the peak or at the end; the events say it.
+    const std::vector<bool> wanted = input.filter.sites_of_any_nn_module(report, input.resolver);
     for (std::size_t index = 0; index < report.sites.size(); ++index) {
         const model::Site& site = report.sites[index];
         if (wanted[index]) {

@@ -71,6 +71,19 @@ std::vector<bool> Filter::escaped_sites(const Pattern& pattern, const model::Rep
 }
 
 std::vector<bool> Filter::sites(const model::Report& report, Resolver& resolver) const {
+    std::vector<bool> result = sites_of_any_nn_module(report, resolver);
+    if (by_nn_module()) {
+        const std::vector<bool> named = nn_modules(report);
+        for (std::size_t i = 0; i < result.size(); ++i) {
+            const auto& part = report.sites[i].part;
+            result[i] = result[i] && part && named[part->nn_modules];
+        }
+    }
+    return result;
+}
+
+std::vector<bool> Filter::sites_of_any_nn_module(const model::Report& report,
+                                                 Resolver& resolver) const {
     std::vector<bool> result(report.sites.size(), true);
     if (empty()) {
         return result;
@@ -81,13 +94,6 @@ std::vector<bool> Filter::sites(const model::Report& report, Resolver& resolver)
             for (std::size_t i = 0; i < result.size(); ++i) {
                 result[i] = result[i] && named[i];
             }
-        }
-    }
-    if (by_nn_module()) {
-        const std::vector<bool> named = nn_modules(report);
-        for (std::size_t i = 0; i < result.size(); ++i) {
-            const auto& part = report.sites[i].part;
-            result[i] = result[i] && part && named[part->nn_modules];
         }
     }
     for (std::size_t i = 0; i < result.size(); ++i) {

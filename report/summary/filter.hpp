@@ -46,6 +46,8 @@ class Filter {
     /// For each site of the report, whether it matches. Resolves every stack, unless there are no
     /// patterns: then all sites match.
     std::vector<bool> sites(const model::Report& report, Resolver& resolver) const;
+    /// The same by the patterns that are not of nn.Modules.
+    std::vector<bool> sites_of_any_nn_module(const model::Report& report, Resolver& resolver) const;
 
     /// The patterns as given, for a heading: "func=step, kind=managed"; not passed through
     /// printable().

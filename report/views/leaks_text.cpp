@@ -76,9 +76,11 @@ class LeaksText {
         Table<SiteStats> table(page_);
         table.bytes("bytes", &SiteStats::live_bytes)
             .share(&SiteStats::live_bytes, whole)
-            .count("count", 9, &SiteStats::live_count)
-            .count("made", 10, &SiteStats::count)
-            .last("where");
+            .count("count", 9, &SiteStats::live_count);
+        if (!options_.by_parts) {
+            table.count("made", 10, &SiteStats::count);
+        }
+        table.last("where");
         return table;
     }
 

@@ -707,6 +707,31 @@ class Events(ExportTest):
                            for kind in ("device", "managed", "async_pool", "graph", "suballocation"))
                 self.assertEqual(sum(row[2] == "allocate" for row in rows), made)
 
+    def test_events_of_nn_modules(self):
+        """What is live at a moment by the events up to it, be it there at the peak or the end or not."""
+        log = os.path.join(self.folder.name, "layers.memlog")
+        subprocess.run([os.path.join(BIN, "random_log"), "layers",
+                        os.path.join(SOURCE, "tests/data/h200/pytorch_tensors.memlog"), log], check=True)
+        filters = ("encoder", "layers.0", "*.mlp", "none of these")
+        seen = {}
+        for pattern in filters:
+            for moment in ("400ms", "900ms", "1s", "1.9s"):
+                rows = formats.csv(self.export("csv", "--no-symbols", "--nn-module", pattern, "--until", moment, log))
+                actions = [row[2] for row in rows]
+                live = actions.count("allocate") - actions.count("free")
+                document = json.loads(self.report("timeline", "--json", "--no-symbols", "--at", moment,
+                                                  "--filter", "nn_module=" + pattern, "--level", "framework", log))
+                at = document["reports"][0]["at"]
+                self.assertEqual(live, sum(device["count"] for device in at["devices"]), (pattern, moment))
+            rows = formats.csv(self.export("csv", "--no-symbols", "--nn-module", pattern, log))
+            seen[pattern] = len(rows)
+            snapshot = formats.Snapshot(self.export("pytorch", "--no-symbols", "--nn-module", pattern, log))
+            made = sum(entry["action"] == "alloc" for trace in snapshot.snapshot["device_traces"] for entry in trace)
+            self.assertEqual(made, sum(row[2] == "allocate" for row in rows))
+        self.assertGreater(seen["encoder"], seen["layers.0"])
+        self.assertGreater(seen["layers.0"], 100)
+        self.assertEqual(seen["none of these"], 0)
+
     def test_what_a_trace_shows_of_one_program(self):
         log = self.log("cache")
         trace = formats.Trace(self.export("perfetto", log))

@@ -227,6 +227,65 @@ class NnModules(ViewTest):
         self.assertIn("no nn.Module is named", self.call(REPORT, "check", "--nn-module", "decoder", "--leaks", "0",
                                                          path).stderr)
 
+    def test_leaks(self):
+        path, report = self.made()
+        live = {}
+        for entry in report["nn_modules"]:
+            for number, part in enumerate(entry["sites"]):
+                part["live_count"], part["live_bytes"] = part["at_peak_count"], part["at_peak_bytes"] // 2
+                site = report["sites"][part["site"]]
+                site["live_count"] += part["live_count"]
+                site["live_bytes"] += part["live_bytes"]
+                live[entry["name"]] = live.get(entry["name"], 0) + part["live_bytes"]
+        for device in report["devices"]:
+            if device["index"] == 64:
+                device["live"]["sites"] = [{"site": site["id"], "count": site["live_count"], "bytes": site["live_bytes"]}
+                                           for site in report["sites"] if site["device"] == 64 and site["live_count"]]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        for pattern, names in (("layers", [name for name in live if name.startswith("layers")]),
+                               ("layers.0", ["layers.0", "layers.0.linear"]), ("head", ["head"]), ("*.1", ["layers.1"]),
+                               ("decoder", [])):
+            leaks = self.tensors("leaks", "--no-default-suppressions", "--nn-module", pattern, "--top", "99", path)
+            expected = sum(live[name] for name in names)
+            self.assertEqual(leaks["leaked"]["live_bytes"], expected)
+            self.assertEqual(sum(place["live_bytes"] for place in leaks["places"]), expected)
+            text = self.report("leaks", "--no-default-suppressions", "--no-symbols", "--level", "framework",
+                               "--nn-module", pattern, path)
+            self.assertNotIn(" made ", text)  # in the run: not known by nn.Module
+            self.assertEqual("nothing" in text, expected == 0)
+        self.assertIn(" made ", self.report("leaks", "--no-symbols", "--level", "framework", path))
+
+    def test_baseline(self):
+        path, report = self.made()
+        limits = ("--baseline", self.path("base.json"), "--nn-module", "layers.*", "--peak-allocated", "+10%")
+        result = self.call(REPORT, "check", *limits, "--update", path)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        with open(self.path("base.json"), encoding="utf-8") as file:
+            figures = [each for entry in json.load(file)["entries"] for each in entry["figures"] if "nn_module" in each]
+        held = sum(self.by_name(report, "layers").values())
+        self.assertEqual([(each["nn_module"], each["metric"], each["value"]) for each in figures if each["value"]],
+                         [("layers.*", "peak_allocated", held)])
+        self.assertEqual(self.call(REPORT, "check", *limits, path).returncode, 0)
+        # The nn.Modules take more of the same memory: the process has not grown, they have.
+        (layer,) = [each for each in report["nn_modules"] if each["name"] == "layers.1"]
+        (head,) = [each for each in report["nn_modules"] if each["name"] == ""]
+        layer["sites"] += [{**part, "at_peak_bytes": part["at_peak_bytes"]} for part in head["sites"]]
+        head["sites"] = []
+        grown = self.path("grown.json")
+        with open(grown, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        more = sum(self.by_name(report, "layers").values())
+        self.assertGreater(more, held * 1.1)
+        result = self.call(REPORT, "check", *limits, "--json", grown)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        (row,) = [row for row in json.loads(result.stdout)["processes"][0]["rows"] if row["measured"] == more]
+        self.assertEqual((row["nn_module"], row["metric"]), ("layers.*", "peak_allocated"))
+        self.assertEqual(self.call(REPORT, "check", *limits[:2], "--peak-allocated", "+10%", grown).returncode, 0)
+        other = self.call(REPORT, "check", *limits[:2], "--nn-module", "head", "--peak-allocated", "+10%", grown)
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("has no peak_allocated of nn_module head", other.stderr)
+
     def test_summary_says_where_to_look(self):
         path, report = self.made()
         shown = self.report(path)
