@@ -22,10 +22,12 @@ std::vector<History::Part> parts_of(const SegmentLayout& segment, std::uint64_t 
             if (offset - (last.offset + last.length) < cell) {
                 last.length = offset + block.size - last.offset;
                 last.site = last.site == block.site ? last.site : History::Part::several;
+                last.nn_modules = last.nn_modules == block.nn_modules ? last.nn_modules : 0;
+                last.label = last.label == block.label ? last.label : std::string();
                 continue;
             }
         }
-        parts.push_back({offset, block.size, block.site});
+        parts.push_back({offset, block.size, block.site, block.nn_modules, block.label});
         open = small;
     }
     return parts;

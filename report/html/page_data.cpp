@@ -140,9 +140,10 @@ class PageWriter {
         write_scopes(recording.history, report);
         write_sites(sites.all(), code);
         write_nn_modules(sites);
+        write_labels(recording, code.texts());
+        write_maps(recording, sites, code.texts());
         write_code(code);
         write_holders(sites.all());
-        write_maps(recording, sites);
         json_.key("documents");
         json_.begin_object();
         for (const auto& [name, text] : recording.documents) {
@@ -290,6 +291,30 @@ class PageWriter {
         json_.end_object();
     }
 
+    void write_labels(const PageRecording& recording, TextTable& texts) {
+        struct Row {
+            std::size_t site;
+            const model::SiteLabel* label;
+        };
+        std::vector<Row> rows;
+        const std::vector<History::Followed>& sites = recording.history.sites;
+        for (std::size_t i = 0; i < sites.size(); ++i) {
+            if (!sites[i].nn_module) {
+                for (const model::SiteLabel& label :
+                     recording.report->sites[sites[i].site].labels) {
+                    rows.push_back({i, &label});
+                }
+            }
+        }
+        json_.key("labels");
+        json_.begin_object();
+        json_.numbers("site", rows, [](const Row& row) { return row.site; });
+        json_.numbers("name", rows, [&](const Row& row) { return texts.number(row.label->name); });
+        json_.numbers("bytes", rows,
+                      [](const Row& row) { return page_number(row.label->live_bytes); });
+        json_.end_object();
+    }
+
     void write_code(const CodeTable& code) {
         json_.key("frames");
         json_.begin_object();
@@ -337,7 +362,7 @@ class PageWriter {
         json_.end_object();
     }
 
-    void write_maps(const PageRecording& recording, const PageSites& sites) {
+    void write_maps(const PageRecording& recording, const PageSites& sites, TextTable& texts) {
         const model::Report& report = *recording.report;
         json_.key("maps");
         json_.begin_array();
@@ -361,8 +386,10 @@ class PageWriter {
                 json_.numbers("length", segment.parts,
                               [](const History::Part& part) { return page_number(part.length); });
                 json_.numbers("site", segment.parts, [&](const History::Part& part) {
-                    return sites.number_of(part.site);
+                    return sites.number_of(part.site, part.nn_modules);
                 });
+                json_.numbers("label", segment.parts,
+                              [&](const History::Part& part) { return texts.number(part.label); });
                 json_.end_object();
             }
             json_.end_array();

@@ -78,7 +78,23 @@ std::optional<std::size_t> PageSites::row_of(const History::Followed& of) const 
     return known != rest_.end() ? std::optional(known->second) : std::nullopt;
 }
 
+std::int64_t PageSites::number_of(std::size_t site, std::uint32_t nn_modules) const {
+    if (site >= numbers_.size()) {
+        return several;
+    }
+    if (nn_modules != 0) {
+        if (const auto module = recording_.history.nn_modules.of(nn_modules - 1)) {
+            if (const auto row = row_of({site, shown_[*module]})) {
+                return static_cast<std::int64_t>(*row);
+            }
+        }
+    }
+    return numbers_[site];
+}
+
 void PageSites::find_numbers() {
+    PageNnModules modules = recording_.history.nn_modules;
+    shown_ = modules.to_depth(modules.depth);
     numbers_.assign(recording_.report->sites.size(), several);
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
         if (const auto row = row_of({i, std::nullopt})) {
@@ -89,15 +105,14 @@ void PageSites::find_numbers() {
 
 void PageSites::divide_leaks() {
     const model::Report& report = *recording_.report;
-    PageNnModules modules = recording_.history.nn_modules;
-    const std::vector<std::size_t> shown = modules.to_depth(modules.depth);
+    const PageNnModules& modules = recording_.history.nn_modules;
     for (std::size_t stack = 0; stack < report.nn_modules.size(); ++stack) {
         const auto module = modules.of(stack);
         for (const model::NnModuleStack::Holding& held : report.nn_modules[stack].sites) {
             if (!module || recording_.suppressed[held.site] || numbers_[held.site] < 0) {
                 continue;
             }
-            const auto part = row_of({held.site, shown[*module]});
+            const auto part = row_of({held.site, shown_[*module]});
             PageSite& whole = all_[static_cast<std::size_t>(numbers_[held.site])];
             if (part) {
                 const std::uint64_t bytes = std::min(whole.leaked_bytes, held.live_bytes);

@@ -37,11 +37,9 @@ class PageSites {
     const std::vector<PageNnModules::NnModule>& nn_modules() const { return nn_modules_; }
 
     static constexpr std::int64_t several = -2;
-    /// The row of a site of the report, without what calls of nn.Modules had allocated, or that of
-    /// the rest that it is part of.
-    std::int64_t number_of(std::size_t site) const {
-        return site < numbers_.size() ? numbers_[site] : several;
-    }
+    /// The row of what a stack of nn.Modules had allocated at a site of the report, or of the rest
+    /// that it is part of. `nn_modules`: NnModuleStackDef::id; 0: no call of an nn.Module.
+    std::int64_t number_of(std::size_t site, std::uint32_t nn_modules) const;
 
   private:
     std::int64_t module_number(std::optional<std::size_t> nn_module);
@@ -56,7 +54,8 @@ class PageSites {
     std::map<std::size_t, std::int64_t> module_numbers_;
     std::map<History::Followed, std::size_t> followed_;  ///< rows
     std::map<History::RestKey, std::size_t> rest_;       ///< the same
-    std::vector<std::int64_t> numbers_;                  ///< by site
+    std::vector<std::int64_t> numbers_;                  ///< by site, of what no nn.Module has
+    std::vector<std::size_t> shown_;                     ///< by nn.Module: what stands for it
 };
 
 }  // namespace memlab::report

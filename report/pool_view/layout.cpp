@@ -12,8 +12,17 @@ namespace memlab::report {
 
 namespace {
 
-BlockLayout layout_of(const trace::Live& live, const trace::Site& site, bool pending) {
-    return {live.address, live.size, live.time_ns, site.stack, live.site, pending};
+BlockLayout layout_of(const trace::Aggregator& figures, const trace::Live& live, bool pending) {
+    BlockLayout block{live.address, live.size, live.time_ns, figures.sites()[live.site].stack,
+                      live.site,    pending};
+    if (live.nn_modules != 0) {
+        block.nn_modules = figures.nn_modules().holdings()[live.nn_modules - 1].stack;
+    }
+    // What is cut from a segment may begin where it does, and it is that which has a name.
+    if (figures.labels().any_live() && !live.is_segment) {
+        block.label = figures.string(figures.labels().name_of(live.address));
+    }
+    return block;
 }
 
 /// Puts blocks into their segments, both of one device.
@@ -50,7 +59,7 @@ std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
     figures.live().for_each([&](std::uint32_t, const trace::Live& live) {
         const trace::Site& site = figures.sites()[live.site];
         if (live.origin == trace::Origin::pool && site.device == device) {
-            blocks.push_back(layout_of(live, site, live.pending));
+            blocks.push_back(layout_of(figures, live, live.pending));
         }
     });
     return lay_out(std::move(blocks), figures.devices()[device]->pool.segments());
@@ -161,14 +170,14 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
                 noted_.resize(std::max<std::size_t>(slot + std::size_t{1}, 2 * noted_.size()));
             }
             noted_[slot] = peak->number;
-            peak->ended.push_back(layout_of(live, figures_.sites()[live.site], false));
+            peak->ended.push_back(layout_of(figures_, live, false));
         }
     }
     void ended(std::uint32_t slot, const trace::Live& live,
                const trace::LifeEnd& /*end*/) override {
         OfDevice::Peak* const peak = peak_with(live);
         if (peak != nullptr && !was_noted(slot, *peak)) {
-            peak->ended.push_back(layout_of(live, figures_.sites()[live.site], true));
+            peak->ended.push_back(layout_of(figures_, live, true));
         }
     }
     void segment_added(const trace::Event& by) override { keep_segments(by.device); }
@@ -199,7 +208,7 @@ class PoolCollector::Sink final : public trace::GenericSink<PoolCollector::Sink>
             figures_.live().for_each([&](std::uint32_t slot, const trace::Live& live) {
                 if (figures_.sites()[live.site].device == index && peak_with(live) == &peak &&
                     !was_noted(slot, peak)) {
-                    blocks.push_back(layout_of(live, figures_.sites()[live.site], live.pending));
+                    blocks.push_back(layout_of(figures_, live, live.pending));
                 }
             });
             peak.finished = lay_out(

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "model/memory_label.hpp"
 #include "model/oom_explanation.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
@@ -31,6 +32,28 @@ struct BlockHolder {
     std::uint64_t segments = 0;
     std::uint64_t free_alone = 0;   ///< free memory of segments without other blocks
     std::uint64_t free_shared = 0;  ///< free memory of the other segments
+    std::map<std::string, model::MemoryLabel> labels;  ///< by name
+
+    void add(const BlockLayout& block) {
+        ++count;
+        bytes += block.size;
+        if (!block.label.empty()) {
+            model::MemoryLabel& label = labels[block.label];
+            label.name = block.label;
+            ++label.count;
+            label.bytes += block.size;
+        }
+    }
+    /// The largest first.
+    std::string labels_text() const {
+        std::vector<model::MemoryLabel> sorted;
+        for (const auto& [name, label] : labels) {
+            sorted.push_back(label);
+        }
+        std::stable_sort(sorted.begin(), sorted.end(),
+                         [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+        return model::format_labels(sorted, bytes);
+    }
 };
 
 class PoolText {
@@ -209,9 +232,7 @@ class PoolText {
             std::set<Place> here;
             for (const BlockLayout& block : segment.blocks) {
                 const Place& place = resolver_.place(block.stack);
-                BlockHolder& holder = holders[place];
-                ++holder.count;
-                holder.bytes += block.size;
+                holders[place].add(block);
                 here.insert(place);
             }
             for (const Place& place : here) {
@@ -241,6 +262,7 @@ class PoolText {
             table.row(sorted[i].second,
                       describe_place(sorted[i].first, "device", "", table.last_width(),
                                      {style_, options_.working_directory}));
+            page_.note_below(table.last_column(), sorted[i].second.labels_text());
         }
         if (sorted.size() > options_.top) {
             page_.line(
@@ -310,6 +332,7 @@ ordered_json segment_json(const SegmentLayout& segment, Resolver& resolver) {
         shown["size"] = block.size;
         shown["time_ns"] = block.time_ns;
         shown["pending"] = block.pending;
+        shown["label"] = text_or_null(block.label);
         shown["place"] = place_json(resolver.place(block.stack));
     }
     return out;

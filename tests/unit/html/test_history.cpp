@@ -337,6 +337,7 @@ TEST_CASE("who held what, and the curves, are exact at every moment of any recor
 
 TEST_CASE("maps are the pool's layout at their moments") {
     std::size_t segments = 0;
+    std::size_t in_nn_modules = 0;
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         CAPTURE(seed);
         const Recorded recorded(PlausibleRecords::make(seed, 400));
@@ -376,6 +377,9 @@ TEST_CASE("maps are the pool's layout at their moments") {
                         CHECK(got.parts[i].offset == segment.blocks[i].address - segment.address);
                         CHECK(got.parts[i].length == segment.blocks[i].size);
                         CHECK(got.parts[i].site == segment.blocks[i].site);
+                        CHECK(got.parts[i].nn_modules == segment.blocks[i].nn_modules);
+                        CHECK(got.parts[i].label == segment.blocks[i].label);
+                        in_nn_modules += segment.blocks[i].nn_modules != 0 ? 1 : 0;
                     }
                 }
             }
@@ -383,6 +387,7 @@ TEST_CASE("maps are the pool's layout at their moments") {
         }
     }
     CHECK(segments > 20);
+    CHECK(in_nn_modules > 20);
 }
 
 TEST_CASE("a report alone has its holders at the peak and at the end") {

@@ -76,6 +76,16 @@ class PoolRecording {
         records_.emplace_back(ContextLost{++now_, context});
         return *this;
     }
+    /// The program names the block "step".
+    PoolRecording& label(std::uint64_t at) {
+        Event event;
+        event.type = EventType::label;
+        event.time_ns = ++now_;
+        event.address = base + at * mib;
+        event.name = 5;
+        records_.emplace_back(event);
+        return *this;
+    }
     /// A mark of the name "step".
     PoolRecording& step() {
         add(EventType::mark, 0, 0, 0, 0);

@@ -79,6 +79,40 @@ class PeakTaker final : public memlab::trace::GenericSink<PeakTaker> {
 
 }  // namespace
 
+TEST_CASE("blocks have the names that the program gives them, until they are freed") {
+    std::vector<PoolSnapshot> moments;
+    Pool pool;
+    pool.segment(EventType::segment_alloc, 0, 20)
+        .alloc(0, 4, 1)
+        .alloc(4, 4, 1)
+        .alloc(8, 2, 2)
+        .label(0)
+        .label(4)
+        .oom(1 << 30)
+        .give_back(4, 4)
+        .alloc(4, 4, 2);
+    pool.look(moments);
+    const auto labels = [](const PoolSnapshot& moment) {
+        std::vector<std::string> found;
+        for (const BlockLayout& block : moment.segments.at(0).blocks) {
+            found.push_back(block.label);
+        }
+        return found;
+    };
+    REQUIRE(moments.size() == 3);
+    CHECK(moments[1].what == PoolSnapshot::What::oom);
+    CHECK(labels(moments[1]) == std::vector<std::string>{"step", "step", ""});
+    CHECK(labels(moments[2]) == std::vector<std::string>{"step", "", ""});
+    Resolver resolver(pool.report, nullptr);
+    const PoolSnapshots pools{{{&pool.report.devices[0], moments}}, ""};
+    const std::string text = render_pools(pools, resolver, {});
+    CHECK(text.find("keep\n") != std::string::npos);
+    CHECK(text.find("\"step\"\n") != std::string::npos);
+    const std::string json = pools_json(pools, resolver);
+    CHECK(json.find(R"("label": "step")") != std::string::npos);
+    CHECK(json.find(R"("label": null)") != std::string::npos);
+}
+
 TEST_CASE("the pool at its peak, at failures and at the end") {
     Pool pool;
     pool.segment(EventType::segment_alloc, 0, 20)

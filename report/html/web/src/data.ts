@@ -102,6 +102,8 @@ export interface Recording {
     nn_module: number[];
   }; // totals of the run
   nn_modules: { name: (string | null)[]; class: (string | null)[]; note: string }; // note: what is missing; "": nothing
+  // The program's names for memory of a site, and what lives under them at the end; 16 of a site at most.
+  labels: { site: number[]; name: number[]; bytes: number[] };
   holders: Holders;
   maps: MemoryMap[];
   documents: Partial<Record<string, unknown>>; // by view: its `--json` as it is
@@ -140,6 +142,7 @@ export interface MemoryMap {
     offset: number[];
     length: number[];
     site: number[];
+    label: number[]; // into strings, the program's name for the block; -1: none
   }[];
 } // site -1: cached, free within the segment
 export interface RunData {

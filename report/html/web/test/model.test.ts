@@ -245,10 +245,12 @@ test("a segment's free pieces are what no block covers", () => {
     offset: [10, 30, 60],
     length: [10, 20, 10],
     site: [3, -2, -1],
+    label: [-1, -1, -1],
   });
   expect([row.used, row.largestFree]).toEqual([30, 50]);
   expect(
-    segmentRow({ device: 0, address: "0x0", size: 100, pool: "", offset: [], length: [], site: [] }).largestFree,
+    segmentRow({ device: 0, address: "0x0", size: 100, pool: "", offset: [], length: [], site: [], label: [] })
+      .largestFree,
   ).toBe(100);
 });
 

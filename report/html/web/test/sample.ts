@@ -425,6 +425,12 @@ export function recording(options: SampleOptions = {}): Recording {
       ...(failure ? [momentOf(failureAt)] : []),
     ]),
   ].sort((a, b) => a - b);
+  const named = Array.from({ length: Math.min(layers, sites.stack.length) }, (_, site) => site);
+  const labels: Recording["labels"] = {
+    site: named,
+    name: named.map((site) => intern(hostile ? hostileNames[site % 4]! : `transformer.h.${site}.mlp.weight`)),
+    bytes: named.map(() => MiB),
+  };
   for (const moment of mapMoments) {
     const time = moments[moment]!;
     const live = blocks.filter(
@@ -441,6 +447,7 @@ export function recording(options: SampleOptions = {}): Recording {
       offset: [] as number[],
       length: [] as number[],
       site: [] as number[],
+      label: [] as number[],
     };
     let offset = 0;
     for (const block of live) {
@@ -456,17 +463,20 @@ export function recording(options: SampleOptions = {}): Recording {
           offset: [],
           length: [],
           site: [],
+          label: [],
         };
         offset = 0;
       } else if (gap > 0) {
         segment.offset.push(offset);
         segment.length.push(gap);
         segment.site.push(-1);
+        segment.label.push(-1);
         offset += gap;
       }
       segment.offset.push(offset);
       segment.length.push(block.size);
       segment.site.push(block.site);
+      segment.label.push(block.site < layers ? labels.name[block.site]! : -1);
       offset += block.size;
     }
     segments.push(segment);
@@ -505,6 +515,7 @@ export function recording(options: SampleOptions = {}): Recording {
     frames,
     sites,
     nn_modules: nnModules,
+    labels,
     holders,
     maps,
     documents: documents(peak, failureAt, hostile),

@@ -139,6 +139,18 @@ export class RecordingModel {
     return low - 1 >= first ? low - 1 : -1;
   }
 
+  // The program's names for memory of these sites, those first under which most lives at the end.
+  labelsOf(sites: number[]): [name: string, bytes: number][] {
+    const of = new Set(sites);
+    const { site, name, bytes } = this.source.labels;
+    const held = new Map<string, number>();
+    site.forEach((one, i) => {
+      const text = this.sites.text(name[i]!);
+      if (of.has(one) && text !== "") held.set(text, (held.get(text) ?? 0) + bytes[i]!);
+    });
+    return [...held].sort((a, b) => b[1] - a[1]);
+  }
+
   // Bytes at every moment, summed by group; group(site) < 0 leaves the site out.
   groupsOverTime(groups: number, group: (site: number) => number): Float64Array[] {
     const result = Array.from({ length: groups }, () => new Float64Array(this.moments.length));

@@ -10,6 +10,7 @@ export interface MapInput {
   toScale: boolean; // widths by size; else each segment takes the whole width
   colour: (site: number) => string;
   name: (site: number) => string;
+  label: (text: number) => string; // the program's name for a block; "": none
   lit: (site: number) => boolean; // the rest is dimmed
   chosen: number; // site, or -1
 }
@@ -118,7 +119,7 @@ export class MapCanvas {
         }
         if (wide > 60 && input.lit(site)) {
           context.font = "11px system-ui, sans-serif";
-          const text = fit(context, input.name(site), wide - 14);
+          const text = fit(context, input.label(segment.label[b]!) || input.name(site), wide - 14);
           const length = context.measureText(text).width;
           context.fillStyle = "#ffffffd0";
           if (text) context.fillRect(x + 4, y + 7, length + 6, rowHeight - 14);
@@ -154,8 +155,13 @@ export class MapCanvas {
     this.status.textContent =
       block < 0
         ? `Segment ${segment.address}: ${bytes(segment.size)}, ${percent(used, segment.size)} used, ${segment.offset.length} pieces`
-        : `${segment.site[block] === free ? "free" : this.input!.name(segment.site[block]!)}: ${bytes(segment.length[block]!)} at offset ${bytes(segment.offset[block]!)} of segment ${segment.address}`;
+        : `${segment.site[block] === free ? "free" : this.blockName(segment, block)}: ${bytes(segment.length[block]!)} at offset ${bytes(segment.offset[block]!)} of segment ${segment.address}`;
     this.redraw();
+  }
+
+  private blockName(segment: SegmentRow["segment"], block: number): string {
+    const { label, name } = this.input!;
+    return [label(segment.label[block]!), name(segment.site[block]!)].filter(Boolean).join(", ");
   }
 
   private at(event: MouseEvent): { row: SegmentRow; block: number; offset: number } | null {
@@ -182,7 +188,9 @@ export class MapCanvas {
     const where = `segment ${segment.address}, ${bytes(segment.size)}, ${percent(used, segment.size)} used`;
     if (found.block >= 0) {
       const site = segment.site[found.block]!;
-      showTooltip(event.clientX, event.clientY, this.input!.name(site), [
+      const label = this.input!.label(segment.label[found.block]!);
+      showTooltip(event.clientX, event.clientY, label || this.input!.name(site), [
+        ...(label ? [this.input!.name(site)] : []),
         `${bytes(segment.length[found.block]!)} at offset ${bytes(segment.offset[found.block]!)}`,
         where,
         segment.pool,

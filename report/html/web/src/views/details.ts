@@ -10,7 +10,7 @@ import { Callers, type CallersInput } from "./callers";
 import type { Surroundings } from "./view";
 
 const stacksShown = 5;
-const nnModulesShown = 8;
+const namesShown = 8;
 
 interface StackOfPlace {
   site: number; // one that has it
@@ -29,6 +29,20 @@ function stacksOf(table: SiteTable, place: Place, figures: Figures): StackOfPlac
     stack.blocks += figures.blocks[site]!;
   }
   return [...found.values()].sort((a, b) => b.bytes - a.bytes);
+}
+
+// Names with their bytes, folded.
+function nameList(what: string, list: [name: string, bytes: number][], when = ""): HTMLElement | null {
+  if (list.length === 0) return null;
+  return h(
+    "details.stack",
+    h("summary", [plural(list.length, what), when].filter(Boolean).join(", by bytes ")),
+    h(
+      "ul.plain",
+      ...list.slice(0, namesShown).map(([name, value]) => h("li", h("span.function", name), ` ${bytes(value)}`)),
+      list.length > namesShown ? h("li.muted", `${count(list.length - namesShown)} more`) : null,
+    ),
+  );
 }
 
 function isOneOf(sites: number[]): (site: number) => boolean {
@@ -93,7 +107,8 @@ export class Details {
         table.moduleName(frame) ? figure("module", table.moduleName(frame)) : null,
       ),
       model?.knownOverTime ? spark("this place", model, isOneOf(place.sites), input.selection) : null,
-      this.nnModules(table, place, figures),
+      nameList("nn.Module", this.nnModules(table, place, figures)),
+      nameList("label", model?.labelsOf(place.sites) ?? [], "at the end"),
       this.source(table, frame),
       h(
         "h3",
@@ -121,23 +136,13 @@ export class Details {
   }
 
   // Whose calls allocated it, the largest first.
-  private nnModules(table: SiteTable, place: Place, figures: Figures): HTMLElement | null {
+  private nnModules(table: SiteTable, place: Place, figures: Figures): [string, number][] {
     const held = new Map<string, number>();
-    for (const site of place.sites) {
+    for (const site of table.nnModules.length > 0 ? place.sites : []) {
       const name = nnModuleName(table, site, Infinity);
       if (figures.bytes[site]! > 0) held.set(name, (held.get(name) ?? 0) + figures.bytes[site]!);
     }
-    if (table.nnModules.length === 0 || held.size === 0) return null;
-    const list = [...held].sort((a, b) => b[1] - a[1]);
-    return h(
-      "details.stack",
-      h("summary", plural(list.length, "nn.Module")),
-      h(
-        "ul.plain",
-        ...list.slice(0, nnModulesShown).map(([name, value]) => h("li", h("span.function", name), ` ${bytes(value)}`)),
-        list.length > nnModulesShown ? h("li.muted", `${count(list.length - nnModulesShown)} more`) : null,
-      ),
-    );
+    return [...held].sort((a, b) => b[1] - a[1]);
   }
 
   // A stack, innermost first; runs of frames that are skipped are one line, unless they are asked for.

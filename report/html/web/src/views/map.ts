@@ -233,6 +233,7 @@ export class MapView implements View {
       toScale: this.toScale,
       colour,
       name: (site) => (site < 0 ? "several places" : nameOf(table, table.placeWith(site, null))),
+      label: (text) => table.text(text),
       lit: (site) => !matched || (site >= 0 && matched[site] === 1),
       chosen: this.chosen,
     });

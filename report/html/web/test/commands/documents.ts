@@ -126,7 +126,7 @@ export interface PoolReport {
       active_bytes: number;
       pending_bytes: number;
       largest_free_bytes: number;
-      segments: { address: number; size: number; blocks: { address: number; size: number }[] }[];
+      segments: { address: number; size: number; blocks: { address: number; size: number; label: string | null }[] }[];
     }[];
   }[];
 }

@@ -235,6 +235,16 @@ function maps(to: Comparison, page: Page, found: PoolReport): void {
       to.same("time of maps", `${name}: reserved`, sums.reserved, moment.reserved_bytes);
       to.same("time of maps", `${name}: in use`, sums.used, moment.active_bytes);
       to.same("time of maps", `${name}: largest free piece`, sums.largest, moment.largest_free_bytes);
+      if (moment.what === "peak") continue; // labels may have been given later
+      const labels: Rows = new Map();
+      const wanted: Rows = new Map();
+      for (const { segment } of rows)
+        segment.label.forEach((text, i) => {
+          if (text >= 0) add(labels, page.model.sites.text(text), segment.length[i]!);
+        });
+      for (const { blocks } of moment.segments)
+        for (const { label, size } of blocks) if (label) add(wanted, label, size);
+      to.tables("time of maps", `${name}: labels`, ["bytes"], labels, wanted);
     }
 }
 
