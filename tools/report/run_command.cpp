@@ -80,9 +80,9 @@ void define(CLI::App& app, MergeArguments& arguments) {
     add_symbols(app, arguments.no_symbols, "Compare module+offset, look nothing up");
     app.footer(
         "Examples:\n"
-        "  memlab-report merge run/                        the ranks of one run\n"
+        "  memlab-report merge run/                          the ranks of one run\n"
         "  memlab-report merge host1/ host2/ -o ranks.json   of several hosts\n"
-        "  memlab-report merge --by nn-module run/         the same nn.Module on each rank\n"
+        "  memlab-report merge --by nn-module run/           nn.Modules side by side\n"
         "\n"
         "Exit code: 0 good, 2 a file could not be read, there is no rank, or the usage is wrong.");
 }
