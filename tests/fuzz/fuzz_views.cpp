@@ -214,7 +214,7 @@ void show_page(const Shown& shown) {
     options.limits.buckets = 32;
     options.limits.sites = shown.seed % 8;
     PageData page;
-    page.recordings.push_back(read_recording(shown.file, shown.report, "", nullptr, options));
+    page.recordings.push_back(read_recording(shown.file, shown.report, nullptr, options));
     for (const std::size_t room : {max_page_data, std::size_t{1}}) {
         require(is_json(page_json(page, options, room)));
     }
