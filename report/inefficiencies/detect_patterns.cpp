@@ -248,8 +248,10 @@ class PatternDetector {
                                                             : AvoidableSpan::Reason::outstayed);
     }
 
+    /// What is held where a recording stops may have been freed later.
     bool has_ended() const {
-        return report_.process.ended == "exit" || report_.process.ended == "quick_exit";
+        return (report_.process.ended == "exit" || report_.process.ended == "quick_exit") &&
+               !known_until(report_);
     }
 
     static std::uint64_t rounded(double bytes) {

@@ -152,6 +152,14 @@ TEST_CASE("what outstays all others of its place is likely to be a leak, unless 
     CHECK(look(recording, query).only(Pattern::leak) == nullptr);
 }
 
+TEST_CASE("what was held where the recording stopped may have been freed later: no leak") {
+    PoolRecording recording;
+    forget_some(recording);
+    const Looked looked = look(recording.stop());
+    CHECK(recording.report.log.stopped_time_ns);
+    CHECK(looked.only(Pattern::leak) == nullptr);
+}
+
 TEST_CASE("the old one freed after the new one was made") {
     PoolRecording recording;
     recording.segment(EventType::segment_alloc, 0, 100).alloc(80, 5, 2).alloc(0, 10, 1);

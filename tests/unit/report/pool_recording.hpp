@@ -102,14 +102,24 @@ class PoolRecording {
         now_ += nanoseconds;
         return *this;
     }
+    /// The log ends behind the events so far, for lack of room; the program goes on to its end.
+    PoolRecording& stop() {
+        constexpr std::uint64_t smallest = std::uint64_t{64} << 10;
+        log_limit_ = smallest;
+        return *this;
+    }
     std::uint64_t now() const { return now_; }
 
     /// Writes the log and reads the report.
     const memlab::model::Report& read() {
         ++logs_;
-        auto created = LogWriter::create(log(), 0);
+        auto created = LogWriter::create(log(), log_limit_);
         REQUIRE(created.writer);
         feed(records_, *created.writer);
+        while (log_limit_ != 0 && created.writer->events_dropped() == 0) {
+            created.writer->on(
+                Event{.type = EventType::mark, .context = 1, .name = 5, .time_ns = ++now_});
+        }
         created.writer->on(End{++now_, EndKind::exit, 0, ""});
         created.writer->close();
         memlab::report::ReadResult read = memlab::report::read_report(log());
@@ -141,6 +151,7 @@ class PoolRecording {
     TemporaryFolder folder_;
     Records records_;
     std::uint64_t now_ = 0;
+    std::uint64_t log_limit_ = 0;
     int logs_ = 0;
 };
 
