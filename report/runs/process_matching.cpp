@@ -9,6 +9,7 @@
 #include "report/runs/process_rank.hpp"
 #include "report/runs/process_stats.hpp"
 #include "report/text/names.hpp"
+#include "report/text/shell_word.hpp"
 
 namespace memlab::report {
 
@@ -141,8 +142,8 @@ std::string explain_unmatched(const RunCollection& before, const RunCollection& 
     const bool added = pair.before == no_member;
     const std::string& file =
         added ? after.members[pair.after].file : before.members[pair.before].file;
-    return what + " is in " + (added ? "AFTER" : "BEFORE") + " alone; memlab-report " + file +
-           " shows it";
+    return what + " is in " + (added ? "AFTER" : "BEFORE") + " alone; memlab-report " +
+           shell_file(file) + " shows it";
 }
 
 bool is_number(const std::string& text) {

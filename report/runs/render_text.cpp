@@ -103,7 +103,7 @@ class RunText {
         }
         page_.line(page_.bold(title));
         for (const RunFacts& run : view_.collection.runs) {
-            std::string text = page_.clean(command_line(run.command));
+            std::string text = page_.clean(command_line(run.command, page_.style().ascii));
             page_.line("  " + shorten_end(text, page_.remaining_width(2), page_.style().ascii));
             std::string note =
                 format_wall_time(run.start_wall_ns) + page_.separator() + page_.clean(run.host) +
@@ -235,9 +235,10 @@ class RunText {
         }
         page_.heading("Still running when the command had ended");
         for (const std::size_t member : running) {
-            page_.line("  pid " + std::to_string(member_process(member).pid) + "  holds " +
-                       format_bytes(process_stats(view_.collection.members[member].report).at_end) +
-                       "  " + page_.clean(command_line(member_process(member).arguments)));
+            page_.line(
+                "  pid " + std::to_string(member_process(member).pid) + "  holds " +
+                format_bytes(process_stats(view_.collection.members[member].report).at_end) + "  " +
+                page_.clean(command_line(member_process(member).arguments, page_.style().ascii)));
         }
     }
 

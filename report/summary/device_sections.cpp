@@ -48,7 +48,7 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
         kind_sections(summary);
         line("");
         const std::string command =
-            "memlab-report --level driver " + clean(shell_word(summary_.file));
+            "memlab-report --level driver " + shell_file(summary_.file, style().ascii);
         const std::string note =
             device.kernels_at_peak ? "when, who holds it, and what ran" : "when, and who holds it";
         command_to_copy(bold(command), 0, 5 + display_width(command) + note.size() <= width(),

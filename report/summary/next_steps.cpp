@@ -22,7 +22,7 @@ void SummaryPage::command_to_copy(const std::string& command, std::size_t paddin
 }
 
 void SummaryPage::next_steps() {
-    const std::string file = shell_word(summary_.file);
+    const std::string file = shell_file(summary_.file, style().ascii);
     using Step = std::pair<std::string, std::string>;
     std::vector<Step> steps;
     bool any_place = false;

@@ -117,7 +117,7 @@ void SummaryPage::header() {
     const model::Report& report = *summary_.report;
     const model::Process& process = report.process;
     title();
-    std::string command = command_line(process.arguments);
+    std::string command = command_line(process.arguments, style().ascii);
     if (command.empty()) {
         command = process.executable;
     }

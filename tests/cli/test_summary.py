@@ -201,12 +201,20 @@ class Report(ToolTest):
             shell = self.call("sh", "-c", command, PATH=BIN + ":" + os.environ["PATH"])
             self.assertEqual((shell.returncode, shell.stderr), (0, ""))
 
-    def test_a_file_name_that_a_shell_would_split(self):
-        log = self.log("leak", "two words'.memlog")
-        text = self.report("two words'.memlog")
-        command = re.search(r"(?m)^  (memlab-report --json .*?)   ", text).group(1)
-        shell = self.call("sh", "-c", command, PATH=BIN + ":" + os.environ["PATH"])
-        self.assertEqual(json.loads(shell.stdout)["reports"][0]["file"], os.path.basename(log))
+    def test_commands_can_be_pasted_whatever_the_file_is_called(self):
+        for name in ("two words'.memlog", "new\nline\t'\\.memlog", "-json.memlog", "\x1b[31m\u202e.memlog", "é.memlog"):
+            log = self.log("leak", name)
+            for style in ([], ["--ascii"]):
+                with self.subTest(name=name, style=style):
+                    text = self.report(*style, "./" + name if name.startswith("-") else name)
+                    command = re.search(r"(?m)^  (memlab-report --json .*?)(?:   |$)", text).group(1)
+                    self.assertTrue(command.isprintable() and (command.isascii() or not style), command)
+                    shell = self.call("bash", "-c", command, PATH=BIN + ":" + os.environ["PATH"], LC_ALL="C.UTF-8")
+                    found = json.loads(shell.stdout)["reports"][0]["file"]
+                    self.assertEqual(os.path.basename(found), os.path.basename(log))
+            said = self.call(REPORT, "recover", "./" + name, "-o", "./" + name[:-7] + ".json").stdout
+            shell = self.call("bash", "-c", said.split("Next: ")[1].strip(), PATH=BIN + ":" + os.environ["PATH"])
+            self.assertEqual((shell.returncode, shell.stderr), (0, ""))
 
     def test_several_files_and_a_bad_one(self):
         bad = self.path("bad.json")
@@ -543,6 +551,12 @@ class Run(ToolTest):
     def test_run_within_a_run(self):
         result = self.run_tool(RUN, "--quiet", "--library", self.library, SYNTH, "--run", "leak", "0")
         self.assertEqual(result.stderr.count("peak allocated 15.81 MiB"), 1)
+
+    def test_the_command_that_it_names_can_be_pasted(self):
+        result = self.run_tool("-o", "new\nline's/", SYNTH, "--run", "leak", "0")
+        command = re.search(r"(?m)^ +more +(memlab-report .*)$", result.stderr).group(1)
+        shell = self.call("bash", "-c", command, PATH=BIN + ":" + os.environ["PATH"])
+        self.assertEqual((shell.returncode, shell.stderr), (0, ""))
 
     def test_signals_reach_the_command_once(self):
         script = ("import signal, sys, time\n"

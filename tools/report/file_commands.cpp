@@ -175,7 +175,7 @@ int put(const Conversion& arguments, const std::string& json) {
 }
 
 void print_next(const std::string& file) {
-    std::cout << for_terminal("Next: memlab-report " + shell_word(file)) << "\n";
+    std::cout << "Next: memlab-report " << shell_file(file) << "\n";
 }
 
 int recover(const Conversion& arguments) {

@@ -9,6 +9,8 @@
 #include "model/report_file.hpp"
 #include "report/reading/reader.hpp"
 #include "report/summary/summary.hpp"
+#include "report/text/shell_word.hpp"
+#include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
 #include "tools/diagnostics.hpp"
 
@@ -102,7 +104,7 @@ class RunReport {
         if (processes_.size() > 1 && !options_.folder.empty()) {
             tools::print_diagnostic(std::to_string(processes_.size()) +
                                     " processes; the run as a whole: memlab-report " +
-                                    shown(options_.folder));
+                                    shell_file(relative(options_.folder)));
         }
     }
 
@@ -185,10 +187,10 @@ class RunReport {
         }
     }
 
-    std::string shown(const std::string& path) const {
+    std::string relative(const std::string& path) const {
         const std::string folder = options_.working_directory + "/";
         const bool below = path.compare(0, folder.size(), folder) == 0;
-        return printable(below ? path.substr(folder.size()) : path, false);
+        return below ? path.substr(folder.size()) : path;
     }
 
     void print_one(const Recorded& recorded) {
@@ -199,10 +201,11 @@ class RunReport {
             std::cerr << "memlab-run: " << render_short(summary, text_);
         }
         const std::string indent = options_.summary ? "  " : "memlab-run: ";
-        std::cerr << indent << "report  " << shown(recorded.file)
+        std::cerr << indent << "report  " << printable(relative(recorded.file), false)
                   << (recorded.recovered ? " (from the log: the program wrote none)" : "") << "\n";
         if (options_.summary) {
-            std::cerr << indent << "more    memlab-report " << shown(recorded.file) << "\n";
+            std::cerr << indent << "more    memlab-report " << shell_file(relative(recorded.file))
+                      << "\n";
         }
     }
 
