@@ -553,7 +553,8 @@ class Run(ToolTest):
         self.assertEqual(result.stderr.count("peak allocated 15.81 MiB"), 1)
 
     def test_the_command_that_it_names_can_be_pasted(self):
-        result = self.run_tool("-o", "new\nline's/", SYNTH, "--run", "leak", "0")
+        os.mkdir(self.path("bell\a's"))
+        result = self.run_tool("-o", "bell\a's/", SYNTH, "--run", "leak", "0")
         command = re.search(r"(?m)^ +more +(memlab-report .*)$", result.stderr).group(1)
         shell = self.call("bash", "-c", command, PATH=BIN + ":" + os.environ["PATH"])
         self.assertEqual((shell.returncode, shell.stderr), (0, ""))
