@@ -116,8 +116,8 @@ class Csv final : public LifetimeSink {
 Result write_csv(const Input& input, model::ByteSink& sink) {
     Csv csv(input, sink);
     constexpr trace::LogPart part = trace::LogPart::beginning;
-    const trace::LogReadResult read =
-        report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(csv), part);
+    const trace::LogReadResult read = report::read_log_ahead(
+        input.recording.log.path, static_cast<trace::RecordSink&>(csv), part);
     if (!read.gap) {
         csv.finish();
     }

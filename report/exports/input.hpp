@@ -10,6 +10,7 @@
 #include "model/report.hpp"
 #include "report/device_label.hpp"
 #include "report/lacks.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/summary/filter.hpp"
 #include "report/symbols/resolver.hpp"
 #include "trace/record.hpp"
@@ -28,7 +29,7 @@ enum class Weight : std::uint8_t {
 /// of the log's definitions.
 struct Recording {
     model::Report report;
-    std::string log;          ///< the event log's path; empty: report only
+    FoundLog log;             ///< empty: report only
     std::vector<Lack> lacks;  ///< find_lacks(), and of the run that it is alone in
 };
 

@@ -249,7 +249,7 @@ std::string PerfettoTrace::add(const Input& input, std::uint64_t start_ns) {
     }
     LogTrace log(input, tracks);
     const trace::LogReadResult read =
-        report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(log));
+        report::read_log_ahead(input.recording.log.path, static_cast<trace::RecordSink&>(log));
     log.finish();
     return describe_missing(read, trace::LogPart::everything, input.stretch);
 }

@@ -329,7 +329,7 @@ class Snapshot {
             Trace of_device(input_, static_cast<std::uint32_t>(device->index), pickle_, frames_);
             constexpr trace::LogPart part = trace::LogPart::beginning;
             stretch_ = describe_missing(
-                report::read_log_ahead(input_.recording.log,
+                report::read_log_ahead(input_.recording.log.path,
                                        static_cast<trace::RecordSink&>(of_device), part),
                 part, input_.stretch);
             of_device.end_list();

@@ -108,8 +108,8 @@ bool has_several_devices(const Input& input) {
 
 FrameTable::Equal equality(const Input& input) {
     const bool same =
-        input.before == nullptr ||
-        (!input.recording.log.empty() && input.before->recording.log == input.recording.log);
+        input.before == nullptr || (!input.recording.log.empty() &&
+                                    input.before->recording.log.path == input.recording.log.path);
     return same ? FrameTable::Equal::exactly : FrameTable::Equal::by_function_and_file;
 }
 

@@ -8,7 +8,7 @@
 
 #include "report/inefficiencies/collect_patterns.hpp"
 #include "report/lacks.hpp"
-#include "report/needs_log.hpp"
+#include "report/reading/needs_log.hpp"
 #include "report/steps.hpp"
 #include "report/text/units.hpp"
 
@@ -61,11 +61,11 @@ std::vector<std::uint32_t> groups_of(const model::Report& report, Resolver& reso
 }  // namespace
 
 Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolver,
-                                   const std::string& log, const InefficiencyQuery& query,
+                                   const FoundLog& log, const InefficiencyQuery& query,
                                    std::string* problem) {
     Inefficiencies result;
     if (log.empty()) {
-        *problem = needs_log(report, "has sums, not moments");
+        *problem = needs_log(log, "has sums, not moments");
         return result;
     }
     const std::optional<std::size_t> steps = choose_steps(report, query.step);
@@ -77,7 +77,7 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
     const model::Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
     InefficiencyQuery grouped = query;
     grouped.groups = groups_of(report, resolver);
-    const CollectedPatterns patterns = collect_patterns(report, log, chosen, grouped.groups);
+    const CollectedPatterns patterns = collect_patterns(report, log.path, chosen, grouped.groups);
     if (chosen != nullptr) {
         result.steps = chosen->anchor ? "found: " + chosen->evidence
                                       : chosen->kind + " \"" + chosen->name + "\"";
@@ -86,7 +86,7 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
     if (!patterns.stretch.empty()) {
         result.notes.push_back(patterns.stretch);
     }
-    result.devices = detect_patterns(report, resolver, grouped, patterns, chosen, log);
+    result.devices = detect_patterns(report, resolver, grouped, patterns, chosen, log.path);
     return result;
 }
 

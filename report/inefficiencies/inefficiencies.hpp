@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "report/inefficiencies/detect_patterns.hpp"
+#include "report/reading/find_event_log.hpp"
 
 namespace memlab::report {
 
@@ -20,7 +21,7 @@ struct Inefficiencies {
 /// Omits findings that save less than 1 % of the device's peak, except growing leaks, and of those
 /// that save calls, less than 1 % of its allocations or fewer than 100.
 Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolver,
-                                   const std::string& log, const InefficiencyQuery& query,
+                                   const FoundLog& log, const InefficiencyQuery& query,
                                    std::string* problem);
 
 }  // namespace memlab::report

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "report/device_label.hpp"
+#include "report/reading/needs_log.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
@@ -326,20 +327,19 @@ std::string in_this(const LineQuery& query) {
 
 }  // namespace
 
-LineTables line_tables(const model::Report& report, Resolver& resolver, const std::string& log,
+LineTables line_tables(const model::Report& report, Resolver& resolver, const FoundLog& log,
                        const LineQuery& query, std::string* problem,
                        const StackMoments* collected) {
     LineTables result;
     if (query.every != 0 && log.empty()) {
-        *problem = "has sums of the whole run; for --every give the event log (*.memlog)";
+        *problem = needs_log(log, "has sums of the whole run, not the steps of --every");
         return result;
     }
     const std::vector<LineColumn> columns = select_columns(query);
     for (const LineColumn& column : columns) {
         result.columns.push_back({column.name, column.bytes});
         if (column.of_moments && log.empty()) {
-            *problem = "has no moments, which the column " + column.name +
-                       " shows; give the event log (*.memlog)";
+            *problem = needs_log(log, "has no moments, which the column " + column.name + " shows");
             return result;
         }
         if (column.of_whole_run && query.every != 0) {
@@ -363,10 +363,10 @@ LineTables line_tables(const model::Report& report, Resolver& resolver, const st
             return on == device->index && taken.has(on, stack, kind) && !lines.of(stack).empty();
         };
         StackMoments again(query, wanted, step_ends(report, query));
-        const bool known = collected != nullptr && collected->log() == log;
+        const bool known = collected != nullptr && collected->log() == log.path;
         if (!known) {
             trace::Aggregator figures;
-            read_log_ahead(log, *again.follow(log, figures));
+            read_log_ahead(log.path, *again.follow(log.path, figures));
         }
         const StackMoments& moments = known ? *collected : again;
         add_moments(moments, device->index, taken, tables);

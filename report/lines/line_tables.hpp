@@ -16,6 +16,7 @@
 #include "model/report.hpp"
 #include "report/lines/query.hpp"
 #include "report/lines/stack_moments.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
@@ -52,7 +53,7 @@ struct LineTables {
 /// Builds tables from a report and, if `log` is not empty, from its event log: the log is read
 /// again unless `collected` has its moments for the same query. `problem`: what is missing ("what;
 /// what to do"); then the tables are empty.
-LineTables line_tables(const model::Report& report, Resolver& resolver, const std::string& log,
+LineTables line_tables(const model::Report& report, Resolver& resolver, const FoundLog& log,
                        const LineQuery& query, std::string* problem,
                        const StackMoments* collected = nullptr);
 

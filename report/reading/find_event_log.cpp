@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,9 @@
 namespace memlab::report {
 
 namespace {
+
+/// Behind the name of what gzip or zstd made of a file.
+constexpr std::array<std::string_view, 2> compressed_endings = {".gz", ".zst"};
 
 /// Thrown after the first record to end the reading.
 struct FirstRecordRead {};
@@ -60,19 +64,42 @@ std::optional<trace::ProcessInfo> read_process_info(const std::string& log) {
     return read_first_record(log).process;
 }
 
-LogBeside find_log_beside(const std::string& file, const model::Report& report) {
+std::string name_of_log_beside(const std::string& file) {
+    std::string_view stem = file;
+    for (const std::string_view compressed : compressed_endings) {
+        if (stem.ends_with(compressed)) {
+            stem.remove_suffix(compressed.size());
+        }
+    }
     constexpr std::string_view json = ".json";
-    const std::string log = file.ends_with(json)
-                                ? file.substr(0, file.size() - json.size()) + ".memlog"
-                                : std::string();
-    struct stat status {};
-    if (log.empty() || (lstat(log.c_str(), &status) != 0 && errno == ENOENT)) {
+    if (!stem.ends_with(json)) {
+        return {};
+    }
+    const std::string plain = std::string(stem.substr(0, stem.size() - json.size())) + ".memlog";
+    const auto is_there = [](const std::string& path) {
+        struct stat status {};
+        return lstat(path.c_str(), &status) == 0 || errno != ENOENT;
+    };
+    if (is_there(plain)) {
+        return plain;
+    }
+    for (const std::string_view compressed : compressed_endings) {
+        if (std::string path = plain + std::string(compressed); is_there(path)) {
+            return path;
+        }
+    }
+    return {};
+}
+
+FoundLog find_log_beside(const std::string& file, const model::Report& report, Unpack unpack) {
+    const std::string log = name_of_log_beside(file);
+    if (log.empty() || (unpack == Unpack::no && !log.ends_with(".memlog"))) {
         return {};
     }
     const auto unreadable = [&](const std::string& problem) {
-        return LogBeside{"", false,
-                         "Its event log, " + base_name(log) +
-                             ", cannot be read: " + problem.substr(0, problem.find(';')) + "."};
+        return FoundLog{"", false,
+                        "Its event log, " + base_name(log) +
+                            ", cannot be read: " + problem.substr(0, problem.find(';')) + "."};
     };
     if (const std::string problem = file_problem(log); !problem.empty()) {
         return unreadable(problem);
@@ -86,8 +113,12 @@ LogBeside find_log_beside(const std::string& file, const model::Report& report) 
     return {same ? log : std::string(), !same, ""};
 }
 
+FoundLog look_for_log(const std::string& file, const model::Report& report) {
+    return is_event_log(file) ? FoundLog(file) : find_log_beside(file, report, Unpack::yes);
+}
+
 std::string find_event_log(const std::string& file, const model::Report& report) {
-    return is_event_log(file) ? file : find_log_beside(file, report).path;
+    return look_for_log(file, report).path;
 }
 
 }  // namespace memlab::report

@@ -1,27 +1,47 @@
 // Finds the event log that belongs to a report.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "model/report.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {
 
-/// The file beside a report that has the name of its log ("memlab.train.4711.json":
-/// "memlab.train.4711.memlog").
-struct LogBeside {
+struct FoundLog {
+    FoundLog() = default;
+    // NOLINTNEXTLINE(google-explicit-constructor): a log whose path is known is one that was found
+    FoundLog(std::string found) : path(std::move(found)) {}
+    FoundLog(std::string found, bool of_another, std::string what)
+        : path(std::move(found)), is_of_another_process(of_another), problem(std::move(what)) {}
+
+    bool empty() const { return path.empty(); }
+
     std::string path;  ///< the log of the report's process; empty: there is none, or no use
     bool is_of_another_process = false;
     std::string problem;  ///< a sentence on a file that is there and cannot be read
 };
 
-/// Throws nothing but std::bad_alloc.
-LogBeside find_log_beside(const std::string& file, const model::Report& report);
+/// The file beside a report, compressed or not, that has the name of its log:
+/// "memlab.train.4711.memlog", or that and ".gz" or ".zst", for "memlab.train.4711.json". Empty:
+/// there is none.
+std::string name_of_log_beside(const std::string& file);
 
-/// Returns `file`, from which `report` was read, if it is an event log itself; else that beside
-/// it; empty if there is none. Throws nothing but std::bad_alloc.
+/// A compressed log has to be unpacked as a whole to be looked at.
+enum class Unpack : std::uint8_t { no, yes };
+
+/// The log beside a report; with Unpack::no none where it is compressed. Throws nothing but
+/// std::bad_alloc.
+FoundLog find_log_beside(const std::string& file, const model::Report& report, Unpack unpack);
+
+/// `file`, from which `report` was read, if it is an event log itself; else that beside it. Throws
+/// nothing but std::bad_alloc.
+FoundLog look_for_log(const std::string& file, const model::Report& report);
+
+/// The path of that; empty if there is none.
 std::string find_event_log(const std::string& file, const model::Report& report);
 
 /// The process that an event log was recorded in, from its first record; none if `log` is not an

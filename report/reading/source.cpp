@@ -90,13 +90,6 @@ bool looks_like_json(std::string_view head) {
     return first != std::string_view::npos && (head[first] == '{' || head[first] == '[');
 }
 
-/// "run.memlog" for "run.json", else itself.
-std::string log_beside(const std::string& report) {
-    constexpr std::string_view json = ".json";
-    return report.ends_with(json) ? report.substr(0, report.size() - json.size()) + ".memlog"
-                                  : report;
-}
-
 DeriveResult failure(const std::string& error) {
     DeriveResult result;
     result.error = error;
@@ -107,8 +100,8 @@ DeriveResult failure(const std::string& error) {
 std::string problem_of(const File& file, const std::string& path, struct stat& status) {
     if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
         const int error = errno;
-        const std::string log = log_beside(path);
-        return error == ENOENT && is_event_log(log)
+        const std::string log = name_of_log_beside(path);
+        return error == ENOENT && !log.empty() && is_event_log(log)
                    ? "no such file, but its event log is there: give " + log
                    : explain(error);
     }
@@ -180,7 +173,7 @@ void add_time_until_now(const std::string& log, model::Process& process) {
 /// That what has the name of a report's log is no use, or another process's.
 void note_log_beside(const std::string& path, ReadResult& read) {
     if (read.report) {
-        LogBeside log = find_log_beside(path, *read.report);
+        FoundLog log = find_log_beside(path, *read.report, Unpack::no);
         read.report->log.unreadable = std::move(log.problem);
         read.other_log_beside = log.is_of_another_process;
     }

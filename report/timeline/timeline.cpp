@@ -11,6 +11,7 @@
 #include "report/lacks.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
+#include "report/text/units.hpp"
 #include "report/timeline/report_rows.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
@@ -396,6 +397,15 @@ std::optional<model::Report> report_at(const std::string& log, std::uint64_t tim
         }
     }
     return made;
+}
+
+std::string not_replayable(const model::Report& report, const std::string& moment) {
+    const auto& gap = report.log.gap;
+    const std::string from = gap && gap->from_ns ? ", up to " + format_duration(*gap->from_ns) : "";
+    const std::string to =
+        gap && gap->to_ns ? ", from " + format_duration(*gap->to_ns) + " on" : "";
+    return "what was live at " + moment + " is not known: the event log keeps its beginning" +
+           from + ", and its newest part" + to + " (MEMLAB_LOG_LIMIT); choose a moment in these";
 }
 
 }  // namespace memlab::report

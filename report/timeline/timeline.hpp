@@ -66,5 +66,7 @@ void add_categories(TimelineView& view, const model::Report& report, const std::
 /// of the whole log, whose names (memlab-report symbolize) no log has. May throw std::bad_alloc.
 std::optional<model::Report> report_at(const std::string& log, std::uint64_t time_ns,
                                        const model::Report& named);
+/// Why it is none for `moment` ("400ms"): "what; what to do".
+std::string not_replayable(const model::Report& report, const std::string& moment);
 
 }  // namespace memlab::report

@@ -356,8 +356,11 @@ class Check(CommandTest):
                 for view in ("summary", "sites", "tree", "leaks", "timeline", "oom", "ledger"):
                     self.assertIn(says, " ".join(self.call(view, report).stdout.split()), view)
                 for needs_log in (("histogram",), ("whatif",), ("inefficiencies",), ("export", "--to", "csv"),
-                                  ("export", "--to", "folded", "--at", "1ms")):
+                                  ("export", "--to", "folded", "--at", "1ms"), ("timeline", "--at", "1ms"),
+                                  ("timeline", "--by", "category")):
                     self.refused(*needs_log, report, says="a.json: i" + says[1:])
+                for of_moments in (("--every", "2"), ("--column", "active")):
+                    self.refused("lines", "train.py", report, *of_moments, says="a.json: i" + says[1:])
                 for form in ("folded", "openmetrics"):
                     self.assertIn(says, self.call("export", "--to", form, report).stderr)
                 page = json.loads(self.call("html", "--json", report).stdout)

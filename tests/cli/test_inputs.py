@@ -76,6 +76,32 @@ class Inputs(ToolTest):
         subprocess.run(["zstd", "-q", LOG, "-o", self.path("run.memlog.zst")], check=True)
         self.assertEqual(self.sites(self.path("run.memlog.zst")), self.sites(LOG))
 
+    def test_a_compressed_log_beside_a_report(self):
+        """Is its log, for what needs single events; whether the report is compressed or not."""
+        shutil.copy(JSON, self.path("run.json"))
+        with open(LOG, "rb") as file:
+            self.write("run.memlog.gz", gzip.compress(file.read()))
+        with open(JSON, "rb") as file:
+            self.write("run.json.gz", gzip.compress(file.read()))
+        names = ["run.json", "run.json.gz"]
+        if shutil.which("zstd"):
+            subprocess.run(["zstd", "-q", LOG, "-o", self.path("zstd.memlog.zst")], check=True)
+            shutil.copy(JSON, self.path("zstd.json"))
+            names.append("zstd.json")
+        for command in (["histogram"], ["timeline", "--at", "150ms"], ["inefficiencies"], ["whatif"],
+                        ["export", "--to", "csv"]):
+            expected = self.report(*command, LOG)
+            for name in names:
+                with self.subTest(command=command, name=name):
+                    self.assertEqual(self.report(*command, name), expected)
+        # Only what needs it unpacks it, and says what is wrong with it.
+        self.write("run.memlog.gz", gzip.compress(b"memlab")[:-4])
+        self.assertNotIn("run.memlog.gz", self.report("sites", "run.json"))
+        result = subprocess.run([REPORT, "histogram", "run.json"], cwd=self.folder.name, env=self.environment,
+                                text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("run.json: its event log, run.memlog.gz, cannot be read: damaged", result.stderr)
+
     def test_without_the_program_zstd_it_says_so(self):
         path = self.write("run.memlog.zst", b"\x28\xb5\x2f\xfd" + b"\0" * 20)
         self.environment["PATH"] = self.folder.name

@@ -259,7 +259,7 @@ class MissingEvents(TimelineTest):
         text = " ".join(self.timeline("--from", f"{middle}ns", "--until", f"{middle + end // 5000}ns", ring).split())
         self.assertIn("at most", text)
         self.assertIn("single events in between are missing", text)
-        self.refused("--at", f"{middle}ns", ring, says="cannot be replayed up to that moment")
+        self.refused("--at", f"{middle}ns", ring, says="is not known: the event log keeps its beginning")
 
     def test_the_page_has_the_curves_of_the_report(self):
         whole, ring = self.logs()
@@ -381,7 +381,7 @@ class Moments(TimelineTest):
 
     def test_other_moments_need_the_log(self):
         path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
-        self.refused("--at", "100ms", path, says="give the event log .* unless MEMLAB_KEEP_LOG=off")
+        self.refused("--at", "100ms", path, says="give its event log .* unless MEMLAB_KEEP_LOG=off")
         self.refused("--at", "1h", path, says="--at takes a time")
         self.refused("--at", "5s", path, says="--at 5s is after the end of the recording, 950.10 ms")
         self.refused("--filter", "x", path, says="add --at MOMENT")
@@ -464,7 +464,7 @@ class Categories(TimelineTest):
         self.refused("--by", "place", path, says="--by: takes category or nn-module, not place")
         os.remove(self.path("forward.memlog"))
         self.refused("--by", "category", path, says="forward.json: a report does not know categories "
-                                                    "over time; give the event log")
+                                                    "over time; give its event log")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ void export_all(const std::uint8_t* data, std::size_t size) {
         require(!read.error.empty());
         return;
     }
-    std::string log = report::find_event_log(file.path(), *read.report);
+    report::FoundLog log = report::look_for_log(file.path(), *read.report);
     const report::exports::Recording recording{std::move(*read.report), std::move(log),
                                                std::move(read.warning)};
     report::Resolver resolver(recording.report, nullptr);

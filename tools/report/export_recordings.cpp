@@ -9,8 +9,8 @@
 #include "report/exports/perfetto.hpp"
 #include "report/exports/stacks.hpp"
 #include "report/levels.hpp"
-#include "report/needs_log.hpp"
 #include "report/reading/find_event_log.hpp"
+#include "report/reading/needs_log.hpp"
 #include "report/runs/common_clock.hpp"
 #include "report/runs/render.hpp"
 #include "report/text/units.hpp"
@@ -40,7 +40,7 @@ Weight find_weight(const std::string& name) {
 std::shared_ptr<const report::exports::Recording> make_recording(LoadedReport loaded,
                                                                  const ExportArguments& arguments) {
     apply_options(loaded.report, arguments);
-    std::string log = report::find_event_log(loaded.file, loaded.report);
+    report::FoundLog log = report::look_for_log(loaded.file, loaded.report);
     return std::make_shared<const report::exports::Recording>(report::exports::Recording{
         std::move(loaded.report), std::move(log), std::move(loaded.lacks)});
 }
@@ -86,11 +86,10 @@ std::shared_ptr<const report::exports::Recording> prepare_recording(
     const std::string file = loaded.file;
     auto recording = make_recording(std::move(loaded), arguments);
     if (format.needs_log && recording->log.empty()) {
-        *problem =
-            file + ": " + report::needs_log(recording->report, "a report has no single events");
+        *problem = file + ": " + report::needs_log(recording->log, "a report has no single events");
     } else if (format.of_events && !arguments.filter.empty() && recording->log.empty()) {
         *problem = file + ": " +
-                   report::needs_log(recording->report,
+                   report::needs_log(recording->log,
                                      "a report has no single events for --filter to choose from");
     } else if (std::string wrong = check_device(recording->report, arguments.device);
                !wrong.empty()) {
@@ -154,16 +153,13 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
     const bool known = moment == "peak" || moment == "end";
     if (!known) {
         if (recording->log.empty()) {
-            problem_ = file + ": " +
-                       report::needs_log(recording->report,
-                                         "a report knows what was live at the peak and at the "
-                                         "end, and at no other moment");
+            problem_ = file + ": " + report::needs_log(recording->log, report::live_at_few_moments);
             return nullptr;
         }
         std::optional<model::Report> report =
-            report::report_at(recording->log, time_ns, recording->report);
+            report::report_at(recording->log.path, time_ns, recording->report);
         if (!report) {
-            problem_ = file + ": cannot be replayed up to " + moment + "; choose another moment";
+            problem_ = file + ": " + report::not_replayable(recording->report, moment);
             return nullptr;
         }
         apply_options(*report, arguments_);

@@ -4,8 +4,8 @@
 
 #include "report/histogram/histogram.hpp"
 #include "report/histogram/render.hpp"
-#include "report/needs_log.hpp"
 #include "report/reading/find_event_log.hpp"
+#include "report/reading/needs_log.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/report_options.hpp"
 
@@ -52,12 +52,12 @@ int histogram_command(int argc, char** argv) {
                                             arguments.by != "size", arguments.filter.text()};
     report::AllocationCounts counts;
     const auto show = [&](const OpenReport& open) {
-        const std::string log = report::find_event_log(open.file, open.report);
+        const report::FoundLog log = report::look_for_log(open.file, open.report);
         if (log.empty()) {
-            throw CannotShow{report::needs_log(open.report, "has sums, not single allocations")};
+            throw CannotShow{report::needs_log(log, "has sums, not single allocations")};
         }
         const report::Histograms found = report::histograms(
-            open.report, log, counts, arguments.filter.sites(open.report, open.resolver),
+            open.report, log.path, counts, arguments.filter.sites(open.report, open.resolver),
             arguments.device);
         return arguments.json ? report::render_histograms_json(open.file, found, text)
                               : report::render_histograms_text(found, text);

@@ -129,7 +129,7 @@ int inefficiencies_command(int argc, char** argv) {
         query.taken = arguments.filter.sites(open.report, open.resolver);
         std::string problem;
         const Inefficiencies found = find_inefficiencies(
-            open.report, open.resolver, find_event_log(open.file, open.report), query, &problem);
+            open.report, open.resolver, look_for_log(open.file, open.report), query, &problem);
         if (!problem.empty()) {
             throw CannotShow{problem};
         }

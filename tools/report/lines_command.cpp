@@ -132,7 +132,7 @@ int lines_command(int argc, char** argv) {
     const auto show = [&](const OpenReport& open) {
         std::string problem;
         const LineTables tables =
-            line_tables(open.report, open.resolver, find_event_log(open.file, open.report),
+            line_tables(open.report, open.resolver, look_for_log(open.file, open.report),
                         arguments.query, &problem, &moments);
         if (!problem.empty()) {
             throw CannotShow{problem};

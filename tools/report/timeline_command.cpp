@@ -11,7 +11,7 @@
 
 #include "report/device_label.hpp"
 #include "report/levels.hpp"
-#include "report/reading/find_event_log.hpp"
+#include "report/reading/needs_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/symbols/symbolizer.hpp"
@@ -99,7 +99,8 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
 int show(const TimelineArguments& arguments, const LoadedReport& loaded,
          const report::TimelineCollector& collected) {
     const model::Report& report = loaded.report;
-    const std::string log = report::find_event_log(loaded.file, report);
+    const report::FoundLog found = report::look_for_log(loaded.file, report);
+    const std::string& log = found.path;
     if (const std::string problem = check_device(report, arguments.device); !problem.empty()) {
         return fail(loaded.file + ": " + problem);
     }
@@ -109,9 +110,8 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
         return fail(problem);
     }
     if (arguments.by == "category" && log.empty()) {
-        return fail(loaded.file +
-                    ": a report does not know categories over time; give the event log (*.memlog), "
-                    "which is kept beside it unless MEMLAB_KEEP_LOG=off");
+        return fail(loaded.file + ": " +
+                    report::needs_log(found, "a report does not know categories over time"));
     }
     report::TimelineView view = report::read_timeline(report, log, stretch.from_ns, stretch.to_ns,
                                                       arguments.device, &collected);
@@ -151,14 +151,12 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
         moment->report = &report;
         if (!moment->at_peak && arguments.at != "end") {
             if (log.empty()) {
-                return fail(loaded.file +
-                            ": a report knows what was live at the peak and at the end; for other "
-                            "moments give the event log (*.memlog), which is kept beside it unless "
-                            "MEMLAB_KEEP_LOG=off");
+                return fail(loaded.file + ": " +
+                            report::needs_log(found, report::live_at_few_moments));
             }
             then = report::report_at(log, *stretch.at_ns, report);
             if (!then) {
-                return fail(loaded.file + ": cannot be replayed up to that moment; choose another");
+                return fail(loaded.file + ": " + report::not_replayable(report, arguments.at));
             }
             apply_options(*then, arguments);
             moment->report = &*then;

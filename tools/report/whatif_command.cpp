@@ -14,8 +14,8 @@
 #include "model/parse_size.hpp"
 #include "report/device_label.hpp"
 #include "report/lacks.hpp"
-#include "report/needs_log.hpp"
 #include "report/reading/find_event_log.hpp"
+#include "report/reading/needs_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/json_values.hpp"
@@ -258,11 +258,11 @@ std::string find_log(const std::string& file, std::string* problem) {
     if (!loaded) {
         return "";
     }
-    std::string log = report::find_event_log(loaded->file, loaded->report);
+    const report::FoundLog log = report::look_for_log(loaded->file, loaded->report);
     if (log.empty()) {
-        *problem = loaded->file + ": " + report::needs_log(loaded->report, "has sums, not moments");
+        *problem = loaded->file + ": " + report::needs_log(log, "has sums, not moments");
     }
-    return log;
+    return log.path;
 }
 
 /// Of what was tried; that this is the beginning only, or up to the damage, is said with it.

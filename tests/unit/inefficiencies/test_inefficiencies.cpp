@@ -512,7 +512,7 @@ TEST_CASE("what is missing is said") {
     query.step.clear();
     query.taken.assign(recording.report.sites.size(), true);
     std::string problem;
-    find_inefficiencies(recording.report, resolver, "", query, &problem);
+    find_inefficiencies(recording.report, resolver, {}, query, &problem);
     CHECK(problem.find("sums, not moments") != std::string::npos);
 }
 

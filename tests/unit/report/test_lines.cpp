@@ -276,21 +276,22 @@ TEST_CASE("a report alone has sums, and says what it has not") {
     query.file = "train.py";
     query.function = "step";
     std::string problem;
-    const LineTables tables = line_tables(recorded.report, *recorded.resolver, "", query, &problem);
+    const LineTables tables = line_tables(recorded.report, *recorded.resolver, {}, query, &problem);
     CHECK(problem.empty());
     CHECK(tables.columns[0].name == "at_peak");
     CHECK(tables.groups[0].tables[0].rows.at(7).values == Values{100 * kib, 170 * kib, 20 * kib});
     query.columns = {"active"};
-    line_tables(recorded.report, *recorded.resolver, "", query, &problem);
+    line_tables(recorded.report, *recorded.resolver, {}, query, &problem);
     CHECK(problem ==
-          "has no moments, which the column active shows; give the event log (*.memlog)");
+          "has no moments, which the column active shows; give its event log (*.memlog), which is "
+          "kept beside the report unless MEMLAB_KEEP_LOG=off");
     query.columns = {};
     query.every = 2;
-    line_tables(recorded.report, *recorded.resolver, "", query, &problem);
-    CHECK(problem == "has sums of the whole run; for --every give the event log (*.memlog)");
+    line_tables(recorded.report, *recorded.resolver, {}, query, &problem);
+    CHECK(problem.starts_with("has sums of the whole run, not the steps of --every; give its "));
     query.every = 0;
     query.file = "rain.py";
-    line_tables(recorded.report, *recorded.resolver, "", query, &problem);
+    line_tables(recorded.report, *recorded.resolver, {}, query, &problem);
     CHECK(problem.starts_with("no allocation was made in step of rain.py; "));
 }
 

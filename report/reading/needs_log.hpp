@@ -6,15 +6,20 @@
 #include <string>
 #include <string_view>
 
-#include "model/report.hpp"
 #include "report/lacks.hpp"
+#include "report/reading/find_event_log.hpp"
 
 namespace memlab::report {
 
-/// "what; what to do", to be put behind the report's file and a colon. `has`: what a report has
+/// What a report alone has of what was live.
+inline constexpr std::string_view live_at_few_moments =
+    "a report knows what was live at the peak and at the end, and at no other moment";
+
+/// "what; what to do", to be put behind the report's file and a colon. `has`: what a report has or
+/// lacks
 /// ("has sums, not moments"). Throws std::bad_alloc only.
-inline std::string needs_log(const model::Report& report, std::string_view has) {
-    std::string text = report.log.unreadable;
+inline std::string needs_log(const FoundLog& log, std::string_view has) {
+    std::string text = log.problem;
     if (text.empty()) {
         return std::string(has) +
                "; give its event log (*.memlog), which is kept beside the report unless "
