@@ -109,6 +109,11 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
     return result;
 }
 
+void read_through(const std::string& log_path, const LogSinkFactory& make_sink) {
+    trace::Aggregator figures;
+    aggregate_log(log_path, make_sink, figures);
+}
+
 DeriveResult derive_json(const std::string& log_path) {
     DeriveResult result;
     try {

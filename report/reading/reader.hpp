@@ -105,6 +105,10 @@ struct DeriveResult {
 DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& make_sink,
                            trace::Aggregator& aggregator);
 
+/// Reads the log of a report that was read alone through what is meant for one that is aggregated
+/// into its report. Never throws.
+void read_through(const std::string& log_path, const LogSinkFactory& make_sink);
+
 /// Aggregates an event log into a JSON report. Never throws.
 DeriveResult derive_json(const std::string& log_path);
 

@@ -5,7 +5,7 @@
 
 #include "report/device_label.hpp"
 #include "report/lacks.hpp"
-#include "report/timeline/timeline.hpp"
+#include "report/timeline/moments.hpp"
 
 namespace memlab::report {
 

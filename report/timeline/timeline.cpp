@@ -6,12 +6,10 @@
 #include <map>
 #include <utility>
 
-#include "model/json_writer.hpp"
 #include "report/device_label.hpp"
 #include "report/lacks.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
-#include "report/text/units.hpp"
 #include "report/timeline/report_rows.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/record_sink.hpp"
@@ -280,37 +278,24 @@ class CollectorSink final : public trace::GenericSink<CollectorSink>, public Log
     ObservedAggregator<RangeCollector> observed_;
 };
 
-/// Ignores all records after a time.
-class TimeLimit {
-  public:
-    explicit TimeLimit(std::uint64_t time_ns) : time_ns_(time_ns) {}
-
-    bool before(const trace::Aggregator& /*state*/, std::uint64_t time_ns) {
-        return before_gap(time_ns);
-    }
-    bool before_gap(std::uint64_t time_ns) {
-        over_ = over_ || time_ns > time_ns_;
-        return !over_;
-    }
-    template <typename Record>
-    void after(const trace::Aggregator& /*state*/, const Record& /*record*/) {}
-
-  private:
-    std::uint64_t time_ns_;
-    bool over_ = false;
-};
-
 }  // namespace
 
-TimelineCollector::TimelineCollector() = default;
+TimelineCollector::TimelineCollector(std::uint64_t from_ns, std::uint64_t to_ns)
+    : from_ns_(from_ns), to_ns_(to_ns) {}
 TimelineCollector::~TimelineCollector() = default;
 
 LogSinkFactory TimelineCollector::sink_factory() {
     return [this](const std::string& log, trace::Aggregator& figures) {
         log_ = log;
-        range_ = std::make_unique<RangeCollector>(0, ~std::uint64_t{0});
+        range_ = std::make_unique<RangeCollector>(from_ns_, to_ns_);
         return std::make_unique<CollectorSink>(*range_, figures);
     };
+}
+
+bool TimelineCollector::has(const std::string& log, const model::Report& report,
+                            std::uint64_t from_ns, std::uint64_t to_ns) const {
+    const std::uint64_t known = known_until(report).value_or(report.process.duration_ns);
+    return log_ == log && from_ns == from_ns_ && to_ns == std::min(to_ns_, known);
 }
 
 TimelineView read_timeline(const model::Report& report, const std::string& log,
@@ -333,8 +318,7 @@ TimelineView read_timeline(const model::Report& report, const std::string& log,
             each.exact = false;
         }
         read_report_marks(report, view);
-    } else if (collected != nullptr && collected->log() == log && from_ns == 0 &&
-               to_ns == known_until(report).value_or(report.process.duration_ns)) {
+    } else if (collected != nullptr && collected->has(log, report, from_ns, to_ns)) {
         view = collected->range().view(std::move(devices));
         view.to_ns = to_ns;
     } else {
@@ -373,39 +357,6 @@ void add_categories(TimelineView& view, const model::Report& report, const std::
             }
         }
     }
-}
-
-std::optional<model::Report> report_at(const std::string& log, std::uint64_t time_ns,
-                                       const model::Report& named) {
-    TimeLimit limit(time_ns);
-    trace::Aggregator figures;
-    ObservedAggregator<TimeLimit> sink(limit, figures);
-    const auto gap = read_log_ahead(log, sink).gap;
-    if (gap && time_ns > gap->from_ns && time_ns < gap->to_ns) {
-        return {};
-    }
-    std::optional<model::Report> made = make_report(figures, model::Moment::running).report;
-    if (made) {
-        // Frames and modules are numbered as the log defines them.
-        const std::size_t frames = std::min(made->frames.size(), named.frames.size());
-        for (std::size_t i = 0; i < frames; ++i) {
-            model::Frame& frame = made->frames[i];
-            if (frame.module == named.frames[i].module &&
-                frame.address == named.frames[i].address) {
-                frame.source = named.frames[i].source;
-            }
-        }
-    }
-    return made;
-}
-
-std::string not_replayable(const model::Report& report, const std::string& moment) {
-    const auto& gap = report.log.gap;
-    const std::string from = gap && gap->from_ns ? ", up to " + format_duration(*gap->from_ns) : "";
-    const std::string to =
-        gap && gap->to_ns ? ", from " + format_duration(*gap->to_ns) + " on" : "";
-    return "what was live at " + moment + " is not known: the event log keeps its beginning" +
-           from + ", and its newest part" + to + " (MEMLAB_LOG_LIMIT); choose a moment in these";
 }
 
 }  // namespace memlab::report

@@ -140,7 +140,10 @@ class Inputs(ToolTest):
         self.report("recover", log, "-o", "memlab.a.json")
         size = {name: os.path.getsize(self.path(name)) for name in ("memlab.a.memlog", "memlab.a.json")}
         for command in (["summary"], ["sites"], ["leaks", "--growth"], ["timeline"], ["histogram"], ["pool"], ["validate"],
-                        ["check", "--growth", "1TiB"], ["whatif", "--policy", "lower-bound"], ["oom"]):
+                        ["check", "--growth", "1TiB"], ["whatif", "--policy", "lower-bound"], ["oom"],
+                        ["timeline", "--at", "20ms"], ["timeline", "--at", "step 3"],
+                        ["timeline", "--from", "1ms", "--until", "20ms"], ["export", "--to", "folded", "--at", "20ms"],
+                        ["export", "--to", "folded", "--from", "5ms", "--until", "20ms"]):
             for name in size:
                 with self.subTest(command=command, name=name), \
                         subprocess.Popen([REPORT, *command, name], cwd=self.folder.name, env=self.environment,

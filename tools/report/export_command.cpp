@@ -14,6 +14,8 @@
 #include "report/exports/formats.hpp"
 #include "report/exports/stacks.hpp"
 #include "report/levels.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/timeline/moments.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
 #include "tools/report/export_file.hpp"
@@ -160,8 +162,8 @@ std::optional<int> export_run(const ExportArguments& arguments, const Format& fo
 
 /// One recording or two; `loaded` is in the order of the command line.
 int export_recordings(const ExportArguments& arguments, const Format& format,
-                      std::vector<LoadedReport> loaded) {
-    ExportInputs inputs(arguments);
+                      std::vector<LoadedReport> loaded, const report::MomentCollector& moments) {
+    ExportInputs inputs(arguments, moments);
     std::vector<std::pair<std::string, std::string>> warnings;
     const std::string last_file = loaded.back().file;
     for (LoadedReport& each : loaded) {
@@ -202,6 +204,14 @@ int export_to(const ExportArguments& arguments, const Format& format) {
     }
     std::string problem;
     std::vector<LoadedReport> loaded;
+    // Of stacks these are moments, of events a stretch.
+    report::MomentCollector moments(
+        format.weighs
+            ? std::vector{arguments.at,
+                          arguments.has_stretch() && arguments.from.empty() ? std::string("0s")
+                                                                            : arguments.from,
+                          arguments.until}
+            : std::vector<std::string>());
     if (arguments.files.size() == 2) {
         auto both = load_two_reports(arguments.files[0], arguments.files[1], &problem,
                                      "name the report of one of them");
@@ -211,13 +221,18 @@ int export_to(const ExportArguments& arguments, const Format& format) {
         loaded.push_back(std::move(both->first));
         loaded.push_back(std::move(both->second));
     } else {
-        auto one = load_report(arguments.files.front(), &problem);
+        auto one = load_report(arguments.files.front(), &problem, "name the report of one of them",
+                               moments.sink_factory());
         if (!one) {
             return fail(problem);
         }
+        if (const std::string log = report::find_event_log(one->file, one->report);
+            moments.any() && !log.empty() && moments.log() != log) {
+            report::read_through(log, moments.sink_factory());
+        }
         loaded.push_back(std::move(*one));
     }
-    return export_recordings(arguments, format, std::move(loaded));
+    return export_recordings(arguments, format, std::move(loaded), moments);
 }
 
 /// What the format cannot honour; empty: it can.

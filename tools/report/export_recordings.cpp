@@ -14,7 +14,7 @@
 #include "report/runs/common_clock.hpp"
 #include "report/runs/render.hpp"
 #include "report/text/units.hpp"
-#include "report/timeline/timeline.hpp"
+#include "report/timeline/moments.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/export_file.hpp"
 #include "tools/report/run_members.hpp"
@@ -157,7 +157,7 @@ std::unique_ptr<ExportInput> ExportInputs::at(const std::string& file, const Rec
             return nullptr;
         }
         std::optional<model::Report> report =
-            report::report_at(recording->log.path, time_ns, recording->report);
+            report::report_at(recording->log.path, time_ns, recording->report, moments_);
         if (!report) {
             problem_ = file + ": " + report::not_replayable(recording->report, moment);
             return nullptr;
@@ -238,11 +238,9 @@ class RunStretch {
   private:
     /// Times count from the start of the first process, other words are each process's own.
     static bool is_time(const std::string& text, const model::Report& report) {
-        std::string ignored;
-        return text != "peak" && text != "end" &&
+        return report::time_of_moment(text).has_value() &&
                std::none_of(report.marks.begin(), report.marks.end(),
-                            [&](const model::Mark& mark) { return mark.name == text; }) &&
-               report::parse_moment(text, model::Report(), {}, &ignored).has_value();
+                            [&](const model::Mark& mark) { return mark.name == text; });
     }
 
     const ExportArguments& arguments_;

@@ -12,6 +12,7 @@
 #include "report/runs/collection.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
+#include "report/timeline/moments.hpp"
 #include "tools/report/moments.hpp"
 #include "tools/report/report_options.hpp"
 
@@ -48,8 +49,11 @@ std::shared_ptr<const report::exports::Recording> prepare_recording(
 /// stacks --at is a moment, and --from and --until are two that are compared.
 class ExportInputs {
   public:
-    explicit ExportInputs(const ExportArguments& arguments)
-        : arguments_(arguments), symbols_(arguments.no_symbols ? nullptr : &symbolizer_) {}
+    /// `moments` may have the recordings at moments.
+    ExportInputs(const ExportArguments& arguments, const report::MomentCollector& moments)
+        : arguments_(arguments),
+          moments_(moments),
+          symbols_(arguments.no_symbols ? nullptr : &symbolizer_) {}
 
     /// False: see problem().
     bool take(const std::string& file, std::shared_ptr<const report::exports::Recording> recording,
@@ -69,6 +73,7 @@ class ExportInputs {
     void add(std::unique_ptr<ExportInput> input);
 
     const ExportArguments& arguments_;
+    const report::MomentCollector& moments_;
     report::Symbolizer symbolizer_;
     report::Symbolizer* symbols_;
     std::unique_ptr<ExportInput> before_;

@@ -4,7 +4,7 @@
 
 #include "report/lacks.hpp"
 #include "report/text/units.hpp"
-#include "report/timeline/timeline.hpp"
+#include "report/timeline/moments.hpp"
 
 namespace memlab::tools {
 

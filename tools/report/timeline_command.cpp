@@ -15,6 +15,7 @@
 #include "report/reading/reader.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/symbols/symbolizer.hpp"
+#include "report/timeline/moments.hpp"
 #include "report/timeline/render.hpp"
 #include "report/timeline/timeline.hpp"
 #include "tools/diagnostics.hpp"
@@ -97,7 +98,7 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
 }
 
 int show(const TimelineArguments& arguments, const LoadedReport& loaded,
-         const report::TimelineCollector& collected) {
+         const report::TimelineCollector& collected, const report::MomentCollector& moments) {
     const model::Report& report = loaded.report;
     const report::FoundLog found = report::look_for_log(loaded.file, report);
     const std::string& log = found.path;
@@ -154,7 +155,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
                 return fail(loaded.file + ": " +
                             report::needs_log(found, report::live_at_few_moments));
             }
-            then = report::report_at(log, *stretch.at_ns, report);
+            then = report::report_at(log, *stretch.at_ns, report, moments);
             if (!then) {
                 return fail(loaded.file + ": " + report::not_replayable(report, arguments.at));
             }
@@ -181,6 +182,13 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded,
     return flush_output(EXIT_SUCCESS);
 }
 
+/// The ends of a stretch that are the peak or a mark are known when the log has been read.
+report::TimelineCollector collector_of(const MomentOptions& options) {
+    constexpr std::uint64_t end = report::TimelineCollector::end;
+    const std::uint64_t from = report::time_of_moment(options.from).value_or(0);
+    return report::TimelineCollector(from, report::time_of_moment(options.until).value_or(end));
+}
+
 }  // namespace
 
 int timeline_command(int argc, char** argv) {
@@ -203,16 +211,20 @@ int timeline_command(int argc, char** argv) {
     }
     return with_memory_for(arguments.files.front(), [&] {
         std::string problem;
-        // A stretch may begin or end at the peak or at a mark: the log is read again for it.
-        report::TimelineCollector collected;
-        std::optional<LoadedReport> loaded = load_report(
-            arguments.files.front(), &problem, "name the report of one of them",
-            arguments.has_stretch() ? report::LogSinkFactory() : collected.sink_factory());
+        report::TimelineCollector collected = collector_of(arguments);
+        report::MomentCollector moments({arguments.at});
+        const report::LogSinkFactory sinks = moments.sink_factory(collected.sink_factory());
+        std::optional<LoadedReport> loaded =
+            load_report(arguments.files.front(), &problem, "name the report of one of them", sinks);
         if (!loaded) {
             return fail(problem);
         }
+        if (const std::string log = report::find_event_log(loaded->file, loaded->report);
+            !arguments.at.empty() && !log.empty() && collected.log() != log) {
+            report::read_through(log, sinks);  // one reading for both
+        }
         apply_options(loaded->report, arguments);
-        return show(arguments, *loaded, collected);
+        return show(arguments, *loaded, collected, moments);
     });
 }
 

@@ -1,0 +1,201 @@
+#include "report/timeline/moments.hpp"
+
+#include <algorithm>
+#include <concepts>
+#include <utility>
+
+#include "model/json_writer.hpp"
+#include "report/reading/read_ahead.hpp"
+#include "report/text/units.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/record_sink.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// The time from which on a record counts; none: it has no time. A checkpoint's state is of its own
+/// time.
+template <typename Record>
+std::optional<std::uint64_t> time_of(const Record& record, const trace::Aggregator& figures) {
+    if constexpr (std::same_as<Record, trace::Checkpoint>) {
+        return record.time_ns;
+    } else if constexpr (requires { record.time_ns; }) {
+        return std::max(record.time_ns, figures.duration_ns());
+    } else {
+        return std::nullopt;
+    }
+}
+
+}  // namespace
+
+class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogFollower {
+  public:
+    Sink(MomentCollector& collector, trace::Aggregator& figures,
+         std::unique_ptr<trace::RecordSink> next)
+        : moments_(collector.found_), figures_(figures), next_(std::move(next)) {}
+
+    template <typename Record>
+    void take(const Record& record) {
+        if (const auto time = time_of(record, figures_)) {
+            pass(*time);
+        }
+        if (next_) {
+            next_->on(record);
+        } else {
+            figures_.on(record);
+        }
+        if constexpr (std::same_as<Record, trace::Event>) {
+            if (record.type == trace::EventType::mark) {
+                reach(figures_.string(record.name));
+            }
+        }
+    }
+
+    void finish(const trace::LogReadResult& read) override {
+        if (auto* const follower = dynamic_cast<LogFollower*>(next_.get())) {
+            follower->finish(read);
+        }
+        pass(~std::uint64_t{0});
+        for (Moment& moment : moments_) {
+            if (read.gap && moment.time_ns > read.gap->from_ns &&
+                moment.time_ns < read.gap->to_ns) {
+                moment.report.reset();
+            }
+        }
+    }
+
+  private:
+    /// The next record is of that time: what ends before it is known.
+    void pass(std::uint64_t time_ns) {
+        for (std::size_t i = 0; i < moments_.size() && made_ != moments_.size(); ++i) {
+            Moment& moment = moments_[i];
+            if (moment.time_ns && *moment.time_ns < time_ns && !is_made_[i]) {
+                moment.report = make_report(figures_, model::Moment::running).report;
+                is_made_[i] = true;
+                ++made_;
+            }
+        }
+    }
+
+    void reach(const std::string& mark) {
+        for (Moment& moment : moments_) {
+            if (!moment.time_ns && moment.mark == mark) {
+                moment.time_ns = figures_.duration_ns();
+            }
+        }
+    }
+
+    std::vector<Moment>& moments_;
+    std::vector<bool> is_made_ = std::vector<bool>(moments_.size());
+    std::size_t made_ = 0;
+    trace::Aggregator& figures_;
+    std::unique_ptr<trace::RecordSink> next_;
+};
+
+std::optional<std::uint64_t> time_of_moment(const std::string& moment) {
+    std::string ignored;
+    return moment == "peak" || moment == "end"
+               ? std::nullopt
+               : parse_moment(moment, model::Report(), std::nullopt, &ignored);
+}
+
+MomentCollector::MomentCollector(const std::vector<std::string>& moments) {
+    for (const std::string& text : moments) {
+        if (text.empty() || text == "peak" || text == "end") {
+            continue;
+        }
+        // A mark may have a time for its name: it counts.
+        asked_.push_back({text, std::nullopt, std::nullopt});
+        if (const auto time = time_of_moment(text)) {
+            asked_.push_back({"", time, std::nullopt});
+        }
+    }
+}
+
+LogSinkFactory MomentCollector::sink_factory(const LogSinkFactory& next) {
+    if (!any()) {
+        return next;
+    }
+    return [this, next](const std::string& log, trace::Aggregator& figures) {
+        log_ = log;
+        found_ = asked_;
+        return std::make_unique<Sink>(*this, figures, next ? next(log, figures) : nullptr);
+    };
+}
+
+std::optional<model::Report> MomentCollector::at(const std::string& log,
+                                                 std::uint64_t time_ns) const {
+    const auto found = std::find_if(found_.begin(), found_.end(), [&](const Moment& moment) {
+        return moment.time_ns == time_ns;
+    });
+    return log != log_ || found == found_.end() ? std::nullopt : found->report;
+}
+
+namespace {
+
+/// Ignores what happens after the moment.
+class UpTo final : public trace::GenericSink<UpTo> {
+  public:
+    UpTo(std::uint64_t time_ns, trace::Aggregator& figures)
+        : time_ns_(time_ns), figures_(figures) {}
+
+    template <typename Record>
+    void take(const Record& record) {
+        if (const auto time = time_of(record, figures_)) {
+            over_ = over_ || *time > time_ns_;
+            if (over_) {
+                return;
+            }
+        }
+        figures_.on(record);
+    }
+
+  private:
+    const std::uint64_t time_ns_;
+    trace::Aggregator& figures_;
+    bool over_ = false;
+};
+
+/// Frames and modules are numbered as the log defines them.
+void name_frames(model::Report& report, const model::Report& named) {
+    const std::size_t frames = std::min(report.frames.size(), named.frames.size());
+    for (std::size_t i = 0; i < frames; ++i) {
+        model::Frame& frame = report.frames[i];
+        if (frame.module == named.frames[i].module && frame.address == named.frames[i].address) {
+            frame.source = named.frames[i].source;
+        }
+    }
+}
+
+}  // namespace
+
+std::optional<model::Report> report_at(const std::string& log, std::uint64_t time_ns,
+                                       const model::Report& named,
+                                       const MomentCollector& collected) {
+    std::optional<model::Report> made = collected.at(log, time_ns);
+    if (!made) {
+        trace::Aggregator figures;
+        UpTo sink(time_ns, figures);
+        const auto gap = read_log_ahead(log, sink).gap;
+        if (gap && time_ns > gap->from_ns && time_ns < gap->to_ns) {
+            return {};
+        }
+        made = make_report(figures, model::Moment::running).report;
+    }
+    if (made) {
+        name_frames(*made, named);
+    }
+    return made;
+}
+
+std::string not_replayable(const model::Report& report, const std::string& moment) {
+    const auto& gap = report.log.gap;
+    const std::string from = gap && gap->from_ns ? ", up to " + format_duration(*gap->from_ns) : "";
+    const std::string to =
+        gap && gap->to_ns ? ", from " + format_duration(*gap->to_ns) + " on" : "";
+    return "what was live at " + moment + " is not known: the event log keeps its beginning" +
+           from + ", and its newest part" + to + " (MEMLAB_LOG_LIMIT); choose a moment in these";
+}
+
+}  // namespace memlab::report
