@@ -238,13 +238,13 @@ std::string verdict(const OomFigures& figures, const Situation& now) {
     } else if (!now.fits_in_pieces()) {
         text = "It is short by " + size_text(now.missing()) + ", fragmentation aside";
     } else if (now.requested > now.free) {
-        text = "There was enough in all (" + size_text(now.reachable) +
-               "), but in pieces: the largest free block of " +
+        text = "There was enough free memory in total (" + size_text(now.reachable) +
+               "), but fragmented: the largest free block of " +
                (figures.allocator.empty() ? "the pool" : pool_name(figures.allocator)) + " had " +
-               size_text(largest) + ". This is fragmentation";
+               size_text(largest);
     } else {
         text = "The driver refused it although " + size_text(now.free) +
-               " were free: it needs them in one piece, in whole pages";
+               " were free: it needs a contiguous range of whole pages";
     }
     if (now.limited && now.requested <= oom.event.device_free) {
         text += "; without the limit it would have fit";

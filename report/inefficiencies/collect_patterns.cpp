@@ -62,13 +62,6 @@ class RecentPeaks {
     std::vector<Peak> falling_;  ///< by number; each is lower than the one before it
 };
 
-/// Whether every kernel, copy and fill was recorded.
-bool all_work_recorded(const model::Report& report) {
-    return !report.process.started_late && report.coverage.lost_records == 0 &&
-           std::any_of(report.devices.begin(), report.devices.end(),
-                       [](const model::Device& device) { return device.work.has_value(); });
-}
-
 class PatternCollector final : public trace::GenericSink<PatternCollector>,
                                private trace::LiveObserver {
   public:
@@ -411,6 +404,12 @@ class PatternCollector final : public trace::GenericSink<PatternCollector>,
 };
 
 }  // namespace
+
+bool all_work_recorded(const model::Report& report) {
+    return !report.process.started_late && report.coverage.lost_records == 0 &&
+           std::any_of(report.devices.begin(), report.devices.end(),
+                       [](const model::Device& device) { return device.work.has_value(); });
+}
 
 CollectedPatterns collect_patterns(const model::Report& report, const std::string& log,
                                    const model::Steps* steps,

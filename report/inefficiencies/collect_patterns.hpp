@@ -74,6 +74,9 @@ struct CollectedPatterns {
 /// Limit of stored spans: 4 million take 128 MiB.
 inline constexpr std::size_t max_avoidable = std::size_t{4} << 20;
 
+/// Whether every kernel, copy and fill was recorded.
+bool all_work_recorded(const model::Report& report);
+
 /// Reads `log`, the event log of `report`. `steps`: one of Report::steps; null: no steps. `groups`:
 /// by site, the number of its group, counted from 0; the sites of a group are of one device.
 CollectedPatterns collect_patterns(const model::Report& report, const std::string& log,

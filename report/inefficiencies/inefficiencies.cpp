@@ -82,6 +82,13 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
         result.steps = chosen->anchor ? "found: " + chosen->evidence
                                       : chosen->kind + " \"" + chosen->name + "\"";
     }
+    for (std::size_t i = 0; i < pattern_names().size(); ++i) {
+        const auto pattern = static_cast<Pattern>(i);
+        if (is_wanted(query, pattern) &&
+            (pattern != Pattern::unused_allocation || all_work_recorded(report))) {
+            result.looked_for.push_back(pattern);
+        }
+    }
     result.notes = make_notes(report, patterns, chosen);
     if (!patterns.stretch.empty()) {
         result.notes.push_back(patterns.stretch);

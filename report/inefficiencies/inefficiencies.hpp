@@ -12,6 +12,7 @@ namespace memlab::report {
 struct Inefficiencies {
     std::vector<DeviceFindings> devices;
     std::string steps;  ///< what ended a step: `scope "step"`; empty: there are no steps
+    std::vector<Pattern> looked_for;
     std::vector<std::string> notes;  ///< whole sentences: what could not be examined
 };
 

@@ -30,7 +30,7 @@ class InefficienciesText {
 
     std::string write(const Inefficiencies& found) {
         for (const DeviceFindings& device : found.devices) {
-            one(device);
+            one(device, found.looked_for);
         }
         if (found.devices.empty()) {
             page_.line("No GPU memory was allocated.");
@@ -40,7 +40,7 @@ class InefficienciesText {
     }
 
   private:
-    void one(const DeviceFindings& found) {
+    void one(const DeviceFindings& found, const std::vector<Pattern>& looked_for) {
         const model::Device& device = *found.device;
         page_.heading(
             device_title(device, options_.style.ascii),
@@ -51,7 +51,7 @@ class InefficienciesText {
         collected(device, found.collected);
         reserve(found);
         if (found.findings.empty() && found.calls.empty()) {
-            nothing(found);
+            nothing(found, looked_for);
             return;
         }
         memory(device, found.findings);
@@ -67,9 +67,13 @@ class InefficienciesText {
     }
 
     /// That no pattern was seen does not say that nothing can be saved.
-    void nothing(const DeviceFindings& found) {
+    void nothing(const DeviceFindings& found, const std::vector<Pattern>& looked_for) {
         if (!found.reserve) {
-            page_.line("None of the patterns that are looked for was found.");
+            std::string names;
+            for (const Pattern pattern : looked_for) {
+                names += (names.empty() ? "" : ", ") + words(pattern);
+            }
+            page_.paragraph("  ", "No findings. Looked for: " + names + ".");
         }
         if (found.kept_count != 0) {
             page_.paragraph(
@@ -201,6 +205,10 @@ std::string inefficiencies_json(const model::Report& report, Resolver& resolver,
     ordered_json out;
     out["steps"] = text_or_null(found.steps);
     out["filter"] = text_or_null(options.filter);
+    out["looked_for"] = ordered_json::array();
+    for (const Pattern pattern : found.looked_for) {
+        out["looked_for"].push_back(name_of(pattern));
+    }
     out["devices"] = ordered_json::array();
     for (const DeviceFindings& device : found.devices) {
         ordered_json& shown = out["devices"].emplace_back();

@@ -97,7 +97,7 @@ class OomText {
             figure("limit", *limit, "MEMLAB_LIMIT");
         }
         figure("free on the device", oom.device_free_bytes,
-               "the driver's, with the cache given back");
+               "by the driver, after releasing the cache");
         if (oom.device < trace::DeviceInfo::max_gpus) {
             figure("largest free block", oom.largest_free_block_bytes,
                    "in memlab's pool, before that");
@@ -129,8 +129,8 @@ class OomText {
         page_.line("");
         if (summary.advice->empty()) {
             page_.paragraph("  ",
-                            "No setting that a replay of the recording tried would have served "
-                            "it.");
+                            "None of the settings that were tried in a replay of the recording "
+                            "would have avoided this failure.");
             return;
         }
         page_.line("  " + page_.bold("What a replay of the recording shows:"));

@@ -16,7 +16,7 @@ class OutOfMemory(ToolTest):
         text = self.report("oom", "--no-symbols", path + ".json")
         self.assertTrue(text.startswith("Out of memory 1 of 1  at 119.27 ms · GPU 0 · thread 5976 (main)\n"), text)
         self.assertRegex(text, r"(?m)^  asked for              50\.67 GiB$")
-        self.assertRegex(text, r"(?m)^  free on the device     27\.99 GiB  the driver's")
+        self.assertRegex(text, r"(?m)^  free on the device     27\.99 GiB  by the driver")
         self.assertRegex(text, r"(?m)^    > sample_oom_recovery\+0x1575$")
         self.assertRegex(text, r"(?m)^     50\.67 GiB  100\.0%       1  sample_oom_recovery\+0x1555$")
         self.assertNotIn("How ", text)

@@ -123,10 +123,9 @@ class OutOfMemory(EndToEnd):
         self.assertEqual(plain.code, 0, plain.describe())
         self.assertEqual(outcome.stdout, plain.stdout)
         self.assertEqual(outcome.stdout.count(b": 2"), 1, outcome.describe())
-        verdict = next(line for line in message if "fragmentation" in line)
-        self.assertRegex(verdict, r"^There was enough in all \(\d+\.\d\d MiB\), but in pieces: the "
-                                  r"largest free block of the pool had 2\.00 MiB\. This is "
-                                  r"fragmentation")
+        verdict = next(line for line in message if "fragmented: " in line)
+        self.assertRegex(verdict, r"^There was enough free memory in total \(\d+\.\d\d MiB\), but fragmented: the "
+                                  r"largest free block of the pool had 2\.00 MiB[.;]")
         self.assertRegex("\n".join(message), r"in \d+ allocations: cuMemAlloc_v2 < "
                          r"program::allocate\+0x[0-9a-f]+ \(fragmented\+0x[0-9a-f]+\) < main\+0x")
         # Facts only: what would have helped is found afterwards, by a replay.

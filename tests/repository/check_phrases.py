@@ -51,6 +51,9 @@ PHRASES = [
     (r"send the page around", "share the page"),
     (r"the usual ones", "the default ones"),
     (r"(?:take|takes|took|taken) beside (?:it|them|that|this)", "took in addition"),
+    (r"but in pieces", "but fragmented"),
+    (r"(?:patterns|what) that (?:are|is) looked for was found", "no findings; looked for"),
+    (r"with the cache given back", "after releasing the cache"),
     (r"whatever --filter takes", "whatever --filter selects"),
 ]
 

@@ -26,7 +26,9 @@ class CheckPhrases(unittest.TestCase):
                      "waits for ever", "seldom", "as ever", "at the begin", "at its begin", "made anew", "in the place of",
                      "shown all the same", "as can be had", "called in its stead", "looks past every preload",
                      "is no matter to it", "asks in vain", "a copy to give away", "to send the page around",
-                     "instead of the usual ones", "what streams took beside it", "whatever --filter takes"):
+                     "instead of the usual ones", "what streams took beside it", "whatever --filter takes",
+                     "enough, but in pieces", "None of the patterns that are looked for was found",
+                     "free, with the cache given back"):
             with self.subTest(text=text):
                 found = self.findings("docs/a.md", f"# A\n\n{text}\n")
                 self.assertEqual(len(found), 1, found)

@@ -125,7 +125,7 @@ TEST_CASE("each range of sizes can have its own divisions") {
     }
 }
 
-TEST_CASE("large segments are coarser where an eighth is free, and enough of it, but in pieces") {
+TEST_CASE("large segments are coarser where an eighth is free, and enough of it, but fragmented") {
     const SizePolicy policy{PoolOptions{}};
     const auto segment = [&](std::uint64_t mebibytes, std::uint64_t reserved,
                              std::uint64_t unused) {

@@ -135,8 +135,8 @@ TEST_CASE("fragmentation says in what the memory lies") {
                 .large_free = 4 * gib};
     oom.current[3] = 78 * gib;
     CHECK(says(figures,
-               "enough in all (5.00 GiB), but in pieces: the largest free block of the "
-               "pool had 900.00 MiB. This is fragmentation."));
+               "enough free memory in total (5.00 GiB), but fragmented: the largest free block "
+               "of the pool had 900.00 MiB."));
     CHECK_FALSE(says(figures, "MEMLAB_"));
     // Memory that the pool cannot serve has no use for the pool's pieces.
     oom.event.kind = MemoryKind::array;
@@ -187,7 +187,7 @@ TEST_CASE("an allocator's own limit is told from the driver's refusal") {
                "With the 60.00 MiB it would have reserved up to 2.06 GiB; the largest free block "
                "of PyTorch's cache had 20.00 MiB."));
     CHECK_FALSE(says(figures, "The driver refused it"));
-    CHECK_FALSE(says(figures, "in one piece, in whole pages"));
+    CHECK_FALSE(says(figures, "contiguous range"));
     CHECK(model::refused_by(figures) == "allocator");
 }
 

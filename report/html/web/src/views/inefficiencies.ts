@@ -29,6 +29,7 @@ interface Finding {
 interface InefficienciesReport {
   steps: string | null;
   notes: string[];
+  looked_for: string[];
   devices: (DeviceDocument & {
     allocated_peak_bytes: number;
     reserved_peak_bytes: number;
@@ -36,6 +37,11 @@ interface InefficienciesReport {
     reserve: { text: string } | null;
     collected: { count: number; bytes: number; at_peak_bytes: number };
   })[];
+}
+
+// As `memlab-report inefficiencies` prints it.
+function patternName(pattern: string): string {
+  return pattern === "over_long_life" ? "held longer than needed" : pattern.replaceAll("_", " ");
 }
 
 export class InefficienciesView extends DocumentView<InefficienciesReport> {
@@ -66,7 +72,7 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
           "p.heading",
           `Peak: ${bytes(device.allocated_peak_bytes)} allocated, ${bytes(device.reserved_peak_bytes)} reserved. ${
             device.findings.length === 0
-              ? "None of the patterns that are looked for was found."
+              ? `No findings. Looked for: ${found.looked_for.map(patternName).join(", ")}.`
               : `${plural(device.findings.length, "finding")}; savings do not add up.`
           }`,
         ),
@@ -82,7 +88,7 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
             "section.card.finding",
             h(
               "h3",
-              `${i + 1}. ${finding.pattern.replaceAll("_", " ")}`,
+              `${i + 1}. ${patternName(finding.pattern)}`,
               h("span", { class: `confidence ${finding.confidence}` }, finding.confidence),
             ),
             h("p.saves", this.saves(finding, device)),
@@ -103,7 +109,7 @@ export class InefficienciesView extends DocumentView<InefficienciesReport> {
         deviceName(scene, device),
         ["pattern", "confidence", "saves", "where", "what", "change"],
         device.findings.map((finding) => [
-          finding.pattern.replaceAll("_", " "),
+          patternName(finding.pattern),
           finding.confidence,
           this.saves(finding, device),
           placeText(finding.place),
