@@ -159,11 +159,17 @@ class Finder {
         }
         const model::UnbalancedScopes& scopes = report_.unbalanced_scopes;
         if (scopes.ends_without_begin != 0 || scopes.ended_with_thread != 0) {
-            add(Kind::scopes,
-                format_plural(scopes.ends_without_begin, "end") +
-                    " of a scope without its start, " +
-                    format_plural(scopes.ended_with_thread, "scope") +
-                    " left open by a thread that ended: their figures are those of what matched.");
+            std::string text;
+            if (scopes.ends_without_begin != 0) {
+                text = format_plural(scopes.ends_without_begin, "end") +
+                       " of a scope without its start";
+            }
+            if (scopes.ended_with_thread != 0) {
+                text += (text.empty() ? "" : ", ") +
+                        format_plural(scopes.ended_with_thread, "scope") +
+                        " left open by a thread that ended";
+            }
+            add(Kind::scopes, text + ": the figures are those of what matched.");
         }
         if (scopes.too_many_open != 0) {
             add(Kind::scopes, format_plural(scopes.too_many_open, "scope") +
@@ -209,10 +215,12 @@ std::string stop_text(const model::Report& report) {
 }
 
 std::string missed_text(const model::Missed& missed) {
-    std::string text =
-        missed.reason.empty() ? "Something was missed." : with_full_stop(missed.reason);
+    std::string text = missed.reason.empty() ? "Something was missed" : missed.reason;
+    if (text.ends_with('.')) {
+        text.pop_back();
+    }
     text += missed.count == 1 ? " (once" : " (" + format_count(missed.count) + " times";
-    return text + (missed.bytes == 0 ? ")" : ", " + format_bytes(missed.bytes) + ")");
+    return text + (missed.bytes == 0 ? ")." : ", " + format_bytes(missed.bytes) + ").");
 }
 
 std::vector<Lack> find_lacks(const model::Report& report) {

@@ -132,7 +132,7 @@ std::vector<Lack> find_lacks_of_replaced(const model::Report& report);
 
 /// "stopped after 72.34 ms (disk full) and lacks 3 later events": where recording_stopped().
 std::string stop_text(const model::Report& report);
-/// "An allocation was not recorded. (2 times, 3.00 MiB)".
+/// "An allocation was not recorded (2 times, 3.00 MiB).".
 std::string missed_text(const model::Missed& missed);
 
 /// Their sentences.

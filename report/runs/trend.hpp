@@ -1,4 +1,4 @@
-// How the memory of a program developed over many runs: a row for each, by start.
+// How the memory of a program changed over many runs: a row for each, by start.
 #pragma once
 
 #include <cstdint>

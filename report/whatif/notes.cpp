@@ -38,8 +38,8 @@ std::vector<std::string> make_notes(const Program& program, const Table& table) 
                    !policy.ours;
         })) {
         notes.emplace_back(
-            "Freed memory becomes reusable for memlab's pool when the device was done with it, for "
-            "the others at once.");
+            "memlab's pool reuses freed memory when the device was done with it, the others at "
+            "once.");
     }
     const bool has_marks =
         std::any_of(program.steps.begin(), program.steps.end(),

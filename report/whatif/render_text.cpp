@@ -35,7 +35,7 @@ class Writer {
         const std::string name = report::base_name(path);
         page_.line(page_.bold(page_.clean(name.empty() ? "?" : name)) + " (pid " +
                    std::to_string(recording_.process.pid) +
-                   "), its allocations through other allocators");
+                   "), its allocations with other allocators");
         if (!recording_.warning.empty()) {
             text(recording_.warning);
         }
@@ -162,7 +162,7 @@ class Writer {
         }
         text(legend + "driver: time in calls of the driver, estimated.");
         if (!without_effect.empty()) {
-            text("The same as with the recorded settings: " + without_effect + ".");
+            text("No different from the recorded settings: " + without_effect + ".");
         }
         page_.line("");
     }
@@ -260,9 +260,9 @@ class Writer {
             const Outcome& least = table.rows[*choice.least].outcome;
             const Outcome& chosen = table.rows[*choice.row].outcome;
             if (least.reserved_peak < chosen.reserved_peak) {
-                mention("Less, but not from outside the program: ", choice.least);
+                mention("Less, but only by changing the program: ", choice.least);
             } else if (least.calls.time_ns < chosen.calls.time_ns / 2) {
-                mention("As little and quicker, but not from outside the program: ", choice.least);
+                mention("As little and faster, but only by changing the program: ", choice.least);
             }
         }
     }

@@ -173,7 +173,7 @@ class Report(ToolTest):
         self.assertIn("was cut off after at least 70.00 ms", words)
         self.assertIn("CUDA was in use before memlab saw it", words)
         self.assertIn("stops without an end", words)
-        self.assertIn("allocations are not seen. (2 times, 3.00 MiB)", words)
+        self.assertIn("allocations are not seen (2 times, 3.00 MiB).", words)
         self.assertIn("1 free of memory whose allocation was not seen", words)
         self.assertNotIn("\x1b", text)
 

@@ -31,8 +31,10 @@ void define(CLI::App& app, LeaksArguments& arguments) {
                  "The places behind each suppression, too");
     CLI::Option* generate = app.add_flag("--generate-suppressions", arguments.generate,
                                          "Print a suppression file for what leaked, to edit");
-    app.add_flag("--growth", arguments.growth,
-                 "What grows from step to step instead, where the program marks its steps")
+    app.add_flag(
+           "--growth", arguments.growth,
+           "What grows from step to step instead; where the program marks no steps, of those that "
+           "its event log shows")
         ->excludes(generate);
     add_sort(app, arguments, {"bytes", "count"});
     app.get_option("--growth")->excludes("--sort");

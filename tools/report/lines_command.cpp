@@ -38,7 +38,7 @@ void define(CLI::App& app, LinesArguments& arguments) {
         ->check([](const std::string& name) { return check_column(name); });
     app.add_option("--every", arguments.every,
                    "A table for every N steps, which end at marks; without marks, at ends "
-                   "of the outermost scope")
+                   "of the outermost scope; without these, the steps that the event log shows")
         ->type_name("N")
         ->check(check_positive);
     app.add_option("--step", arguments.query.step,

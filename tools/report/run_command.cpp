@@ -137,7 +137,7 @@ void define(CLI::App& app, TrendArguments& arguments) {
     app.add_flag("--json", arguments.json, "Print the rows as JSON");
     add_style_options(app, arguments.style);
     app.footer(
-        "Of a folder with several processes the one with the largest peak stands for the run.\n"
+        "For a folder of several processes the row is of the one with the largest peak.\n"
         "\n"
         "Examples:\n"
         "  memlab-report trend nightly/*/                  a row for each night's run\n"
@@ -178,7 +178,7 @@ int merge_command(int argc, char** argv) {
 
 int trend_command(int argc, char** argv) {
     TrendArguments arguments;
-    CLI::App app("Shows how the memory of a program developed over many runs.",
+    CLI::App app("Shows how the memory of a program changed over many runs.",
                  "memlab-report trend");
     define(app, arguments);
     parse(app, argc, argv);

@@ -367,7 +367,7 @@ int replay_one(const std::string& log, const std::string& prefix) {
 int whatif_command(int argc, char** argv) {
     WhatifArguments arguments;
     CLI::App app(
-        "Runs a recorded program's allocations through other allocators and settings: what each "
+        "Replays a recorded program's allocations with other allocators and settings: what each "
         "would have reserved, what it costs in driver calls, whether it fits, and which to choose.",
         "memlab-report whatif");
     define(app, arguments);

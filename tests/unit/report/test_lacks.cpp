@@ -23,7 +23,8 @@ std::vector<Kind> kinds_of(const model::Report& report) {
     for (const Lack& lack : find_lacks(report)) {
         kinds.push_back(lack.kind);
         CHECK(lack.text.find("  ") == std::string::npos);
-        CHECK((lack.text.back() == '.' || lack.text.back() == ')'));
+        CHECK(lack.text.back() == '.');
+        CHECK_FALSE(lack.text.starts_with("0 "));
     }
     return kinds;
 }
