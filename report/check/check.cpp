@@ -75,7 +75,7 @@ bool may_raise(report::Lack::Kind kind, Metric metric, const Subject& subject) {
     }
 }
 
-/// "Of 4 ranks 1 is not here: 2; copy the files of all ranks, or add --allow ranks ...".
+/// "1 of 4 ranks is missing: 2; copy the files of all ranks, or add --allow ranks ...".
 std::string problem_of(const report::Lack& lack) {
     const report::LackInfo& about = info(lack.kind);
     std::string text = lack.text;

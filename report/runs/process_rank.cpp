@@ -54,8 +54,8 @@ std::string missing_ranks_text(std::uint64_t world_size, const std::set<std::uin
     if (missing == 0) {
         return {};
     }
-    return "Of " + std::to_string(world_size) + " ranks " + std::to_string(missing) +
-           (missing == 1 ? " is" : " are") + " not here: " + list +
+    return std::to_string(missing) + " of " + std::to_string(world_size) +
+           (missing == 1 ? " ranks is" : " ranks are") + " missing: " + list +
            (missing > max_named ? ", ..." : "") + ".";
 }
 

@@ -321,7 +321,7 @@ class Check(CommandTest):
         for name in os.listdir(self.path("run")):
             if name.startswith("memlab-run."):
                 os.remove(self.path("run/" + name))
-        self.refused(*peak, "run", says="Of 4 ranks 1 is not here")
+        self.refused(*peak, "run", says="1 of 4 ranks is missing")
         self.call(*peak, "--allow", "ranks", "run")
 
     def test_a_log_beside_a_report_that_cannot_be_read(self):

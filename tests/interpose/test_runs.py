@@ -416,7 +416,7 @@ class Runs(EndToEnd):
         lost.unlink()
         lost.with_suffix(".memlog").unlink()
         notes = self.merged(str(together))["notes"]
-        self.assertIn("Of 4 ranks 1 is not here: 2.", notes)
+        self.assertIn("1 of 4 ranks is missing: 2.", notes)
         self.assertTrue(any("neither its report nor its log is here" in note for note in notes), notes)
 
     def diffed(self, before: str, after: str, *arguments: str) -> dict:

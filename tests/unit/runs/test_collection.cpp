@@ -146,7 +146,7 @@ TEST_CASE("a rank that the launcher promised is missing, a restarted one is not"
     const auto lacks = [&] { return collect_run({root.string()}).lacks; };
     REQUIRE(lacks().size() == 1);
     CHECK(lacks()[0].kind == Lack::Kind::ranks);
-    CHECK(lacks()[0].text == "Of 3 ranks 1 is not here: 1.");
+    CHECK(lacks()[0].text == "1 of 3 ranks is missing: 1.");
     CHECK(collect_run({root.string()}, Keep::totals).lacks.size() == 1);
     add(1, 21, 3);  // after an elastic restart, with the others again
     add(0, 20, 3);

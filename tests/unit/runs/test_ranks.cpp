@@ -130,7 +130,7 @@ TEST_CASE("missing ranks are named") {
     run.members = {ranked(0, 10, 1, 1, 5), ranked(3, 13, 1, 1, 5)};
     const RankComparison result = compare(run);
     REQUIRE(result.notes.size() == 1);
-    CHECK(result.notes[0] == "Of 5 ranks 3 are not here: 1, 2, 4.");
+    CHECK(result.notes[0] == "3 of 5 ranks are missing: 1, 2, 4.");
     run.members = {ranked(0, 10, 1, 1, ~std::uint64_t{0})};
     CHECK(compare(run).notes[0].size() < 200);
 }
