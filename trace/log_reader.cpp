@@ -71,8 +71,10 @@ class Reader {
         result_.lacks_events = gap;
         if (part_ == LogPart::sums && !ring.checkpoints.empty()) {
             for (std::size_t i = ring.checkpoints.size(); i-- > 0;) {
-                if (is_intact(ring.checkpoints[i])) {
+                if (checkpoint_time(input_, ring.checkpoints[i])) {
+                    const auto missing = gap ? find_gap(ring) : std::nullopt;
                     read_from(ring, ring.checkpoints[i]);
+                    result_.gap = missing;
                     return;
                 }
             }
@@ -93,7 +95,7 @@ class Reader {
             return;
         }
         for (const FoundCheckpoint& checkpoint : ring.checkpoints) {
-            if (is_intact(checkpoint)) {
+            if (checkpoint_time(input_, checkpoint)) {
                 result_.gap = {.from_ns = latest_ns_, .to_ns = latest_ns_};
                 read_from(ring, checkpoint);
                 return;
@@ -102,37 +104,25 @@ class Reader {
         damaged("the checkpoint that the newest part begins with is missing");
     }
 
-    /// Whether the checksums of a checkpoint are right, and this version can read it.
-    bool is_intact(const FoundCheckpoint& checkpoint) {
-        std::vector<std::uint8_t> block(format::block_header_size);
-        for (const std::uint64_t offset : checkpoint.blocks) {
-            block.resize(format::block_header_size);
-            if (!input_.peek(offset, block.data(), block.size())) {
-                return false;
-            }
-            const BlockHeader header = BlockHeader::parse(block.data());
-            block.resize(format::block_header_size + header.length);
-            std::uint8_t* const payload = block.data() + format::block_header_size;
-            if (header.kind != BlockHeader::Kind::sealed ||
-                !input_.peek(offset + format::block_header_size, payload, header.length) ||
-                crc32c(0, payload, header.length) != header.crc) {
-                return false;
-            }
-            if (offset == checkpoint.blocks.front() &&
-                !is_readable({payload + format::checkpoint_prefix_size, payload + header.length})) {
-                return false;
+    /// What reading everything would find missing.
+    std::optional<LogReadResult::Gap> find_gap(const RingContents& ring) {
+        for (const FoundCheckpoint& checkpoint : ring.checkpoints) {
+            if (const auto to_ns = checkpoint_time(input_, checkpoint)) {
+                return LogReadResult::Gap{.from_ns = end_of_beginning(), .to_ns = *to_ns};
             }
         }
-        return true;
+        return std::nullopt;
     }
 
-    static bool is_readable(ByteReader from) {
-        std::uint8_t tag = 0;
-        Checkpoint begin;
-        DifferenceBases bases;
-        return from.byte(tag) && tag == record_tag<Checkpoint> &&
-               RecordDecoder(from, bases).decode(begin) == DecodeStatus::ok && begin.version != 0 &&
-               begin.version <= Checkpoint::state_version;
+    /// The time of the beginning's last record; only the last blocks are decoded.
+    std::uint64_t end_of_beginning() {
+        RecordSink ignored;
+        Reader skimmer(input_, name_, ignored, part_);
+        skimmer.skims_ = true;
+        skimmer.more_follows_ = true;
+        input_.seek(last_blocks_of_beginning(input_, ring_), ring_.beginning);
+        skimmer.read_blocks();
+        return skimmer.latest_ns_;
     }
 
     /// Delivers the checkpoint and what was recorded after it.
@@ -432,7 +422,7 @@ class Reader {
         if (status != DecodeStatus::ok) {
             return status == DecodeStatus::truncated ? Step::truncated : Step::bad;
         }
-        return definitions_.accept(record) ? Step::delivered : Step::bad;
+        return skims_ || definitions_.accept(record) ? Step::delivered : Step::bad;
     }
 
     LogInput& input_;
@@ -444,6 +434,7 @@ class Reader {
     bool stopped_ = false;       ///< nothing more is to be read
     bool in_checkpoint_ = false;
     bool in_region_ = false;
+    bool skims_ = false;  ///< what records refer to was not read
     std::uint64_t region_ = 0;
     std::uint64_t latest_ns_ = 0;
     Definitions definitions_;

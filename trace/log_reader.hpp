@@ -41,7 +41,7 @@ struct LogReadResult {
     std::uint64_t offset = 0;   ///< file offset where decoding ended
     bool has_ring = false;      ///< data behind `offset` may be older
     bool lacks_events = false;  ///< of a ring: the oldest of them were overwritten
-    std::optional<Gap> gap;     ///< if records are missing, unless only the sums were read
+    std::optional<Gap> gap;     ///< if records are missing; of sums, what would be
     std::string message;        ///< unless complete: what is wrong, and where (file and offset)
 
     /// Whether it is a log of this format version, complete or not.

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "trace/crc32c.hpp"
 #include "trace/event_codec.hpp"
@@ -219,6 +220,66 @@ RingContents scan_ring(const LogInput& input, const LogRing& ring) {
     }
     contents.checkpoints = checkpoints.complete(contents, ring);
     return contents;
+}
+
+namespace {
+
+std::optional<std::uint64_t> time_if_readable(ByteReader from) {
+    std::uint8_t tag = 0;
+    Checkpoint begin;
+    DifferenceBases bases;
+    const bool readable = from.byte(tag) && tag == record_tag<Checkpoint> &&
+                          RecordDecoder(from, bases).decode(begin) == DecodeStatus::ok &&
+                          begin.version != 0 && begin.version <= Checkpoint::state_version;
+    return readable ? std::optional(begin.time_ns) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> checkpoint_time(const LogInput& input,
+                                             const FoundCheckpoint& checkpoint) {
+    std::optional<std::uint64_t> time_ns;
+    std::vector<std::uint8_t> block(format::block_header_size);
+    for (const std::uint64_t offset : checkpoint.blocks) {
+        block.resize(format::block_header_size);
+        if (!input.peek(offset, block.data(), block.size())) {
+            return std::nullopt;
+        }
+        const BlockHeader header = BlockHeader::parse(block.data());
+        block.resize(format::block_header_size + header.length);
+        std::uint8_t* const payload = block.data() + format::block_header_size;
+        if (header.kind != BlockHeader::Kind::sealed ||
+            !input.peek(offset + format::block_header_size, payload, header.length) ||
+            crc32c(0, payload, header.length) != header.crc) {
+            return std::nullopt;
+        }
+        if (offset == checkpoint.blocks.front()) {
+            time_ns = time_if_readable(
+                {payload + format::checkpoint_prefix_size, payload + header.length});
+            if (!time_ns) {
+                return std::nullopt;
+            }
+        }
+    }
+    return time_ns;
+}
+
+std::uint64_t last_blocks_of_beginning(const LogInput& input, const LogRing& ring) {
+    std::uint64_t last = format::ring_file_header_size;
+    std::uint64_t before = last;
+    for (std::uint64_t at = last; at < ring.beginning;) {
+        std::array<std::uint8_t, format::block_header_size> head{};
+        if (!input.peek(at, head.data(), head.size()) || head[0] != format::block_tag) {
+            break;
+        }
+        before = std::exchange(last, at);
+        const BlockHeader header = BlockHeader::parse(head.data());
+        if (header.kind != BlockHeader::Kind::sealed) {
+            break;  // what follows has no length
+        }
+        at += head.size() + header.length;
+    }
+    return before;
 }
 
 }  // namespace memlab::trace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "trace/block_header.hpp"
@@ -27,6 +28,14 @@ struct RingContents {
 
 /// May throw std::bad_alloc. Whatever the input holds, the time is O(its size).
 RingContents scan_ring(const LogInput& input, const LogRing& ring);
+
+/// The time of a checkpoint whose checksums are right and that this version can read; none: it is
+/// of no use.
+std::optional<std::uint64_t> checkpoint_time(const LogInput& input,
+                                             const FoundCheckpoint& checkpoint);
+
+/// The offset of the last blocks of the log's beginning: at most two, and what could not be sealed.
+std::uint64_t last_blocks_of_beginning(const LogInput& input, const LogRing& ring);
 
 /// The number of the region that is now at the place of region number `region`; none: false.
 bool read_region_header(const LogInput& input, const LogRing& ring, std::uint64_t region,

@@ -129,13 +129,15 @@ TEST_CASE("whatever part of a ring is read, the figures are of the whole recordi
         CHECK(std::filesystem::file_size(path) <= small_limit);
         const Read sums = read_back(path, LogPart::sums);
         CHECK(sums.result.status == (seed != 1 ? LogStatus::complete : LogStatus::cut_off));
-        CHECK_FALSE(sums.result.gap);
         REQUIRE(sums.report == recorder.report());
         const Read everything = read_back(path, LogPart::everything);
         CHECK(everything.result.status == sums.result.status);
         REQUIRE(everything.report == recorder.report());
         REQUIRE(everything.result.gap);
         CHECK(everything.result.gap->from_ns < everything.result.gap->to_ns);
+        REQUIRE(sums.result.gap);
+        CHECK(sums.result.gap->from_ns == everything.result.gap->from_ns);
+        CHECK(sums.result.gap->to_ns == everything.result.gap->to_ns);
         CHECK(everything.result.records > sums.result.records);
 
         // The beginning and the end are there record by record.
@@ -294,6 +296,11 @@ TEST_CASE("a ring of a killed process has the exact figures of all that was reco
             }
             const Read everything = read_back(path, LogPart::everything);
             REQUIRE(everything.report == sums.report);
+            REQUIRE(everything.result.gap.has_value() == sums.result.gap.has_value());
+            if (sums.result.gap) {
+                CHECK(sums.result.gap->from_ns == everything.result.gap->from_ns);
+                CHECK(sums.result.gap->to_ns == everything.result.gap->to_ns);
+            }
             in_ring += everything.result.gap ? 1 : 0;
             std::filesystem::remove(path);
         }
