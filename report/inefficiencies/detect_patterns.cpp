@@ -12,6 +12,7 @@
 #include "report/inefficiencies/rank_findings.hpp"
 #include "report/inefficiencies/replays.hpp"
 #include "report/inefficiencies/reserve_findings.hpp"
+#include "report/lacks.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
 #include "trace/record.hpp"
@@ -223,7 +224,7 @@ class PatternDetector {
         }
         // A single one is often the last value of a variable.
         const std::uint64_t outstayed = sum(forgotten, &SitePatterns::outstayed_count);
-        if (outstayed > 1 && has_ended()) {
+        if (outstayed > 1 && has_ended(report_)) {
             leak(
                 device, forgotten, Confidence::likely, outstayed,
                 sum(forgotten, &SitePatterns::outstayed_bytes),
@@ -246,12 +247,6 @@ class PatternDetector {
         add_with_estimate(device, std::move(finding),
                           confidence == Confidence::certain ? AvoidableSpan::Reason::leaked
                                                             : AvoidableSpan::Reason::outstayed);
-    }
-
-    /// What is held where a recording stops may have been freed later.
-    bool has_ended() const {
-        return (report_.process.ended == "exit" || report_.process.ended == "quick_exit") &&
-               !known_until(report_);
     }
 
     static std::uint64_t rounded(double bytes) {
@@ -457,6 +452,11 @@ class PatternDetector {
 };
 
 }  // namespace
+
+bool has_ended(const model::Report& report) {
+    return (report.process.ended == "exit" || report.process.ended == "quick_exit") &&
+           !known_until(report);
+}
 
 std::vector<DeviceFindings> detect_patterns(const model::Report& report, Resolver& resolver,
                                             const InefficiencyQuery& query,

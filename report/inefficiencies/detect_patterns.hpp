@@ -17,4 +17,8 @@ std::vector<DeviceFindings> detect_patterns(const model::Report& report, Resolve
                                             const CollectedPatterns& patterns,
                                             const model::Steps* steps, const std::string& log);
 
+/// Whether what is held at the end of the recording was so at the program's: where it stopped
+/// before, that may have been freed later.
+bool has_ended(const model::Report& report);
+
 }  // namespace memlab::report

@@ -82,10 +82,14 @@ Inefficiencies find_inefficiencies(const model::Report& report, Resolver& resolv
         result.steps = chosen->anchor ? "found: " + chosen->evidence
                                       : chosen->kind + " \"" + chosen->name + "\"";
     }
+    const bool whole = patterns.stretch.empty() && has_ended(report);
     for (std::size_t i = 0; i < pattern_names().size(); ++i) {
         const auto pattern = static_cast<Pattern>(i);
-        if (is_wanted(query, pattern) &&
-            (pattern != Pattern::unused_allocation || all_work_recorded(report))) {
+        const bool seen = pattern == Pattern::unused_allocation ? all_work_recorded(report)
+                          : pattern == Pattern::over_long_life  ? chosen != nullptr
+                          : pattern == Pattern::leak            ? chosen != nullptr || whole
+                                                                : true;
+        if (seen && is_wanted(query, pattern)) {
             result.looked_for.push_back(pattern);
         }
     }

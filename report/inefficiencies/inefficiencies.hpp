@@ -12,8 +12,8 @@ namespace memlab::report {
 struct Inefficiencies {
     std::vector<DeviceFindings> devices;
     std::string steps;  ///< what ended a step: `scope "step"`; empty: there are no steps
-    std::vector<Pattern> looked_for;
-    std::vector<std::string> notes;  ///< whole sentences: what could not be examined
+    std::vector<Pattern> looked_for;  ///< wanted, and shown by this recording if they are there
+    std::vector<std::string> notes;   ///< whole sentences: what could not be examined
 };
 
 /// `log` is the event log of `report`; it is read once, a very long one twice. `problem`: what is
