@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
@@ -64,18 +65,24 @@ std::optional<trace::ProcessInfo> read_process_info(const std::string& log) {
     return read_first_record(log).process;
 }
 
+std::optional<RecordingName> recording_name(std::string_view name) {
+    const auto take_off = [&name](std::string_view ending) {
+        const bool there = name.ends_with(ending) && name.size() > ending.size();
+        name.remove_suffix(there ? ending.size() : 0);
+        return there;
+    };
+    std::any_of(compressed_endings.begin(), compressed_endings.end(), take_off);
+    const bool is_log = take_off(".memlog");
+    return is_log || take_off(".json") ? std::optional(RecordingName{std::string(name), is_log})
+                                       : std::nullopt;
+}
+
 std::string name_of_log_beside(const std::string& file) {
-    std::string_view stem = file;
-    for (const std::string_view compressed : compressed_endings) {
-        if (stem.ends_with(compressed)) {
-            stem.remove_suffix(compressed.size());
-        }
-    }
-    constexpr std::string_view json = ".json";
-    if (!stem.ends_with(json)) {
+    const auto name = recording_name(file);
+    if (!name || name->is_log) {
         return {};
     }
-    const std::string plain = std::string(stem.substr(0, stem.size() - json.size())) + ".memlog";
+    const std::string plain = name->stem + ".memlog";
     const auto is_there = [](const std::string& path) {
         struct stat status {};
         return lstat(path.c_str(), &status) == 0 || errno != ENOENT;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "model/report.hpp"
@@ -24,6 +25,14 @@ struct FoundLog {
     bool is_of_another_process = false;
     std::string problem;  ///< a sentence on a file that is there and cannot be read
 };
+
+/// What a name says of a recording's file, compressed or not: "memlab.train.4711.memlog.zst".
+struct RecordingName {
+    std::string stem;  ///< "memlab.train.4711": of the report and of its log
+    bool is_log = false;
+};
+/// None: it is neither a report's (.json) nor a log's.
+std::optional<RecordingName> recording_name(std::string_view name);
 
 /// The file beside a report, compressed or not, that has the name of its log:
 /// "memlab.train.4711.memlog", or that and ".gz" or ".zst", for "memlab.train.4711.json". Empty:

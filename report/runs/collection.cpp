@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "report/parallel.hpp"
+#include "report/reading/find_event_log.hpp"
+#include "report/reading/input_file.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/runs/read_progress.hpp"
@@ -30,14 +32,14 @@ namespace {
 constexpr const char* report_format = "memlab-report";
 
 std::string read_head(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
+    std::ifstream file(find_input(path).path, std::ios::binary);
     std::array<char, 256> head{};
     file.read(head.data(), head.size());
     return {head.data(), static_cast<std::size_t>(file.gcount())};
 }
 
 std::string read_text(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
+    std::ifstream file(find_input(path).path, std::ios::binary);
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
@@ -99,7 +101,8 @@ class MemberReader {
             keep_ == Keep::found_steps ? StepSearch::in_log : StepSearch::none;
         ReadResult read = read_report(input.path, {}, search);
         result.member.file = input.path;
-        result.member.from_log = input.path.ends_with(".memlog");
+        const auto name = recording_name(input.path);
+        result.member.from_log = name && name->is_log;
         if (!read.report && !input.log.empty()) {
             result.problem = read.error;
             read = read_report(input.log, {}, search);
@@ -203,30 +206,29 @@ class Collector {
             fail(folder, "cannot be read (" + error.message() + "); check its permissions");
             return;
         }
+        // Plain files come before the same ones compressed, which are left out then.
         std::sort(files.begin(), files.end());
         const std::string prefix = folder + (folder.back() == '/' ? "" : "/");
-        const std::set<std::string> names(files.begin(), files.end());
-        std::size_t found = 0;
+        std::map<std::string, std::string> logs;
+        std::map<std::string, std::string> documents;
         for (const std::string& name : files) {
-            const std::string stem = name.substr(0, name.rfind('.'));
-            const std::string path = prefix + name;
-            if (name.ends_with(".json")) {
-                const std::string format = document_format(read_head(path));
-                found += format == report_format || format == RunFacts::format ? 1 : 0;
-                if (format == RunFacts::format) {
-                    add_facts(path);
-                } else if (format == report_format) {
-                    add_report(path, names.contains(stem + ".memlog") ? prefix + stem + ".memlog"
-                                                                      : std::string());
-                }
-            } else if (name.ends_with(".memlog")) {
-                ++found;
-                const std::string report = prefix + stem + ".json";
-                if (!names.contains(stem + ".json") ||
-                    document_format(read_head(report)) != report_format) {
-                    add_report(path, "");
-                }
+            if (const auto known = recording_name(name)) {
+                (known->is_log ? logs : documents).try_emplace(known->stem, prefix + name);
             }
+        }
+        std::size_t found = logs.size();
+        for (const auto& [stem, path] : documents) {
+            const std::string format = document_format(read_head(path));
+            found += format == report_format || format == RunFacts::format ? 1 : 0;
+            if (format == RunFacts::format) {
+                add_facts(path);
+            } else if (format == report_format) {
+                const auto log = logs.extract(stem);
+                add_report(path, log ? log.mapped() : std::string());
+            }
+        }
+        for (const auto& [stem, path] : logs) {
+            add_report(path, "");
         }
         if (found == 0) {
             fail(folder,
@@ -452,7 +454,8 @@ model::Report read_whole(const RunMember& member) {
 }
 
 bool is_run_manifest(const std::string& path) {
-    return path.ends_with(".json") && document_format(read_head(path)) == RunFacts::format;
+    const auto name = recording_name(path);
+    return name && !name->is_log && document_format(read_head(path)) == RunFacts::format;
 }
 
 bool is_folder(const std::string& path) {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <string_view>
 #include <system_error>
+
+#include "report/reading/find_event_log.hpp"
 
 namespace memlab::report {
 
@@ -17,13 +18,6 @@ struct Recording {
     std::filesystem::file_time_type changed = std::filesystem::file_time_type::min();
 };
 
-/// The name without `ending`, or nothing if it ends otherwise.
-bool take_off(std::string_view& name, std::string_view ending) {
-    const bool there = name.ends_with(ending) && name.size() > ending.size();
-    name.remove_suffix(there ? ending.size() : 0);
-    return there;
-}
-
 }  // namespace
 
 std::string newest_recording(const std::string& folder, Wanted wanted) {
@@ -32,26 +26,22 @@ std::string newest_recording(const std::string& folder, Wanted wanted) {
     std::filesystem::directory_iterator entries(folder, error);
     for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
         const std::string name = entries->path().filename();
-        std::string_view stem = name;
-        if (!take_off(stem, ".gz")) {
-            take_off(stem, ".zst");
-        }
+        const auto known = recording_name(name);
         std::error_code unreadable;
-        const bool is_log = take_off(stem, ".memlog");
-        const bool is_json = !is_log && take_off(stem, ".json");
-        if ((!is_log && !is_json) || !entries->is_regular_file(unreadable)) {
+        if (!known || !entries->is_regular_file(unreadable)) {
             continue;
         }
-        if (is_json && stem.starts_with("memlab-run.")) {
+        const auto& [stem, is_log] = *known;
+        if (!is_log && stem.starts_with("memlab-run.")) {
             if (wanted == Wanted::any) {
                 return ".";
             }
             continue;
         }
-        if (is_json && (wanted == Wanted::log || !stem.starts_with("memlab."))) {
+        if (!is_log && (wanted == Wanted::log || !stem.starts_with("memlab."))) {
             continue;
         }
-        Recording& recording = recordings[std::string(stem)];
+        Recording& recording = recordings[stem];
         (is_log ? recording.log : recording.report) = name;
         if (const auto changed = entries->last_write_time(unreadable); !unreadable) {
             recording.changed = std::max(recording.changed, changed);

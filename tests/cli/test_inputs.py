@@ -3,6 +3,7 @@
 command line says. Run by ctest, as test_summary.py is."""
 
 import gzip
+import json
 import os
 import shutil
 import subprocess
@@ -101,6 +102,25 @@ class Inputs(ToolTest):
                                 text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
         self.assertEqual(result.returncode, 2)
         self.assertIn("run.json: its event log, run.memlog.gz, cannot be read: damaged", result.stderr)
+
+    def test_a_run_whose_files_are_compressed(self):
+        expected = [self.report(command, "--json", RUN) for command in ("summary", "merge")]
+        plain = self.report("check", "--peak-allocated", "1TiB", "--allow", "event-log", RUN)
+        run = self.path("run")
+        shutil.copytree(RUN, run)
+        for name in os.listdir(run):
+            path = os.path.join(run, name)
+            with open(path, "rb") as file, open(path + ".gz", "wb") as packed:
+                packed.write(gzip.compress(file.read()))
+            if not name.endswith("984.memlog"):  # that one is there both ways
+                os.remove(path)
+        for command, text in zip(("summary", "merge"), expected):
+            found = json.loads(self.report(command, "--json", run).replace(".gz", "").replace(run, RUN))
+            self.assertEqual(found, json.loads(text), command)
+        self.assertEqual(self.report("check", "--peak-allocated", "1TiB", "--allow", "event-log", run), plain)
+        self.assertEqual(self.report("validate", run).count(": sound"), 6)
+        self.report("anonymize", run, "-o", self.path("copy"))
+        self.assertFalse([name for name in os.listdir(self.path("copy")) if name.endswith(".gz")])
 
     def test_without_the_program_zstd_it_says_so(self):
         path = self.write("run.memlog.zst", b"\x28\xb5\x2f\xfd" + b"\0" * 20)

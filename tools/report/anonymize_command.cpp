@@ -15,6 +15,7 @@
 
 #include "report/anonymize/recordings.hpp"
 #include "report/reading/find_event_log.hpp"
+#include "report/reading/input_file.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/collection.hpp"
 #include "report/symbols/embed_symbols.hpp"
@@ -87,10 +88,15 @@ class Anonymize {
   private:
     int folder() {
         std::set<std::string> there;
+        std::set<std::string> reports;  // their stems
         std::error_code error;
         for (std::filesystem::directory_iterator each(arguments_.input, error), end;
              !error && each != end; each.increment(error)) {
-            there.insert(each->path().filename());
+            const std::string name = each->path().filename();
+            there.insert(name);
+            if (const auto known = recording_name(name); known && !known->is_log) {
+                reports.insert(known->stem);
+            }
         }
         // A manifest knows the host's name.
         std::vector<std::string> names(there.begin(), there.end());
@@ -101,18 +107,20 @@ class Anonymize {
         std::size_t copied = 0;
         for (const std::string& name : names) {
             const std::string path = from + name;
-            const bool is_log = name.ends_with(".memlog");
-            const bool has_report =
-                is_log && there.contains(name.substr(0, name.size() - 7) + ".json");
-            if (has_report || (!is_log && !name.ends_with(".json"))) {
+            const auto known = recording_name(name);
+            if (!known || (known->is_log && reports.contains(known->stem))) {
+                continue;
+            }
+            const std::string unpacked = known->stem + (known->is_log ? ".memlog" : ".json");
+            if (name != unpacked && there.contains(unpacked)) {
                 continue;
             }
             if (is_run_manifest(path)) {
-                if (const int code = manifest(path, name); code != 0) {
+                if (const int code = manifest(path, unpacked); code != 0) {
                     return code;
                 }
             } else if (const int code =
-                           one(path, arguments_.output + "/" + anonymizer_.file_name(name));
+                           one(path, arguments_.output + "/" + anonymizer_.file_name(unpacked));
                        code != 0) {
                 return code;
             }
@@ -124,7 +132,7 @@ class Anonymize {
     }
 
     int manifest(const std::string& path, const std::string& name) {
-        std::ifstream file(path);
+        std::ifstream file(find_input(path).path);
         const std::string text{std::istreambuf_iterator<char>(file), {}};
         std::string error;
         const std::string json = anonymize_json(text, anonymizer_, error);

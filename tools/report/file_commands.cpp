@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "report/lacks.hpp"
+#include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/reading/validate.hpp"
 #include "report/runs/collection.hpp"
@@ -47,9 +48,9 @@ std::vector<std::string> files_of(const std::string& path, std::string* problem)
     for (std::filesystem::directory_iterator item(path, error), end; !error && item != end;
          item.increment(error)) {
         const std::string name = item->path().filename().string();
-        const std::string extension = item->path().extension().string();
+        const auto known = recording_name(name);
         // Skip the run's description.
-        if ((extension == ".json" && !name.starts_with("memlab-run.")) || extension == ".memlog") {
+        if (known && (known->is_log || !name.starts_with("memlab-run."))) {
             files.push_back(item->path().string());
         }
     }
