@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "report/exports/formats.hpp"
 #include "report/exports/perfetto.hpp"
+#include "report/lacks.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "tests/fuzz/format_rules.hpp"
@@ -50,8 +52,9 @@ void export_all(const std::uint8_t* data, std::size_t size) {
         return;
     }
     report::FoundLog log = report::look_for_log(file.path(), *read.report);
+    std::vector<report::Lack> lacks = report::find_lacks(*read.report);
     const report::exports::Recording recording{std::move(*read.report), std::move(log),
-                                               std::move(read.warning)};
+                                               std::move(lacks)};
     report::Resolver resolver(recording.report, nullptr);
     report::Filter filter;
     if (size % 4 == 3) {
