@@ -43,8 +43,9 @@ Says says(const StackFrame& frame) {
     if (has(frame.file, "/torch/optim/")) {
         return has(frame.function, "_init_group") ? Says::state : Says::optimizer;
     }
+    // MemTracker and its like watch every operation; they communicate nothing.
     if (has(frame.file, "/torch/distributed/")) {
-        return Says::distributed;
+        return has(frame.file, "/torch/distributed/_tools/") ? Says::nothing : Says::distributed;
     }
     // cuda(), to(), half() and their like; __init__ of an nn.Module on the GPU; weights from a
     // file.

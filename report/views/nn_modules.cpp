@@ -50,6 +50,7 @@ class Adder {
         : report_(report), resolver_(resolver) {
         of_.device = &device;
         of_.categories = has_categories(report, device);
+        of_.doubt = doubt_about_categories(report, device, resolver);
     }
 
     NnModulesOfDevice add() {
@@ -174,27 +175,32 @@ class NnModulesText {
         table.fit(rows, min_name);
         table.head();
         table.rows(rows, rows.size());
+        if (of.doubt != nullptr) {
+            page_.paragraph("  ", of.doubt);
+        }
         if (of.unnamed.count != 0) {
             page_.line("");
             page_.paragraph("  ", how_nn_modules_get_names);
         }
     }
 
-    /// Those that something was held of; where the page is too narrow, the largest.
+    /// Those that something was held of; where the page is too narrow, what nn.Modules held most
+    /// of.
     static void add_categories(const NnModulesOfDevice& of, Table<Row>& table) {
-        std::array<std::uint64_t, category_count> held{};
+        using Held = std::pair<std::uint64_t, std::uint64_t>;  // by nn.Modules, outside
+        std::array<Held, category_count> held{};
         for (std::size_t i = 0; of.categories && i < category_count; ++i) {
-            for (const NnModuleShare* const share :
-                 {&of.outermost.share, &of.unnamed, &of.outside}) {
-                model::add_to(held[i], share->categories[i].bytes);
+            for (const NnModuleShare* const share : {&of.outermost.share, &of.unnamed}) {
+                model::add_to(held[i].first, share->categories[i].bytes);
             }
+            held[i].second = of.outside.categories[i].bytes;
         }
         for (std::size_t i = 0; i < category_count; ++i) {
-            if (held[i] == 0) {
+            if (held[i] == Held()) {
                 continue;
             }
             const auto larger = std::count_if(held.begin(), held.end(),
-                                              [&](std::uint64_t each) { return each > held[i]; });
+                                              [&](const Held& each) { return each > held[i]; });
             const std::string name = category_name(static_cast<Category>(i));
             table.right(
                 name, std::max<std::size_t>(12, name.size() + 2),

@@ -41,7 +41,8 @@ struct NnModulesOfDevice {
     NnModule outermost;       ///< of all that have names
     NnModuleShare unnamed;    ///< of those that have none
     std::size_t unnamed_count = 0;
-    NnModuleShare outside;  ///< of no call of an nn.Module
+    NnModuleShare outside;        ///< of no call of an nn.Module
+    const char* doubt = nullptr;  ///< doubt_about_categories()
 };
 
 /// Of the devices where a call of an nn.Module held something at the peak. Points into `report`.

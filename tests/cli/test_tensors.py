@@ -5,7 +5,8 @@ import json
 import os
 import unittest
 
-from test_summary import REPORT, SOURCE, ToolTest
+from test_summary import REPORT, SOURCE
+from test_views import ViewTest, recorded
 
 RECORDINGS = os.path.join(SOURCE, "tests", "data", "h200")
 # The reports in which memlab-report symbolize kept the names of PyTorch's functions.
@@ -13,7 +14,9 @@ TRAINING = os.path.join(RECORDINGS, "pytorch_tensors_named.json")
 FAILURE = os.path.join(RECORDINGS, "pytorch_out_of_memory_named.json")
 
 
-class Tensors(ToolTest):
+class Tensors(ViewTest):
+    NAMES = ()
+
     def devices(self, *arguments):
         return json.loads(self.report("--json", *arguments))["reports"][0]["devices"]
 
@@ -40,7 +43,8 @@ class Tensors(ToolTest):
     def test_without_the_names_of_functions_the_pages_say_so(self):
         """The log has Python's frames alone; PyTorch is not where this test runs."""
         log = TRAINING.replace("_named.json", ".memlog")
-        for page in ([], ["sites", "--by", "category"], ["timeline", "--by", "category"]):
+        for page in ([], ["sites", "--by", "category"], ["timeline", "--by", "category"], ["nn-modules"]):
+            log = log if page != ["nn-modules"] else os.path.join(RECORDINGS, "pytorch_nn_modules.memlog")
             self.assertIn("PyTorch's functions have no names here", self.report(*page, "--no-symbols", log))
         for page in ([], ["sites", "--by", "category"]):
             self.assertNotIn("no names here", self.report(*page, TRAINING))
@@ -48,6 +52,24 @@ class Tensors(ToolTest):
     def test_levels(self):
         self.assertEqual([each["index"] for each in self.devices("--level", "framework", TRAINING)], [64])
         self.assertEqual([each["index"] for each in self.devices("--level", "driver", TRAINING)], [0])
+
+    def test_names_of_a_training(self):
+        log = recorded("h200/pytorch_nn_modules.memlog")
+        named = log.replace(".memlog", "_named.json")
+        self.golden("training_nn_modules", "nn-modules", "--top", "4", named, COLUMNS="100")
+        self.golden("training_sites_by_nn_module", "sites", "--by", "nn-module", "--level", "framework", "--top", "8", named,
+                    COLUMNS="100")
+        self.golden("training_moment_by_nn_module", "timeline", "--at", "backward 2", "--by", "nn-module", "--level",
+                    "framework", "--top", "8", "--no-symbols", log, COLUMNS="100")
+        self.golden("training_labels", "sites", "--by", "category", "--level", "framework", named, COLUMNS="100")
+
+        at_peak, report = (json.loads(self.report(*page, "--json", log))["reports"][0] for page in (
+            ("nn-modules", "--top", "1000"), ("timeline", "--at", "peak", "--by", "nn-module", "--top", "1000")))
+        of_page = {each["name"]: each["own_bytes"] for each in at_peak["devices"][0]["nn_modules"] if each["own_bytes"]}
+        rows = next(each["sites"] for each in report["at"]["devices"] if each["index"] == 64)
+        outside = at_peak["devices"][0]["outside"]["bytes"]
+        self.assertEqual(of_page | {"[in no call of an nn.Module]": outside},
+                         {each["nn_module"]: each["bytes"] for each in rows})
 
     def test_one_failure_is_told_once(self):
         """The cache asks the driver, gives back what it has and asks once more before the tensor's allocation fails."""

@@ -717,6 +717,8 @@ class Suite(SeveralGpus):
                     verdict.problems += problems
                 else:
                     said, shares = json.loads(expected.read_text(encoding="utf-8")), {}
+                    if model == "data_parallel":  # the others are while other threads run, or behind a Python function
+                        said = {moment: said[moment] for moment in ("forward", "peak")}
                     for moment, held in said.items():
                         page = self.page(one.log, "timeline", "--at", moment, "--by", "nn-module", "--top", "100000")
                         shares[moment], problems = tensors.judge_moment(moment, page, held)

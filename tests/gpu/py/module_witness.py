@@ -6,11 +6,12 @@ forward the innermost call, of backward the one whose forward made the node. At 
 nn.Module, as PyTorch's cache rounds them; at the end, to FILE, as JSON. Under memlab the same training runs without the
 hooks, which would be in its way, and makes a mark at each of these moments. Prints the losses.
 
-With MODEL tracker:MODEL it is PyTorch's own MemTracker, with and without memlab: the bytes by its categories at the peak.
+With MODEL tracker:MODEL the witness is PyTorch's own MemTracker: the bytes by its categories at the peak.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import json
@@ -277,52 +278,53 @@ def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Cal
 
 
 def peak_of_all(moments: Moments) -> None:
-    large = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+    large = torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
     moments.note("peak")
     assert large.numel() > 0
 
 
-def with_tracker(name: str) -> tuple[dict[str, int], list[float]]:
+def with_tracker(name: str, tracked: bool) -> tuple[dict[str, int], list[float]]:
     from torch.distributed._tools.mem_tracker import MemTracker
 
     make, objective = MODELS[name]
     torch.manual_seed(1)
-    tracker = MemTracker()
     model = make().cuda()
     optimizer = torch.optim.Adam(model.parameters())
     loss_of, losses, said = objective(model), [], {}
-    tracker.track_external(model, optimizer)
+    tracker = MemTracker() if tracked else contextlib.nullcontext()
+    if tracked:
+        tracker.track_external(model, optimizer)
     with tracker:
         for step in range(4):
             loss = loss_of()
             if step == 3:
-                held = next(value for device, value in tracker.get_tracker_snapshot("current").items() if device.type == "cuda")
-                said = {getattr(kind, "value", str(kind)): size for kind, size in held.items()}
-                large = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+                if tracked:
+                    held = next(value for device, value in tracker.get_tracker_snapshot("current").items()
+                                if device.type == "cuda")
+                    said = {getattr(kind, "value", str(kind)): size for kind, size in held.items()}
+                large = torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
                 assert large.numel() > 0
                 del large
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             losses.append(round(loss.item(), 4))
-            tracker.reset_mod_stats()  # it takes a second forward for another call of the same nn.Module
+            if tracked:
+                tracker.reset_mod_stats()  # it takes a second forward for another call of the same nn.Module
     return said, losses
 
 
 def main() -> None:
-    name = sys.argv[1]
+    name, recorded = sys.argv[1], hasattr(ctypes.CDLL(None), "memlab_api_mark")
     if name.startswith("tracker:"):
-        said, losses = with_tracker(name.removeprefix("tracker:"))
-    elif hasattr(ctypes.CDLL(None), "memlab_api_mark"):
-        moments = Moments(None)
-        losses, said = train(name, None, moments, lambda: peak_of_all(moments)), None
+        said, losses = with_tracker(name.removeprefix("tracker:"), not recorded)
     else:
-        witness = Witness()
+        witness = None if recorded else Witness()
         moments = Moments(witness)
-        with witness:
+        with witness or contextlib.nullcontext():
             losses = train(name, witness, moments, lambda: peak_of_all(moments))
         said = moments.said
-    if said is not None:
+    if not recorded:
         with open(sys.argv[2], "w", encoding="utf-8") as file:
             json.dump(said, file)
     print(losses)

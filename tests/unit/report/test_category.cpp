@@ -57,6 +57,8 @@ TEST_CASE("each category has its stacks") {
           Category::communication);
     CHECK(of({in_torch("FlatParamHandle._alloc_padded", "distributed/fsdp/_flat_param.py"),
               step}) == Category::communication);
+    CHECK(of({in_torch("MemTracker.__torch_dispatch__", "distributed/_tools/mem_tracker.py"),
+              nn_module_call_frame, step}) == Category::activations);
 }
 
 TEST_CASE("an nn.Module that is called in a way that is not known is noticed") {
