@@ -58,6 +58,9 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
         }
         pass(~std::uint64_t{0});
         for (Moment& moment : moments_) {
+            if (moment.report) {
+                name_nn_modules(*moment.report);
+            }
             if (read.gap && moment.time_ns > read.gap->from_ns &&
                 moment.time_ns < read.gap->to_ns) {
                 moment.report.reset();
@@ -74,6 +77,20 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
                 moment.report = make_report(figures_, model::Moment::running).report;
                 is_made_[i] = true;
                 ++made_;
+            }
+        }
+    }
+
+    /// They may get their names after the moment.
+    void name_nn_modules(model::Report& report) {
+        const auto& names = figures_.nn_modules().names();
+        for (model::NnModuleStack& stack : report.nn_modules) {
+            const auto found = names.find(static_cast<std::uint32_t>(stack.nn_module));
+            if (found != names.end()) {
+                stack.name = figures_.string(found->second.name);
+                if (found->second.class_name != 0) {
+                    stack.class_name = figures_.string(found->second.class_name);
+                }
             }
         }
     }
