@@ -8,11 +8,11 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,7 +49,10 @@ struct History {
         std::size_t site = 0;                  ///< index into Report::sites
         std::optional<std::size_t> nn_module;  ///< index into PageNnModules::all
 
-        auto operator<=>(const Followed&) const = default;
+        bool operator==(const Followed&) const = default;
+        bool operator<(const Followed& other) const {
+            return std::tie(site, nn_module) < std::tie(other.site, other.nn_module);
+        }
     };
     /// Of what is followed, or of several.
     struct Holder {
@@ -62,7 +65,11 @@ struct History {
         std::optional<std::size_t> category;
         std::optional<std::size_t> nn_module;
 
-        auto operator<=>(const RestKey&) const = default;
+        bool operator==(const RestKey&) const = default;
+        bool operator<(const RestKey& other) const {
+            return std::tie(device, kind, category, nn_module) <
+                   std::tie(other.device, other.kind, other.category, other.nn_module);
+        }
     };
     struct Rest {
         RestKey of;

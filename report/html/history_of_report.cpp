@@ -221,7 +221,7 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
             part.limit_to(own);
             add_holder(
                 history, {i, module}, peaks, site,
-                [&part](const ViewedMemory& memory) {
+                [&part = part](const ViewedMemory& memory) {
                     return memory.kind().empty() ? part.at_peak : Figures::Held{};
                 },
                 part.live);

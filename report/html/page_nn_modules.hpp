@@ -2,12 +2,12 @@
 // the same qualified name and class are one.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "model/report.hpp"
@@ -20,7 +20,11 @@ struct PageNnModules {
         std::optional<std::string> class_name;
         std::uint64_t number = 0;  ///< of one without a name; else 0
 
-        auto operator<=>(const NnModule&) const = default;
+        bool operator==(const NnModule&) const = default;
+        bool operator<(const NnModule& other) const {
+            return std::tie(name, class_name, number) <
+                   std::tie(other.name, other.class_name, other.number);
+        }
     };
     static constexpr std::size_t every_depth = std::numeric_limits<std::size_t>::max();
 

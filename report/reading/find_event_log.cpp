@@ -82,7 +82,7 @@ std::string name_of_log_beside(const std::string& file) {
     if (!name || name->is_log) {
         return {};
     }
-    const std::string plain = name->stem + ".memlog";
+    std::string plain = name->stem + ".memlog";
     const auto is_there = [](const std::string& path) {
         struct stat status {};
         return lstat(path.c_str(), &status) == 0 || errno != ENOENT;
