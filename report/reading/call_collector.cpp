@@ -19,6 +19,15 @@ void CallCollector::on(const trace::StackDef& record) {
     if (const std::optional<OptimizerStep> step = optimizer_step(record)) {
         optimizers_.emplace(record.id, *step);
     }
+    std::vector<std::uint32_t> python;
+    for (auto frame = record.frames.rbegin(); frame != record.frames.rend(); ++frame) {
+        if (frame->python != 0 && frames_.count(frame->python) != 0) {
+            python.push_back(frame->python);
+        }
+    }
+    if (!record.truncated && !python.empty()) {
+        python_.emplace(record.id, std::move(python));
+    }
 }
 
 void CallCollector::on(const trace::Event& event) {
@@ -53,6 +62,17 @@ void CallCollector::begin_again() {
 const OptimizerStep* CallCollector::optimizer(std::uint32_t stack) const {
     const auto found = optimizers_.find(stack);
     return found == optimizers_.end() ? nullptr : &found->second;
+}
+
+std::vector<const trace::PythonFrameDef*> CallCollector::outer_frames(std::uint32_t stack) const {
+    std::vector<const trace::PythonFrameDef*> out;
+    const auto found = python_.find(stack);
+    if (found != python_.end()) {
+        for (const std::uint32_t frame : found->second) {
+            out.push_back(&frames_.at(frame));
+        }
+    }
+    return out;
 }
 
 void CallCollector::add(const trace::Event& event) {
@@ -105,7 +125,12 @@ bool CallCollector::call(const trace::Event& event) {
     CallSite& site = sites_[found->second];
     site.on_several_threads = site.on_several_threads || site.thread != event.thread;
     const auto last = last_of_thread_.emplace(event.thread, no_site).first;
-    if (last->second == found->second) {
+    const bool is_there = last->second == found->second;
+    if (event.type == trace::EventType::alloc && site.visits == (is_there ? 1U : 0U)) {
+        ++site.first_calls;
+        site.first_bytes += event.size;
+    }
+    if (is_there) {
         return false;
     }
     last->second = found->second;

@@ -30,6 +30,8 @@ struct CallSite {
     std::uint32_t earlier = 0;  ///< visits before begin_again()
     std::uint32_t first = 0;    ///< visit
     std::uint32_t last = 0;
+    std::uint32_t first_calls = 0;  ///< allocations of the first visit
+    std::uint64_t first_bytes = 0;
 };
 
 struct Block {
@@ -73,6 +75,8 @@ class CallCollector final : public trace::RecordSink {
     const std::vector<Block>& blocks() const { return blocks_; }
     /// Null: the stack runs no optimizer's step.
     const OptimizerStep* optimizer(std::uint32_t stack) const;
+    /// The Python frames of a stack, outermost first; none if it is truncated.
+    std::vector<const trace::PythonFrameDef*> outer_frames(std::uint32_t stack) const;
     /// Of a framework's tensors: the thread that allocated the first one.
     std::uint32_t first_thread() const { return first_thread_; }
 
@@ -92,6 +96,7 @@ class CallCollector final : public trace::RecordSink {
 
     std::unordered_map<std::uint32_t, std::string> texts_;
     std::unordered_map<std::uint32_t, trace::PythonFrameDef> frames_;
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> python_;  ///< outermost first
     std::unordered_map<std::uint32_t, OptimizerStep> optimizers_;
     std::vector<Visit> visits_;
     std::vector<CallSite> sites_;

@@ -8,6 +8,7 @@
 
 #include "model/report_builder.hpp"
 #include "report/reading/call_collector.hpp"
+#include "report/reading/first_iteration.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -210,6 +211,8 @@ class LoopFinder {
         found.anchor = {at.type, at.stack, at.thread, calls_.level()};
         if (accumulated > 1) {
             found.anchor.ends_every(accumulated, emptiest_visit(end, accumulated));
+        } else if (const auto first = stack_in_first_iteration(calls_, loop.once, end)) {
+            found.anchor.ends_first_at(*first);
         }
         if (const OptimizerStep* const step = optimizer_of(loop)) {
             found.evidence = (step->function.empty() ? "the optimizer's step" : step->function) +

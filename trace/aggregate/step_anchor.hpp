@@ -24,10 +24,18 @@ class StepAnchor {
         visits_left_ = skipped;
     }
 
+    /// The first step ends at another call site, once; type and thread are the same.
+    void ends_first_at(std::uint32_t stack) { first_stack_ = stack; }
+
     /// Whether a step ended with the event. Must be asked of all events, in order.
     bool ends(const Event& event) {
         if (event.thread != thread_ || !is_call(event, level_)) {
             return false;
+        }
+        if (first_stack_ != 0 && event.type == type_ && event.stack == first_stack_) {
+            first_stack_ = 0;
+            is_there_ = false;
+            return true;
         }
         const bool was_there = is_there_;
         is_there_ = event.type == type_ && event.stack == stack_;
@@ -53,6 +61,7 @@ class StepAnchor {
     EventType type_ = EventType::alloc;
     Level level_ = Level::driver;
     std::uint32_t stack_ = 0;
+    std::uint32_t first_stack_ = 0;  ///< 0: none, or it was there
     std::uint32_t thread_ = 0;
     bool is_there_ = false;
     std::size_t every_ = 1;

@@ -19,7 +19,8 @@ constexpr std::uint32_t main_thread = 100;
 constexpr std::uint32_t backward_thread = 101;
 
 /// Writes the records of a program call by call. Call sites are named; those that begin with
-/// "optimizer" run Adam's step(), called at the line that their name has behind a colon.
+/// "optimizer" run Adam's step(), called at the line that their name has behind a colon; those with
+/// an @ are called in train(), at the line behind it.
 class Program {
   public:
     explicit Program(std::uint32_t seed, MemoryKind kind = MemoryKind::device)
@@ -103,6 +104,11 @@ class Program {
             frames = {python(step_, adam_file_, line), python(use_grad_, optimizer_file_, 70),
                       python(wrapper_, optimizer_file_, 500),
                       python(string("<module>"), file_, at)};
+        } else if (const std::size_t at = site.find('@'); at != std::string::npos) {
+            frames = {python(string(site.substr(0, at)), file_, line),
+                      python(string("train"), file_,
+                             static_cast<std::uint32_t>(std::stoul(site.substr(at + 1)))),
+                      python(string("<module>"), file_, 200)};
         } else {
             frames = {python(string(site), file_, line)};
         }
@@ -375,6 +381,52 @@ TEST_CASE("a program without an optimizer has the steps of its outermost loop") 
     const model::Report found = with_found_steps(program.record());
     CHECK(steps_in(found) == 50);
     CHECK(found.steps.front().evidence.ends_with("call sites return in each"));
+}
+
+TEST_CASE("an iteration that compiles is a step, too") {
+    Program program(22);
+    make_model(program, 4);
+    const auto iterate = [&](const std::string& how, const std::string& last, const char* line,
+                             std::uint64_t bytes) {
+        std::vector<std::uint64_t> made;
+        made.push_back(program.alloc(how + " batch@170", 512));
+        made.push_back(program.alloc(how + " weights@" + line, bytes));
+        made.push_back(program.alloc(how + " weights@" + line, 2 * bytes));
+        if (how != "fast") {
+            program.free(program.alloc("tuning"));
+        }
+        made.push_back(program.alloc(last + " loss@" + line, 512));
+        for (const std::uint64_t each : made) {
+            program.free(each);
+        }
+    };
+    std::uint64_t expected = 24;
+    SECTION("all call sites have a counterpart") {
+        iterate("compiling", "compiling", "171", 4096);
+        ++expected;
+    }
+    SECTION("one call site is the same in all iterations") {
+        iterate("compiling", "fast", "171", 4096);
+    }
+    SECTION("one has none") {
+        program.free(program.alloc("compiling batch@170", 512));
+        program.free(program.alloc("compiling loss@171", 512));
+    }
+    SECTION("a warm-up is called at another line") {
+        iterate("compiling", "compiling", "160", 4096);
+    }
+    SECTION("a warm-up is of another size") {
+        iterate("compiling", "compiling", "171", 8192);
+    }
+    SECTION("it came twice") {
+        iterate("compiling", "compiling", "171", 4096);
+        iterate("compiling", "compiling", "171", 4096);
+    }
+    SECTION("there was none") {}
+    for (int step = 0; step < 24; ++step) {
+        iterate("fast", "fast", "171", 4096);
+    }
+    CHECK(steps_in(with_found_steps(program.record())) == expected);
 }
 
 TEST_CASE("what is no loop of steps has none") {
