@@ -17,6 +17,7 @@
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "report/views/call_chains.hpp"
+#include "report/views/device_pairs.hpp"
 
 namespace memlab::report {
 
@@ -146,22 +147,33 @@ class SiteSums {
 
 class DeviceDiffer {
   public:
-    DeviceDiffer(const DiffSide& before, const DiffSide& after, const DiffOptions& options)
+    DeviceDiffer(const DiffSide& before, const DiffSide& after, const DevicePairs& pairs,
+                 const DiffOptions& options)
         : before_(before),
           after_(after),
+          pairs_(pairs),
           options_(options),
           calls_before_(before.resolver, false),
           calls_after_(after.resolver, false) {}
 
     DeviceDiff diff(std::uint64_t index) {
         SiteSums sums(options_);
-        const auto is_it = [index](std::uint64_t device) { return device == index; };
-        sums.add(before_, calls_before_, is_it, &SiteDiff::before);
-        sums.add(after_, calls_after_, is_it, &SiteDiff::after);
-        DeviceDiff out{sums.take(), index, {}, {}, {}};
-        const model::Device* before = find_device(before_.report, index);
+        const std::uint64_t index_before = pairs_.in_before(index);
+        sums.add(
+            before_, calls_before_,
+            [index_before](std::uint64_t device) { return device == index_before; },
+            &SiteDiff::before);
+        sums.add(
+            after_, calls_after_, [index](std::uint64_t device) { return device == index; },
+            &SiteDiff::after);
+        DeviceDiff out{sums.take(), index, {}, {}, {}, {}};
+        const model::Device* before = find_device(before_.report, index_before);
         const model::Device* after = find_device(after_.report, index);
         out.label = device_label(after != nullptr ? *after : *before);
+        if (index_before != index) {
+            out.index_before = index_before;
+            out.label = device_label(*before) + ", then " + out.label;
+        }
         if (before != nullptr && after != nullptr && before->name != after->name) {
             out.name = before->name + ", then " + after->name;
         } else {
@@ -235,6 +247,7 @@ class DeviceDiffer {
 
     const DiffSide& before_;
     const DiffSide& after_;
+    const DevicePairs& pairs_;
     const DiffOptions& options_;
     CallChains calls_before_;
     CallChains calls_after_;
@@ -280,6 +293,15 @@ std::vector<std::string> make_notes(const DiffSide& before, const DiffSide& afte
         notes.push_back("Both are the same recording (pid " +
                         std::to_string(before.report.process.pid) +
                         "): there is nothing to compare.");
+    }
+    for (const DeviceDiff& device : diff.devices) {
+        constexpr std::uint64_t gpus = trace::DeviceInfo::max_gpus;
+        if (device.index_before) {
+            notes.push_back(
+                "Each used one GPU: GPU " + std::to_string(*device.index_before % gpus) +
+                " before is compared with GPU " + std::to_string(device.index % gpus) + " after.");
+            break;
+        }
     }
     for (const DeviceDiff& device : diff.devices) {
         std::string note = builds_note({before}, {after}, device);
@@ -349,15 +371,18 @@ std::vector<Lack> DiffSide::lacks() const {
 
 Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptions& options) {
     Diff diff;
+    const DevicePairs pairs(before.report, after.report);
     std::set<std::uint64_t> devices;
-    for (const model::Report* report : {&before.report, &after.report}) {
-        for (const model::Device& device : report->devices) {
-            if (device.used() && (!options.device || is_on(device.index, *options.device))) {
-                devices.insert(device.index);
+    for (const bool is_before : {true, false}) {
+        for (const model::Device& device : (is_before ? before : after).report.devices) {
+            const std::uint64_t index = is_before ? pairs.in_after(device.index) : device.index;
+            if (device.used() && (!options.device || is_on(index, *options.device) ||
+                                  is_on(pairs.in_before(index), *options.device))) {
+                devices.insert(index);
             }
         }
     }
-    DeviceDiffer differ(before, after, options);
+    DeviceDiffer differ(before, after, pairs, options);
     // What a framework's cache handed out goes before the GPU that it is on, as in a summary.
     const auto is_gpu = [](std::uint64_t index) { return index < trace::DeviceInfo::max_gpus; };
     std::vector<std::uint64_t> order(devices.begin(), devices.end());

@@ -148,8 +148,9 @@ struct DiffTotal {
 
 struct DeviceDiff : SiteChanges {
     std::uint64_t index = 0;
-    std::string label;  ///< "GPU 0"
-    std::string name;   ///< "A, then B" if they differ
+    std::optional<std::uint64_t> index_before;  ///< where it is another one in BEFORE
+    std::string label;                          ///< "GPU 0"; "GPU 0, then GPU 3"
+    std::string name;                           ///< "A, then B" if they differ
     std::vector<DiffTotal> totals;
 };
 
@@ -239,11 +240,11 @@ std::string render_changes_csv(const SiteChanges& changes);
 bool grew(const std::vector<DiffTotal>& totals);
 
 /// A whole document: format "memlab-diff", version 1, before and after {file, executable, pid},
-/// sort, filter (null: none), devices [index, name, totals {<member>: {before, after, change}},
-/// sites [place, calls, kind, api, before, after (<stats>), change, share (null: it is new)],
-/// others {sites, before, after, change}, unchanged, before, after (<stats>)], scopes [path,
-/// kind, entries, peak_growth_bytes, allocated_bytes, escaped_bytes: {before, after, change}],
-/// unchanged_scopes, notes. change is by the order.
+/// sort, filter (null: none), devices [index, index_before (if another), name, totals {<member>:
+/// {before, after, change}}, sites [place, calls, kind, api, before, after (<stats>), change, share
+/// (null: it is new)], others {sites, before, after, change}, unchanged, before, after (<stats>)],
+/// scopes [path, kind, entries, peak_growth_bytes, allocated_bytes, escaped_bytes: {before, after,
+/// change}], unchanged_scopes, notes. change is by the order.
 std::string render_diff_json(const DiffSide& before, const DiffSide& after, const Diff& diff,
                              const DiffOptions& options);
 

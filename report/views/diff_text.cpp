@@ -61,6 +61,9 @@ ordered_json side_json(const DiffSide& side) {
 ordered_json device_json(const DeviceDiff& device, const DiffOptions& options) {
     ordered_json out = {
         {"index", device.index}, {"name", device.name}, {"totals", ordered_json::object()}};
+    if (device.index_before) {
+        out["index_before"] = *device.index_before;
+    }
     for (const DiffTotal& total : device.totals) {
         out["totals"][total.member] = JsonObject::of(total.change);
     }

@@ -158,18 +158,61 @@ TEST_CASE("what is left out is summed up, and the total is of everything") {
 TEST_CASE("a GPU that only one of them used") {
     SyntheticReport a = two_sites();
     SyntheticReport b = two_sites();
-    b.report.devices[0].index = 1;
-    for (Site& site : b.report.sites) {
-        site.device = 1;
-    }
+    b.report.devices.push_back(b.report.devices[0]);
+    b.report.devices[1].index = 1;
     const Sides sides(a.report, b.report);
     const Diff diff = sides.diff({});
     REQUIRE(diff.devices.size() == 2);
-    CHECK(diff.devices[0].after.peak_bytes == 0);
+    CHECK(diff.devices[0].unchanged == 2);
     CHECK(diff.devices[1].before.peak_bytes == 0);
     DiffOptions one;
     one.device = 1;
     CHECK(sides.diff(one).devices.size() == 1);
+}
+
+TEST_CASE("the only GPU of each is compared, whatever its index") {
+    const auto on = [](std::uint64_t gpu, std::uint64_t allocator_index) {
+        SyntheticReport made = two_sites();
+        Device cache = made.report.devices[0];
+        cache.index = allocator_index * 64 + gpu;
+        cache.allocator = "PyTorch";
+        cache.on_gpu = static_cast<decltype(cache.on_gpu)::value_type>(gpu);
+        made.report.devices[0].index = gpu;
+        made.report.devices.push_back(cache);
+        made.report.devices.push_back({});  // not used
+        made.report.devices.back().index = 7;
+        made.report.sites[0].device = cache.index;
+        made.report.sites[1].device = gpu;
+        return made;
+    };
+    const SyntheticReport a = on(0, 1);
+    const SyntheticReport b = on(3, 2);
+    const Sides sides(a.report, b.report);
+    const Diff diff = sides.diff({});
+    REQUIRE(diff.devices.size() == 2);
+    CHECK(diff.devices[0].label == "PyTorch on GPU 0, then PyTorch on GPU 3");
+    CHECK(diff.devices[1].label == "GPU 0, then GPU 3");
+    CHECK(diff.devices[0].index == 131);
+    CHECK(diff.devices[0].index_before == 64);
+    CHECK(diff.devices[1].index == 3);
+    CHECK(diff.devices[1].index_before == 0);
+    for (const DeviceDiff& device : diff.devices) {
+        CHECK(device.unchanged == 1);
+        CHECK(device.sites.empty());
+    }
+    REQUIRE(diff.notes.size() == 1);
+    CHECK(diff.notes[0] == "Each used one GPU: GPU 0 before is compared with GPU 3 after.");
+    const auto json = nlohmann::json::parse(render_diff_json(sides.before, sides.after, diff, {}));
+    CHECK(json["devices"][1]["index_before"] == 0);
+    CHECK(json["notes"] == diff.notes);
+    for (const std::uint64_t gpu : {0, 3}) {  // of either
+        DiffOptions one;
+        one.device = gpu;
+        CHECK(sides.diff(one).devices.size() == 2);
+    }
+    // As they are where the index is the same.
+    CHECK(Sides(a.report, a.report).diff({}).devices[1].label == "GPU 0");
+    CHECK_FALSE(Sides(a.report, a.report).diff({}).devices[1].index_before);
 }
 
 TEST_CASE("callers are shown before folders, since they tell stacks apart") {

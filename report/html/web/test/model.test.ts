@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { axisBytes, binaryStep, splits } from "../src/model/axis";
 import { callsOf } from "../src/model/calls";
-import { onUnion, unite } from "../src/model/compare";
+import { DevicePairs, onUnion, unite } from "../src/model/compare";
 import { greatest, levelFor, sample } from "../src/model/curves";
 import { matchFrames, matchSites } from "../src/model/filter";
 import { textMatcher } from "../src/model/glob";
@@ -258,7 +258,7 @@ test("two recordings meet in the names of their stacks", () => {
   const data = compare({ steps: 4, sites: 20, moments: 60 });
   const before = new RecordingModel(data.recordings[0]!);
   const after = new RecordingModel(data.recordings[1]!);
-  const union = unite(before, after);
+  const union = unite(before, after, new DevicePairs());
   const sum = (values: Float64Array) => values.reduce((all, value) => all + value, 0);
   expect(sum(onUnion(union, 0, before.figures(30)).bytes)).toBe(sum(before.figures(30).bytes));
   expect(sum(onUnion(union, 1, after.figures(30)).bytes)).toBe(sum(after.figures(30).bytes));
@@ -268,12 +268,33 @@ test("two recordings meet in the names of their stacks", () => {
     ...data.recordings[0]!,
     frames: { ...data.recordings[0]!.frames, line: data.recordings[0]!.frames.line.map((line) => line + 3) },
   };
-  const same = unite(before, new RecordingModel(moved));
+  const same = unite(before, new RecordingModel(moved), new DevicePairs());
   const [left, right] = [
     onUnion(same, 0, before.figures(30)).bytes,
     onUnion(same, 1, new RecordingModel(moved).figures(30)).bytes,
   ];
   expect([...left]).toEqual([...right]);
+});
+
+test("devices of two recordings meet whatever their indices", () => {
+  const data = compare({ steps: 4, sites: 20, moments: 60 });
+  const before = new RecordingModel(data.recordings[0]!);
+  const { index } = before.devices.find((device) => device.peakBytes > 0)!;
+  const after = new RecordingModel({
+    ...data.recordings[0]!,
+    sites: { ...data.recordings[0]!.sites, device: data.recordings[0]!.sites.device.map((one) => one + 3) },
+  });
+  const pairs = new DevicePairs({ devices: [{ index: index + 3, index_before: index }] });
+  expect([pairs.before(index + 3), pairs.after(index)]).toEqual([index, index + 3]);
+  expect(pairs.before((1 << 20) + index + 3)).toBe((1 << 20) + index);
+  expect(pairs.before(9)).toBe(9);
+  const { table, of } = unite(before, after, pairs);
+  const used = [...before.sites.device].flatMap((device, site) => (device === index ? [site] : []));
+  expect(used.length).toBeGreaterThan(0);
+  for (const site of used) {
+    expect(of[0][site]).toBe(of[1][site]);
+    expect(table.device[of[0][site]!]).toBe(index + 3);
+  }
 });
 
 describe("the hash", () => {

@@ -1,7 +1,7 @@
 // The page: timelines above, one view below, and what ties them together.
 import type { PageData, SourceFile } from "../data";
 import { basename, markdownText, plural } from "../model/format";
-import { Recordings, type Scene } from "../model/scene";
+import { type Compared, Recordings, type Scene } from "../model/scene";
 import { movesTime, Store } from "../state";
 import { button, h, replace, replaceControls, select } from "../ui/dom";
 import { applyTheme, onSystemTheme, type Theme } from "../ui/theme";
@@ -128,6 +128,7 @@ export class App {
     const { compared } = scene;
     const notes = compared
       ? [
+          ...pairedGpus(compared),
           ...compared.before.model.source.notes.map((note) => `Before: ${note}`),
           ...compared.after.model.source.notes.map((note) => `After: ${note}`),
         ]
@@ -228,4 +229,12 @@ function subtitle({ mode, run, recordings }: PageData): string {
   if (!first) return "";
   if (mode === "compare") return `${basename(first.path)} before, ${basename(recordings[1]?.path ?? "")} after`;
   return [basename(first.path), first.host, plural(first.events, "event"), first.ended].filter(Boolean).join(" · ");
+}
+
+// Said where they are compared under different indices.
+function pairedGpus({ before, after }: Compared): string[] {
+  const [was, is] = [before, after].map(({ model, device }) => model.device(device)?.gpu);
+  return was === undefined || is === undefined || was === is
+    ? []
+    : [`Each used one GPU: GPU ${was} before is compared with GPU ${is} after.`];
 }

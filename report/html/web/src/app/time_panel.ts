@@ -117,7 +117,7 @@ export class TimePanel {
     const { zoomFrom, zoomTo } = state;
     const zoomed = zoomFrom !== null && zoomTo !== null && zoomTo > zoomFrom;
     const [from, to] = zoomed ? [Math.max(0, zoomFrom), Math.min(span, zoomTo)] : [0, span];
-    const curves = sides.map(({ model }) => this.shown(model, scene));
+    const curves = sides.map(({ model, device }) => this.shown(model, scene, device));
     const most = compared
       ? Math.max(
           1,
@@ -128,10 +128,7 @@ export class TimePanel {
         )
       : null;
     this.timelines.forEach((timeline, i) => {
-      const shown = [
-        ...curves[i]!,
-        ...(compared ? ghost(sides[1 - i]!.model, scene, i === 0 ? "after" : "before") : []),
-      ];
+      const shown = [...curves[i]!, ...(compared ? ghost(sides[1 - i]!, i === 0 ? "after" : "before") : [])];
       timeline.update({ shown, from, to, most, selection: sides[i]!.selection });
     });
   }
@@ -153,10 +150,10 @@ export class TimePanel {
     );
   }
 
-  private shown(model: RecordingModel, scene: Scene): Shown[] {
+  private shown(model: RecordingModel, scene: Scene, device = scene.device): Shown[] {
     const chosen = scene.state.curves;
     return model.curves.flatMap((curve, i) => {
-      const own = curve.device === curveDevice(scene.device);
+      const own = curve.device === curveDevice(device);
       if (!(chosen ? chosen.includes(curveId(curve)) : curve.default_on && own)) return [];
       return [{ curve, label: curveName(model, curve, own), colour: curveColour(curve.kind, i), ghost: false }];
     });
@@ -242,8 +239,8 @@ function selecting(before: boolean, from: number | null, to: number | null): Par
 }
 
 // The other recording's curve, to compare by.
-function ghost(model: RecordingModel, scene: Scene, side: "before" | "after"): Shown[] {
-  const curve = model.curves.find((one) => one.device === curveDevice(scene.device) && one.kind === "allocated");
+function ghost({ model, device }: Side | Scene, side: "before" | "after"): Shown[] {
+  const curve = model.curves.find((one) => one.device === curveDevice(device) && one.kind === "allocated");
   return curve ? [{ curve, label: `allocated ${side}`, colour: curveColour("device_used", 0), ghost: true }] : [];
 }
 

@@ -4,12 +4,37 @@
 import { basename } from "./format";
 import { named } from "./frame_choice";
 import { comparedName } from "./nn_modules";
-import type { Figures, RecordingModel } from "./recording";
+import { curveDevice, type Figures, onDevice, type RecordingModel } from "./recording";
 import { frameArrays, type Frames, type NnModuleName, SiteTable } from "./site_table";
 
 export interface Union {
   table: SiteTable;
   of: [Int32Array, Int32Array]; // the site of the union for each site of the first and of the second recording
+}
+
+// Which devices are compared: `memlab-report diff` says where their indices differ.
+export class DevicePairs {
+  private readonly inBefore = new Map<number, number>(); // by index in the recording after
+  private readonly inAfter = new Map<number, number>();
+
+  constructor(diff?: unknown) {
+    const { devices } = (diff ?? { devices: [] }) as { devices: { index: number; index_before?: number }[] };
+    for (const { index, index_before } of devices)
+      if (index_before !== undefined) {
+        this.inBefore.set(index, index_before);
+        this.inAfter.set(index_before, index);
+      }
+  }
+
+  before(device: number): number {
+    const found = this.inBefore.get(curveDevice(device));
+    return found === undefined ? device : onDevice(device, found);
+  }
+
+  after(device: number): number {
+    const found = this.inAfter.get(curveDevice(device));
+    return found === undefined ? device : onDevice(device, found);
+  }
 }
 
 // By which frames of both are the same.
@@ -94,14 +119,15 @@ class Merged {
     return id;
   }
 
-  add({ sites: table }: RecordingModel): Int32Array {
+  add({ sites: table }: RecordingModel, deviceOf: (device: number) => number = (device) => device): Int32Array {
     return Int32Array.from({ length: table.count }, (_, site) => {
       const calls = table.shown(site, false, null).map((frame) => frameKey(table, frame));
       const { frame, through } = table.placeWith(site, null);
       const at = frame < 0 ? -1 : table.stacks[site]!.indexOf(frame);
       const kind = table.text(table.kind[site]!);
       const nnModule = this.nnModule(table, table.nnModule[site]!);
-      const key = `${table.device[site]} ${nnModule} ${kind}\n${calls.join("\n\n")}`;
+      const device = deviceOf(table.device[site]!);
+      const key = `${device} ${nnModule} ${kind}\n${calls.join("\n\n")}`;
       let id = this.siteIds.get(key);
       if (id === undefined) {
         // The first one's stack stands for all that match it.
@@ -110,7 +136,7 @@ class Merged {
         this.columns.place.push(at);
         this.columns.through.push(through ? this.intern(through) : -1);
         this.columns.kind.push(this.intern(kind));
-        this.columns.device.push(table.device[site]!);
+        this.columns.device.push(device);
         this.columns.category.push(this.intern(table.text(table.category[site]!)));
         this.columns.allocations.push(0);
         this.columns.allocatedBytes.push(0);
@@ -150,11 +176,12 @@ class Merged {
   }
 }
 
-export function unite(before: RecordingModel, after: RecordingModel): Union {
+// Devices are those of the recording after.
+export function unite(before: RecordingModel, after: RecordingModel, pairs: DevicePairs): Union {
   const merged = new Merged();
   // The later recording first, so that lines are those of the newer sources.
   const ofAfter = merged.add(after);
-  const ofBefore = merged.add(before);
+  const ofBefore = merged.add(before, (device) => pairs.after(device));
   return { table: merged.table(), of: [ofBefore, ofAfter] };
 }
 

@@ -20,6 +20,11 @@ function deviceOfSite(recording: Recording, site: number): number {
   return kind < 0 ? device : (kind + 1) * outside + Math.max(0, device);
 }
 
+// The device of memory outside the curves of `device`, or `device` itself, on another device.
+export function onDevice(device: number, other: number): number {
+  return device >= outside ? device - (device % outside) + other : other;
+}
+
 // The device whose curves belong to a device of deviceOfSite.
 export function curveDevice(device: number): number {
   return device >= outside ? device % outside : device;

@@ -1,6 +1,7 @@
 // What is looked at, worked out from the state: the recording, the device, the selection and its moments.
 import type { PageData } from "../data";
 import type { State } from "../state";
+import { DevicePairs } from "./compare";
 import { greatest } from "./curves";
 import { type Figures, greatestMoment, RecordingModel } from "./recording";
 
@@ -27,10 +28,12 @@ export interface Scene {
 export interface Compared {
   before: Side;
   after: Side;
+  pairs: DevicePairs;
 }
 
 export interface Side {
   model: RecordingModel;
+  device: number; // of this one
   selection: Range;
   moment: number; // what is compared; of a range its highest
   totals: Float64Array;
@@ -50,7 +53,11 @@ export class Recordings {
   private readonly figuresCache = new Map<string, Figures>();
   private readonly totalsCache = new Map<string, Float64Array>();
 
-  constructor(private readonly data: PageData) {}
+  private readonly pairs: DevicePairs;
+
+  constructor(private readonly data: PageData) {
+    this.pairs = new DevicePairs(data.documents?.diff);
+  }
 
   model(index: number): RecordingModel {
     return kept(this.models, index, () => new RecordingModel(this.data.recordings[index]!));
@@ -64,8 +71,14 @@ export class Recordings {
     const compared =
       this.data.mode === "compare" && this.data.recordings.length > 1
         ? {
-            before: this.side(0, device, state.beforeFrom, state.beforeTo),
-            after: this.side(1, device, state.from, state.to),
+            before: this.side(
+              0,
+              recording === 0 ? device : this.pairs.before(device),
+              state.beforeFrom,
+              state.beforeTo,
+            ),
+            after: this.side(1, recording === 0 ? this.pairs.after(device) : device, state.from, state.to),
+            pairs: this.pairs,
           }
         : null;
     const first = this.data.mode === "compare" && recording === 0;
@@ -107,7 +120,8 @@ export class Recordings {
     const totals = this.totals(index, device);
     const selection = selected(model, totals, from, to);
     const [begin, end] = selection.map((time) => model.nearestMoment(time)) as Range;
-    return { model, totals, selection, moment: selection[1] > selection[0] ? greatestMoment(totals, begin, end) : end };
+    const moment = selection[1] > selection[0] ? greatestMoment(totals, begin, end) : end;
+    return { model, device, totals, selection, moment };
   }
 
   private figures(recording: number, moment: number): Figures {

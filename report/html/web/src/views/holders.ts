@@ -412,7 +412,7 @@ export class ChangesView extends SitesView {
   // The totals of `memlab-report diff`, above a comparison.
   protected override facts(scene: Scene): (HTMLElement | null)[] {
     const diff = scene.compared ? (scene.data.documents?.diff as Diff | undefined) : undefined;
-    const totals = diff?.devices.find((device) => device.index === scene.device)?.totals;
+    const totals = diff?.devices.find((device) => device.index === scene.compared?.after.device)?.totals;
     if (!totals) return [];
     const names: [string, string, boolean][] = [
       ["allocated_peak_bytes", "allocated peak", true],
@@ -442,13 +442,18 @@ export class ChangesView extends SitesView {
     use?: (site: number) => boolean;
   } {
     if (scene.compared) {
-      const { before, after } = scene.compared;
-      const union = (this.union ??= unite(before.model, after.model));
+      const { before, after, pairs } = scene.compared;
+      const union = (this.union ??= unite(before.model, after.model, pairs));
       const { table } = union;
-      const { device, state } = scene;
+      const { device } = after;
       // A filter looks at each recording's own names.
-      const figures = (which: 0 | 1, { model, moment }: Side) =>
-        onUnion(union, which, model.figures(moment), usedSites(model.sites, device, state.filter));
+      const figures = (which: 0 | 1, side: Side) =>
+        onUnion(
+          union,
+          which,
+          side.model.figures(side.moment),
+          usedSites(side.model.sites, side.device, scene.state.filter),
+        );
       const use = (site: number) => table.device[site] === device;
       return { table, device, before: figures(0, before), after: figures(1, after), use };
     }

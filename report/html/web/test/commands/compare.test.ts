@@ -1,7 +1,7 @@
 // Two recordings, and the ranks of a run: the page's tables of what changed against `memlab-report diff`, its ranks
 // against `merge` and the summary of each.
 import { describe, expect, test } from "vitest";
-import { onUnion, unite } from "../../src/model/compare";
+import { DevicePairs, onUnion, unite } from "../../src/model/compare";
 import { usedSites } from "../../src/model/filter";
 import { basename } from "../../src/model/format";
 import { nnModuleName } from "../../src/model/nn_modules";
@@ -25,20 +25,25 @@ import { hostKinds, open, type Page, patterns } from "./page";
 
 const columns = ["before", "after"];
 
+const pairsOf = (page: Page) => new DevicePairs(page.data.documents?.diff);
+
+// The device of one of both that `device` of the recording after is compared with.
+const deviceOf = (page: Page, which: 0 | 1, device: number) => (which === 0 ? pairsOf(page).before(device) : device);
+
 // Libraries have other names in other recordings: what tells rows apart is the operator of a backward.
 const operator = (through: string | null | undefined) => (through && !through.includes(".so") ? through : "");
 
 // Rows are named by function, file without its folder, and kind: lines move and folders differ between builds.
 function changes(page: Page, device: number, when: "at the peak" | "at the end", filter: string): Rows {
   const [before, after] = page.models as [RecordingModel, RecordingModel];
-  const union = unite(before, after);
+  const union = unite(before, after, pairsOf(page));
   const { table } = union;
-  const moment = (model: RecordingModel) =>
-    when === "at the peak"
-      ? greatestMoment(model.totals(device), 0, model.moments.length - 1)
-      : model.moments.length - 1;
-  const figures = (which: 0 | 1, model: RecordingModel) =>
-    onUnion(union, which, model.figures(moment(model)), usedSites(model.sites, device, filter));
+  const figures = (which: 0 | 1, model: RecordingModel) => {
+    const own = deviceOf(page, which, device);
+    const end = model.moments.length - 1;
+    const moment = when === "at the peak" ? greatestMoment(model.totals(own), 0, end) : end;
+    return onUnion(union, which, model.figures(moment), usedSites(model.sites, own, filter));
+  };
   const use = (site: number) => table.device[site] === device;
   const list = places(table, figures(1, after), figures(0, before), { use, skip: null, anyLibrary: true });
   const rows: Rows = new Map();
@@ -61,7 +66,7 @@ function stacks(rows: Iterable<{ kind: string; before: number; after: number }>)
 
 function changedStacks(page: Page, device: number): Rows {
   const [before, after] = page.models as [RecordingModel, RecordingModel];
-  const union = unite(before, after);
+  const union = unite(before, after, pairsOf(page));
   const end = (which: 0 | 1, model: RecordingModel) => onUnion(union, which, model.figures(model.moments.length - 1));
   const [was, is] = [end(0, before), end(1, after)];
   const { table } = union;
@@ -83,13 +88,14 @@ function changedStacks(page: Page, device: number): Rows {
 // What each nn.Module of both held at the peak.
 async function nnModules(to: Comparison, page: Page, pair: string[]): Promise<void> {
   const [before, after] = page.models as [RecordingModel, RecordingModel];
-  const union = unite(before, after);
+  const union = unite(before, after, pairsOf(page));
   const { table } = union;
   const found = await document<DiffByNnModule>("diff", "--by", "nn-module", ...all, ...pair);
   for (const { index, sites } of found?.devices ?? []) {
     const [was, is] = ([0, 1] as const).map((which) => {
       const model = page.models[which]!;
-      return onUnion(union, which, model.figures(greatestMoment(model.totals(index), 0, model.moments.length - 1)));
+      const totals = model.totals(deviceOf(page, which, index));
+      return onUnion(union, which, model.figures(greatestMoment(totals, 0, model.moments.length - 1)));
     });
     const rows: Rows = new Map();
     const wanted: Rows = new Map();
@@ -105,7 +111,7 @@ async function nnModules(to: Comparison, page: Page, pair: string[]): Promise<vo
 
 // What both allocated in all, on the sites that they share.
 function inTheRun(page: Page, device: number): number {
-  const { table } = unite(page.models[0]!, page.models[1]!);
+  const { table } = unite(page.models[0]!, page.models[1]!, pairsOf(page));
   return table.allocatedBytes.reduce(
     (sum, bytes, site) => sum + (curveDevice(table.device[site]!) === device ? bytes : 0),
     0,
@@ -168,10 +174,12 @@ async function check(before: Recorded, after: Recorded): Promise<Comparison> {
       );
       if (!found) throw new Error(`memlab-report diff ${pair.join(" ")}: refused`);
       const known = new Set(found.devices.map((one) => one.index));
-      for (const model of page.models)
+      for (const [which, model] of page.models.entries())
         for (const { index, peakBytes } of model.devices)
-          if (index >= 0 && index < 1 << 20 && peakBytes > 0)
-            to.same("compare devices", `GPU ${index}`, 1, known.has(index) ? 1 : 0);
+          if (index >= 0 && index < 1 << 20 && peakBytes > 0) {
+            const compared = which === 0 ? pairsOf(page).after(index) : index;
+            to.same("compare devices", `GPU ${index}`, 1, known.has(compared) ? 1 : 0);
+          }
       for (const device of found.devices) {
         if (sort === "peak" && !pattern)
           to.same(
