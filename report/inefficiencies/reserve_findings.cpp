@@ -118,15 +118,14 @@ class ReserveFinder {
         if (!is_wanted(query_, Pattern::unused_reserve) || !query_.patterns_of_all_sites) {
             return;
         }
-        std::optional<UnusedReserve> told = find_unused_reserve(report_, device);
-        if (!told && !any_pinning) {
+        if (!any_pinning && !find_possible_reserve(report_, device)) {
             return;
         }
-        UnusedReserve tried = told ? *told : UnusedReserve();
+        UnusedReserve tried;
         tried.reserved_bytes = device.curve(model::Curve::reserved).peak_bytes;
         tried.allocated_bytes = device.curve(model::Curve::allocated).peak_bytes;
         try_settings(replays_, device, found_.least_bytes, &tried);
-        if (told || !tried.setting.empty()) {
+        if (!tried.setting.empty() || find_unused_reserve(report_, device)) {
             found_.reserve = std::move(tried);
         }
     }

@@ -45,15 +45,24 @@ std::string UnusedReserve::text() const {
                               "settings.");
 }
 
-std::optional<UnusedReserve> find_unused_reserve(const model::Report& report,
-                                                 const model::Device& device) {
+std::optional<UnusedReserve> find_possible_reserve(const model::Report& report,
+                                                   const model::Device& device) {
     UnusedReserve found;
     found.reserved_bytes = device.curve(model::Curve::reserved).peak_bytes;
     found.allocated_bytes = device.curve(model::Curve::allocated).peak_bytes;
-    const bool multiple = found.reserved_bytes / 2 >= found.allocated_bytes &&
-                          found.reserved_bytes - found.allocated_bytes >=
-                              std::max(least_unused, least_bytes(report, device));
+    const bool multiple =
+        found.reserved_bytes / 2 >= found.allocated_bytes &&
+        found.reserved_bytes - found.allocated_bytes >= least_bytes(report, device);
     return multiple ? std::optional(found) : std::nullopt;
+}
+
+std::optional<UnusedReserve> find_unused_reserve(const model::Report& report,
+                                                 const model::Device& device) {
+    std::optional<UnusedReserve> found = find_possible_reserve(report, device);
+    if (found && found->reserved_bytes - found->allocated_bytes < least_unused) {
+        found.reset();
+    }
+    return found;
 }
 
 }  // namespace memlab::report

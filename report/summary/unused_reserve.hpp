@@ -38,7 +38,11 @@ struct UnusedReserve {
     }
 };
 
-/// None where less than half of it was unused, or little.
+/// None where less than half of it was unused, or less than least_bytes().
+std::optional<UnusedReserve> find_possible_reserve(const model::Report& report,
+                                                   const model::Device& device);
+
+/// The same, of so much that it is told even where no replay reserves less.
 std::optional<UnusedReserve> find_unused_reserve(const model::Report& report,
                                                  const model::Device& device);
 

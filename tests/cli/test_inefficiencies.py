@@ -26,6 +26,14 @@ class Inefficiencies(ToolTest):
         for line in text.splitlines():
             self.assertLessEqual(len(line), 80, line)
 
+    def test_what_a_small_program_reserves(self):
+        """Less than is told without a replay, and that one shows a setting."""
+        log = os.path.join(RECORDINGS, "h100", "sample_cache_lines.memlog")
+        words = " ".join(self.report("inefficiencies", log, "--no-symbols").split())
+        self.assertIn("unused reserve: At most 20.00 MiB were reserved, 5 times the 3.81 MiB that were allocated at most. "
+                      "With MEMLAB_BACKEND=vmm a replay reserves 4.00 MiB at most.", words)
+        self.assertNotIn("were reserved, 5 times", self.report("summary", log, "--no-symbols"))
+
     def test_the_model_is_not_held_longer_than_needed(self):
         """Optimizer state and parameters of a training: the categories say what they are."""
         for name in ("pytorch_tensors.memlog", "pytorch_scopes.memlog", "pytorch_transformer.memlog"):

@@ -385,6 +385,9 @@ TEST_CASE(
     const Looked unproven = look(other);
     REQUIRE(unproven.found.devices.at(0).reserve);
     CHECK(unproven.found.devices.at(0).reserve->setting.empty());
+    PoolRecording small;  // nor with these, and 45 MiB are little
+    rise(small, 1);
+    CHECK_FALSE(look(small).found.devices.at(0).reserve);
 }
 
 TEST_CASE("nothing below a hundredth of the GPU's peak is told") {
