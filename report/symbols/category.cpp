@@ -45,7 +45,7 @@ Says says(const StackFrame& frame) {
     }
     // MemTracker and its like watch every operation; they communicate nothing.
     if (has(frame.file, "/torch/distributed/")) {
-        return has(frame.file, "/torch/distributed/_tools/") ? Says::nothing : Says::distributed;
+        return has(frame.file, "/distributed/_tools/") ? Says::nothing : Says::distributed;
     }
     // cuda(), to(), half() and their like; __init__ of an nn.Module on the GPU; weights from a
     // file.
