@@ -20,6 +20,7 @@
 #include "report/reading/validate.hpp"
 #include "report/runs/render.hpp"
 #include "report/summary/place_text.hpp"
+#include "report/timeline/moments.hpp"
 #include "report/timeline/render.hpp"
 #include "report/views/oom_text.hpp"
 #include "report/whatif/pool_settings.hpp"
