@@ -6,6 +6,7 @@
 #include "model/json_members.hpp"
 #include "model/json_output.hpp"
 #include "model/python_source.hpp"
+#include "model/report_builder.hpp"
 #include "trace/aggregate/library_memory.hpp"
 
 namespace memlab::model {
@@ -52,13 +53,7 @@ IntervalDocument::Site site_of(const trace::Aggregator& from, const trace::Holde
 IntervalDocument::NnModule nn_module_of(const trace::Aggregator& from,
                                         const trace::NnModuleHeld& held) {
     IntervalDocument::NnModule nn_module{.bytes = held.bytes, .count = held.count};
-    const auto& names = from.nn_modules().names();
-    if (const auto found = names.find(held.nn_module); found != names.end()) {
-        nn_module.name = from.string(found->second.name);
-        if (found->second.class_name != 0) {
-            nn_module.class_name = from.string(found->second.class_name);
-        }
-    }
+    name_nn_module(from, held.nn_module, nn_module);
     return nn_module;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "model/utf8.hpp"
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::model {
@@ -88,5 +89,16 @@ CurveValues curve_values(const std::array<std::uint64_t, 4>& current);
 Holders holders(const trace::Composition& from);
 /// None where there is no limit.
 std::optional<std::uint64_t> limit(std::uint64_t bytes);
+/// Gives `to` the name and the class of an nn.Module, as far as `from` knows them.
+template <typename NnModule>
+void name_nn_module(const trace::Aggregator& from, std::uint32_t nn_module, NnModule& to) {
+    const auto& names = from.nn_modules().names();
+    if (const auto found = names.find(nn_module); found != names.end()) {
+        to.name = valid_utf8(from.string(found->second.name));
+        if (found->second.class_name != 0) {
+            to.class_name = valid_utf8(from.string(found->second.class_name));
+        }
+    }
+}
 
 }  // namespace memlab::model

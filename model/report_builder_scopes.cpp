@@ -128,13 +128,7 @@ void ReportBuilder::each(EntryTaker<NnModuleStack>& to) const {
             out.parent = stack.parent - 1;
         }
         out.nn_module = stack.nn_module;
-        if (const auto named = from.names().find(stack.nn_module); named != from.names().end()) {
-            const trace::NnModuleName& name = named->second;
-            out.name = text(name.name);
-            if (name.class_name != 0) {
-                out.class_name = text(name.class_name);
-            }
-        }
+        name_nn_module(from_, stack.nn_module, out);
         out.sites = std::move(held[i]);
         to.take(std::move(out));
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/json_writer.hpp"
+#include "model/report_builder.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/text/units.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -83,15 +84,8 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
 
     /// They may get their names after the moment.
     void name_nn_modules(model::Report& report) {
-        const auto& names = figures_.nn_modules().names();
         for (model::NnModuleStack& stack : report.nn_modules) {
-            const auto found = names.find(static_cast<std::uint32_t>(stack.nn_module));
-            if (found != names.end()) {
-                stack.name = figures_.string(found->second.name);
-                if (found->second.class_name != 0) {
-                    stack.class_name = figures_.string(found->second.class_name);
-                }
-            }
+            model::name_nn_module(figures_, static_cast<std::uint32_t>(stack.nn_module), stack);
         }
     }
 
