@@ -6,6 +6,7 @@
 
 #include "report/text/shell_word.hpp"
 #include "report/text/units.hpp"
+#include "trace/aggregate/library_memory.hpp"
 
 namespace memlab::report {
 
@@ -133,13 +134,10 @@ bool is_pytorchs_own(const model::Report& report, const model::Site& site) {
     if ((site.kind != "suballocation" && site.kind != "pinned") || site.live_count != site.count) {
         return false;
     }
-    const auto is_in = [](std::string_view path, std::string_view library) {
-        return path.find(library) != std::string_view::npos;
-    };
     for (const std::size_t frame : report.stacks.at(site.stack).frames) {
         const std::string_view path = report.modules.at(report.frames.at(frame).module).path;
-        if (!is_in(path, "/libc10") && !is_in(path, "/libcuda")) {
-            return is_in(path, "/libtorch_cuda");
+        if (!trace::passes_on_requests(path)) {
+            return trace::is_pytorchs_cuda(path);
         }
     }
     return false;

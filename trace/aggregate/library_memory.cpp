@@ -1,7 +1,5 @@
 #include "trace/aggregate/library_memory.hpp"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 namespace memlab::trace {
@@ -12,17 +10,22 @@ std::string_view file_name(std::string_view path) {
     return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-template <std::size_t N>
-bool begins_with_one_of(std::string_view name, const std::array<std::string_view, N>& of) {
-    return std::any_of(of.begin(), of.end(),
-                       [name](std::string_view each) { return name.starts_with(each); });
+bool keeps_handles(std::string_view path) {
+    const std::string_view name = file_name(path);
+    return name.starts_with("libcublas") || name.starts_with("libcudnn") ||
+           name.starts_with("libnccl");
 }
 
-constexpr std::array<std::string_view, 3> keep_handles = {"libcublas", "libcudnn", "libnccl"};
-/// What asks for memory is behind them.
-constexpr std::array<std::string_view, 2> pass_on = {"libc10", "libcuda"};
-
 }  // namespace
+
+bool passes_on_requests(std::string_view path) {
+    const std::string_view name = file_name(path);
+    return name.starts_with("libc10") || name.starts_with("libcuda");
+}
+
+bool is_pytorchs_cuda(std::string_view path) {
+    return file_name(path).starts_with("libtorch_cuda");
+}
 
 bool is_taken_by_library(const Aggregator& from, const Site& site) {
     for (const std::uint32_t index : from.stacks()[site.stack].frames) {
@@ -30,12 +33,12 @@ bool is_taken_by_library(const Aggregator& from, const Site& site) {
         if (frame.python != 0) {
             continue;
         }
-        const std::string_view name = file_name(from.modules()[frame.module].path);
-        if (begins_with_one_of(name, pass_on)) {
+        const std::string_view path = from.modules()[frame.module].path;
+        if (passes_on_requests(path)) {
             continue;
         }
-        return begins_with_one_of(name, keep_handles) ||
-               (name.starts_with("libtorch_cuda") &&
+        return keeps_handles(path) ||
+               (is_pytorchs_cuda(path) &&
                 (site.kind == MemoryKind::suballocation || site.kind == MemoryKind::pinned));
     }
     return false;

@@ -3,9 +3,17 @@
 // process.
 #pragma once
 
+#include <string_view>
+
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::trace {
+
+/// Of a binary on a call stack, by its path: what asks for memory is behind it (PyTorch's
+/// allocator, CUDA's libraries).
+bool passes_on_requests(std::string_view path);
+/// PyTorch's CUDA code.
+bool is_pytorchs_cuda(std::string_view path);
 
 /// Whether cuBLAS, cuDNN or NCCL took what is allocated at this site for their handles, or
 /// PyTorch's CUDA code for itself and for no tensor: its workspaces of cuBLAS, its cache of pinned
