@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import gc
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Type
 
 from ._peak import Site, made_between, moment, peak
-from ._pytest_limits import LeakLimit, Limits, MemoryLimit
+from ._pytest_limits import LeakLimit, Limits
 
 _SITES = 3  # shown of a peak
 _STACKS = 5  # shown of a leak

@@ -16,8 +16,7 @@ inline constexpr std::string_view live_at_few_moments =
     "a report knows what was live at the peak and at the end, and at no other moment";
 
 /// "what; what to do", to be put behind the report's file and a colon. `has`: what a report has or
-/// lacks
-/// ("has sums, not moments"). Throws std::bad_alloc only.
+/// lacks ("has sums, not moments"). Throws std::bad_alloc only.
 inline std::string needs_log(const FoundLog& log, std::string_view has) {
     std::string text = log.problem;
     if (text.empty()) {

@@ -1,5 +1,5 @@
-// What memory was used for over the run: areas stacked by category, kind, place or nn.Module, each stretch of the run as it was when
-// the device held most in it.
+// What memory was used for over the run: areas stacked by category, kind, place or nn.Module, each stretch of the run as it
+// was when the device held most in it.
 import { bytes, duration, markdownTable, percent } from "../model/format";
 import { type Group, type Grouping, groupsOf, most, usualGrouping } from "../model/groups";
 import { filterHint } from "../model/filter";
