@@ -113,14 +113,15 @@ class CallSites {
         if (!python_.found()) {
             return {stack.id};
         }
+        CallSite of;
         if (serves_origins && origin.code != nullptr) {
             if (stack.origin != &origin) [[unlikely]] {
                 return {};
             }
-            if (stack.origin_end == KnownStack::without_python ||
-                (stack.origin_end != KnownStack::not_there &&
-                 python_.innermost_activation() >= stack.origin_end)) {
-                if (const CallSite of = origin.site(); of.stack != 0) {
+            if (stack.origin_end != KnownStack::not_there) {
+                of = origin.site();
+                if (of.stack != 0 && (stack.origin_end == KnownStack::without_python ||
+                                      python_.innermost_activation() >= stack.origin_end)) {
                     return {find_merged(known, stack, of.stack), of.nn_modules};
                 }
             }
@@ -131,7 +132,13 @@ class CallSites {
         }
         return {frames.hash != 0 ? find_merged(known, stack, frames.hash)
                                  : find_unhashed(stack, origin),
-                python_.nn_modules_of(frames)};
+                own_or_origins(python_.nn_modules_of(frames), of)};
+    }
+
+    /// Python code that runs on behalf of an earlier call, as the backward of an autograd.Function,
+    /// is in that call's nn.Modules if it calls none itself.
+    static std::uint32_t own_or_origins(std::uint32_t own, const CallSite& origins) {
+        return own != 0 ? own : origins.nn_modules;
     }
 
     /// They depend on no object that could be unloaded.
@@ -205,7 +212,11 @@ class CallSites {
         }
         const CallSite of_origin =
             serves_origins ? intern_with_origin(native, hash, epoch, origin, keeps) : CallSite{};
-        return of_origin.stack != 0 ? of_origin : intern_merged(native, hash, epoch, origin, keeps);
+        if (of_origin.stack != 0) {
+            return of_origin;
+        }
+        const CallSite own = intern_merged(native, hash, epoch, origin, keeps);
+        return {own.stack, own_or_origins(own.nn_modules, of_origin)};
     }
 
     /// unload_epoch(); no_epoch while an object is being unloaded.
@@ -237,18 +248,19 @@ class CallSites {
         }
         const std::uint64_t epoch = capture_native(deep->native);
         const StackHash hash = hash_frames(deep->native, epoch);
-        if (python_.found() && serves_origins) {
-            const CallSite of_origin =
-                intern_with_origin(deep->native, hash, epoch, origin, nullptr);
-            if (of_origin.stack != 0) {
-                return of_origin;
-            }
+        if (!python_.found()) {
+            return {intern(deep->native, epoch, nullptr)};
         }
-        return python_.found()
-                   ? intern_merged(
-                         deep->native, deep->frames, hash, epoch, origin, nullptr,
-                         [&] { return merge(deep->native, deep->frames, deep->merged, epoch); })
-                   : CallSite{intern(deep->native, epoch, nullptr)};
+        const CallSite of_origin =
+            serves_origins ? intern_with_origin(deep->native, hash, epoch, origin, nullptr)
+                           : CallSite{};
+        if (of_origin.stack != 0) {
+            return of_origin;
+        }
+        const CallSite own =
+            intern_merged(deep->native, deep->frames, hash, epoch, origin, nullptr,
+                          [&] { return merge(deep->native, deep->frames, deep->merged, epoch); });
+        return {own.stack, own_or_origins(own.nn_modules, of_origin)};
     }
 
     /// Captures the calling thread's stack; returns its unload epoch.
@@ -302,8 +314,9 @@ class CallSites {
         return {id, python_.nn_modules_of(all)};
     }
 
-    /// The stack whose end the origin replaces; none: it is an ordinary one. `keeps`: to be
-    /// told what was found of the origin's function; null: nothing.
+    /// The stack whose end the origin replaces; no stack: it is an ordinary one, which runs in the
+    /// origin's nn.Modules if Python code runs inside. `keeps`: to be told what was found of the
+    /// origin's function; null: nothing.
     CallSite intern_with_origin(const unwind::StackView& native, const StackHash& hash,
                                 std::uint64_t epoch, const CallOrigin& origin, KnownStacks* keeps) {
         if (origin.code == nullptr || epoch == StackTable::no_epoch) {
@@ -328,13 +341,13 @@ class CallSites {
                     ? KnownStack::without_python
                     : native.ends[kept - 1];
         }
-        // Python code that runs inside says more.
-        if (kept == 0 || python_.innermost_activation() < native.ends[kept - 1]) {
+        if (kept == 0) {
             return {};
         }
         const CallSite of = origin.site();
-        if (of.stack == 0) {
-            return {};
+        // Python code that runs inside says more.
+        if (of.stack == 0 || python_.innermost_activation() < native.ends[kept - 1]) {
+            return {0, of.nn_modules};
         }
         const StackHash parts = hash_with(hash, of.stack);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);

@@ -37,8 +37,9 @@ memlab.memlab_api_nn_module_end.argtypes = [ctypes.c_void_p]
 
 expected = {}  # by size
 nodes = []  # whose backward is to come
+functions = []  # that nodes call
 calls = threading.local()
-next_size = 8
+next_size = 4  # 2 KiB are no module's; all fit into one segment, since the engine's thread has no context
 
 
 def new_size(modules):
@@ -91,6 +92,16 @@ class Linear(Named):
         nodes.append(torch.torch_operator(DENSE, new_size(stack), new_size(stack), 1))
 
 
+class OwnBackward(Named):
+    """Calls a torch.autograd.Function, whose backward is Python code."""
+
+    def run(self, stack):
+        torch.torch_without_gradient(new_size(stack))
+        size = new_size(stack)
+        functions.append(ctypes.CFUNCTYPE(None)(lambda: torch.torch_without_gradient(size)))
+        nodes.append(torch.torch_function(ctypes.cast(functions[-1], ctypes.c_void_p)))
+
+
 class Block(Named):
     def run(self, stack, again=0):
         torch.torch_without_gradient(new_size(stack))
@@ -115,6 +126,7 @@ def make():
     for block in model.blocks:
         block.first = Linear().name(block.qualified + ".first")
         block.second = Linear().name(block.qualified + ".second")
+    model.last = OwnBackward().name("last")
     model.watch()
     return model
 
@@ -167,6 +179,7 @@ def work():
     model = make()
     for _ in range(2):
         model()
+    model.last()
     in_thread(model.blocks[1])
     model.blocks[0](3)
     deep(model.blocks[2], 100)  # beyond the limit of stacks
