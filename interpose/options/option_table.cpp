@@ -160,8 +160,8 @@ bool output_option(Settings& settings, std::string_view text) {
 constexpr OptionDef options[] = {
     {"MEMLAB_OUTPUT", "path pattern", "memlab.%e.%p.json",
      "Path of the report: %e is the program's name, %p its process id, %h the host, %r the "
-     "rank. Missing folders are created; a path that ends in / is a folder. The event log "
-     "is written beside it, as .memlog.",
+     "rank. Missing folders are created; a path that ends in /, or is a folder already, is one. "
+     "The event log is written beside it, as .memlog.",
      output_option},
     {"MEMLAB_POOL", "on, off", "on",
      "Serve device allocations from memlab's pool; off only records them.",

@@ -69,14 +69,18 @@ std::string report_stem(const std::string& report) {
     return ends_with(report, ".json") ? report.substr(0, report.size() - 5) : report;
 }
 
+bool is_folder(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 bool make_folders(const std::string& path, std::string* problem) {
     for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
          slash = path.find('/', slash + 1)) {
         const std::string folder = path.substr(0, slash);
         if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
             const int error = errno;
-            struct stat status {};
-            if (stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+            if (is_folder(folder)) {
                 continue;  // exists, in a read-only parent
             }
             *problem = "cannot create folder " + folder + ": " + std::strerror(error);
@@ -156,27 +160,35 @@ void cut(std::string& text, std::size_t bytes) {
     text.resize(length);
 }
 
-std::string expand_whole(const std::string& pattern, const PatternValues& values) {
-    const std::string path = expand(pattern, values);
-    return path.empty() || path.back() == '/' ? path + expand(default_name, values) : path;
+/// The absolute path of a report.
+std::string expand_whole(const std::string& pattern, const PatternValues& values,
+                         const std::string& directory) {
+    std::string path = expand(pattern, values);
+    if (path.empty() || path.front() != '/') {
+        path.insert(0, directory + "/");
+    }
+    if (path.back() != '/' && is_folder(path)) {
+        path += '/';
+    }
+    return path.back() == '/' ? path + expand(default_name, values) : path;
 }
 
 }  // namespace
 
 std::string expand_pattern(const std::string& pattern, const PatternValues& values,
                            const std::string& directory) {
-    std::string path = expand_whole(pattern, values);
+    std::string path = expand_whole(pattern, values, directory);
     PatternValues shorter = values;
     for (std::size_t excess = excess_of(path); excess != 0 && !shorter.executable.empty();
          excess = excess_of(path)) {
         cut(shorter.executable, excess);
-        const std::string next = expand_whole(pattern, shorter);
+        const std::string next = expand_whole(pattern, shorter, directory);
         if (next == path) {  // it is not the program's name that is too long
             break;
         }
         path = next;
     }
-    return path.front() == '/' ? path : directory + "/" + path;
+    return path;
 }
 
 ClaimedFiles claim_files(const Settings& settings, const PatternValues& values) {

@@ -215,6 +215,15 @@ class Runs(EndToEnd):
         self.assertEqual(sorted(self.part(process) for process in document["processes"]), ["a", "b", "c"])
         self.assertEqual(len(list(self.folder.iterdir())), 3 * 2 + 1)
 
+    def test_a_folder_that_is_there_needs_no_slash(self) -> None:
+        self.folder.mkdir()
+        for given, cwd in ((str(self.folder), self.cwd), (".", self.folder)):
+            outcome = run([str(self.layout.tool("memlab-run")), "-o", given, "--", *self.program("tree", "a")],
+                          self.layout.environment(memlab=False), cwd)
+            self.assertEqual(outcome.code, 0, outcome.describe())
+        self.assertEqual(len(self.seen()["processes"]), 2)
+        self.assertEqual(len(self.run_files()), 2)
+
     def test_one_that_is_left_behind_is_listed(self) -> None:
         outcome = self.shell(f"setsid {shlex.quote(str(self.layout.program('tree')))} f~ > ready 2>&1 & "
                              "echo $!; until grep -q ready ready; do sleep 0.02; done; sleep 0.1")

@@ -87,7 +87,7 @@ class RunFormatter final : public HelpFormatter {
 void define(CLI::App& app, RunArguments& arguments) {
     set_help(app, std::make_shared<RunFormatter>());
     app.add_option("-o,--output", arguments.output,
-                   "Where reports go: a folder ending in / (the run's own: memlab-report reads it "
+                   "Where reports go: a folder that is there or ends in / (memlab-report reads it "
                    "as a whole), or a name with %e (program), %p (pid), %h (host), %r (rank)")
         ->type_name("PATTERN");
     app.add_option("--option", arguments.options, "Set an option of memlab; see --help-options")
@@ -261,7 +261,7 @@ Environment make_environment(const RunArguments& arguments, memlab::model::RunFi
         check_option("MEMLAB_OUTPUT", arguments.output);
         output = arguments.output;
     }
-    output = absolute_pattern(output);
+    output = as_folder_if_there(absolute_pattern(output));
     folder = run_folder(output);
     environment.emplace_back("MEMLAB_OUTPUT", output);
     const std::string library = library_of(arguments);

@@ -1,10 +1,12 @@
 #include "tools/run/run_file.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
@@ -145,6 +147,14 @@ std::string run_folder(const std::string& pattern) {
         }
     }
     return folder;
+}
+
+std::string as_folder_if_there(const std::string& pattern) {
+    const std::string folder = run_folder(pattern + "/");
+    struct stat status {};
+    const bool is_folder =
+        !folder.empty() && stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+    return is_folder ? std::filesystem::path(pattern + "/").lexically_normal().string() : pattern;
 }
 
 }  // namespace memlab::tools

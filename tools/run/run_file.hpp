@@ -35,4 +35,7 @@ std::string write_run_file(const std::string& folder, const std::string& text);
 /// every process on this host. Empty: none.
 std::string run_folder(const std::string& pattern);
 
+/// `pattern` (absolute), with a '/' at its end where it is a folder that is there.
+std::string as_folder_if_there(const std::string& pattern);
+
 }  // namespace memlab::tools

@@ -62,6 +62,14 @@ TEST_CASE("patterns") {
           "/w/" + folder + "/123.json");
 }
 
+TEST_CASE("a path that is a folder already is one") {
+    const Folder folder;
+    const std::string inside = "/memlab.train.123.json";
+    CHECK(expand_pattern(folder.path(), values, "/w") == folder.path() + inside);
+    CHECK(expand_pattern(".", values, folder.path()) == folder.path() + "/." + inside);
+    CHECK(expand_pattern("a", values, folder.path()) == folder.path() + "/a");
+}
+
 TEST_CASE("a claim creates folders and the log; a second process gets another name") {
     const Folder folder;
     Settings settings;
