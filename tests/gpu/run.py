@@ -49,7 +49,7 @@ import sample_checks  # noqa: E402
 import steps  # noqa: E402
 import tensors  # noqa: E402
 from plan import Plan, Results, passed_in  # noqa: E402
-from several_gpus import SeveralGpus  # noqa: E402
+from several_gpus import NO_MULTICAST, SeveralGpus  # noqa: E402
 from verdicts import Verdict, brief, gpu_count, gpu_name  # noqa: E402
 
 SMALL_RECORDING = 1 << 20
@@ -698,15 +698,15 @@ class Suite(SeveralGpus):
         for kind, models in (("nn.Modules:", tensors.WITNESSED), ("MemTracker:", tensors.TRACKED)):
             for model in models:
                 name = f"{kind} {model}"
-                if not self.can_run_with("transformers" if model in ("gpt2", "vit", "generate") else "torch", name):
+                if not self.can_run_with("transformers" if model in ("gpt2", "vit", "generate", "fsdp2") else "torch", name):
                     continue
-                if model == "data_parallel" and gpu_count() < 2:
+                if model in ("data_parallel", "fsdp2") and gpu_count() < 2:
                     self.skip(name, "needs 2 GPUs")
                     continue
                 expected = self.work / f"{file_name(name)}.json"
                 verdict, found, outcomes = self.framework_pair(
                     name, "module_witness.py", [("tracker:" if kind == "MemTracker:" else "") + model, str(expected)],
-                    settings=settings, native_settings={}, timeout=200)
+                    settings=settings | NO_MULTICAST, native_settings=NO_MULTICAST, timeout=200)
                 one = next((one for one in found if one.log and one.report and one.report["sites"]), None)
                 if one is None or not expected.exists():
                     verdict.problems.append("no log, or no word of the witness's")

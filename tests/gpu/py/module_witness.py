@@ -6,7 +6,8 @@ forward the innermost call, of backward the one whose forward made the node. At 
 nn.Module, as PyTorch's cache rounds them; at the end, to FILE, as JSON. Under memlab the same training runs without the
 hooks, which would be in its way, and makes a mark at each of these moments. Prints the losses.
 
-With MODEL tracker:MODEL the witness is PyTorch's own MemTracker: the bytes by its categories at the peak.
+With MODEL tracker:MODEL the witness is PyTorch's own MemTracker: the bytes by its categories at the peak. With fsdp2 this
+is the first of two ranks, each with a GPU of its own; it starts the other, without memlab and without a witness.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import contextlib
 import copy
 import ctypes
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -39,7 +42,7 @@ class Witness(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.calls = threading.local()
-        self.storages: dict[int, tuple[StorageWeakRef, int, str]] = {}
+        self.storages: dict[int, tuple[StorageWeakRef, str]] = {}
         self.lock = threading.Lock()
 
     def names(self) -> list[str]:
@@ -64,8 +67,7 @@ class Witness(TorchDispatchMode):
         with self.lock:
             known = self.storages.get(storage._cdata)
             if storage.nbytes() and (known is None or known[0].expired()):
-                rounded = (storage.nbytes() + 511) // 512 * 512
-                self.storages[storage._cdata] = (StorageWeakRef(storage), rounded, self.owner())
+                self.storages[storage._cdata] = (StorageWeakRef(storage), self.owner())
 
     def claim(self, values: object, owner: str) -> None:
         """The nodes behind tensors that no call that has ended made."""
@@ -99,23 +101,24 @@ class Witness(TorchDispatchMode):
     def live(self) -> dict[str, int]:
         held: dict[str, int] = {}
         with self.lock:
-            for reference, size, owner in self.storages.values():
-                if not reference.expired():
-                    held[owner] = held.get(owner, 0) + size
+            for reference, owner in self.storages.values():
+                if not reference.expired():  # FSDP2 takes the bytes out of a storage that stays
+                    size = torch.UntypedStorage._new_with_weak_ptr(reference.cdata).nbytes()
+                    held[owner] = held.get(owner, 0) + (size + 511) // 512 * 512
         return held
 
 
 class Moments:
-    """What the witness says at each; without one, marks."""
+    """What the witness says at each, and marks where there is memlab."""
 
     def __init__(self, witness: Witness | None) -> None:
         self.witness, self.said = witness, {}
+        self.mark = getattr(ctypes.CDLL(None), "memlab_api_mark", lambda _: None)
 
     def note(self, name: str) -> None:
         if name not in self.said:
             self.said[name] = {} if self.witness is None else self.witness.live()
-            if self.witness is None:
-                ctypes.CDLL(None).memlab_api_mark(name.encode())
+            self.mark(name.encode())
 
 
 class Block(torch.nn.Module):
@@ -162,12 +165,17 @@ def gpt2() -> torch.nn.Module:
     return GPT2LMHeadModel(GPT2Config(n_layer=4, n_embd=512, n_head=8, vocab_size=8192))
 
 
-def language(model: torch.nn.Module) -> Loss:
-    def loss() -> torch.Tensor:
-        tokens = random_tokens(8192)
-        return model(input_ids=tokens, labels=tokens).loss
+def llama() -> torch.nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    return loss
+    return LlamaForCausalLM(LlamaConfig(num_hidden_layers=4, hidden_size=512, num_attention_heads=8,
+                                        num_key_value_heads=4, intermediate_size=1536, vocab_size=8192))
+
+
+# What a model takes is made before: MemTracker calls it activations, too, if it sees it made.
+def language(model: torch.nn.Module) -> Loss:
+    tokens = random_tokens(8192)
+    return lambda: model(input_ids=tokens, labels=tokens).loss
 
 
 def vit() -> torch.nn.Module:
@@ -177,12 +185,14 @@ def vit() -> torch.nn.Module:
 
 
 def pictures(model: torch.nn.Module) -> Loss:
-    return lambda: model(pixel_values=torch.randn(16, 3, 224, 224, device="cuda"),
-                         labels=torch.zeros(16, dtype=torch.long, device="cuda")).loss
+    taken = {"pixel_values": torch.randn(16, 3, 224, 224, device="cuda"),
+             "labels": torch.zeros(16, dtype=torch.long, device="cuda")}
+    return lambda: model(**taken).loss
 
 
 def of_rows(model: torch.nn.Module, *shape: int) -> Loss:
-    return lambda: model(torch.randn(*shape, device="cuda")).square().mean()
+    rows = torch.randn(*shape, device="cuda")
+    return lambda: model(rows).square().mean()
 
 
 def encoder() -> torch.nn.Module:
@@ -202,7 +212,36 @@ MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[[torch.nn.Module
     "ema": (Blocks, lambda model: of_rows(model, 2048, 512)),
     "checkpointing": (lambda: Blocks(recompute=True), lambda model: of_rows(model, 2048, 512)),
     "data_parallel": (Blocks, lambda model: of_rows(torch.nn.DataParallel(model), 2048, 512)),
-    "generate": (gpt2, language)}
+    "fsdp2": (llama, language), "generate": (gpt2, language)}
+
+
+@contextlib.contextmanager
+def ranks(file: str):
+    """The process group of this rank and the other."""
+    other = None
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    if "RANK" not in os.environ:
+        os.environ |= {"MASTER_PORT": str(20000 + os.getpid() % 20000), "WORLD_SIZE": "2", "RANK": "0"}
+        plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        other = subprocess.Popen([sys.executable, __file__, "fsdp2", file], env=plain | {"RANK": "1"}, stdout=sys.stderr)
+    torch.cuda.set_device(int(os.environ["RANK"]))
+    torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["RANK"])))
+    try:
+        yield
+        torch.distributed.destroy_process_group()
+        if other is not None and other.wait(60) != 0:
+            sys.exit("the other rank failed")
+    finally:
+        if other is not None:
+            other.kill()
+
+
+def shard(model: torch.nn.Module) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in model.model.layers:
+        fully_shard(layer)
+    fully_shard(model)
 
 
 def average(model: torch.nn.Module, of: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
@@ -248,6 +287,8 @@ def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Cal
     make, objective = MODELS[name]
     torch.manual_seed(1)
     model = make().cuda()
+    if name == "fsdp2":
+        shard(model)
     root, step = type(model).__name__, [0]
     mean = copy.deepcopy(model) if name == "ema" else None
     if witness is not None:
@@ -319,9 +360,10 @@ def main() -> None:
     if name.startswith("tracker:"):
         said, losses = with_tracker(name.removeprefix("tracker:"), not recorded)
     else:
+        recorded = recorded or os.environ.get("RANK") == "1"  # nobody asks about that rank
         witness = None if recorded else Witness()
         moments = Moments(witness)
-        with witness or contextlib.nullcontext():
+        with ranks(sys.argv[2]) if name == "fsdp2" else contextlib.nullcontext(), witness or contextlib.nullcontext():
             losses = train(name, witness, moments, lambda: peak_of_all(moments))
         said = moments.said
     if not recorded:
