@@ -69,7 +69,7 @@ bool has_an_address(MemoryKind kind) {
 std::uint32_t suballocator_id(Memory& memory, const DriverAllocation& of) {
     const bool physical = of.kind == MemoryKind::vmm;
     if ((physical || of.kind == MemoryKind::device) && memory.serves_recorded_cache()) {
-        return memory.segment_of_pytorch();
+        return memory.segment_of_pytorch(of.kind);
     }
     const bool sleeps = physical && memory.recorder() != nullptr &&
                         memory.suballocators().is_for_sleeping(of.requested);

@@ -35,10 +35,11 @@ bool Memory::serves_recorded_cache() {
     return !leaves_out(PytorchFeature::tensors);
 }
 
-std::uint32_t Memory::segment_of_pytorch() {
-    // Between its segments PyTorch's cache reports at least one block; without it there is none.
+std::uint32_t Memory::segment_of_pytorch(trace::MemoryKind kind) {
+    // Between its segments PyTorch's cache reports at least one block; without it there is none. An
+    // expandable segment takes many handles for one block.
     constexpr std::uint32_t segments_without_a_report = 3;
-    if (!pytorch_reported_.load(std::memory_order_relaxed) &&
+    if (kind != trace::MemoryKind::vmm && !pytorch_reported_.load(std::memory_order_relaxed) &&
         pytorch_segments_.fetch_add(1, std::memory_order_relaxed) >= segments_without_a_report &&
         std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {
         pytorch_not_read(PytorchFeature::tensors, "libc10_cuda.so", "no block is reported");

@@ -19,6 +19,7 @@
 #include "interpose/options/settings.hpp"
 #include "profiler/cupti/audit.hpp"
 #include "profiler/recorder.hpp"
+#include "trace/event.hpp"
 
 namespace memlab::interpose {
 
@@ -54,9 +55,9 @@ class Memory {
     /// Whether the calling thread allocates for a cache of the program's whose blocks are recorded.
     bool serves_recorded_cache();
 
-    /// The calling thread allocated for that, PyTorch's: the recording's string id of its name.
-    /// Call without any of memlab's locks.
-    std::uint32_t segment_of_pytorch();
+    /// The calling thread allocated such memory for that, PyTorch's: the recording's string id of
+    /// its name. Call without any of memlab's locks.
+    std::uint32_t segment_of_pytorch(trace::MemoryKind kind);
     /// Of PyTorch's cache a block was reported, whatever of it is believed.
     void pytorch_reported() { pytorch_reported_.store(true, std::memory_order_relaxed); }
 

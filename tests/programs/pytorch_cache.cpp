@@ -200,6 +200,10 @@ int main(int argc, char** argv) {
             thread.join();
         }
     } else {
+        if (what == "expandable") {  // of many pages
+            torch.free(0, make_tensor(torch, 0, 100 << 20, true));
+            torch.empty_cache(0);
+        }
         train(torch, 0, what == "expandable", 1);
     }
     report(torch, 0);

@@ -124,7 +124,7 @@ class Cache {
   private:
     struct Segment {
         std::uint64_t size;
-        CUmemGenericAllocationHandle handle;  ///< 0: from cuMemAlloc
+        CUmemGenericAllocationHandle handle;  ///< of its first page; 0: from cuMemAlloc
     };
     struct Block {
         std::uint64_t size;
@@ -159,12 +159,22 @@ class Cache {
             wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
             wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
             CUmemAccessDesc access{wanted.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-            if (cuMemCreate(&handle, segment, &wanted, 0) != CUDA_SUCCESS) {
-                return false;
+            const std::uint64_t page = segment > 64 * mebibyte ? 2 * mebibyte : segment;
+            std::vector<CUmemGenericAllocationHandle> pages(segment / page);
+            for (CUmemGenericAllocationHandle& each : pages) {
+                if (cuMemCreate(&each, page, &wanted, 0) != CUDA_SUCCESS) {
+                    return false;  // with the pages before: no test goes on
+                }
             }
             cuMemAddressReserve(&address, segment, 0, 0, 0);
-            cuMemMap(address, segment, 0, handle, 0);
+            for (std::size_t i = 0; i < pages.size(); ++i) {
+                cuMemMap(address + i * page, page, 0, pages[i], 0);
+            }
             cuMemSetAccess(address, segment, &access, 1);
+            handle = pages[0];
+            for (std::size_t i = 1; i < pages.size(); ++i) {
+                cuMemRelease(pages[i]);  // mapped, they stay
+            }
         } else if (cuMemAlloc(&address, segment) != CUDA_SUCCESS) {
             return false;
         }
