@@ -69,6 +69,8 @@ class Suite(SeveralGpus):
         self.layout = Layout(packed, [str(self.libraries())], [], passed_on | settings)
         # What inherits this process's environment brings its own libraries of CUDA.
         self.inheriting_layout = Layout(packed, [], [], settings)
+        startup = [str(HERE.parent.parent / "python" / "memlab" / "startup"), os.environ.get("PYTHONPATH", "")]
+        self.with_names = {"MEMLAB_NAMES": "auto", "PYTHONPATH": ":".join(filter(None, startup))}
         for folder in ("logs", "recordings"):
             (out / folder).mkdir(parents=True, exist_ok=True)
 
@@ -693,8 +695,6 @@ class Suite(SeveralGpus):
 
     def witnessed_nn_modules(self) -> None:
         """Memory by nn.Module at eleven moments, against hooks on every one; by category, against PyTorch's MemTracker."""
-        folders = [str(HERE.parent.parent / "python" / "memlab" / "startup"), os.environ.get("PYTHONPATH", "")]
-        settings = {"MEMLAB_NAMES": "auto", "PYTHONPATH": ":".join(filter(None, folders))}
         for kind, models in (("nn.Modules:", tensors.WITNESSED), ("MemTracker:", tensors.TRACKED)):
             for model in models:
                 name = f"{kind} {model}"
@@ -706,7 +706,7 @@ class Suite(SeveralGpus):
                 expected = self.work / f"{file_name(name)}.json"
                 verdict, found, outcomes = self.framework_pair(
                     name, "module_witness.py", [("tracker:" if kind == "MemTracker:" else "") + model, str(expected)],
-                    settings=settings | NO_MULTICAST, native_settings=NO_MULTICAST, timeout=200)
+                    settings=self.with_names | NO_MULTICAST, native_settings=NO_MULTICAST, timeout=200)
                 one = next((one for one in found if one.log and one.report and one.report["sites"]), None)
                 if one is None or not expected.exists():
                     verdict.problems.append("no log, or no word of the witness's")
@@ -768,10 +768,8 @@ class Suite(SeveralGpus):
         if not self.can_run_with("torch", name):
             return
         expected = self.work / "names.json"
-        folders = [str(HERE.parent.parent / "python" / "memlab" / "startup"), os.environ.get("PYTHONPATH", "")]
-        verdict, found, outcomes = self.framework_pair(
-            name, "names.py", [str(expected)], native_settings={},
-            settings={"MEMLAB_NAMES": "auto", "PYTHONPATH": ":".join(filter(None, folders))})
+        verdict, found, outcomes = self.framework_pair(name, "names.py", [str(expected)], native_settings={},
+                                                       settings=self.with_names)
         reports = [one.report for one in found if one.report and one.report["sites"]]
         if reports and expected.exists():
             verdict.problems += tensors.judge_names(reports[0], json.loads(expected.read_text(encoding="utf-8")))
@@ -795,6 +793,24 @@ class Suite(SeveralGpus):
                 self.keep_named(name, found[0])
                 self.show(name, report)
             self.add(verdict, *outcomes)
+
+    def gpt2_training(self) -> None:
+        """The sample of a training; its recording has names."""
+        name = "sample: GPT-2 training"
+        if not self.can_run_with("transformers", name):
+            return
+        verdict, found, outcomes = self.framework_pair(name, "../../../samples/gpt2_training.py", [], native_settings={},
+                                                       settings=self.with_names, timeout=200)
+        one = next((one for one in found if one.report_path and one.report and one.report["sites"]), None)
+        if one is None:
+            verdict.problems.append("no report with sites")
+        else:
+            named = {entry["name"] for entry in one.report.get("nn_modules", [])}
+            wanted = {f"GPT2LMHeadModel.transformer.h.{layer}.mlp.c_fc" for layer in range(12)}
+            verdict.problems += [f"no memory of {sorted(wanted - named)}"] if wanted - named else []
+            self.keep_named(name, one)
+            self.show(name, one.report_path)
+        self.add(verdict, *outcomes)
 
     def categories(self) -> None:
         for model in tensors.MODELS:
@@ -1240,7 +1256,7 @@ class Suite(SeveralGpus):
         parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
-                 self.witnessed_nn_modules, self.line_profiles, self.limits_in_tests, self.names, self.validation, self.categories, self.ledgers, self.unwinder, self.forked,
+                 self.witnessed_nn_modules, self.line_profiles, self.limits_in_tests, self.names, self.validation, self.gpt2_training, self.categories, self.ledgers, self.unwinder, self.forked,
                  self.ranks, self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory,
                  self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))
