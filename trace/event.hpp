@@ -99,8 +99,10 @@ struct Event {
     std::uint32_t device = 0;   ///< DeviceInfo::index
     std::uint32_t context = 0;  ///< ContextInfo::id
     std::uint32_t thread = 0;   ///< kernel thread id
-    std::uint32_t api = 0;      ///< StringDef::id of the function that the program called
-    std::uint32_t stack = 0;    ///< StackDef::id
+    /// StringDef::id of the function that the program called; of a label: what the allocation
+    /// holds, "float32[512, 512]", none where that is not known
+    std::uint32_t api = 0;
+    std::uint32_t stack = 0;  ///< StackDef::id
     /// StringDef::id: the name of a mark or scope; of an alloc: the program's allocator that cuts
     /// it into suballocations; of a free_requested: the garbage collector that was freeing, none
     /// where the program itself was

@@ -360,7 +360,7 @@ struct End {
 /// its reader delivers it where records before it are missing.
 struct Checkpoint {
     /// Of the state's format; see StateReader.
-    static constexpr std::uint32_t state_version = 7;
+    static constexpr std::uint32_t state_version = 8;
 
     std::uint64_t time_ns = 0;  ///< of the latest record before
     std::uint32_t version = state_version;

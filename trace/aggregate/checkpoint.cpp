@@ -291,7 +291,7 @@ bool Aggregator::is_valid() const {
     for (const OomTotals& oom : ooms_) {
         const auto is_holder = [&](const Holder& holder) { return is_site(holder.site); };
         const auto is_label = [&](const SiteLabel& label) {
-            return is_site(label.site) && is_string(label.name);
+            return is_site(label.site) && is_string(label.name) && is_string(label.detail);
         };
         if (!known.valid(oom.event) || oom.allocations.size() != oom.holders.sites.size() ||
             !std::all_of(oom.holders.sites.begin(), oom.holders.sites.end(), is_holder) ||

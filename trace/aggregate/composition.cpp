@@ -88,6 +88,7 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
                            .site = live.site,
                            .thread = live.thread,
                            .label = named ? labels_.name_of(live.address) : 0,
+                           .label_detail = named ? labels_.detail_of(live.address) : 0,
                            .time_ns = live.time_ns,
                            .requested = live.requested,
                            .size = live.size});

@@ -2,7 +2,7 @@
 // The latest label of an allocation counts. O(1) per event, no cost while no live allocation has a
 // label. Memory: O(live allocations with a label), plus bounded tables of names and of pairs of
 // call site and name; names beyond the limit share a row, pairs beyond it count only under their
-// name.
+// name. A name's detail ("float32[512, 512]") is what all allocations that were given it hold.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,14 @@ struct LabelTotals {
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
     std::uint64_t peak_bytes = 0;  ///< maximum of live_bytes
+    std::uint32_t detail = 0;      ///< string id; 0: not known, or not the same for all
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.name, self.count, self.live_count, self.live_bytes, self.peak_bytes);
+        if (archive.version() >= 8) {
+            archive(self.detail);
+        }
     }
 };
 
@@ -33,10 +37,14 @@ struct SiteLabel {
     std::uint64_t count = 0;  ///< allocations that were given it
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
+    std::uint32_t detail = 0;  ///< as in LabelTotals, of these
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.site, self.name, self.count, self.live_count, self.live_bytes);
+        if (archive.version() >= 8) {
+            archive(self.detail);
+        }
     }
 };
 
@@ -48,22 +56,26 @@ class LabelStats {
     /// True while ended() must be called.
     bool any_live() const { return !of_address_.empty(); }
 
-    /// Names the live allocation of `site` at `address`. May throw std::bad_alloc.
-    void label(std::uint64_t address, std::uint32_t name, std::uint64_t bytes, std::uint32_t site) {
+    /// Names the live allocation of `site` at `address`; `detail` is a string id, too, or 0. May
+    /// throw std::bad_alloc.
+    void label(std::uint64_t address, std::uint32_t name, std::uint64_t bytes, std::uint32_t site,
+               std::uint32_t detail = 0) {
         const std::uint32_t row = row_of(name);
-        const Named named{.row = row, .site_label = site_label_of(site, row)};
+        const Named named{.row = row, .site_label = site_label_of(site, row), .detail = detail};
         const auto [at, is_new] = of_address_.try_emplace(address, named);
         if (!is_new) {
             remove(at->second, bytes);
             at->second = named;
         }
         LabelTotals& totals = totals_[row];
+        note_detail(totals, detail);
         ++totals.count;
         ++totals.live_count;
         totals.live_bytes += bytes;
         totals.peak_bytes = std::max(totals.peak_bytes, totals.live_bytes);
         if (named.site_label != none) {
             SiteLabel& of_site = site_labels_[named.site_label];
+            note_detail(of_site, detail);
             ++of_site.count;
             ++of_site.live_count;
             of_site.live_bytes += bytes;
@@ -99,6 +111,11 @@ class LabelStats {
         const auto at = of_address_.find(address);
         return at == of_address_.end() ? 0 : totals_[at->second.row].name;
     }
+    /// The same of its detail.
+    std::uint32_t detail_of(std::uint64_t address) const {
+        const auto at = of_address_.find(address);
+        return at == of_address_.end() ? 0 : at->second.detail;
+    }
 
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
@@ -111,17 +128,20 @@ class LabelStats {
         const auto pair_is_valid = [this](std::uint32_t at) { return at < site_labels_.size(); };
         return totals_.size() <= max_names && site_labels_.size() <= max_site_labels &&
                std::all_of(totals_.begin(), totals_.end(),
-                           [&](const LabelTotals& each) { return each.name < strings; }) &&
+                           [&](const LabelTotals& each) {
+                               return each.name < strings && each.detail < strings;
+                           }) &&
                std::all_of(site_labels_.begin(), site_labels_.end(),
                            [&](const SiteLabel& each) {
-                               return each.site < sites && each.name < strings;
+                               return each.site < sites && each.name < strings &&
+                                      each.detail < strings;
                            }) &&
                std::all_of(rows_.begin(), rows_.end(),
                            [&](const auto& each) { return row_is_valid(each.second); }) &&
                std::all_of(site_label_index_.begin(), site_label_index_.end(),
                            [&](const auto& each) { return pair_is_valid(each.second); }) &&
                std::all_of(of_address_.begin(), of_address_.end(), [&](const auto& each) {
-                   return row_is_valid(each.second.row) &&
+                   return row_is_valid(each.second.row) && each.second.detail < strings &&
                           (each.second.site_label == none || pair_is_valid(each.second.site_label));
                });
     }
@@ -132,13 +152,26 @@ class LabelStats {
     struct Named {
         std::uint32_t row = 0;
         std::uint32_t site_label = none;  ///< index; none: beyond max_site_labels
+        std::uint32_t detail = 0;
 
         template <typename Self, typename Archive>
         static void state(Self& self, Archive& archive) {
             archive(self.row, self.site_label);
+            if (archive.version() >= 8) {
+                archive(self.detail);
+            }
         }
     };
 
+    /// One more allocation gets the name of `totals`.
+    template <typename Totals>
+    static void note_detail(Totals& totals, std::uint32_t detail) {
+        if (totals.count == 0 && totals.name != 0) {
+            totals.detail = detail;
+        } else if (totals.detail != detail) {
+            totals.detail = 0;
+        }
+    }
     std::uint32_t row_of(std::uint32_t name) {
         const auto known = rows_.find(name);
         if (known != rows_.end()) {

@@ -77,7 +77,7 @@ std::uint32_t Aggregator::find_innermost(std::uint64_t address) const {
 void Aggregator::label(const Event& event) {
     const std::uint32_t at = find_innermost(event.address);
     if (at != LiveTable::none && !live_[at].pending && !live_[at].is_segment) {
-        labels_.label(event.address, event.name, live_[at].size, live_[at].site);
+        labels_.label(event.address, event.name, live_[at].size, live_[at].site, event.api);
     }
 }
 

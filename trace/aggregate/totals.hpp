@@ -404,8 +404,9 @@ struct Integrity {
 struct LiveTotals {
     std::uint64_t address = 0;  ///< or the handle
     std::uint32_t site = 0;
-    std::uint32_t thread = 0;  ///< that allocated it
-    std::uint32_t label = 0;   ///< string id; 0: none
+    std::uint32_t thread = 0;        ///< that allocated it
+    std::uint32_t label = 0;         ///< string id; 0: none
+    std::uint32_t label_detail = 0;  ///< the same
     std::uint64_t time_ns = 0;
     std::uint64_t requested = 0;
     std::uint64_t size = 0;

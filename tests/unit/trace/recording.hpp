@@ -611,6 +611,7 @@ class PlausibleRecords {
         if (note.type == EventType::label) {
             auto at = blocks_.lower_bound(random_.one_in(2) ? 0 : next_segment_ / 2);
             note.address = at == blocks_.end() ? 4711 : at->first;
+            note.api = static_cast<std::uint32_t>(random_.below(3));  // the detail
         } else if (note.type != EventType::mark) {
             note.requested = note.size = random_.below(2);
             note.address = random_.one_in(4) ? 1 + random_.below(4) : 0;

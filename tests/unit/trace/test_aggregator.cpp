@@ -599,6 +599,25 @@ TEST_CASE("a call site knows what its allocations were called, at an OOM what it
     CHECK(aggregator.labels().by_site()[0].live_bytes == 4000);
 }
 
+TEST_CASE("a name has the detail that all its allocations have, each allocation its own") {
+    LabelStats labels;
+    labels.label(1 << 20, 1, 1000, 0, 7);
+    labels.label(2 << 20, 1, 1000, 1, 7);
+    labels.label(3 << 20, 2, 1000, 1, 8);
+    CHECK(labels.totals()[0].detail == 7);
+    labels.label(4 << 20, 1, 1000, 1, 8);
+    labels.label(5 << 20, 1, 1000, 1, 7);
+    CHECK(labels.totals()[0].detail == 0);
+    CHECK(labels.totals()[1].detail == 8);
+    CHECK(labels.by_site()[0].detail == 7);  // site 0
+    CHECK(labels.by_site()[1].detail == 0);
+    CHECK(labels.detail_of(2 << 20) == 7);
+    CHECK(labels.detail_of(4 << 20) == 8);
+    labels.label(4 << 20, 2, 1000, 1);  // the latest counts
+    CHECK(labels.detail_of(4 << 20) == 0);
+    CHECK(labels.detail_of(6 << 20) == 0);
+}
+
 TEST_CASE("more pairs of site and name than are kept leave the names' own figures right") {
     LabelStats labels;
     constexpr std::uint32_t sites = LabelStats::max_site_labels + 10;

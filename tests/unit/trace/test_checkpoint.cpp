@@ -66,6 +66,13 @@ class DamagedState final : public GenericSink<DamagedState> {
     Random& random_;
 };
 
+struct StateBytes final : GenericSink<StateBytes> {
+    void take(const AggregateState& part) { bytes += part.bytes; }
+    void take(const auto& /*record*/) {}
+
+    std::string bytes;
+};
+
 /// Counts the fields of records in a state of a version.
 struct Counting {
     std::uint32_t version_;
@@ -147,6 +154,31 @@ TEST_CASE("records in an earlier memlab's state have the fields of then") {
     FieldArchive<Counting> all{now};
     Witness::fields(witness, all);
     CHECK(now.fields > 6);
+}
+
+TEST_CASE("labels in an earlier memlab's state hold nothing that is known") {
+    StateBytes then;
+    StateWriter writer(then);
+    for (const std::uint64_t number : {1, 3,    1, 1, 100, 100,  // of the name 3
+                                       1, 0,    3, 1, 1,   100,  // of the site 0
+                                       1, 3,    0,               // its row
+                                       1, 0,    0,               // their index
+                                       1, 4096, 0, 0}) {         // of the allocation at 4096
+        writer.number(number);
+    }
+    writer.finish();
+    StateReader reader(then.bytes, 7);
+    LabelStats labels;
+    LabelStats::state(labels, reader);
+    REQUIRE(reader.ok());
+    CHECK(reader.at_end());
+    REQUIRE(labels.valid(1, 10));
+    CHECK(labels.name_of(4096) == 3);
+    CHECK(labels.detail_of(4096) == 0);
+    labels.label(8192, 3, 50, 0, 9);
+    CHECK(labels.detail_of(8192) == 9);
+    CHECK(labels.totals()[0].detail == 0);  // what the first holds is not known
+    CHECK(labels.by_site()[0].detail == 0);
 }
 
 TEST_CASE("a checkpoint of a later memlab is refused") {
