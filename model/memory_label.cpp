@@ -11,19 +11,25 @@ namespace {
 
 constexpr std::size_t max_shown = 3;
 
-std::string quote(std::string name) {
-    for (char& c : name) {
+std::string printable(std::string text) {
+    for (char& c : text) {
         const auto byte = static_cast<unsigned char>(c);
         constexpr unsigned char erase = 0x7f;
         c = byte < ' ' || byte == erase ? '?' : c;
     }
-    return "\"" + name + "\"";
+    return text;
+}
+
+/// The name, and what it holds where that is known.
+std::string title(const MemoryLabel& label) {
+    return "\"" + printable(label.name) + "\"" +
+           (label.detail.empty() ? "" : " " + printable(label.detail));
 }
 
 std::string format_list(const std::vector<MemoryLabel>& labels, bool with_bytes) {
     std::string text;
     for (std::size_t i = 0; i < std::min(labels.size(), max_shown); ++i) {
-        text += (i == 0 ? "" : ", ") + quote(labels[i].name) +
+        text += (i == 0 ? "" : ", ") + title(labels[i]) +
                 (with_bytes ? " " + size_text(labels[i].bytes) : "");
     }
     return labels.size() <= max_shown
@@ -49,6 +55,7 @@ void add_label(const MemoryLabel& label, std::vector<MemoryLabel>& labels) {
         labels.push_back(label);
         return;
     }
+    keep_common_detail(*same, label);
     add_to(same->count, label.count);
     add_to(same->bytes, label.bytes);
 }

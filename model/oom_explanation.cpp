@@ -353,7 +353,8 @@ std::vector<MemoryLabel> holder_labels(const trace::Aggregator& from, const trac
         if (label.site == site) {
             labels.push_back({.name = label_name(from, label.name),
                               .count = label.live_count,
-                              .bytes = label.live_bytes});
+                              .bytes = label.live_bytes,
+                              .detail = from.string(label.detail)});
         }
     }
     return labels;

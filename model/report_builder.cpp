@@ -176,7 +176,7 @@ void ReportBuilder::each(EntryTaker<Site>& to) const {
         for (; label != labels.end() && label->site <= i; ++label) {
             if (label->site == i && out.labels.size() < max_site_labels) {
                 out.labels.push_back({valid_utf8(label_name(from_, label->name)), label->count,
-                                      label->live_count, label->live_bytes});
+                                      label->live_count, label->live_bytes, text(label->detail)});
             }
         }
         to.take(std::move(out));

@@ -99,7 +99,8 @@ void add_work(const trace::DeviceTotals& from, std::optional<Named<WorkTotals>>&
 void add_labels(const std::vector<MemoryLabel>& from, std::vector<MemoryLabel>& to) {
     const std::size_t count = std::min<std::size_t>(max_site_labels, from.size());
     for (std::size_t i = 0; i < count; ++i) {
-        to.push_back({valid_utf8(from[i].name), from[i].count, from[i].bytes});
+        to.push_back(
+            {valid_utf8(from[i].name), from[i].count, from[i].bytes, valid_utf8(from[i].detail)});
     }
 }
 

@@ -107,7 +107,7 @@ void ReportBuilder::each(EntryTaker<Steps>& to) const {
 void ReportBuilder::each(EntryTaker<Label>& to) const {
     for (const trace::LabelTotals& label : from_.labels().totals()) {
         to.take({valid_utf8(label_name(from_, label.name)), label.count, label.live_count,
-                 label.live_bytes, label.peak_bytes});
+                 label.live_bytes, label.peak_bytes, text(label.detail)});
     }
 }
 
@@ -137,7 +137,8 @@ void ReportBuilder::each(EntryTaker<NnModuleStack>& to) const {
 void ReportBuilder::each(EntryTaker<LiveAllocation>& to) const {
     for (const trace::LiveTotals& live : from_.largest_live(LiveAllocation::max_entries)) {
         to.take({live.address, live.site, live.thread, live.time_ns, live.requested, live.size,
-                 live.label == 0 ? std::nullopt : std::optional(text(live.label))});
+                 live.label == 0 ? std::nullopt : std::optional(text(live.label)),
+                 text(live.label_detail)});
     }
 }
 

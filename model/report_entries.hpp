@@ -36,6 +36,7 @@ struct SiteLabel {
     std::uint64_t count = 0;
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
+    std::string detail = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -43,6 +44,9 @@ struct SiteLabel {
         visit.number({"count", "allocations that were given it"}, self.count);
         visit.number({"live_count", "of these held at the end"}, self.live_count);
         visit.number({"live_bytes", "their sum"}, self.live_bytes);
+        visit.text_if_any(
+            {"detail", "what each of them holds (float32[512, 512]), if all hold the same"},
+            self.detail);
     }
     bool operator==(const SiteLabel&) const = default;
 };

@@ -229,6 +229,7 @@ struct Label {
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
     std::uint64_t peak_bytes = 0;
+    std::string detail = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -237,6 +238,9 @@ struct Label {
         visit.number({"live_count", "of these held at the end"}, self.live_count);
         visit.number({"live_bytes", "their sum"}, self.live_bytes);
         visit.number({"peak_bytes", "the most that was held at once"}, self.peak_bytes);
+        visit.text_if_any(
+            {"detail", "what each of them holds (float32[512, 512]), if all hold the same"},
+            self.detail);
     }
     bool operator==(const Label&) const = default;
 };
@@ -250,6 +254,7 @@ struct LiveAllocation {
     std::uint64_t requested_bytes = 0;
     std::uint64_t bytes = 0;
     std::optional<std::string> label = {};
+    std::string label_detail = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -260,6 +265,8 @@ struct LiveAllocation {
         visit.number({"requested_bytes", "what was asked for"}, self.requested_bytes);
         visit.number({"bytes", "what serves it"}, self.bytes);
         visit.text_or_null({"label", "the program's name; null: none"}, self.label);
+        visit.text_if_any({"label_detail", "what it holds beside its name: float32[512, 512]"},
+                          self.label_detail);
     }
     bool operator==(const LiveAllocation&) const = default;
 };

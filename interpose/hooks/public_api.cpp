@@ -112,6 +112,22 @@ MEMLAB_EXPORT int memlab_api_label(const void* pointer, const char* name) {
     return address != 0 && mi::label_memory(address, false, mi::own_annotation_name(name)) ? 0 : -1;
 }
 
+MEMLAB_EXPORT int memlab_api_label_detail(const void* pointer, const char* name,
+                                          const char* detail) {
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    if (address == 0) {
+        return -1;
+    }
+    const AnnotationName* what = nullptr;
+    if (detail != nullptr && *detail != '\0') {
+        what = mi::own_annotation_name(detail);
+        if (what->message != detail) {
+            what = nullptr;  // cut, or without its numbers: it would say something else
+        }
+    }
+    return mi::label_memory(address, false, mi::own_annotation_name(name), what) ? 0 : -1;
+}
+
 MEMLAB_EXPORT int memlab_api_suballoc(const char* allocator, const void* pointer, size_t bytes) {
     const bool recorded = mi::in_session([&](mi::Session& session) {
         const AnnotationName* const name = mi::own_annotation_name(allocator);

@@ -385,7 +385,8 @@ std::size_t end_interval(std::uint64_t interval, std::size_t max_sites, char* js
     return length;
 }
 
-bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* name) noexcept {
+bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* name,
+                  const AnnotationName* detail) noexcept {
     const InsideMemlab inside;
     Session* session = inside.nested() ? nullptr : Session::current_or_late(false);
     if (session == nullptr || session->recorder() == nullptr) {
@@ -403,6 +404,7 @@ bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* n
     }
     trace::Event event = make_event(trace::EventType::label, 0, base);
     event.name = recorded_id(*name, *session->recorder());
+    event.api = detail == nullptr ? 0 : recorded_id(*detail, *session->recorder());
     session->recorder()->record(event);
     return true;
 }

@@ -41,10 +41,10 @@ void add_mark(const profiler::AnnotationName* name) noexcept;
 /// `thread` is the kernel's thread id.
 void name_thread(std::uint32_t thread, const profiler::AnnotationName* name) noexcept;
 
-/// Names the allocation that contains `address` (with `base_only`: that begins there). False when
-/// there is none.
-bool label_memory(std::uint64_t address, bool base_only,
-                  const profiler::AnnotationName* name) noexcept;
+/// Names the allocation that contains `address` (with `base_only`: that begins there); `detail`
+/// says what it holds, null: not known. False when there is none.
+bool label_memory(std::uint64_t address, bool base_only, const profiler::AnnotationName* name,
+                  const profiler::AnnotationName* detail = nullptr) noexcept;
 
 /// Begins an interval of the memory that the filter takes; pass the result to end_interval(). 0:
 /// nothing is recorded, or too many are open. A forked child has none of its parent's.

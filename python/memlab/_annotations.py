@@ -66,10 +66,27 @@ def label(memory: Any, name: str) -> bool:
     """Gives live GPU memory a name, which reports show beside its call site; a later one replaces it.
 
     `memory` is a PyTorch tensor, or anything with data_ptr() or __cuda_array_interface__ (CuPy, numba, JAX, RMM), or an
-    address. A tensor's name is its storage's, which views share. False: memlab knows no such allocation, or there is no
-    memlab. TypeError: `memory` is none of these.
+    address. A tensor's name is its storage's, which views share; data type and shape of `memory` are shown beside it
+    ("float32[512, 512]"). False: memlab knows no such allocation, or there is no memlab. TypeError: `memory` is none of
+    these.
     """
-    return bool(_library.call("label", _address(memory), _library.text(name)) == 0)
+    return give_label(_address(memory), name, detail_of(memory))
+
+
+def give_label(pointer: int, name: str, detail: str) -> bool:
+    """Whether memlab knows memory there. A libmemlab.so that takes no detail gets the name."""
+    if detail and _library.has("label_detail"):
+        return bool(_library.call("label_detail", pointer, _library.text(name), _library.text(detail)) == 0)
+    return bool(_library.call("label", pointer, _library.text(name)) == 0)
+
+
+def detail_of(memory: Any) -> str:
+    """Data type and shape of a tensor or an array, "float32[512, 512]"; empty for anything else. Never raises."""
+    try:
+        dtype, shape = memory.dtype, memory.shape
+        return f"{str(dtype).rpartition('.')[2]}{[int(size) for size in shape]}"
+    except Exception:  # neither has them; sparse, nested or not made yet
+        return ""
 
 
 def _address(memory: Any) -> int:

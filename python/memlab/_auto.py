@@ -209,7 +209,7 @@ def _label_gradients(parameters: List[Any]) -> None:
         pointer = None if gradient is None else _nn_modules.pointer_of(gradient)
         name = None if pointer is None else _state.tensors.name(parameter)
         if pointer is not None and name is not None:
-            _nn_modules.label(pointer, name + ".grad")
+            _nn_modules.label((gradient, ), pointer, name + ".grad")
 
 
 def _label_optimizer(optimizer: Any) -> None:
@@ -223,7 +223,7 @@ def _label_optimizer(optimizer: Any) -> None:
         for key, value in _tensors_in(optimizer.state.get(parameter)):
             pointer = _nn_modules.pointer_of(value)
             if pointer is not None:
-                _nn_modules.label_once(value, pointer, f"{kind}.{_state.tensors.name(parameter)}.{key}")
+                _nn_modules.label_once((value, ), pointer, f"{kind}.{_state.tensors.name(parameter)}.{key}")
 
 
 def _tensors_in(state: Any) -> List[Tuple[str, Any]]:

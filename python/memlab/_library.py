@@ -20,6 +20,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "scope_end": (None, ()),
     "mark": (None, (ctypes.c_char_p,)),
     "label": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)),
+    "label_detail": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)),
     "suballoc": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)),
     "subfree": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_void_p)),
     "nn_module": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)),

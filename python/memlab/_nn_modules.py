@@ -7,10 +7,10 @@ reference, so that it is not kept alive. Nothing here needs PyTorch: a model is 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import _library
-from ._annotations import _address
+from ._annotations import _address, detail_of, give_label
 
 # What PyTorch puts between a model's nn.Modules and itself: torch.compile, FSDP, checkpoint_wrapper.
 _WRAPPERS = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
@@ -164,14 +164,13 @@ class Tensors:
 
     def label(self, tensors: List[Any]) -> None:
         """Labels their memory, where it is on a GPU; those that share it get the names of all."""
-        placed = [(tensor, pointer_of(tensor)) for tensor in tensors]
-        shared: Dict[int, List[str]] = {}
-        for tensor, pointer in placed:
+        sharing: Dict[int, List[Any]] = {}
+        for tensor in tensors:
+            pointer = pointer_of(tensor)
             if pointer is not None:
-                shared.setdefault(pointer, []).extend(self._names[id(tensor)])
-        for tensor, pointer in placed:
-            if pointer is not None:
-                label_once(tensor, pointer, "+".join(shared[pointer]))
+                sharing.setdefault(pointer, []).append(tensor)
+        for pointer, placed in sharing.items():
+            label_once(placed, pointer, "+".join(name for tensor in placed for name in self._names[id(tensor)]))
 
 
 def pointer_of(tensor: Any) -> Optional[int]:
@@ -185,17 +184,22 @@ def pointer_of(tensor: Any) -> Optional[int]:
         return None
 
 
-def label_once(tensor: Any, pointer: int, name: str) -> None:
-    """For a tensor object that keeps its memory: the label that it has already is not given again."""
-    if _labels.get(id(tensor)) != (pointer, name) and label(pointer, name):
+def label_once(tensors: Sequence[Any], pointer: int, name: str) -> None:
+    """For tensor objects that keep their memory: the label that the first has already is not given again."""
+    first = id(tensors[0])
+    if _labels.get(first) != (pointer, name) and label(tensors, pointer, name):
         if len(_labels) >= 1 << 18:
             _labels.clear()
-        _labels[id(tensor)] = (pointer, name)
+        _labels[first] = (pointer, name)
 
 
-def label(pointer: int, name: str) -> bool:
-    """Whether memlab knows memory there."""
-    return bool(_library.call("label", pointer, _library.text(name)) == 0)
+def label(tensors: Sequence[Any], pointer: int, name: str) -> bool:
+    """Labels the memory there, which holds these tensors. Whether memlab knows memory there.
+
+    The detail of several is that of each, joined by "+", the same once. Of a DTensor this process's part counts.
+    """
+    details = dict.fromkeys(detail_of(getattr(tensor, "_local_tensor", tensor)) for tensor in tensors)
+    return give_label(pointer, name, "" if "" in details else "+".join(details))
 
 
 def name_model(model: Any, prefix: str, tensors: Tensors) -> Optional[int]:

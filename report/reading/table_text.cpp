@@ -105,6 +105,13 @@ class EntryParser {
         good_ = key(name) && cursor_.text(&read);
         value = read;
     }
+    void text_if_any(model::FieldName name, std::string& value) {
+        std::string_view read;
+        if (has(name)) {
+            good_ = cursor_.text(&read);
+            value = read;
+        }
+    }
     void flag(model::FieldName name, bool& value) {
         good_ = key(name) && ((value = cursor_.take("true")) || cursor_.take("false"));
     }

@@ -349,6 +349,7 @@ class PythonFrames(EndToEnd):
                               "Critic.weight", "Critic#2.weight", "Sampler.weight", *[name + ".grad" for name in trained]]
                     labels += [f"Adam.{name}.{state}" for name in trained for state in ("exp_avg", "exp_avg_sq")]
                     self.assertEqual({label["name"] for label in report["labels"]}, set(labels))
+                    self.assertEqual({label.get("detail") for label in report["labels"]}, {"float32[128, 128]"})
 
     def test_arrays_of_cupy(self) -> None:
         """Of the main thread and of threading's: each block by the line that took it."""

@@ -127,7 +127,7 @@ class PythonApi(EndToEnd):
                 answers = self.answer(interpreter, "names", stderr=refused.encode())
                 self.assertEqual(answers["before"], [None, None, None, False, None, 0])
                 self.assertEqual(answers["returned"], [2, "decorated", "What it returns and takes is its own."])
-                self.assertEqual(answers["labels"], [True, True, True, False])
+                self.assertEqual(answers["labels"], [True, True, True, False, True, True])
                 self.assertEqual(answers["refused"], ["TypeError"] * 7)
                 self.assertEqual(answers["watched"], [None, 1, 1])
                 known = {key: answers["stats"][key] for key in ("allocated_bytes.all.peak", "allocation.all.current",
@@ -150,9 +150,10 @@ class PythonApi(EndToEnd):
                 self.assertEqual([mark["name"] for mark in report["marks"]], ["not yet", "made"])
                 self.assertEqual([(scope["name"], scope["parent"], scope["entries"]) for scope in report["scopes"]],
                                  [("decorated", None, 1), ("decorated", 0, 1), ("decorated", 1, 1), ("raises", None, 1)])
-                self.assertEqual({label["name"] for label in report["labels"]},
-                                 {"tensor", "array", "ädress", "embedding.weight+head.weight", "mask",
-                                  "teacher.embedding.weight+teacher.head.weight", "teacher.mask"})
+                tensors = {"tensor", "embedding.weight+head.weight", "mask",
+                           "teacher.embedding.weight+teacher.head.weight", "teacher.mask"}
+                self.assertEqual({label["name"]: label.get("detail") for label in report["labels"]},
+                                 {**dict.fromkeys(("array", "ädress", "older", "long")), **dict.fromkeys(tensors, "int64[4, 2]")})
                 if jsonschema is not None:
                     jsonschema.validate(document, schema)
 

@@ -69,9 +69,10 @@ class Scopes(EndToEnd):
             (growing,) = verdicts[key]["growing_sites"]
             self.assertEqual(report["sites"][growing["site"]]["requested_bytes"], 20 * 4096)
         (label,) = report["labels"]
-        self.assertEqual((label["name"], label["live_count"]), ("weights", 1))
-        self.assertIn((1_000_000, "weights"), [(live["requested_bytes"], live["label"])
-                                              for live in report["largest_live"]])
+        self.assertEqual((label["name"], label["detail"], label["live_count"]), ("weights", "float32[500, 500]", 1))
+        self.assertIn((1_000_000, "weights", "float32[500, 500]"),
+                      [(live["requested_bytes"], live["label"], live.get("label_detail"))
+                       for live in report["largest_live"]])
         halfway = json.loads(snapshot.read_bytes())
         self.assertEqual(halfway["process"]["ended"], "running")
         self.assertEqual(by_path(halfway)["step"]["entries"], 10)

@@ -45,6 +45,8 @@ __attribute__((weak)) void memlab_api_scope_begin(const char* name);
 __attribute__((weak)) void memlab_api_scope_end(void);
 __attribute__((weak)) void memlab_api_mark(const char* name);
 __attribute__((weak)) int memlab_api_label(const void* pointer, const char* name);
+__attribute__((weak)) int memlab_api_label_detail(const void* pointer, const char* name,
+                                                  const char* detail);
 __attribute__((weak)) int memlab_api_suballoc(const char* allocator, const void* pointer,
                                               size_t bytes);
 __attribute__((weak)) int memlab_api_subfree(const char* allocator, const void* pointer);
@@ -98,6 +100,13 @@ static inline void memlab_mark(const char* name) {
  * -1 when memlab knows no such allocation. */
 static inline int memlab_label(const void* pointer, const char* name) {
     return memlab_api_label ? memlab_api_label(pointer, name) : -1;
+}
+
+/* The same, and what the allocation holds, "float32[512, 512]", which is shown beside its name; at
+ * most 255 bytes, and null where it is not known. A memlab that does not know it takes the name. */
+static inline int memlab_label_detail(const void* pointer, const char* name, const char* detail) {
+    return memlab_api_label_detail ? memlab_api_label_detail(pointer, name, detail)
+                                   : memlab_label(pointer, name);
 }
 
 /* For an allocator of your own, which cuts device memory into blocks: it handed out `bytes` at

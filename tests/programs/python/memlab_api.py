@@ -117,6 +117,9 @@ def parts():
 class Tensor:
     """As PyTorch's: a view knows the storage that it lies in."""
 
+    dtype = "torch.int64"
+    shape = (4, 2)
+
     def __init__(self, storage, offset=0):
         self.storage, self.offset = storage, offset
 
@@ -184,6 +187,13 @@ def names():
         pass
     answers["labels"] = [memlab.label(Tensor(pointers[0], 512), "tensor"), memlab.label(Array(pointers[1]), "array"),
                          memlab.label(pointers[2], "ädress"), memlab.label(12345, "none")]
+    known = memlab._library._found.pop("label_detail", None)
+    memlab._library._found["label_detail"] = None  # as in a libmemlab.so that has no such function
+    answers["labels"].append(memlab.label(Tensor(pointers[0]), "older"))
+    memlab._library._found["label_detail"] = known
+    long = Tensor(pointers[0])
+    long.shape = (1, ) * 100  # more than a detail may have
+    answers["labels"].append(memlab.label(long, "long"))
     answers["refused"] = [refused(memlab.label, "text", "x"), refused(memlab.label, None, "x"),
                           refused(memlab.scope("x"), later), refused(memlab.mark, 1), refused(memlab.scope, None),
                           refused(memlab.stats, "cuda:0"), refused(memlab.watch, [])]

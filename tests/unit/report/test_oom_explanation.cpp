@@ -432,6 +432,13 @@ TEST_CASE("names stand with their bytes unless one is all that there is") {
     CHECK(model::format_labels({}, 5).empty());
     CHECK(model::format_labels(one, 5 * mib) == "\"weights\"");
     CHECK(model::format_labels(one, 6 * mib) == "\"weights\" 5.00 MiB");
+    std::vector<MemoryLabel> shaped = {{"weights", 1, 5 * mib, "float32[512, 512]"}};
+    CHECK(model::format_labels(shaped, 5 * mib) == "\"weights\" float32[512, 512]");
+    CHECK(model::format_labels(shaped, 6 * mib) == "\"weights\" float32[512, 512] 5.00 MiB");
+    model::add_label(shaped.front(), shaped);
+    CHECK(model::format_labels(shaped, 10 * mib) == "\"weights\" float32[512, 512]");
+    model::add_label({"weights", 1, mib, "float32[512]"}, shaped);
+    CHECK(model::format_labels(shaped, 11 * mib) == "\"weights\"");
     std::vector<MemoryLabel> many;
     for (const char* name : {"d", "a", "b", "a", "c"}) {
         model::add_label({name, 1, name[0] == 'a' ? 3 * mib : mib}, many);

@@ -332,7 +332,8 @@ TEST_CASE("every member that the schema requires is missed") {
         "allocations",    "limit_bytes",   "explanation",  // these and the following may be missing
         "scopes",         "steps",         "labels",        "unbalanced_scopes",
         "largest_live",   "coverage",      "threads",       "freed_elsewhere",
-        "curves_at_peak", "refused_by",    "others"};
+        "curves_at_peak", "refused_by",    "others",        "detail",
+        "label_detail"};
     const std::function<void(const json&, const json::json_pointer&)> walk =
         [&](const json& node, const json::json_pointer& at) {
             for (auto item = node.begin(); node.is_object() && item != node.end(); ++item) {

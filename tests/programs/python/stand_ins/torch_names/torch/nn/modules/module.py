@@ -21,9 +21,11 @@ class Parameter:
     is_cuda = True
     is_leaf = True
     grad = None
+    dtype = "torch.float32"
 
-    def __init__(self, memory):
+    def __init__(self, memory, shape=(128, 128)):
         self.memory = memory
+        self.shape = shape
 
     def data_ptr(self):
         return self.memory
