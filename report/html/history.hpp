@@ -109,9 +109,10 @@ struct History {
         static constexpr std::size_t several = ~std::size_t{0};
         std::uint64_t offset = 0;
         std::uint64_t length = 0;
-        std::size_t site = 0;          ///< index into Report::sites, or `several`
-        std::uint32_t nn_modules = 0;  ///< BlockLayout's
-        std::string label = {};        ///< the same
+        std::size_t site = 0;           ///< index into Report::sites, or `several`
+        std::uint32_t nn_modules = 0;   ///< BlockLayout's
+        std::string label = {};         ///< the same
+        std::string label_detail = {};  ///< the same
     };
     struct Segment {
         std::uint64_t device = 0;

@@ -23,11 +23,15 @@ std::vector<History::Part> parts_of(const SegmentLayout& segment, std::uint64_t 
                 last.length = offset + block.size - last.offset;
                 last.site = last.site == block.site ? last.site : History::Part::several;
                 last.nn_modules = last.nn_modules == block.nn_modules ? last.nn_modules : 0;
+                if (last.label != block.label || last.label_detail != block.label_detail) {
+                    last.label_detail.clear();
+                }
                 last.label = last.label == block.label ? last.label : std::string();
                 continue;
             }
         }
-        parts.push_back({offset, block.size, block.site, block.nn_modules, block.label});
+        parts.push_back(
+            {offset, block.size, block.site, block.nn_modules, block.label, block.label_detail});
         open = small;
     }
     return parts;

@@ -310,6 +310,8 @@ class PageWriter {
         json_.begin_object();
         json_.numbers("site", rows, [](const Row& row) { return row.site; });
         json_.numbers("name", rows, [&](const Row& row) { return texts.number(row.label->name); });
+        json_.numbers("detail", rows,
+                      [&](const Row& row) { return texts.number(row.label->detail); });
         json_.numbers("bytes", rows,
                       [](const Row& row) { return page_number(row.label->live_bytes); });
         json_.end_object();
@@ -390,6 +392,9 @@ class PageWriter {
                 });
                 json_.numbers("label", segment.parts,
                               [&](const History::Part& part) { return texts.number(part.label); });
+                json_.numbers("label_detail", segment.parts, [&](const History::Part& part) {
+                    return texts.number(part.label_detail);
+                });
                 json_.end_object();
             }
             json_.end_array();

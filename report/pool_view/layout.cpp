@@ -21,6 +21,7 @@ BlockLayout layout_of(const trace::Aggregator& figures, const trace::Live& live,
     // What is cut from a segment may begin where it does, and it is that which has a name.
     if (figures.labels().any_live() && !live.is_segment) {
         block.label = figures.string(figures.labels().name_of(live.address));
+        block.label_detail = figures.string(figures.labels().detail_of(live.address));
     }
     return block;
 }

@@ -38,10 +38,13 @@ struct BlockHolder {
         ++count;
         bytes += block.size;
         if (!block.label.empty()) {
-            model::MemoryLabel& label = labels[block.label];
-            label.name = block.label;
-            ++label.count;
-            label.bytes += block.size;
+            const model::MemoryLabel added{block.label, 1, block.size, block.label_detail};
+            const auto [known, is_new] = labels.try_emplace(block.label, added);
+            if (!is_new) {
+                model::keep_common_detail(known->second, added);
+                ++known->second.count;
+                known->second.bytes += block.size;
+            }
         }
     }
     /// The largest first.
@@ -333,6 +336,9 @@ ordered_json segment_json(const SegmentLayout& segment, Resolver& resolver) {
         shown["time_ns"] = block.time_ns;
         shown["pending"] = block.pending;
         shown["label"] = text_or_null(block.label);
+        if (!block.label_detail.empty()) {
+            shown["label_detail"] = block.label_detail;
+        }
         shown["place"] = place_json(resolver.place(block.stack));
     }
     return out;

@@ -26,7 +26,8 @@ std::string render_pools(const PoolSnapshots& pools, Resolver& resolver,
 /// {devices [index, name, memory_stats {key: number}, fragmentation {at_peak, external, internal},
 /// moments [what, time_ns, requested_bytes, reserved_bytes, active_bytes, pending_bytes,
 /// largest_free_bytes, segments [address, size, blocks [address, size, time_ns, pending,
-/// label, place]]]], stretch (a sentence; only if the log has not all)}.
+/// label, label_detail (if it has one), place]]]], stretch (a sentence; only if the log has not
+/// all)}.
 std::string pools_json(const PoolSnapshots& pools, Resolver& resolver);
 
 }  // namespace memlab::report

@@ -16,6 +16,12 @@ ordered_json text_or_null(const std::string& text) {
     return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
+void add_detail(const std::string& detail, ordered_json& label) {
+    if (!detail.empty()) {
+        label["detail"] = detail;
+    }
+}
+
 ordered_json place_json(const Place& place) {
     if (!place.recorded) {
         return nullptr;

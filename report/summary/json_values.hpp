@@ -19,6 +19,9 @@ using ordered_json = nlohmann::ordered_json;
 /// Null for empty text.
 ordered_json text_or_null(const std::string& text);
 
+/// Adds the member `detail` of a label, unless it is empty.
+void add_detail(const std::string& detail, ordered_json& label);
+
 /// The member `lacks` of every document: a list of Lack::fields().
 ordered_json lacks_json(const std::vector<Lack>& lacks);
 

@@ -62,6 +62,7 @@ json memory_labels_json(const std::vector<model::MemoryLabel>& labels) {
     json out = json::array();
     for (const model::MemoryLabel& label : labels) {
         out.push_back({{"name", label.name}, {"count", label.count}, {"bytes", label.bytes}});
+        add_detail(label.detail, out.back());
     }
     return out;
 }
@@ -434,6 +435,7 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
                                  {"live_count", label.live_count},
                                  {"live_bytes", label.live_bytes},
                                  {"peak_bytes", label.peak_bytes}});
+        add_detail(label.detail, out["labels"].back());
     }
     out["steps"] = json::array();
     for (const StepsSummary& steps : summary.steps) {

@@ -311,7 +311,8 @@ void SummaryPage::labels() {
         .bytes(moment_column(*summary_.report), &model::Label::live_bytes)
         .count("named", &model::Label::count)
         .last("name", [&](const model::Label* label) {
-            return shorten_end(clean(label->name), table.last_width(), style().ascii);
+            const std::string detail = label->detail.empty() ? "" : "  " + clean(label->detail);
+            return shorten_end(clean(label->name) + detail, table.last_width(), style().ascii);
         });
     table.head();
     if (const std::size_t more = table.rows(order, options_.top)) {

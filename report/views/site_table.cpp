@@ -103,7 +103,8 @@ std::vector<model::MemoryLabel> all_labels(const SiteRow& row) {
     std::vector<model::MemoryLabel> all;
     all.reserve(labels.size());
     for (model::SiteLabel& label : labels) {
-        all.push_back({std::move(label.name), label.count, label.live_bytes});
+        all.push_back(
+            {std::move(label.name), label.count, label.live_bytes, std::move(label.detail)});
     }
     return all;
 }
@@ -253,6 +254,7 @@ void SiteRow::add(const model::Site& site, std::size_t index, const SiteStats& f
             labels.push_back(label);
             continue;
         }
+        model::keep_common_detail(*same, label);
         model::add_to(same->count, label.count);
         model::add_to(same->live_count, label.live_count);
         model::add_to(same->live_bytes, label.live_bytes);
@@ -270,7 +272,7 @@ std::vector<model::MemoryLabel> live_labels(const SiteRow& row) {
     std::vector<model::MemoryLabel> live;
     for (const model::SiteLabel& label : row.labels) {
         if (label.live_count != 0) {
-            live.push_back({label.name, label.live_count, label.live_bytes});
+            live.push_back({label.name, label.live_count, label.live_bytes, label.detail});
         }
     }
     model::sort_labels(live);
@@ -284,6 +286,7 @@ ordered_json labels_json(const std::vector<model::SiteLabel>& labels) {
                        {"count", label.count},
                        {"live_count", label.live_count},
                        {"live_bytes", label.live_bytes}});
+        add_detail(label.detail, out.back());
     }
     return out;
 }

@@ -78,19 +78,20 @@ class OutOfMemory(EndToEnd):
 
     def test_holders_have_the_names_that_the_program_gave_them(self) -> None:
         message, _ = self.run_out("out_of_memory", SIMCUDA_MEMORY="1GiB", SIMCUDA_CONTEXT_MEMORY="0")
-        names = '"results" 832.00 MiB, "index" 192.00 MiB'
+        names = '"results" 832.00 MiB, "index" int64[8388608] 192.00 MiB'
         self.assertIn(f"1.00 GiB in 16 allocations ({names}): cuMemAlloc_v2 <", "\n".join(message))
         self.assertTrue(any(line.startswith(f"One call site ({names}) has allocated 16 times")
                             for line in message), message)
         found = self.recording()
         (holder,) = found.report["ooms"][0]["holders"]["sites"]
         self.assertEqual(holder["labels"], [{"name": "results", "count": 13, "bytes": 832 << 20},
-                                            {"name": "index", "count": 3, "bytes": 192 << 20}])
+                                            {"name": "index", "count": 3, "bytes": 192 << 20, "detail": "int64[8388608]"}])
         labels = [site["labels"] for site in found.report["sites"] if "labels" in site]
         self.assertEqual(labels, [[{"name": "results", "count": 13, "live_count": 0, "live_bytes": 0},
-                                   {"name": "index", "count": 3, "live_count": 0, "live_bytes": 0}]])
+                                   {"name": "index", "count": 3, "live_count": 0, "live_bytes": 0,
+                                    "detail": "int64[8388608]"}]])
         tool = str(self.layout.tool("memlab-report"))
-        for command, text in (("oom", names), ("sites", '"results", "index"')):
+        for command, text in (("oom", names), ("sites", '"results", "index" int64[8388608]')):
             outcome = self.without_memlab([tool, command, "--no-symbols", str(found.report_path)])
             self.assertIn(f"  {text}\n", outcome.stdout.decode())
 

@@ -78,9 +78,19 @@ class Scopes(EndToEnd):
         self.assertEqual(by_path(halfway)["step"]["entries"], 10)
         text = self.shown(found)
         self.assertRegex(text, r'20 steps by scope "step": growing\n +4\.00 KiB/step  \S+')
-        self.assertRegex(text, r"weights\n")
-        leaks = self.without_memlab([str(self.layout.tool("memlab-report")), "leaks", str(found.report_path)])
-        self.assertRegex(leaks.stdout.decode(), r'program\.h:\d+  allocate\n +"weights" 9\d\d\.\d\d KiB\n')
+        self.assertRegex(text, r"weights  float32\[500, 500\]\n")
+        copy = self.work / "copy.json"
+        for view, shown in (("leaks", r'program\.h:\d+  allocate\n +"weights" float32\[500, 500\] 9\d\d\.\d\d KiB\n'),
+                            ("sites", r'"weights" float32\[500, 500\]\n'),
+                            ("pool", r'"weights" float32\[500, 500\] 9\d\d\.\d\d KiB\n')):
+            page = self.without_memlab([str(self.layout.tool("memlab-report")), view, str(found.report_path)])
+            self.assertRegex(page.stdout.decode(), shown)
+        outcome = self.without_memlab([str(self.layout.tool("memlab-report")), "anonymize", str(found.report_path), "-o",
+                                       str(copy)])
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        anonymous = json.loads(copy.read_bytes())
+        self.assertEqual([anonymous["labels"], [live.get("label_detail") for live in anonymous["largest_live"]]],
+                         [report["labels"], [live.get("label_detail") for live in report["largest_live"]]])
         self.assertRegex(text, r" 20  step/forward\n")
 
     def test_memlab_h_from_c99(self) -> None:

@@ -1,6 +1,6 @@
 // Fills the device with 16 blocks of a sixteenth of its memory each until one does not fit, frees
 // all, and then fits a block of half the memory: cached memory in pieces must not stand in its way.
-// The first three blocks have the name "index", the others "results".
+// The first three blocks have the name "index" and data type and shape, the others "results".
 //
 // Recorded: at least one out-of-memory failure; nothing live.
 #include <memlab/memlab.h>
@@ -25,7 +25,11 @@ int main() {
             break;
         }
         const auto* const pointer = reinterpret_cast<const void*>(block);
-        (void)memlab_label(pointer, blocks.size() < 3 ? "index" : "results");
+        if (blocks.size() < 3) {
+            (void)memlab_label_detail(pointer, "index", "int64[8388608]");
+        } else {
+            (void)memlab_label(pointer, "results");
+        }
         blocks.push_back(block);
     }
     SAY("the device is full: %d\n", static_cast<int>(result));

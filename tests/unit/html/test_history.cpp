@@ -379,6 +379,7 @@ TEST_CASE("maps are the pool's layout at their moments") {
                         CHECK(got.parts[i].site == segment.blocks[i].site);
                         CHECK(got.parts[i].nn_modules == segment.blocks[i].nn_modules);
                         CHECK(got.parts[i].label == segment.blocks[i].label);
+                        CHECK(got.parts[i].label_detail == segment.blocks[i].label_detail);
                         in_nn_modules += segment.blocks[i].nn_modules != 0 ? 1 : 0;
                     }
                 }

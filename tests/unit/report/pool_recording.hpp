@@ -76,12 +76,13 @@ class PoolRecording {
         records_.emplace_back(ContextLost{++now_, context});
         return *this;
     }
-    /// The program names the block "step".
-    PoolRecording& label(std::uint64_t at) {
+    /// The program names the block "step"; `detail`: a string of these, or 0.
+    PoolRecording& label(std::uint64_t at, std::uint32_t detail = 0) {
         Event event;
         event.type = EventType::label;
         event.time_ns = ++now_;
         event.address = base + at * mib;
+        event.api = detail;
         event.name = 5;
         records_.emplace_back(event);
         return *this;

@@ -86,7 +86,7 @@ TEST_CASE("blocks have the names that the program gives them, until they are fre
         .alloc(0, 4, 1)
         .alloc(4, 4, 1)
         .alloc(8, 2, 2)
-        .label(0)
+        .label(0, 4)
         .label(4)
         .oom(1 << 30)
         .give_back(4, 4)
@@ -111,6 +111,8 @@ TEST_CASE("blocks have the names that the program gives them, until they are fre
     const std::string json = pools_json(pools, resolver);
     CHECK(json.find(R"("label": "step")") != std::string::npos);
     CHECK(json.find(R"("label": null)") != std::string::npos);
+    CHECK(text.find("\"step\" work\n") != std::string::npos);
+    CHECK(json.find(R"("label_detail": "work")") != std::string::npos);
 }
 
 TEST_CASE("the pool at its peak, at failures and at the end") {

@@ -103,7 +103,8 @@ export interface Recording {
   }; // totals of the run
   nn_modules: { name: (string | null)[]; class: (string | null)[]; note: string }; // note: what is missing; "": nothing
   // The program's names for memory of a site, and what lives under them at the end; 16 of a site at most.
-  labels: { site: number[]; name: number[]; bytes: number[] };
+  // detail: what each holds, if all of a name hold the same; -1: not known.
+  labels: { site: number[]; name: number[]; detail: number[]; bytes: number[] };
   holders: Holders;
   maps: MemoryMap[];
   documents: Partial<Record<string, unknown>>; // by view: its `--json` as it is
@@ -143,6 +144,7 @@ export interface MemoryMap {
     length: number[];
     site: number[];
     label: number[]; // into strings, the program's name for the block; -1: none
+    label_detail: number[]; // the same of what it holds, "float32[512, 512]"
   }[];
 } // site -1: cached, free within the segment
 export interface RunData {

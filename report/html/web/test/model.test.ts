@@ -236,6 +236,20 @@ describe("curves", () => {
   });
 });
 
+test("a place's names have beside them what the memory holds, where that is known", () => {
+  const { labels } = source;
+  const text = (site: number): string => `transformer.h.${site}.mlp.weight`;
+  const shape = labels.detail[0]!;
+  const known = new RecordingModel({
+    ...source,
+    labels: { ...labels, detail: labels.detail.map((_, i) => (i ? -1 : shape)) },
+  });
+  expect(known.labelsOf([0, 1])).toEqual([
+    [`${text(0)}  float32[512, 512]`, labels.bytes[0]],
+    [text(1), labels.bytes[1]],
+  ]);
+});
+
 test("a segment's free pieces are what no block covers", () => {
   const row = segmentRow({
     device: 0,
@@ -246,11 +260,21 @@ test("a segment's free pieces are what no block covers", () => {
     length: [10, 20, 10],
     site: [3, -2, -1],
     label: [-1, -1, -1],
+    label_detail: [-1, -1, -1],
   });
   expect([row.used, row.largestFree]).toEqual([30, 50]);
   expect(
-    segmentRow({ device: 0, address: "0x0", size: 100, pool: "", offset: [], length: [], site: [], label: [] })
-      .largestFree,
+    segmentRow({
+      device: 0,
+      address: "0x0",
+      size: 100,
+      pool: "",
+      offset: [],
+      length: [],
+      site: [],
+      label: [],
+      label_detail: [],
+    }).largestFree,
   ).toBe(100);
 });
 

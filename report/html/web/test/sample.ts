@@ -429,6 +429,7 @@ export function recording(options: SampleOptions = {}): Recording {
   const labels: Recording["labels"] = {
     site: named,
     name: named.map((site) => intern(hostile ? hostileNames[site % 4]! : `transformer.h.${site}.mlp.weight`)),
+    detail: named.map(() => intern("float32[512, 512]")),
     bytes: named.map(() => MiB),
   };
   for (const moment of mapMoments) {
@@ -448,6 +449,7 @@ export function recording(options: SampleOptions = {}): Recording {
       length: [] as number[],
       site: [] as number[],
       label: [] as number[],
+      label_detail: [] as number[],
     };
     let offset = 0;
     for (const block of live) {
@@ -464,6 +466,7 @@ export function recording(options: SampleOptions = {}): Recording {
           length: [],
           site: [],
           label: [],
+          label_detail: [],
         };
         offset = 0;
       } else if (gap > 0) {
@@ -471,12 +474,14 @@ export function recording(options: SampleOptions = {}): Recording {
         segment.length.push(gap);
         segment.site.push(-1);
         segment.label.push(-1);
+        segment.label_detail.push(-1);
         offset += gap;
       }
       segment.offset.push(offset);
       segment.length.push(block.size);
       segment.site.push(block.site);
       segment.label.push(block.site < layers ? labels.name[block.site]! : -1);
+      segment.label_detail.push(block.site < layers ? labels.detail[block.site]! : -1);
       offset += block.size;
     }
     segments.push(segment);

@@ -144,14 +144,16 @@ export class RecordingModel {
     return low - 1 >= first ? low - 1 : -1;
   }
 
-  // The program's names for memory of these sites, those first under which most lives at the end.
+  // The program's names for memory of these sites, with what it holds where that is known. Those first under which most
+  // lives at the end.
   labelsOf(sites: number[]): [name: string, bytes: number][] {
     const of = new Set(sites);
-    const { site, name, bytes } = this.source.labels;
+    const { site, name, detail, bytes } = this.source.labels;
     const held = new Map<string, number>();
     site.forEach((one, i) => {
-      const text = this.sites.text(name[i]!);
-      if (of.has(one) && text !== "") held.set(text, (held.get(text) ?? 0) + bytes[i]!);
+      const named = this.sites.text(name[i]!);
+      const text = [named, this.sites.text(detail[i]!)].filter(Boolean).join("  ");
+      if (of.has(one) && named !== "") held.set(text, (held.get(text) ?? 0) + bytes[i]!);
     });
     return [...held].sort((a, b) => b[1] - a[1]);
   }

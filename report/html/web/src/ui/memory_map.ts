@@ -159,9 +159,14 @@ export class MapCanvas {
     this.redraw();
   }
 
+  private labelText(segment: SegmentRow["segment"], block: number): string {
+    const { label } = this.input!;
+    return [label(segment.label[block]!), label(segment.label_detail[block]!)].filter(Boolean).join("  ");
+  }
+
   private blockName(segment: SegmentRow["segment"], block: number): string {
-    const { label, name } = this.input!;
-    return [label(segment.label[block]!), name(segment.site[block]!)].filter(Boolean).join(", ");
+    const { name } = this.input!;
+    return [this.labelText(segment, block), name(segment.site[block]!)].filter(Boolean).join(", ");
   }
 
   private at(event: MouseEvent): { row: SegmentRow; block: number; offset: number } | null {
@@ -188,7 +193,7 @@ export class MapCanvas {
     const where = `segment ${segment.address}, ${bytes(segment.size)}, ${percent(used, segment.size)} used`;
     if (found.block >= 0) {
       const site = segment.site[found.block]!;
-      const label = this.input!.label(segment.label[found.block]!);
+      const label = this.labelText(segment, found.block);
       showTooltip(event.clientX, event.clientY, label || this.input!.name(site), [
         ...(label ? [this.input!.name(site)] : []),
         `${bytes(segment.length[found.block]!)} at offset ${bytes(segment.offset[found.block]!)}`,

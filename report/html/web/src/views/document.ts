@@ -9,6 +9,16 @@ import type { View } from "./view";
 
 export type FrameDocument = Omit<PlaceDocument, "through"> & { inlined: boolean; python: boolean };
 
+// A name that the program gave to memory; detail: what it holds, "float32[512, 512]".
+export interface LabelDocument {
+  name: string;
+  detail?: string;
+}
+
+export function labelText(label: LabelDocument): string {
+  return `“${label.name}”${label.detail ? ` ${label.detail}` : ""}`;
+}
+
 export interface DeviceDocument {
   index: number;
   name: string;

@@ -3,7 +3,15 @@ import { bytes, count, duration, markdownRows, percent, plural } from "../model/
 import { type PlaceDocument, placeText } from "../model/place_names";
 import type { Scene } from "../model/scene";
 import { button, figure, h, plainList } from "../ui/dom";
-import { DocumentView, type FrameDocument, markdownPart, placeElement, stackElement } from "./document";
+import {
+  DocumentView,
+  type FrameDocument,
+  type LabelDocument,
+  labelText,
+  markdownPart,
+  placeElement,
+  stackElement,
+} from "./document";
 import type { Surroundings } from "./view";
 
 interface Failure {
@@ -30,7 +38,7 @@ interface Failure {
       count: number;
       share: number;
       place: PlaceDocument;
-      labels?: { name: string; bytes: number }[];
+      labels?: (LabelDocument & { bytes: number })[];
     }[];
   } | null;
   stack?: FrameDocument[];
@@ -112,9 +120,7 @@ export class FailuresView extends DocumentView<FailuresReport> {
                   h("span.number", bytes(holder.bytes)),
                   h("span.share", percent(holder.bytes, failure.holders!.bytes)),
                   placeElement(holder.place),
-                  holder.labels
-                    ? h("span.muted", ` named ${holder.labels.map((label) => `“${label.name}”`).join(", ")}`)
-                    : null,
+                  holder.labels ? h("span.muted", ` named ${holder.labels.map(labelText).join(", ")}`) : null,
                 ]),
               )
             : null,

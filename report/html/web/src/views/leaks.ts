@@ -9,6 +9,8 @@ import {
   deviceName,
   DocumentView,
   type FrameDocument,
+  type LabelDocument,
+  labelText,
   markdownPart,
   placeElement,
   stackElement,
@@ -25,7 +27,7 @@ interface LeakPlace extends Counted {
   kind: string;
   api: string;
   stack: FrameDocument[];
-  labels?: { name: string; live_count: number; live_bytes: number }[];
+  labels?: (LabelDocument & { live_count: number; live_bytes: number })[];
 }
 interface LeaksReport {
   ended_text: string;
@@ -132,7 +134,7 @@ export class LeaksView extends DocumentView<LeaksReport> {
               row.labels
                 ? h(
                     "p",
-                    `named ${row.labels.map((label) => `“${label.name}” (${bytes(label.live_bytes)})`).join(", ")}`,
+                    `named ${row.labels.map((label) => `${labelText(label)} (${bytes(label.live_bytes)})`).join(", ")}`,
                   )
                 : null,
               stack,
