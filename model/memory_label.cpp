@@ -32,9 +32,14 @@ std::string format_list(const std::vector<MemoryLabel>& labels, bool with_bytes)
         text += (i == 0 ? "" : ", ") + title(labels[i]) +
                 (with_bytes ? " " + size_text(labels[i].bytes) : "");
     }
-    return labels.size() <= max_shown
-               ? text
-               : text + " and " + std::to_string(labels.size() - max_shown) + " more";
+    if (labels.size() <= max_shown) {
+        return text;
+    }
+    const bool counted = std::none_of(labels.begin(), labels.end(), [](const MemoryLabel& label) {
+        return label.name == other_names;
+    });
+    return text + " and " +
+           (counted ? std::to_string(labels.size() - max_shown) + " more" : "others");
 }
 
 }  // namespace
@@ -61,8 +66,11 @@ void add_label(const MemoryLabel& label, std::vector<MemoryLabel>& labels) {
 }
 
 void sort_labels(std::vector<MemoryLabel>& labels) {
-    std::stable_sort(labels.begin(), labels.end(),
-                     [](const MemoryLabel& a, const MemoryLabel& b) { return a.bytes > b.bytes; });
+    std::stable_sort(labels.begin(), labels.end(), [](const MemoryLabel& a, const MemoryLabel& b) {
+        const bool a_is_last = a.name == other_names;
+        const bool b_is_last = b.name == other_names;
+        return a_is_last != b_is_last ? b_is_last : a.bytes > b.bytes;
+    });
 }
 
 }  // namespace memlab::model

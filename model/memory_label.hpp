@@ -5,9 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace memlab::model {
+
+/// The name that stands for all that are not told one by one.
+inline constexpr std::string_view other_names = "(other names)";
 
 struct MemoryLabel {
     std::string name;
@@ -28,8 +32,9 @@ struct MemoryLabel {
 };
 
 /// `"weights"` if one label covers all `bytes`. Else the first labels with their bytes:
-/// `"weights" 1.20 GiB, "cache" 8.00 MiB and 2 more`. A detail follows its name: `"weights"
-/// float32[512, 512]`. Empty without labels. Control characters become question marks.
+/// `"weights" 1.20 GiB, "cache" 8.00 MiB and 2 more`, or `and others` where other_names is one of
+/// them. A detail follows its name: `"weights" float32[512, 512]`. Empty without labels. Control
+/// characters become question marks.
 std::string format_labels(const std::vector<MemoryLabel>& labels, std::uint64_t bytes);
 
 /// The names alone: "weights", "cache" and 2 more.
@@ -46,7 +51,7 @@ void keep_common_detail(Label& to, const Label& added) {
 /// Adds to the figures of the same name, or appends a new label.
 void add_label(const MemoryLabel& label, std::vector<MemoryLabel>& labels);
 
-/// Sorts by bytes, largest first.
+/// Sorts by bytes, largest first, other_names last.
 void sort_labels(std::vector<MemoryLabel>& labels);
 
 }  // namespace memlab::model

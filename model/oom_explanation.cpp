@@ -397,7 +397,7 @@ std::string pool_name(const std::string& allocator) {
 }
 
 std::string label_name(const trace::Aggregator& from, std::uint32_t name) {
-    return name == 0 ? "(other names)" : from.string(name);
+    return name == 0 ? std::string(other_names) : from.string(name);
 }
 
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom) {

@@ -119,7 +119,9 @@ struct Oom {
                     Holders::Share::fields(share, item);
                     item.extra({"allocations", "how many it had made so far"}, share.allocations);
                     item.list_if_any(
-                        {"labels", "what the program calls that memory, most bytes first",
+                        {"labels",
+                         "what the program calls that memory, most bytes first; with more, the "
+                         "last is `(other names)`, the sum of all others",
                          AtMost{max_site_labels}},
                         share.labels);
                 });
@@ -148,7 +150,7 @@ struct Report {
     static constexpr std::size_t max_marks = 4096;
     static constexpr std::size_t max_scopes = 2048;
     static constexpr std::size_t max_steps = 64;
-    static constexpr std::size_t max_labels = 1024;
+    static constexpr std::size_t max_labels = 64 << 10;
 
     // In one source: each that copies, moves or ends a report would otherwise compile these for all
     // the vectors within.

@@ -14,6 +14,7 @@ static_assert(Report::max_marks == trace::Aggregator::max_marks);
 static_assert(Report::max_scopes == trace::ScopeStats::max_scopes);
 static_assert(Report::max_steps == trace::StepStats::max_kinds);
 static_assert(Report::max_labels == trace::LabelStats::max_names);
+static_assert(max_site_labels == trace::LabelStats::max_of_site);
 static_assert(Coverage::max_bypassed == trace::Aggregator::max_bypasses);
 static_assert(Ledger::max_communicators == trace::Ledger::max_communicators);
 
@@ -174,7 +175,7 @@ void ReportBuilder::each(EntryTaker<Site>& to) const {
                                       collected.at_peak_bytes};
         }
         for (; label != labels.end() && label->site <= i; ++label) {
-            if (label->site == i && out.labels.size() < max_site_labels) {
+            if (label->site == i) {
                 out.labels.push_back({valid_utf8(label_name(from_, label->name)), label->count,
                                       label->live_count, label->live_bytes, text(label->detail)});
             }

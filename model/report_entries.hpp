@@ -13,7 +13,8 @@
 
 namespace memlab::model {
 
-/// The program's names of one site's memory, the largest first.
+/// The program's names of one site's memory, the largest first; with more, the last is other_names,
+/// with the sum of the others.
 inline constexpr int max_site_labels = 16;
 
 struct Lifetime {
@@ -134,7 +135,8 @@ struct Site {
                              self.lifetime);
         visit.list_if_any({"labels",
                            "the program's names for its allocations, those under which most lives "
-                           "at the end first",
+                           "at the end first; with more, the last is `(other names)`, the sum of "
+                           "all others",
                            AtMost{max_site_labels}},
                           self.labels);
         visit.object_if_any(

@@ -30,7 +30,7 @@ std::string_view truncate_utf8(std::string_view text, std::size_t max) {
     return text.substr(0, is_continuation(end) ? max : end);
 }
 
-AnnotationNames::AnnotationNames() : domains_(2) {}
+AnnotationNames::AnnotationNames(Bounds bounds) : bounds_(bounds), domains_(2) {}
 
 const AnnotationName* AnnotationNames::find(std::uint32_t domain, std::string_view message) {
     message = truncate_utf8(message, max_bytes);
@@ -53,10 +53,10 @@ const AnnotationName* AnnotationNames::find_slowly(std::uint32_t domain, std::st
     std::string text(message);
     const threads::LockGuard lock(mutex_);
     auto at = names_.find(make_key(text));
-    if (at == names_.end() && names_.size() >= max_exact) {
+    if (at == names_.end() && names_.size() >= bounds_.exact) {
         text = trace::folded_name(message);
         at = names_.find(make_key(text));
-        if (at == names_.end() && names_.size() >= max_names) {
+        if (at == names_.end() && names_.size() >= bounds_.all) {
             domain = own_domain;
             text = "(other names)";
             at = names_.find(make_key(text));

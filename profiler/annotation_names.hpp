@@ -1,6 +1,7 @@
 // Interns the names that a program gives its scopes, marks and memory. A program may name each step
-// differently, so the table is bounded: beyond max_exact names the numbers in a name are folded,
-// beyond max_names all new names become one.
+// differently, so a table is bounded: beyond `exact` names the numbers in a name are folded, beyond
+// `all` new names become one. Labels and what the labelled memory holds have tables of their own:
+// none takes the place of another kind's.
 //
 // A cached name costs a hash and a comparison, no lock. Names are never freed: NVTX handles point
 // to them for as long as the program likes.
@@ -34,14 +35,20 @@ struct AnnotationName {
 class AnnotationNames {
   public:
     static constexpr std::size_t max_bytes = 255;  ///< longer messages are truncated
-    static constexpr std::size_t max_exact = 4096;
-    static constexpr std::size_t max_names = 8192;
+    struct Bounds {
+        std::size_t exact = 0;
+        std::size_t all = 0;
+    };
+    static constexpr Bounds annotations = {.exact = 4096, .all = 8192};
+    static constexpr Bounds labels = {.exact = 48 << 10, .all = 56 << 10};
+    /// None is folded, since "float32[#, #]" says nothing.
+    static constexpr Bounds details = {.exact = 8192, .all = 8192};
     static constexpr std::uint32_t max_domains = 1024;
 
     static constexpr std::uint32_t own_domain = 0;   ///< memlab.h's
     static constexpr std::uint32_t nvtx_domain = 1;  ///< NVTX's default domain
 
-    AnnotationNames();
+    explicit AnnotationNames(Bounds bounds = annotations);
 
     /// The same name for the same text of the same domain.
     const AnnotationName* find(std::uint32_t domain, std::string_view message);
@@ -53,6 +60,7 @@ class AnnotationNames {
     const AnnotationName* find_slowly(std::uint32_t domain, std::string_view message);
 
     static constexpr std::size_t cache_size = 512;
+    const Bounds bounds_;
     std::array<std::atomic<const AnnotationName*>, cache_size> cache_{};
     threads::Mutex mutex_;
     /// By domain and message.

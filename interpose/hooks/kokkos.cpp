@@ -47,8 +47,7 @@ MEMLAB_EXPORT void kokkosp_allocate_data(SpaceHandle space, const char* label, c
                                          std::uint64_t /*bytes*/) {
     if (attached.load() && std::strncmp(space.name, "Cuda", 4) == 0 && label != nullptr &&
         *label != '\0' && pointer != nullptr) {
-        mi::label_memory(reinterpret_cast<std::uintptr_t>(pointer), true,
-                         mi::own_annotation_name(label));
+        mi::label_memory(reinterpret_cast<std::uintptr_t>(pointer), true, mi::label_name(label));
     }
 }
 

@@ -109,23 +109,16 @@ MEMLAB_EXPORT void memlab_api_mark(const char* name) {
 
 MEMLAB_EXPORT int memlab_api_label(const void* pointer, const char* name) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    return address != 0 && mi::label_memory(address, false, mi::own_annotation_name(name)) ? 0 : -1;
+    return address != 0 && mi::label_memory(address, false, mi::label_name(name)) ? 0 : -1;
 }
 
 MEMLAB_EXPORT int memlab_api_label_detail(const void* pointer, const char* name,
                                           const char* detail) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    if (address == 0) {
-        return -1;
-    }
-    const AnnotationName* what = nullptr;
-    if (detail != nullptr && *detail != '\0') {
-        what = mi::own_annotation_name(detail);
-        if (what->message != detail) {
-            what = nullptr;  // cut, or without its numbers: it would say something else
-        }
-    }
-    return mi::label_memory(address, false, mi::own_annotation_name(name), what) ? 0 : -1;
+    return address != 0 &&
+                   mi::label_memory(address, false, mi::label_name(name), mi::label_detail(detail))
+               ? 0
+               : -1;
 }
 
 MEMLAB_EXPORT int memlab_api_suballoc(const char* allocator, const void* pointer, size_t bytes) {

@@ -26,7 +26,12 @@ namespace {
 using profiler::AnnotationName;
 using profiler::AnnotationNames;
 
-std::atomic<AnnotationNames*> names{nullptr};
+struct NameTables {
+    AnnotationNames annotations;
+    AnnotationNames labels{AnnotationNames::labels};
+    AnnotationNames details{AnnotationNames::details};
+};
+std::atomic<NameTables*> names{nullptr};
 // Number of the recording: string ids cached for an earlier one (the parent's before a fork) are
 // invalid.
 std::atomic<std::uint32_t> recording{1};
@@ -67,10 +72,10 @@ EarlyInterval early_intervals[trace::Intervals::max_intervals] MEMLAB_GUARDED_BY
 std::size_t early_interval_count MEMLAB_GUARDED_BY(early_lock) = 0;
 bool early_notes_recorded MEMLAB_GUARDED_BY(early_lock) = false;
 
-AnnotationNames& all_names() {
-    AnnotationNames* known = names.load(std::memory_order_acquire);
+NameTables& all_names() {
+    NameTables* known = names.load(std::memory_order_acquire);
     if (known == nullptr) {
-        auto* mine = new AnnotationNames;
+        auto* mine = new NameTables;
         if (names.compare_exchange_strong(known, mine, std::memory_order_acq_rel)) {
             return *mine;
         }
@@ -96,6 +101,24 @@ trace::Event make_event(trace::EventType type, std::uint32_t domain, std::uint64
     event.requested = event.size = domain;
     event.address = range;
     return event;
+}
+
+/// Never null. Out of host memory one name stands for all.
+const AnnotationName* find_name(AnnotationNames NameTables::*table, std::uint32_t domain,
+                                std::string_view text) {
+    try {
+        return (all_names().*table).find(domain, text);
+    } catch (const std::bad_alloc&) {
+        static AnnotationName& any = *new (std::nothrow) AnnotationName;
+        return &any;
+    }
+}
+
+/// No more of a text than is needed: truncate_utf8() needs one byte more to find a character
+/// boundary.
+std::string_view own_text(const char* text) {
+    constexpr std::size_t max_length = AnnotationNames::max_bytes + 1;
+    return text == nullptr ? "" : std::string_view(text, strnlen(text, max_length));
 }
 
 /// Runs `record(recorder)`, or `early()` while CUDA has not been used.
@@ -245,26 +268,30 @@ std::uint64_t driver_allocation(Session& session, std::uint64_t address, bool ba
 }  // namespace
 
 const AnnotationName* annotation_name(std::uint32_t domain, std::string_view text) noexcept {
-    try {
-        return all_names().find(domain, text);
-    } catch (const std::bad_alloc&) {
-        static AnnotationName& any = *new (std::nothrow) AnnotationName;
-        return &any;
-    }
+    return find_name(&NameTables::annotations, domain, text);
 }
 
 const AnnotationName* own_annotation_name(const char* text) noexcept {
-    // Reads no further than needed: truncate_utf8() needs one byte more to find a character
-    // boundary.
-    constexpr std::size_t max_length = AnnotationNames::max_bytes + 1;
-    return annotation_name(
-        AnnotationNames::own_domain,
-        text == nullptr ? "" : std::string_view(text, strnlen(text, max_length)));
+    return annotation_name(AnnotationNames::own_domain, own_text(text));
+}
+
+const AnnotationName* label_name(const char* text) noexcept {
+    return find_name(&NameTables::labels, AnnotationNames::own_domain, own_text(text));
+}
+
+const AnnotationName* label_detail(const char* text) noexcept {
+    const std::string_view given = own_text(text);
+    if (given.empty() || given.size() > AnnotationNames::max_bytes) {
+        return nullptr;
+    }
+    const AnnotationName* const detail =
+        find_name(&NameTables::details, AnnotationNames::own_domain, given);
+    return detail->message == given ? detail : nullptr;
 }
 
 std::uint32_t register_domain(std::string_view name) noexcept {
     try {
-        return all_names().domain(name);
+        return all_names().annotations.domain(name);
     } catch (const std::bad_alloc&) {
         return AnnotationNames::nvtx_domain;
     }

@@ -25,6 +25,11 @@ const profiler::AnnotationName* annotation_name(std::uint32_t domain,
                                                 std::string_view text) noexcept;
 /// The same for a text of the program's that may be null and has no domain.
 const profiler::AnnotationName* own_annotation_name(const char* text) noexcept;
+/// The same for the name of memory.
+const profiler::AnnotationName* label_name(const char* text) noexcept;
+/// What labelled memory holds. Null, as for no text, where it cannot be told as it is: longer than
+/// a name may be, or one more than are kept.
+const profiler::AnnotationName* label_detail(const char* text) noexcept;
 /// The number of an NVTX domain.
 std::uint32_t register_domain(std::string_view name) noexcept;
 

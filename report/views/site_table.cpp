@@ -94,12 +94,15 @@ SiteTable make_table(const model::Report& report, const ViewedMemory& memory, Re
 /// Below this width a row takes two lines: its figures, then its place.
 constexpr std::size_t min_one_line_width = 109;
 
-/// A row's labels, most used first.
+/// A row's labels, most used first, other_names last.
 std::vector<model::MemoryLabel> all_labels(const SiteRow& row) {
     std::vector<model::SiteLabel> labels = row.labels;
-    std::stable_sort(
-        labels.begin(), labels.end(),
-        [](const model::SiteLabel& a, const model::SiteLabel& b) { return a.count > b.count; });
+    std::stable_sort(labels.begin(), labels.end(),
+                     [](const model::SiteLabel& a, const model::SiteLabel& b) {
+                         const bool a_is_last = a.name == model::other_names;
+                         const bool b_is_last = b.name == model::other_names;
+                         return a_is_last != b_is_last ? b_is_last : a.count > b.count;
+                     });
     std::vector<model::MemoryLabel> all;
     all.reserve(labels.size());
     for (model::SiteLabel& label : labels) {

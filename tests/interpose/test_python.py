@@ -351,6 +351,27 @@ class PythonFrames(EndToEnd):
                     self.assertEqual({label["name"] for label in report["labels"]}, set(labels))
                     self.assertEqual({label.get("detail") for label in report["labels"]}, {"float32[128, 128]"})
 
+    def test_names_of_a_large_model(self) -> None:
+        """Each of its tensors has its name, and its shape while there are no more than are kept."""
+        count, kept_shapes = 8500, 8192
+        kinds = ("Net.layer{}.weight", "Net.layer{}.weight.grad", "Adam.Net.layer{}.weight.exp_avg",
+                 "Adam.Net.layer{}.weight.exp_avg_sq")
+        wanted = {kind.format(i): f"float32[{i + 1}, 4]" if i < kept_shapes else None for i in range(count) for kind in kinds}
+        startup = str(ROOT / "python" / "memlab" / "startup")
+        for version, interpreter in self.each_interpreter():
+            with self.subTest(python=version):
+                outcome = self.run_python(interpreter, "large_model.py", str(PROGRAMS / "stand_ins" / "torch_names"),
+                                          str(count), PYTHONPATH=startup, MEMLAB_NAMES="auto")
+                self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+                report = self.recording().report
+                self.assertEqual({label["name"]: label.get("detail") for label in report["labels"]}, wanted)
+                for live in report["largest_live"]:
+                    self.assertEqual(live.get("label_detail"), wanted[live["label"]])
+                for site in report["sites"]:
+                    labels = site.get("labels", [])
+                    self.assertEqual(sum(label["live_bytes"] for label in labels), site["live_bytes"])
+                    self.assertIn([label["name"] for label in labels[15:]], ([], ["(other names)"]))
+
     def test_arrays_of_cupy(self) -> None:
         """Of the main thread and of threading's: each block by the line that took it."""
         folder = str(PROGRAMS / "stand_ins" / "cupy")

@@ -56,13 +56,11 @@ Collected Aggregator::collected(std::uint32_t index) const {
 }
 
 std::vector<SiteLabel> Aggregator::holder_labels(const Composition& holders) const {
-    std::vector<SiteLabel> labels = labels_.by_site();
-    std::erase_if(labels, [&](const SiteLabel& label) {
-        return label.live_count == 0 ||
-               std::none_of(holders.sites.begin(), holders.sites.end(),
-                            [&](const Holder& holder) { return holder.site == label.site; });
+    return labels_.by_site([&](const SiteLabel& label) {
+        return label.live_count != 0 &&
+               std::any_of(holders.sites.begin(), holders.sites.end(),
+                           [&](const Holder& holder) { return holder.site == label.site; });
     });
-    return labels;
 }
 
 std::vector<StepTotals> Aggregator::steps() const {

@@ -1,13 +1,15 @@
 // Memory by label: the program's own names for its memory (memlab_label, NVTX's heaps and regions).
 // The latest label of an allocation counts. O(1) per event, no cost while no live allocation has a
 // label. Memory: O(live allocations with a label), plus bounded tables of names and of pairs of
-// call site and name; names beyond the limit share a row, pairs beyond it count only under their
-// name. A name's detail ("float32[512, 512]") is what all allocations that were given it hold.
+// call site and name, large enough for each parameter, gradient and optimizer state of a model;
+// names beyond the limit share a row, pairs beyond it count only under their name. A name's detail
+// ("float32[512, 512]") is what all allocations that were given it hold.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <unordered_map>
 #include <vector>
 
@@ -50,8 +52,9 @@ struct SiteLabel {
 
 class LabelStats {
   public:
-    static constexpr std::size_t max_names = 1024;
-    static constexpr std::size_t max_site_labels = 8192;
+    static constexpr std::size_t max_names = 64 << 10;
+    static constexpr std::size_t max_site_labels = 128 << 10;
+    static constexpr std::size_t max_of_site = 16;  ///< that by_site() tells
 
     /// True while ended() must be called.
     bool any_live() const { return !of_address_.empty(); }
@@ -94,16 +97,37 @@ class LabelStats {
     /// In order of first appearance.
     const std::vector<LabelTotals>& totals() const { return totals_; }
 
-    /// By site; within a site by live bytes, then by count, largest first. May throw
-    /// std::bad_alloc.
-    std::vector<SiteLabel> by_site() const {
-        std::vector<SiteLabel> sorted = site_labels_;
+    /// Those that `taken(label)` says. By site; within a site by live bytes, then by count, largest
+    /// first. Where a site has more than max_of_site, the last one has name 0 and the sum of all
+    /// others. May throw std::bad_alloc.
+    template <typename Taken>
+    std::vector<SiteLabel> by_site(const Taken& taken) const {
+        std::vector<SiteLabel> sorted;
+        std::copy_if(site_labels_.begin(), site_labels_.end(), std::back_inserter(sorted), taken);
         std::stable_sort(sorted.begin(), sorted.end(), [](const SiteLabel& a, const SiteLabel& b) {
             return a.site != b.site               ? a.site < b.site
                    : a.live_bytes != b.live_bytes ? a.live_bytes > b.live_bytes
                                                   : a.count > b.count;
         });
+        std::size_t kept = 0;
+        std::size_t of_site = 0;
+        for (const SiteLabel& label : sorted) {
+            of_site = kept != 0 && sorted[kept - 1].site == label.site ? of_site + 1 : 1;
+            if (of_site <= max_of_site) {
+                sorted[kept++] = label;
+                continue;
+            }
+            SiteLabel& others = sorted[kept - 1];
+            others.name = others.detail = 0;
+            others.count += label.count;
+            others.live_count += label.live_count;
+            others.live_bytes += label.live_bytes;
+        }
+        sorted.resize(kept);
         return sorted;
+    }
+    std::vector<SiteLabel> by_site() const {
+        return by_site([](const SiteLabel&) { return true; });
     }
 
     /// The string id of the live allocation's name; 0: it has none.

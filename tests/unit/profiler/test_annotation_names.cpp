@@ -31,7 +31,7 @@ TEST_CASE("new names without end are shortened, and beyond a bound share one") {
     for (int i = 0; i < 20000; ++i) {
         different.insert(names.find(AnnotationNames::own_domain, "step " + std::to_string(i)));
     }
-    CHECK(different.size() == AnnotationNames::max_exact + 1);
+    CHECK(different.size() == AnnotationNames::annotations.exact + 1);
     CHECK(names.find(AnnotationNames::own_domain, "step 19999")->text == "step #");
     CHECK(names.find(AnnotationNames::own_domain, "step 5")->text == "step 5");
     for (int i = 0; i < 20000; ++i) {
@@ -41,13 +41,34 @@ TEST_CASE("new names without end are shortened, and beyond a bound share one") {
         }
         different.insert(names.find(AnnotationNames::own_domain, word));
     }
-    CHECK(different.size() == AnnotationNames::max_names + 1);
+    CHECK(different.size() == AnnotationNames::annotations.all + 1);
     CHECK(names.find(AnnotationNames::nvtx_domain, "yet another")->text == "(other names)");
     CHECK(names.find(AnnotationNames::own_domain, "step 5")->text == "step 5");
     for (std::uint32_t i = 0; i < 2 * AnnotationNames::max_domains; ++i) {
         CHECK(names.domain("domain " + std::to_string(i)) < AnnotationNames::max_domains);
     }
     CHECK(names.domain("one too many") == AnnotationNames::nvtx_domain);
+}
+
+TEST_CASE("the names of a large model's tensors are kept as they are") {
+    AnnotationNames names(AnnotationNames::labels);
+    for (int i = 0; i < 20000; ++i) {
+        const std::string name = "Net.layers." + std::to_string(i) + ".weight";
+        CHECK(names.find(AnnotationNames::own_domain, name)->text == name);
+    }
+}
+
+TEST_CASE("a detail is kept as it is or not at all") {
+    AnnotationNames details(AnnotationNames::details);
+    const auto shape = [](std::size_t i) { return "float32[" + std::to_string(i) + "]"; };
+    for (std::size_t i = 0; i < AnnotationNames::details.exact; ++i) {
+        CHECK(details.find(AnnotationNames::own_domain, shape(i))->text == shape(i));
+    }
+    for (std::size_t i = 0; i < 100; ++i) {
+        CHECK(details.find(AnnotationNames::own_domain, shape(1 << 20 | i))->text ==
+              "(other names)");
+    }
+    CHECK(details.find(AnnotationNames::own_domain, shape(5))->text == shape(5));
 }
 
 TEST_CASE("text is cut between characters") {

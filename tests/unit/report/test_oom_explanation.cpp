@@ -439,6 +439,11 @@ TEST_CASE("names stand with their bytes unless one is all that there is") {
     CHECK(model::format_labels(shaped, 10 * mib) == "\"weights\" float32[512, 512]");
     model::add_label({"weights", 1, mib, "float32[512]"}, shaped);
     CHECK(model::format_labels(shaped, 11 * mib) == "\"weights\"");
+    std::vector<MemoryLabel> rest = {{"(other names)", 9, 9 * mib}, {"a", 1, mib}, {"b", 1, mib}};
+    rest.push_back({"c", 1, mib});
+    model::sort_labels(rest);
+    CHECK(model::format_labels(rest, 12 * mib) ==
+          "\"a\" 1.00 MiB, \"b\" 1.00 MiB, \"c\" 1.00 MiB and others");
     std::vector<MemoryLabel> many;
     for (const char* name : {"d", "a", "b", "a", "c"}) {
         model::add_label({name, 1, name[0] == 'a' ? 3 * mib : mib}, many);

@@ -618,6 +618,43 @@ TEST_CASE("a name has the detail that all its allocations have, each allocation 
     CHECK(labels.detail_of(6 << 20) == 0);
 }
 
+TEST_CASE("each parameter of a large model has its name") {
+    LabelStats labels;
+    constexpr std::uint32_t names = 4 * 5000;  // with gradients and two states of the optimizer
+    for (std::uint32_t i = 1; i <= names; ++i) {
+        labels.label(std::uint64_t{i} << 20, i, 1000 + i, i % 2, 1 + i % 3);
+    }
+    REQUIRE(labels.totals().size() == names);
+    CHECK(labels.totals().back().name == names);
+    CHECK(labels.totals().back().live_bytes == 1000 + names);
+    CHECK(labels.name_of(std::uint64_t{names} << 20) == names);
+    const std::vector<SiteLabel> told = labels.by_site();
+    REQUIRE(told.size() == 2 * LabelStats::max_of_site);
+    CHECK(told[0].name == names);  // the largest of site 0
+    const SiteLabel& others = told[LabelStats::max_of_site - 1];
+    CHECK(others.site == 0);
+    CHECK(others.name == 0);
+    CHECK(others.detail == 0);
+    CHECK(others.count == names / 2 - (LabelStats::max_of_site - 1));
+    CHECK(others.live_count == others.count);
+    std::uint64_t bytes = 0;
+    for (const SiteLabel& label : told) {
+        bytes += label.live_bytes;
+    }
+    CHECK(bytes == std::uint64_t{names} * 1000 + std::uint64_t{names} * (names + 1) / 2);
+}
+
+TEST_CASE("names beyond the bound share a row") {
+    LabelStats labels;
+    constexpr std::uint32_t names = LabelStats::max_names + 10;
+    for (std::uint32_t i = 1; i <= names; ++i) {
+        labels.label(std::uint64_t{i} << 20, i, 10, 0);
+    }
+    REQUIRE(labels.totals().size() == LabelStats::max_names);
+    CHECK(labels.totals().back().name == 0);
+    CHECK(labels.totals().back().live_count == 11);
+}
+
 TEST_CASE("more pairs of site and name than are kept leave the names' own figures right") {
     LabelStats labels;
     constexpr std::uint32_t sites = LabelStats::max_site_labels + 10;
