@@ -61,6 +61,7 @@ class Adder {
             }
         }
         NnModuleShare inside;
+        std::unordered_map<std::size_t, std::uint64_t> inside_of;  // bytes by site
         std::set<std::uint64_t> unnamed;
         for (const model::NnModuleStack& stack : report_.nn_modules) {
             for (const model::NnModuleStack::Holding& held : stack.sites) {
@@ -70,6 +71,7 @@ class Adder {
                 }
                 const Category category = category_of(site);
                 inside.add(held.at_peak_count, held.at_peak_bytes, category);
+                model::add_to(inside_of[held.site], held.at_peak_bytes);
                 if (stack.name) {
                     add_to_path(stack, held, category);
                 } else {
@@ -80,6 +82,7 @@ class Adder {
         }
         of_.held = all.bytes;
         of_.outside = rest_of(all, inside);
+        of_.outside_labels = labels_outside(inside_of);
         of_.unnamed_count = unnamed.size();
         sort(of_.outermost);
         return std::move(of_);
@@ -92,6 +95,28 @@ class Adder {
     }
     Category category_of(const model::Site& site) {
         return of_.categories ? categorize(site, resolver_) : Category::other;
+    }
+
+    /// Of the sites that held more than what nn.Modules have of them.
+    std::vector<model::SiteLabel> labels_outside(
+        const std::unordered_map<std::size_t, std::uint64_t>& inside_of) const {
+        SiteRow row;
+        for (std::size_t i = 0; i < report_.sites.size(); ++i) {
+            const model::Site& site = report_.sites[i];
+            const auto inside = inside_of.find(i);
+            if (is_held(site) &&
+                (inside == inside_of.end() || inside->second < site.at_peak_bytes)) {
+                row.add(site, i);
+            }
+        }
+        std::stable_sort(row.labels.begin(), row.labels.end(),
+                         [](const model::SiteLabel& a, const model::SiteLabel& b) {
+                             const bool a_is_last = a.name == model::other_names;
+                             const bool b_is_last = b.name == model::other_names;
+                             return a_is_last != b_is_last ? b_is_last
+                                                           : a.live_bytes > b.live_bytes;
+                         });
+        return std::move(row.labels);
     }
 
     void add_to_path(const model::NnModuleStack& stack, const model::NnModuleStack::Holding& held,
@@ -175,6 +200,10 @@ class NnModulesText {
         table.fit(rows, min_name);
         table.head();
         table.rows(rows, rows.size());
+        if (of.outside.bytes != 0) {
+            constexpr std::size_t below_name = 4;
+            page_.note_below(below_name, names_of(of.outside_labels));
+        }
         if (of.doubt != nullptr) {
             page_.paragraph("  ", of.doubt);
         }
@@ -182,6 +211,15 @@ class NnModulesText {
             page_.line("");
             page_.paragraph("  ", how_nn_modules_get_names);
         }
+    }
+
+    static std::string names_of(const std::vector<model::SiteLabel>& labels) {
+        std::vector<model::MemoryLabel> names;
+        names.reserve(labels.size());
+        for (const model::SiteLabel& label : labels) {
+            names.push_back({label.name, label.count, label.live_bytes, label.detail});
+        }
+        return model::format_label_names(names);
     }
 
     /// Those that something was held of; where the page is too narrow, what nn.Modules held most
@@ -318,6 +356,12 @@ std::string render_nn_modules_json(const std::string& file,
         if (of.outermost.share.count != 0) {
             add_json(of, of.outermost, modules);
         }
+        ordered_json outside = {{"bytes", of.outside.bytes},
+                                {"count", of.outside.count},
+                                {"categories", categories_json(of, of.outside)}};
+        if (!of.outside_labels.empty()) {
+            outside["labels"] = labels_json(of.outside_labels);
+        }
         list.push_back({{"index", of.device->index},
                         {"name", of.device->name},
                         {"peak_bytes", of.held},
@@ -327,10 +371,7 @@ std::string render_nn_modules_json(const std::string& file,
                           {"bytes", of.unnamed.bytes},
                           {"count", of.unnamed.count},
                           {"categories", categories_json(of, of.unnamed)}}},
-                        {"outside",
-                         {{"bytes", of.outside.bytes},
-                          {"count", of.outside.count},
-                          {"categories", categories_json(of, of.outside)}}}});
+                        {"outside", std::move(outside)}});
     }
     return json_text({{"file", file}, {"devices", std::move(list)}});
 }

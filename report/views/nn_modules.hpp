@@ -41,7 +41,10 @@ struct NnModulesOfDevice {
     NnModule outermost;       ///< of all that have names
     NnModuleShare unnamed;    ///< of those that have none
     std::size_t unnamed_count = 0;
-    NnModuleShare outside;        ///< of no call of an nn.Module
+    NnModuleShare outside;  ///< of no call of an nn.Module
+    /// The program's names for memory of the call sites of `outside`, those first under which most
+    /// lives at the end.
+    std::vector<model::SiteLabel> outside_labels;
     const char* doubt = nullptr;  ///< doubt_about_categories()
 };
 
@@ -56,7 +59,8 @@ std::string render_nn_modules_text(const model::Report& report,
 
 /// {file, devices [{index, name, peak_bytes, nn_modules [{name, class, bytes, count, own_bytes,
 /// own_count, categories (bytes by name; null: it has none)}], unnamed {nn_modules, bytes, count,
-/// categories}, outside {bytes, count, categories}}]}; parents before their children.
+/// categories}, outside {bytes, count, categories, labels (labels_json(); only if there are
+/// any)}}]}; parents before their children.
 std::string render_nn_modules_json(const std::string& file,
                                    const std::vector<NnModulesOfDevice>& devices);
 

@@ -68,6 +68,8 @@ class Tensors(ViewTest):
         of_page = {each["name"]: each["own_bytes"] for each in at_peak["devices"][0]["nn_modules"] if each["own_bytes"]}
         rows = next(each["sites"] for each in report["at"]["devices"] if each["index"] == 64)
         outside = at_peak["devices"][0]["outside"]["bytes"]
+        names = {label["name"] for label in at_peak["devices"][0]["outside"]["labels"]}
+        self.assertIn("TransformerEncoder.layers.0.self_attn.out_proj.weight", names)
         self.assertEqual(of_page | {"[in no call of an nn.Module]": outside},
                          {each["nn_module"]: each["bytes"] for each in rows})
 
