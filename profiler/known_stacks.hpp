@@ -10,8 +10,8 @@
 //
 // Prediction, in order: the signature that followed the last three stacks; the one that followed
 // the last; all for this start address. Each search that finds nothing takes from a miss budget,
-// which hits refill; while it is empty one capture in 32 searches. Why: docs/stacks.md, "Native
-// code".
+// which hits refill; while it is empty one capture in 32 searches. Why: docs/stacks.md, "Known
+// stacks".
 //
 // A thread owns its signatures, so uses them without an atomic exchange, which would wait for all
 // that the program has stored before. More threads than there are slots for do without.
