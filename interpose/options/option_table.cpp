@@ -159,63 +159,63 @@ bool output_option(Settings& settings, std::string_view text) {
 
 constexpr OptionDef options[] = {
     {"MEMLAB_OUTPUT", "path pattern", "memlab.%e.%p.json",
-     "Path of the report: %e is the program's name, %p its process id, %h the host, %r the "
-     "rank. Missing folders are created; a path that ends in /, or is a folder already, is one. "
-     "The event log is written beside it, as .memlog.",
+     "Path of the report: %e is the program's name, %p its process id, %h the host, %r the rank. "
+     "Missing folders are created; a path is a folder if it ends in / or is one already. The event "
+     "log is written beside it, as .memlog.",
      output_option},
     {"MEMLAB_POOL", "on, off", "on",
      "Serve device allocations from memlab's pool; off only records them.",
      switch_option<&Settings::pool>},
     {"MEMLAB_FREE_SYNC", "auto, always, never", "auto",
-     "When cudaFree waits for the GPU: auto when it is busy, so that the host sees finished "
-     "results as with plain CUDA; always; never (reuse stays ordered behind the work on the GPU).",
+     "When cudaFree waits for the GPU. auto: when it is busy, so that the host sees finished "
+     "results, as with plain CUDA; not for callers known not to rely on that (PyTorch). always: "
+     "for every caller. never: reuse stays ordered behind the work on the GPU.",
      word_option<&allocator::PoolOptions::free_sync, free_sync_words>},
     {"MEMLAB_WORK_CLOCK", "on, off", "on",
-     "Count the program's submissions of work to the GPU, so that a free while it is idle "
-     "needs no driver call; off fences every free.",
+     "Count the work that the program submits to the GPU, so that a free on an idle GPU needs no "
+     "driver call; off fences every free.",
      switch_option<&Settings::work_clock>},
     {"MEMLAB_ONE_STREAM", "on, off", "on",
      "While all work of the program goes to one stream, reuse memory as soon as it is freed "
      "where cudaFree does not wait, as stream-aware allocators do. Needs MEMLAB_WORK_CLOCK.",
      switch_option<&Settings::one_stream>},
     {"MEMLAB_FILL", "off, zero, 0xBYTE", "off",
-     "What fresh memory holds: off, what its last owner left; zero, zeros, as plain CUDA's memory "
-     "mostly does; 0xBYTE, that byte (0xff: not-a-number in floating point), which shows reads of "
-     "memory that nobody wrote, as valgrind's --malloc-fill does. The byte also fills cudaMalloc's "
-     "and cudaMallocAsync's memory that the driver serves. Each allocation then takes a fill and "
-     "waits for it, and MEMLAB_ONE_STREAM is off.",
+     "What fresh memory contains. off: what its last owner left. zero: zeros, as plain CUDA's "
+     "memory mostly does. 0xBYTE: that byte (0xff is NaN in floating point), which shows reads "
+     "of memory that nobody wrote, as valgrind's --malloc-fill does; it also fills memory of "
+     "cudaMalloc and cudaMallocAsync that the driver serves. Each allocation then waits for its "
+     "fill, and MEMLAB_ONE_STREAM is off.",
      fill_option},
     {"MEMLAB_LIMIT", "size[,device=index or GPU-UUID], more after ;", "0",
-     "Make the GPU look smaller: total and free memory, and out of memory at the limit, for "
-     "every kind of device memory. Everything that the driver counts as used counts, "
-     "contexts, modules and other processes included. An entry without device= applies to "
-     "all devices not named. 0: no limit.",
+     "Make the GPU look smaller: total and free memory are those of a GPU of this size, and "
+     "every kind of device memory runs out at the limit. All memory in use counts, that of "
+     "contexts, modules and other processes included. An entry without device= applies to all "
+     "devices not named. 0: no limit.",
      parsed_option<&Settings::limits, parse_limits>},
     {"MEMLAB_PASSTHROUGH", "size>BYTES, size<BYTES or site=NAME, joined by |", "",
      "Allocations that plain CUDA serves instead of the pool: by size, or made from inside "
      "a library whose file name contains NAME.",
      [](Settings& settings, std::string_view text) { return settings.passthrough.parse(text); }},
     {"MEMLAB_BACKEND", "auto, classic, vmm", "auto",
-     "Where the pool's memory comes from. classic: segments from cuMemAlloc. vmm: ranges that grow "
-     "and shrink in place, with next to no fragmentation, mapped by the driver's virtual memory "
-     "management. auto: vmm where the process has loaded no library known to need memory from "
-     "cuMemAlloc, and no option of segments is set; else classic.",
+     "Where the pool's memory comes from. classic: segments from cuMemAlloc. vmm: ranges that "
+     "grow and shrink in place, with almost no fragmentation, mapped by the driver's virtual "
+     "memory management. auto: vmm, unless the process has loaded a library known to need memory "
+     "from cuMemAlloc, or an option of segments is set; then classic.",
      backend_option},
     {"MEMLAB_PACKED_SHARE", "0 to 1", "0.015",
-     "With vmm: up to this share of the GPU's memory (or of MEMLAB_LIMIT) blocks lie close "
-     "together and share pages of 2 MiB; beyond it each block of more than 1 MiB has its pages to "
-     "itself, as in plain CUDA, so that all that is free goes back to the GPU. 1: always close "
-     "together, for programs that would rather reserve less.",
+     "With vmm: up to this share of the GPU's memory (or of MEMLAB_LIMIT) blocks are packed and "
+     "share pages of 2 MiB; beyond it each block of 2 MiB and more has pages of its own, as in "
+     "plain CUDA, so that all free memory can be released. 1: always pack, to reserve less.",
      parsed_option<&allocator::PoolOptions::packed_share, parse_share>},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "500ms",
-     "Release cached memory to the driver after it was unused for this long to one and a half "
-     "times as long, and at once when the program starts a child process or another process under "
-     "memlab lacks memory. 0: keep it from all of them.",
+     "Release cached memory to the driver when it was unused for this long (at most one and a "
+     "half times as long), and at once when the program starts a child process or another "
+     "process under memlab runs out of memory. 0: keep it from all of them.",
      parsed_option<&allocator::PoolOptions::trim_after_ns, parse_duration>},
     {"MEMLAB_TRIM_BACKOFF", "on, off", "off",
-     "Whenever memory is needed again within 10 seconds of having been released by time, double "
-     "that time: a program of long steps soon keeps its memory, and processes without memlab wait "
-     "for it ever longer.",
+     "Double MEMLAB_TRIM_AFTER whenever memory is needed again within 10 seconds of its release, "
+     "so that a program with long steps keeps its memory; processes without memlab then wait "
+     "longer for it.",
      switch_option<&allocator::PoolOptions::trim_backoff>},
     {"MEMLAB_GC_THRESHOLD", "0 to 1", "0",
      "PyTorch's garbage_collection_threshold: above this share of the GPU's memory (or of "
@@ -229,10 +229,9 @@ constexpr OptionDef options[] = {
      "Segments for blocks of 10 MiB and more are multiples of this: an even number of MiB.",
      mebibytes_option<&allocator::PoolOptions::large_rounding>},
     {"MEMLAB_FRAGMENTED_ROUNDING_MB", "MiB", "16",
-     "While an eighth of the memory in such segments is free in pieces that do not fit, new "
-     "ones are multiples of half the power of two below their size, but of no more than "
-     "this, so that programs whose sizes vary can reuse them. An even number of MiB; 0: "
-     "never.",
+     "While an eighth of the memory in such segments is free in pieces that do not fit, new ones "
+     "are multiples of half the power of two below their size, but at most of this, so that "
+     "programs whose sizes vary can reuse them. An even number of MiB; 0: never.",
      mebibytes_option<&allocator::PoolOptions::fragmented_rounding>},
     {"MEMLAB_MAX_SPLIT_SIZE_MB", "MiB, or 0", "0",
      "PyTorch's max_split_size_mb: larger blocks are not split for smaller requests. 0: no "
@@ -247,77 +246,78 @@ constexpr OptionDef options[] = {
      "powers of two. 0: to 512 bytes only.",
      roundup_option},
     {"MEMLAB_IPC", "auto, plain, off", "auto",
-     "Memory shared with other processes. auto: segments of PyTorch's own cache and memory of code "
-     "that refers to cudaIpcGetMemHandle come from the driver, and once UCX or MPI is loaded, or "
-     "memory was exported, all new memory does, so that its handles are exact; pooled memory of "
-     "the vmm backend can be opened by processes under memlab. plain: the same, but such memory is "
-     "exported to nobody. off: pool it anyway, for programs that export no memory.",
+     "How memory can be shared with other processes. auto: segments of PyTorch's own cache and "
+     "memory of code that refers to cudaIpcGetMemHandle come from the driver, and once UCX or "
+     "MPI is loaded, or memory was exported, all new memory does, so that its handles are exact; "
+     "pooled memory of the vmm backend can be opened by processes under memlab. plain: the same, "
+     "except that pooled memory cannot be exported. off: pool everything, for programs that "
+     "export no memory.",
      ipc_option},
-    {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
+    {"MEMLAB_RECORD", "on, off", "on", "Record and report; off: only the pool.",
      switch_option<&Settings::record>},
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",
      "Frames of the call stack kept with each allocation; 0 records no stacks.",
      number_option<&Settings::stack_depth, 0, 256>},
     {"MEMLAB_MAX_STACKS", "1 to 100000000", "200000",
-     "Limit for distinct complete call stacks. Allocations with further stacks are counted "
-     "by their innermost frames, 8 or fewer, and the report says so.",
+     "How many distinct call stacks are kept whole. Further ones are counted by their innermost "
+     "frames, 8 or fewer, and the report says so.",
      number_option<&Settings::max_stacks, 1, 100'000'000>},
     {"MEMLAB_PYTHON", "auto, off, verify", "auto",
-     "Python functions and lines in call stacks, for known Python versions; verify compares "
+     "Read Python functions and lines for call stacks, in known Python versions; verify compares "
      "them with the interpreter's own stack where that is accessible.",
      word_option<&Settings::python, python_words>},
     {"MEMLAB_NAMES", "auto, off", "auto",
-     "PyTorch's nn.Modules, parameters, gradients and optimizer states, and CuPy's arrays, have "
-     "their names without a call in the program: memlab's Python package comes in when the program "
-     "imports them.",
+     "Name PyTorch's nn.Modules, parameters, gradients and optimizer state, and record CuPy's "
+     "arrays, without a call in the program: memlab's Python package is loaded when the program "
+     "imports PyTorch or CuPy.",
      word_option<&Settings::names, names_words>},
     {"MEMLAB_FORWARD_LINES", "on, off", "on",
-     "What PyTorch's backward allocates is recorded with the line of the forward that it belongs "
-     "to. Costs about 1 % of a training step that is bound by the host.",
+     "Record what PyTorch's backward allocates with the line of the forward that it belongs to. "
+     "Costs about 1 % of a CPU-bound training step.",
      switch_option<&Settings::forward_lines>},
     {"MEMLAB_AUDIT", "on, off", "off",
-     "Compare the driver's own records (CUPTI's) with the recording: memory allocated "
-     "without passing memlab is listed in the report. memlab-run --fail-on-bypass sets it.",
+     "Compare the driver's own records (by CUPTI) with the recording: the report lists memory "
+     "that bypassed memlab. memlab-run --fail-on-bypass sets it.",
      switch_option<&Settings::audit>},
     {"MEMLAB_KERNELS", "on, off", "off",
      "Record kernels, copies and fills (CUPTI), so that the report says what ran at the peak.",
      switch_option<&Settings::kernels>},
     {"MEMLAB_CUPTI", "auto, on, off", "auto",
-     "Whether memlab subscribes to CUPTI, which takes one subscriber. auto: if MEMLAB_AUDIT "
-     "or MEMLAB_KERNELS is on and no other profiler is in the process. on: always, with an "
-     "audit, and allocations are named by the runtime's function (cudaMalloc). In both "
-     "cases memlab unsubscribes when another profiler subscribes. off: never.",
+     "Whether memlab subscribes to CUPTI, which allows one subscriber. auto: if MEMLAB_AUDIT or "
+     "MEMLAB_KERNELS is on and no other profiler is in the process. on: always, with an audit, "
+     "and allocations have the name of the runtime's function (cudaMalloc). In both cases memlab "
+     "unsubscribes when another profiler subscribes. off: never.",
      word_option<&Settings::cupti, cupti_words>},
     {"MEMLAB_LEDGER", "auto, on, off", "auto",
-     "Measure what contexts, code, graphs and streams take of the GPU, by asking the driver before "
-     "and after the calls that make them. auto: the first thousand calls of each kind, then for "
-     "1 % of the first ten seconds and 0.2 % of the run's time after; what is beyond is counted "
-     "and estimated. on: always. off: never.",
+     "Measure what contexts, code, graphs and streams take of the GPU, by querying the driver "
+     "before and after the calls that create them. auto: the first thousand calls of each kind, "
+     "then for 1 % of the first ten seconds and 0.2 % of the time after; further calls are "
+     "counted and estimated. on: every call. off: none.",
      word_option<&Settings::ledger, ledger_words>},
     {"MEMLAB_REPORT_ON", "signals: SIGUSR1,SIGTERM", "",
-     "Signals that ask for a report, unless the program handles or ignores them. SIGUSR1 and "
-     "SIGUSR2: the report of now, and the program goes on. SIGTERM, SIGINT, SIGHUP, SIGQUIT, "
-     "SIGXCPU: the report, then the program ends as it would have.",
+     "Signals that write a report, unless the program handles or ignores them. SIGUSR1 and "
+     "SIGUSR2: a report of the current state, and the program goes on. SIGTERM, SIGINT, SIGHUP, "
+     "SIGQUIT, SIGXCPU: the report, then the program ends as it would have.",
      parsed_option<&Settings::report_signals, parse_signals>},
     {"MEMLAB_FILES", "on, off", "on",
-     "Write the event log and the report; off records only for what the program asks by memlab.h "
-     "or memlab's Python package, which can still write a report of the moment.",
+     "Write the event log and the report. off: no files; the figures are available through "
+     "memlab.h and memlab's Python package, which can still write a report.",
      switch_option<&Settings::files>},
     {"MEMLAB_KEEP_LOG", "on, off", "on",
-     "Keep the event log after a clean end; off removes it once the report is written.",
+     "Keep the event log after a clean end; off removes it when the report is written.",
      switch_option<&Settings::keep_log>},
     {"MEMLAB_LOG_LIMIT", "bytes, or 0", "1GiB",
-     "Maximum size of the event log; beyond it the log keeps its beginning and its newest part, "
-     "with which all figures stay exact (below 2 MiB it stops). 0: no limit.",
+     "Maximum size of the event log. Beyond it the log keeps its start and its newest part, and "
+     "all totals stay exact (below 2 MiB it stops). 0: no limit.",
      parsed_option<&Settings::log_limit, parse_bytes>},
     {"MEMLAB_ARGUMENTS", "on, off", "on",
-     "Store the command lines of the program and of its parent processes in log, report and "
-     "run; off, for command lines with secrets, stores the programs' names only.",
+     "Store the command lines of the program and of its parent processes in log, report and run. "
+     "off, for command lines with secrets: only the programs' names.",
      switch_option<&Settings::arguments>},
     {"MEMLAB_VERBOSITY", "quiet, warnings, debug", "warnings",
-     "Messages on stderr: none, problems only, or also what memlab does.",
+     "Messages on stderr: none, problems only, or details of what memlab does.",
      word_option<&Settings::verbosity, verbosity_words>},
-    {"MEMLAB_DISABLE", "on, off", "off", "Load the library, but do nothing.",
+    {"MEMLAB_DISABLE", "on, off", "off", "Load the library but do nothing.",
      switch_option<&Settings::disabled>},
     {"MEMLAB_RUN_MANIFEST", "path", "",
      "Set by memlab-run for its children: each process appends its output files. Not to be "

@@ -73,25 +73,25 @@ bool is_part_of_a_byte(const Bound& bound, std::string_view text) {
 const std::vector<MetricInfo>& metrics() {
     static const std::vector<MetricInfo> table = {
         {Metric::peak_allocated, "peak_allocated", Unit::bytes, true, true, true, true,
-         "Most that the program held at once"},
+         "Peak of allocated memory"},
         {Metric::peak_reserved, "peak_reserved", Unit::bytes, false, false, false, false,
-         "Most that was taken from the driver (varies with\nthe pool's history)"},
+         "Most that was taken from the driver (depends on\nthe order of allocations)"},
         {Metric::peak_managed, "peak_managed", Unit::bytes, false, false, false, false,
          "Most managed memory that the program held at once"},
         {Metric::peak_pinned, "peak_pinned", Unit::bytes, false, false, false, false,
          "Most pinned host memory that the program held at\nonce"},
         {Metric::leaks, "leaks", Unit::bytes, true, true, true, true,
-         "Held at the end, of every kind of memory"},
+         "Memory held at the end, of every kind"},
         {Metric::leak_count, "leak_count", Unit::count, true, false, true, true,
-         "Allocations that are live at the end"},
+         "Number of allocations held at the end"},
         {Metric::allocations, "allocations", Unit::count, true, true, true, false,
-         "Allocations of device memory in all"},
+         "Number of allocations of device memory"},
         {Metric::growth, "growth", Unit::bytes_per_step, true, true, false, false,
          "Growth per step; 0: steady (needs steps: marked, or found in an event log)"},
         {Metric::fragmentation, "fragmentation", Unit::share, false, false, false, false,
          "1 - active peak / reserved peak of the pool"},
         {Metric::bypass, "bypass", Unit::bytes, true, false, false, false,
-         "Allocated without memlab seeing it (needs MEMLAB_AUDIT=on)"},
+         "Memory that bypassed memlab (needs MEMLAB_AUDIT=on)"},
         {Metric::ooms, "ooms", Unit::count, false, false, false, false,
          "Allocations that failed for lack of memory"},
         {Metric::contexts, "contexts", Unit::count, false, false, false, false,
@@ -99,10 +99,10 @@ const std::vector<MetricInfo>& metrics() {
         {Metric::modules, "modules", Unit::bytes, false, false, false, false,
          "Loaded code on a GPU at its sampled peak"},
         {Metric::unexplained, "unexplained", Unit::share, false, false, false, false,
-         "Of a GPU's memory in use at its sampled peak: the\nrest of the ledger, other processes "
-         "included"},
+         "Share of a GPU's memory in use at its sampled peak\nthat the ledger does not explain, "
+         "other processes included"},
         {Metric::rank_imbalance, "rank_imbalance", Unit::share, false, false, false, false,
-         "Allocated peak of the largest rank above the mean\nof all (memlab-report merge)"},
+         "How far the allocated peak of the largest rank is\nabove the mean (memlab-report merge)"},
     };
     return table;
 }

@@ -19,7 +19,7 @@ struct Title {
 constexpr std::array<Title, 9> titles = {{
     {"context", "contexts"},
     {"module", "code, loaded as modules"},
-    {"kernel", "code, loaded when it was asked for"},
+    {"kernel", "code, loaded lazily"},
     {"launch", "first launches: code, local memory"},
     {"limit", "heaps and limits (cuCtxSetLimit)"},
     {"graph", "executable graphs"},
@@ -62,7 +62,7 @@ class PageMaker {
             measured(title);
         }
         add_group({"growth",
-                   std::string("grown while work ran: code loaded at its first launch, local "
+                   std::string("growth while work ran: code loaded at a first launch, local "
                                "memory") +
                        (is_alone() ? "" : ", or other processes"),
                    moment_.growth,
@@ -116,8 +116,8 @@ class PageMaker {
         add(moment_.arrays, "arrays", "by their elements");
         if (moment_.segments != 0 && !group.lines.empty()) {
             group.lines.back().note += std::string(group.lines.back().note.empty() ? "" : "; ") +
-                                       format_bytes(moment_.segments) +
-                                       " of all are segments of a framework's cache";
+                                       "in all, " + format_bytes(moment_.segments) +
+                                       " are a framework's segments";
         }
         add_group(std::move(group));
     }

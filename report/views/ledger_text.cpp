@@ -122,10 +122,10 @@ class LedgerText {
                 note(format_plural(line.count, "call"));
             }
             if (line.estimated) {
-                note("estimated by the mean of the others");
+                note("estimated by the mean of the measured ones");
             }
             if (line.with_earlier) {
-                note("with what was in use before");
+                note("includes what was in use before");
             }
             if (line.uncertain) {
                 note("uncertain: other memory changed meanwhile");
@@ -142,31 +142,32 @@ class LedgerText {
     void witness(const model::Ledger& ledger, const LedgerPage& shown) {
         page_.line("");
         if (ledger.witnesses.empty()) {
-            page_.paragraph("  ", "NVML was not asked: the process ended before.");
+            page_.paragraph("  ", "NVML was not queried: the process ended first.");
             return;
         }
         const model::Ledger::Witness& last = ledger.witnesses.back();
         const std::string at = " (at " + format_duration(last.time_ns) + ")";
         if (last.state == "absent") {
-            page_.paragraph("  ", "NVML could not be asked: nothing is known of other processes.");
+            page_.paragraph("  ",
+                            "NVML could not be queried: nothing is known about other processes.");
         } else if (last.state == "elsewhere") {
             page_.paragraph("  ", "NVML lists " + format_plural(last.other_processes, "process") +
                                       " with " + format_bytes(last.other_bytes) +
-                                      ", but not which is this one: another namespace of process "
-                                      "ids, a container's" +
+                                      ", but not which of them is this one: its process ids are "
+                                      "of another namespace" +
                                       at + ".");
         } else {
-            page_.paragraph("  ", "By NVML this process has " + format_bytes(last.own_bytes) +
-                                      ", others " + format_bytes(last.other_bytes) + at + "." +
-                                      told_apart(last));
+            page_.paragraph("  ", "According to NVML, this process has " +
+                                      format_bytes(last.own_bytes) + ", others " +
+                                      format_bytes(last.other_bytes) + at + "." + told_apart(last));
         }
         for (const model::GroupLimit& limit : last.limits) {
             page_.paragraph("  ", limit_text(limit));
         }
         if (shown.others_in_rows != 0) {
             page_.paragraph("  ", "At least " + format_bytes(shown.others_in_rows) +
-                                      " of this process's rows are others': they grew while it "
-                                      "was measured.");
+                                      " in this process's rows belongs to other processes, which "
+                                      "grew while calls were measured.");
         }
     }
 
@@ -189,8 +190,7 @@ class LedgerText {
         add(witness.group_processes, witness.group_bytes, " of this process's cgroup");
         add(witness.foreign_processes, witness.foreign_bytes, " of other cgroups or containers");
         add(witness.other_processes - std::min(witness.other_processes, told),
-            witness.other_bytes - std::min(witness.other_bytes, bytes),
-            " of which that could not be told");
+            witness.other_bytes - std::min(witness.other_bytes, bytes), " of an unknown cgroup");
         return text + ".";
     }
 
@@ -245,8 +245,8 @@ class LedgerText {
     void beside(const LedgerPage& ledger) {
         if (ledger.managed != 0) {
             page_.paragraph("  ", format_bytes(ledger.managed) +
-                                      " of managed memory beside that: what of it is on the GPU "
-                                      "is part of the rest.");
+                                      " of managed memory in addition: the part that is on the "
+                                      "GPU is in the rest.");
         }
         if (ledger.imports != 0) {
             page_.paragraph("  ", format_bytes(ledger.imports) +

@@ -134,7 +134,7 @@ class Anonymize(ToolTest):
         # Nothing is written over.
         again = self.call(REPORT, "anonymize", run, "-o", self.path("shared/"))
         self.assertEqual(again.returncode, 2)
-        self.assertIn("is there already", again.stderr)
+        self.assertIn("exists; name another folder", again.stderr)
 
     def test_the_page_and_exports(self):
         self.anonymize("--no-symbols", os.path.join(DATA, "h200", "pytorch_scopes.json"), "-o", self.path("memlab.a.json"))

@@ -109,7 +109,7 @@ class File(HtmlTest):
 
     def test_without_a_page(self):
         log = self.log("leak")
-        self.refused(log, says="say where the page goes: -o page.html")
+        self.refused(log, says="name the file to write: -o page.html")
         self.refused("-o", "page.html", "--page", "missing.html", log,
                      says="missing.html: cannot be read; give the page that report/html/web builds")
         wrong = self.path("wrong.html")

@@ -88,7 +88,7 @@ class Lines(ToolTest):
                 (["memlab_synth.cpp", log, "--column", "wrong"], "--column: takes active, "),
                 (["memlab_synth.cpp", log, "--every", "2"], "has no "),
                 (["memlab_synth.cpp", log, "--every", "0"], "--every: takes a number from 1 on"),
-                (["memlab_synth.cpp", log, "--step", "x"], "say how many with --every N"),
+                (["memlab_synth.cpp", log, "--step", "x"], "add --every N"),
                 (["memlab_synth.cpp", log, "--device", "3"], "GPU 3 was not used"),
                 (["memlab_synth.cpp", self.path("none")], "no such file"),
         ):

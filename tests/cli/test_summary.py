@@ -187,7 +187,7 @@ class Report(ToolTest):
         self.assertIn("GPU 1: NVIDIA", one)
         result = self.call(REPORT, "--device", "7", log)
         self.assertEqual(result.returncode, 2)
-        self.assertIn("GPU 7 was not used; leave --device out", result.stderr)
+        self.assertIn("GPU 7 was not used; omit --device", result.stderr)
 
     def test_nothing_allocated(self):
         self.assertIn("No GPU memory was allocated.", self.report(self.log("empty")))
@@ -648,8 +648,8 @@ class Run(ToolTest):
 
     def test_wrong_usage(self):
         for arguments, expected in (
-                ([], "give a command to run"),
-                (["--"], "give a command to run"),
+                ([], "no command given"),
+                (["--"], "no command given"),
                 (["--bogus", "true"], "--bogus"),
                 (["--option", "POOL", "true"], "--option takes NAME=VALUE, not POOL"),
                 (["--option", "POOL=maybe", "true"], 'MEMLAB_POOL takes on, off, not "maybe"'),

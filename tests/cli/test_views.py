@@ -774,9 +774,9 @@ class RunDiff(ViewTest):
         for expected, *arguments in (
                 ("or compare it with the folder of another run", before, self.PLAIN),
                 ("or compare it with the folder of another run", self.PLAIN, after),
-                ("--rank chooses among the processes of two folders", "--rank", "1", self.PLAIN,
+                ("--rank selects processes of two folders", "--rank", "1", self.PLAIN,
                  self.PLAIN),
-                ("--process chooses among", "--process", "x", before, self.PLAIN),
+                ("--process selects processes", "--process", "x", before, self.PLAIN),
                 ("not both runs have ranks; --process names", "--rank", "1", before, after),
                 ("process nobody is in neither run", "--process", "nobody", before, after),
                 ("is in AFTER alone; memlab-report after/sample_oom_recovery.json shows it",

@@ -195,8 +195,7 @@ class Cgroups(EndToEnd):
         self.assertIn("5.86 GiB (by NVML)", found[1]["fact"])
         self.limit("pods/one", max="max", current=0)
         [none] = limits({})
-        self.assertEqual((none["weight"], none["fact"]), ("fine", "none: dmem has none; this NVML cannot tell (CUDA 13.4 "
-                                                                  "on)"))
+        self.assertEqual((none["weight"], none["fact"]), ("fine", "none: dmem sets none; NVML cannot tell (needs CUDA 13.4)"))
 
     def inside_all(self, command: list[str]) -> list[str]:
         """As inside(), for a command's children too: /proc/self leads to files of the test."""

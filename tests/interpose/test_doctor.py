@@ -260,8 +260,8 @@ class Doctor(EndToEnd):
         document = self.found(settings={"LD_PRELOAD": f"{asks}:{reads}"})
         advice = [self.finding(document, "environment", f"preload {place}")["advice"] for place in (2, 3)]
         self.assertIn("wraps dlsym", advice[0])
-        self.assertNotIn("Keep it behind", advice[0])
-        self.assertIn("Keep it behind", advice[1])
+        self.assertNotIn("Keep it after memlab", advice[0])
+        self.assertIn("Keep it after memlab", advice[1])
 
     def test_who_has_cupti(self) -> None:
         injected = {"CUDA_INJECTION64_PATH": "/opt/tool/libtool.so"}
@@ -283,7 +283,7 @@ class Doctor(EndToEnd):
 
     def test_output_in_the_directory_that_a_program_may_remove(self) -> None:
         advice = self.finding(self.found(), "environment", "output")["advice"]
-        self.assertIn("removes the directory", advice)
+        self.assertIn("removes its working directory", advice)
         output = self.finding(self.found("-o", f"{self.work}/"), "environment", "output")
         self.assertEqual((output["weight"], output["advice"]), ("fine", ""))
 

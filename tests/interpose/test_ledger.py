@@ -276,7 +276,7 @@ class Ledger(EndToEnd):
         times = [witness["time_ns"] for witness in device["witnesses"]]
         self.assertEqual(len(times), 2)
         self.assertGreater(times[1], 900_000_000)  # at the end
-        self.assertIn("By NVML this process has 290.00 MiB, others 0 B", page)
+        self.assertIn("According to NVML, this process has 290.00 MiB, others 0 B", page)
 
     def test_nvml_sees_other_processes(self) -> None:
         device, page = self.witnesses("self:290,1:10")

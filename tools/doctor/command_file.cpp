@@ -160,11 +160,12 @@ void add_deep_binding(const std::string& program, const std::vector<std::string>
         return text;
     };
     if (!deep.empty()) {
-        out->push_back({Weight::limit, "deep binding", joined(deep) + " uses RTLD_DEEPBIND",
-                        "A library that is opened so bypasses every preload, and its own calls "
-                        "of CUDA are not seen. From then on new memory comes from the driver; what "
-                        "the pool gave out before it cannot free (--no-pool helps). memlab-run "
-                        "--fail-on-bypass tells whether memory was missed."});
+        out->push_back(
+            {Weight::limit, "deep binding", joined(deep) + " uses RTLD_DEEPBIND",
+             "A library that is opened that way bypasses every preload, and its own "
+             "CUDA calls are not seen. From then on new memory comes from the driver; what "
+             "the pool gave out before it cannot free (--no-pool helps). memlab-run "
+             "--fail-on-bypass tells whether memory was missed."});
     }
     if (!apart.empty()) {
         out->push_back({Weight::note, "dlmopen", joined(apart) + " uses it",
@@ -234,7 +235,7 @@ bool add_kind(const std::string& path, const ElfFile& file, Findings* out) {
     if (const std::string more = privilege(path); !more.empty()) {
         out->push_back(blocked(path + ": " + more,
                                "The kernel and the loader keep preloads out of it: it runs "
-                               "unchanged and nothing is recorded. Run a copy without that mark."));
+                               "unchanged and nothing is recorded. Run a copy without it."));
         return false;
     }
     if (file.is_static()) {
@@ -253,7 +254,7 @@ bool add_kind(const std::string& path, const ElfFile& file, Findings* out) {
     if (!is_glibc_loader(file.interpreter())) {
         out->push_back(
             {Weight::limit, "program", path + ": its loader is " + file.interpreter(),
-             "Not one that memlab knows; whether it takes preloads shows when it runs."});
+             "memlab does not know this loader: a run shows whether it preloads libraries."});
         return false;
     }
     return true;

@@ -29,12 +29,12 @@ struct Switch {
 };
 constexpr std::array<Switch, 5> switches{{
     {"--option FILL=zero", "MEMLAB_FILL=zero",
-     "if it computes something else: it reads memory that it never wrote, which plain CUDA mostly "
-     "hands out as zeros"},
+     "if results differ: the program reads memory that it never wrote, and plain CUDA mostly "
+     "hands out zeros"},
     {"--no-pool", "MEMLAB_POOL=off", "record only: all memory comes from the driver"},
     {"--option BACKEND=classic", "MEMLAB_BACKEND=classic",
-     "the pool, from segments of cuMemAlloc instead of mapped memory"},
-    {"--option CUPTI=off", "MEMLAB_CUPTI=off", "all, but without CUPTI"},
+     "the pool takes segments by cuMemAlloc instead of mapping memory"},
+    {"--option CUPTI=off", "MEMLAB_CUPTI=off", "do not use CUPTI"},
     {"--option DISABLE=on", "MEMLAB_DISABLE=on", "the library is loaded and does nothing"},
 }};
 
@@ -162,7 +162,7 @@ std::string render_page(const Diagnosis& diagnosis) {
     }
     page.heading("Never recorded");
     page.paragraph("  ",
-                   "Programs that are static, set-user-id or of another libc; what is loaded with "
+                   "Programs that are static, set-user-id or use another libc; what is loaded with "
                    "RTLD_DEEPBIND or dlmopen. Memory of contexts, modules and kernels is measured, "
                    "not intercepted (memlab-report ledger). memlab-run --fail-on-bypass tells "
                    "whether memory reached the driver without memlab.");
@@ -174,8 +174,8 @@ std::string render_page(const Diagnosis& diagnosis) {
         page.paragraph("  " + option, each.meaning);
     }
     page.paragraph("  ",
-                   "The first that helps says which part it is: please report it, with this "
-                   "page. Without memlab-run: " +
+                   "The first that helps shows which part is responsible: please report it, with "
+                   "this output. Without memlab-run: " +
                        std::string(switches[0].variable) + " and so on.");
     return page.take();
 }

@@ -55,11 +55,12 @@ Finding preload_finding(const std::string& path, std::size_t place, const std::s
                        file->exports("cuGetProcAddress_v2");
     if (wraps || file->exports("dlsym")) {
         advise(std::string(wraps ? "It wraps the CUDA driver" : "It wraps dlsym") +
-               ": before memlab it sees the program's calls, behind it what memlab asks of the "
+               ": before memlab it sees the program's calls, after it memlab's calls of the "
                "driver.");
         if (file->exports("dlsym") && !file->imports("dlvsym")) {
             advise(
-                "Keep it behind: it does not ask dlvsym for the next dlsym, so before memlab it "
+                "Keep it after memlab: it does not ask dlvsym for the next dlsym, so before memlab "
+                "it "
                 "would bypass memlab.");
         }
     }
@@ -199,14 +200,14 @@ Finding output_finding(const Variables& variables) {
             if (left < (std::uint64_t{64} << 20)) {
                 finding.weight = Weight::limit;
                 finding.advice =
-                    "Little: where the log finds no room it stops. Choose another "
+                    "Little: the log stops when the disk is full. Choose another "
                     "folder with -o.";
             }
         }
         if (finding.advice.empty() && is_working_directory(at)) {
             finding.advice =
-                "A program that removes the directory it runs in cannot while these files are in "
-                "it: there choose another one with -o.";
+                "A program that removes its working directory fails while these files are in it: "
+                "then choose another folder with -o.";
         }
         return finding;
     }
@@ -275,11 +276,12 @@ void add_container(Findings* out) {
 void add_limits(Findings* out) {
     const std::string seccomp = status_value("self", "Seccomp");
     if (seccomp == "1") {
-        out->push_back({Weight::blocked, "seccomp", "strict mode", "No program runs so."});
+        out->push_back(
+            {Weight::blocked, "seccomp", "strict mode", "No program can run like that."});
     } else {
         out->push_back({Weight::fine, "seccomp",
-                        seccomp == "2"   ? "a filter is in force; memlab makes only calls that "
-                                           "engines' default filters allow"
+                        seccomp == "2"   ? "a filter is active; memlab makes only calls that "
+                                           "container engines allow by default"
                         : seccomp == "0" ? "off"
                                          : "unknown",
                         ""});

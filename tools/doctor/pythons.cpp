@@ -146,7 +146,7 @@ Finding python_finding(const std::string& subject, const std::string& path,
                profiler::python::find_layout(build.minor) == nullptr) {
         finding.weight = Weight::limit;
         finding.fact += not_read;
-        finding.advice = "Read are CPython " + profiler::python::tested_versions() +
+        finding.advice = "memlab reads CPython " + profiler::python::tested_versions() +
                          ", release builds with the GIL.";
     } else if (!build.difference.empty()) {
         finding.weight = Weight::limit;
@@ -172,16 +172,17 @@ std::optional<Finding> names_finding(const std::vector<std::string>& command,
         const std::size_t end = std::min(argument.find_first_of("cmWX"), argument.size());
         const std::string_view flags = argument.substr(1, end - 1);
         if (flags.find('S') != std::string_view::npos) {
-            return Finding{Weight::limit, "names", "-S: memlab's Python package does not come in",
+            return Finding{Weight::limit, "names", "-S: memlab's Python package is not started",
                            "nn.Modules, gradients and optimizer states have no names. Run without "
                            "it, or call memlab.watch(model) in the program."};
         }
         if (flags.find_first_of("IE") != std::string_view::npos) {
-            return Finding{Weight::note, "names",
-                           "-I or -E: memlab's Python package comes in only if it is installed in "
-                           "the interpreter's environment (the wheel)",
-                           "Else nn.Modules, gradients and optimizer states have no names: run "
-                           "without it, or install the wheel there."};
+            return Finding{
+                Weight::note, "names",
+                "-I or -E: memlab's Python package is started only if it is installed in "
+                "the interpreter's environment (the wheel)",
+                "Otherwise nn.Modules, gradients and optimizer states have no names: run "
+                "without it, or install the wheel there."};
         }
         if (end < argument.size()) {
             if (argument[end] == 'c' || argument[end] == 'm') {

@@ -213,8 +213,8 @@ void add_unknown_functions(const Probe& probe, Findings* out) {
     }
     out->push_back(
         {Weight::note, "functions", text,
-         "Of a program that uses a function of a later CUDA nothing is assumed from then "
-         "on: its report names the function, and new memory may come from the driver."});
+         "When a program uses a function of a later CUDA, its report names the function, and "
+         "new memory may come from the driver from then on."});
 }
 
 /// What this process's cgroup may have of the GPUs' memory.
@@ -239,20 +239,21 @@ void add_gpu_limits(const Probe& probe, Findings* out) {
                             report::format_bytes(std::strtoull(limit.c_str(), nullptr, 10)) + " (" +
                             (source == "dmem" ? "dmem.max" : "by NVML") + "), its processes have " +
                             report::format_bytes(used),
-                        "Beyond that an allocation is out of memory while the GPU has free memory: "
+                        "Above that, allocations fail although the GPU has free memory: "
                         "memlab-report oom says so."});
     }
     const bool limited = std::any_of(out->begin(), out->end(), [](const Finding& finding) {
         return finding.subject == "GPU limit";
     });
     if (!limited) {
-        std::string fact = probe.cgroup.empty()
-                               ? "none known: no cgroup of version 2 is visible"
-                               : "none: dmem " + std::string(dmem ? "has none" : "is not there");
+        std::string fact =
+            probe.cgroup.empty()
+                ? "none known: no cgroup of version 2 is visible"
+                : "none: " + std::string(dmem ? "dmem sets none" : "no dmem controller");
         if (!probe.cgroup.empty()) {
-            fact += nvml                ? "; NVML has none"
-                    : probe.nvml_limits ? "; NVML knows of none"
-                                        : "; this NVML cannot tell (CUDA 13.4 on)";
+            fact += nvml                ? "; none by NVML"
+                    : probe.nvml_limits ? "; NVML reports none"
+                                        : "; NVML cannot tell (needs CUDA 13.4)";
         }
         out->push_back({Weight::fine, "GPU limit", fact, ""});
     }
@@ -289,7 +290,7 @@ Findings examine_system(const std::string& library, const std::string& loader,
     }
     if (probe.glibc.empty()) {
         found.push_back(
-            {Weight::note, "driver", "not asked, since libmemlab.so cannot be loaded", ""});
+            {Weight::note, "driver", "not queried, since libmemlab.so cannot be loaded", ""});
         return found;
     }
     found.push_back(driver_finding(probe, output));

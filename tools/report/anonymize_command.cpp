@@ -47,24 +47,24 @@ void define(CLI::App& app, AnonymizeArguments& arguments) {
         ->type_name("");
     app.add_option("-o,--output", arguments.output,
                    "The copy: a report (.json; its event log goes beside it), an event log "
-                   "(.memlog), or for a run a folder that is not there yet")
+                   "(.memlog), or for a run a folder that does not exist yet")
         ->required()
         ->type_name("FILE");
-    app.add_flag("--force", arguments.force, "Replace files that are there already");
+    app.add_flag("--force", arguments.force, "Overwrite existing files");
     add_symbols(app, arguments.no_symbols);
     default_to_newest(app, arguments.input);
     app.footer(
         "Removed: host and user names, UUIDs of GPUs and folders (each becomes a number, as in "
         "/1/train.py), arguments of programs except the script, commands of parent processes. "
         "Kept: figures, line numbers, and the names of functions, files, libraries, kernels, marks "
-        "and labels. Functions get their names first, since the copy cannot find the binaries.\n"
+        "and labels. Symbols are looked up first, since the copy cannot find the binaries.\n"
         "\n"
         "Examples:\n"
         "  memlab-report anonymize memlab.train.4711.json -o shared.json\n"
         "  memlab-report anonymize run/ -o shared/\n"
         "  memlab-report html --no-source -o page.html shared.json\n"
         "\n"
-        "Exit code: 0 good, 2 FILE cannot be read or written, or the usage is wrong.");
+        "Exit code: 0 success, 2 FILE cannot be read or written, or the usage is wrong.");
 }
 
 class Anonymize {
@@ -79,8 +79,8 @@ class Anonymize {
         const bool made = std::filesystem::create_directories(arguments_.output, error);
         if (error || (!made && !arguments_.force)) {
             return fail(arguments_.output + (error ? ": " + error.message()
-                                                   : ": is there already; name another folder, or "
-                                                     "add --force"));
+                                                   : ": exists; name another folder, or add "
+                                                     "--force"));
         }
         return folder();
     }

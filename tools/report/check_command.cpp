@@ -86,23 +86,25 @@ void define(CLI::App& app, CheckArguments& arguments) {
         ->type_name("WHAT")
         ->group("Limits");
     app.add_option("--nn-module", arguments.nn_module,
-                   "Limits that are options are of what calls of this nn.Module, or of one in it, "
-                   "held: a name or a pattern ('encoder.*'), with or without the model's")
+                   "Apply limits given as options to what calls of this nn.Module, or of one "
+                   "inside it, allocated: a name or a pattern ('encoder.*'), with or without "
+                   "the model's name")
         ->type_name("NAME")
         ->group("Limits");
     add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
         ->type_name("FILE")
         ->group("Limits");
     add_repeated(app, "--suppressions", arguments.suppressions,
-                 "What may stay at the end, and grow (memlab-report leaks)")
+                 "What may stay allocated at the end, and grow (memlab-report leaks)")
         ->type_name("FILE")
         ->group("Limits");
     app.add_flag("--no-default-suppressions", arguments.no_default_suppressions,
-                 "What cuBLAS, cuDNN, NCCL and PyTorch keep with their handles is a leak, too")
+                 "Count what cuBLAS, cuDNN, NCCL and PyTorch keep with their handles as leaks")
         ->group("Limits");
     app.add_option(
            "--baseline", arguments.baseline,
-           "What limits like +5% are above: a file or folder that --update wrote, or a report")
+           "What limits like +5% are relative to: a file or folder that --update wrote, or a "
+           "report")
         ->type_name("PATH")
         ->group("Baseline");
     add_repeated(
@@ -112,7 +114,7 @@ void define(CLI::App& app, CheckArguments& arguments) {
                 allow(name, arguments.allowed);
             }
         },
-        "Judge recordings that lack NAME by what they have: " + names_of_lacks())
+        "Accept recordings that lack NAME, and judge what they have: " + names_of_lacks())
         ->type_name("NAME")
         ->group("Limits");
     app.add_flag_callback(
@@ -125,20 +127,21 @@ void define(CLI::App& app, CheckArguments& arguments) {
     app.add_flag("--update", arguments.update, "Record this run in the baseline, unless it fails")
         ->group("Baseline");
     app.add_option("--missing-baseline", arguments.missing_baseline,
-                   "When this GPU and driver have none: fail (default; exit code 2) or pass")
+                   "If there is none for this GPU and driver: fail (default; exit code 2) or "
+                   "pass")
         ->type_name("WHAT")
         ->check(one_of({"pass", "fail"}))
         ->group("Baseline");
     add_json(app, arguments, "the outcome");
-    add_top(app, arguments, "Places shown of an exceeded limit", 3);
+    add_top(app, arguments, "Places shown for an exceeded limit", 3);
     app.add_option("--markdown", arguments.markdown,
-                   "Also append it to FILE as Markdown ($GITHUB_STEP_SUMMARY)")
+                   "Also append the outcome to FILE as Markdown ($GITHUB_STEP_SUMMARY)")
         ->type_name("FILE")
         ->group("Output");
-    app.add_option("--junit", arguments.junit, "Also write it to FILE as JUnit XML")
+    app.add_option("--junit", arguments.junit, "Also write the outcome to FILE as JUnit XML")
         ->type_name("FILE")
         ->group("Output");
-    app.add_option("--sarif", arguments.sarif, "Also write it to FILE as SARIF 2.1.0")
+    app.add_option("--sarif", arguments.sarif, "Also write the outcome to FILE as SARIF 2.1.0")
         ->type_name("FILE")
         ->group("Output");
     app.add_flag("--annotations", arguments.annotations,

@@ -144,7 +144,7 @@ int completion_command(int argc, char** argv) {
         "  memlab-report completion fish >~/.config/fish/completions/memlab-report.fish\n"
         "  memlab-report completion man | man -l -\n"
         "\n"
-        "Exit code: 0 good, 2 the usage is wrong.");
+        "Exit code: 0 success, 2 the usage is wrong.");
     parse(app, argc, argv);
     std::vector<CommandShape> shapes;
     shapes.reserve(all_commands().size());

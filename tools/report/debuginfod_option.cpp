@@ -14,13 +14,13 @@ void add_debuginfod(CLI::App& app) {
             // Not CLI11's excludes(), whose text in --help breaks the columns.
             if (no_symbols != nullptr && no_symbols->count() > 0) {
                 throw CLI::ValidationError("--debuginfod",
-                                           "--no-symbols looks nothing up; leave one of them out");
+                                           "--no-symbols looks nothing up; omit one of them");
             }
             if (const std::string problem = report::allow_debuginfod(); !problem.empty()) {
                 throw CLI::ValidationError("--debuginfod", problem);
             }
         },
-        "Ask the servers that DEBUGINFOD_URLS names for debug information that is not here");
+        "Download missing debug information from the servers in DEBUGINFOD_URLS");
 }
 
 void add_symbols(CLI::App& app, bool& no_symbols, const std::string& meaning) {

@@ -11,7 +11,7 @@ void add_debuginfod(CLI::App& app);
 
 /// --no-symbols and --debuginfod, which are mutually exclusive.
 void add_symbols(CLI::App& app, bool& no_symbols,
-                 const std::string& meaning = "Show module+offset, look nothing up");
+                 const std::string& meaning = "Look up no symbols; show module+offset");
 
 /// Reports failed debuginfod queries, if any, in one line on stderr.
 void note_debuginfod();

@@ -42,7 +42,7 @@ void define(CLI::App& app, DiffArguments& arguments) {
                    "A report (memlab.*.json), an event log (*.memlog), or the folder of a run")
         ->required()
         ->type_name("");
-    app.add_option("AFTER", arguments.after, "What to compare with it")->required()->type_name("");
+    app.add_option("AFTER", arguments.after, "What to compare it with")->required()->type_name("");
     add_sort(app, arguments, report::order_names());
     app.add_option("--by", arguments.by,
                    "stack: each call stack by itself (default); place: any caller; nn-module: by "
@@ -53,11 +53,13 @@ void define(CLI::App& app, DiffArguments& arguments) {
     add_filter(app, arguments, true);
     add_skip(app, arguments.skips);
     add_device(app, arguments);
-    CLI::Option* rank = app.add_option("--rank", arguments.rank, "Of two folders only this rank")
+    CLI::Option* rank = app.add_option("--rank", arguments.rank,
+                                       "Compare only this rank of two "
+                                       "folders")
                             ->type_name("N")
                             ->check(check_whole_number);
     app.add_option("--process", arguments.process,
-                   "Of two folders only this process: its program or its process id")
+                   "Compare only this process of two folders: its program or its process id")
         ->type_name("NAME|PID")
         ->check([](const std::string& text) {
             return text.empty() ? std::string("takes a name or a process id") : std::string();
@@ -88,7 +90,7 @@ void define(CLI::App& app, DiffArguments& arguments) {
         "  memlab-report diff --json old.json new.json | jq .devices[].totals\n"
         "\n"
         "memlab-report check --baseline fails a build where memory grew by more than allowed.\n"
-        "Exit code: 0 good, whatever changed; 1 with --exit-code if a total in bytes grew; 2 a "
+        "Exit code: 0 success, whatever changed; 1 with --exit-code if a total in bytes grew; 2 a "
         "file "
         "could not be read or the usage is wrong.");
 }
@@ -111,7 +113,7 @@ report::DiffOptions options_of(const DiffArguments& arguments) {
 
 std::string not_used(std::uint64_t device) {
     return "GPU " + std::to_string(device) +
-           " was used by neither; leave --device out to see those that were";
+           " was used by neither; omit --device to see those that were";
 }
 
 /// `lacks` of either may be those of a report, too: only those of its run count.
@@ -148,7 +150,7 @@ int diff_two(const std::string& before_file, const model::Report& before,
 int diff_files(const DiffArguments& arguments) {
     if (arguments.one_pair()) {
         return fail(std::string(arguments.rank ? "--rank" : "--process") +
-                    " chooses among the processes of two folders; leave it out to compare files");
+                    " selects processes of two folders; omit it to compare files");
     }
     const std::string several_hint =
         "name the report of one of them, or compare it with the folder of another run";

@@ -77,22 +77,22 @@ void define(CLI::App& app, ExportArguments& arguments) {
         ->type_name("FORMAT")
         ->check(known_format);
     app.add_option("-o,--output", arguments.output,
-                   "Where to (default: standard output); it is replaced when all is written, and "
-                   "compressed if its name ends in .gz")
+                   "The file to write (default: standard output); it is replaced only when "
+                   "complete, and compressed if its name ends in .gz")
         ->type_name("FILE");
     app.add_option(
            "--by", arguments.by,
-           "What a stack weighs (folded, pprof, speedscope): peak (default), bytes or count "
+           "The weight of a stack (folded, pprof, speedscope): peak (default), bytes or count "
            "of all allocations, or live: bytes never freed")
         ->type_name("WHAT")
         ->check(one_of(names_of_weights()));
     app.add_option(
            "--at", arguments.at,
-           "What was held then (folded, pprof, speedscope): 1.5s, 200ms, 3us, peak, end, or "
+           "What was live then (folded, pprof, speedscope): 1.5s, 200ms, 3us, peak, end, or "
            "a mark's name")
         ->type_name("MOMENT");
     app.add_option("--from", arguments.from,
-                   "Begin there (csv, perfetto, pytorch); for folded: compare what was held then "
+                   "Start there (csv, perfetto, pytorch); for folded: compare what was live then "
                    "with what was held at --until")
         ->type_name("MOMENT");
     app.add_option("--until", arguments.until, "End there (default: the end)")->type_name("MOMENT");
@@ -114,7 +114,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
                "\n"
                "memlab-report html has flame graphs of any moment, range and comparison.\n"
                "docs/exports.md describes each format and the programs that read it.\n"
-               "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
+               "Exit code: 0 success, 2 bad input or usage; then nothing is written.");
 }
 
 int export_metrics_of_run(const ExportArguments& arguments, report::RunCollection run) {

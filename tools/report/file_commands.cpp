@@ -209,7 +209,7 @@ int recover(const Conversion& arguments) {
     } else if (report.log.gap) {
         std::cout << "The log kept its beginning and its newest part (MEMLAB_LOG_LIMIT): of the " +
                          format_plural(report.log.events, "event") +
-                         " the sums, peaks and curves are in the report.\n";
+                         " all sums, peaks and curves are in the report.\n";
     } else if (report.log.dropped == 0) {
         std::cout << "Nothing is lost: the log is whole.\n";
     }
@@ -242,7 +242,8 @@ int symbolize(const Conversion& arguments) {
     for (const std::string& module : result.changed) {
         std::cout << for_terminal(module +
                                   " is not the binary that ran (its build id differs): its frames "
-                                  "stay without names. Put the old one back and do it again.")
+                                  "stay without names. Restore the old one and run symbolize "
+                                  "again.")
                   << "\n";
     }
     if (!read.warning.empty()) {
@@ -297,7 +298,8 @@ int recover_command(int argc, char** argv) {
         "Example:\n"
         "  memlab-report recover memlab.train.4711.memlog -o memlab.train.4711.json\n"
         "\n"
-        "Exit code: 0 good, 2 there is nothing to recover, FILE is there already, or the usage is "
+        "Exit code: 0 success, 2 there is nothing to recover, FILE is there already, or the usage "
+        "is "
         "wrong.");
     return convert(argc, argv, app, arguments, recover);
 }
@@ -317,7 +319,7 @@ int symbolize_command(int argc, char** argv) {
         "Example:\n"
         "  memlab-report symbolize memlab.train.4711.json -o train.json\n"
         "\n"
-        "Exit code: 0 good, 2 FILE cannot be read or written, or the usage is wrong.");
+        "Exit code: 0 success, 2 FILE cannot be read or written, or the usage is wrong.");
     return convert(argc, argv, app, arguments, symbolize);
 }
 

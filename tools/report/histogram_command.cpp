@@ -37,7 +37,7 @@ void define(CLI::App& app, HistogramArguments& arguments) {
         "  memlab-report histogram --by size --filter func=forward train.memlog\n"
         "\n"
         "It needs the event log, which is found in the report's folder.\n"
-        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+        "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
 }
 
 }  // namespace

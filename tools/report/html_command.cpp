@@ -58,22 +58,22 @@ void define(CLI::App& app, HtmlArguments& arguments) {
     app.add_option("--title", arguments.title, "The page's title (default: the program's name)")
         ->type_name("TEXT");
     app.add_option("--show", arguments.show,
-                   "What the page shows first: what its address has behind the #, from=...&to=...")
+                   "What the page shows first: the part of its address after the #, "
+                   "from=...&to=...")
         ->type_name("TEXT");
     app.add_option("--max-size", arguments.max_size,
-                   "Sum the small holders of memory until the page is no larger than 900KiB, say, "
-                   "or there is nothing left to sum")
+                   "Merge small holders of memory until the page is at most SIZE (such as "
+                   "900KiB), or nothing is left to merge")
         ->type_name("SIZE");
     app.add_flag("--no-source", arguments.no_source,
                  "Leave out source lines and the programs' arguments, to share the page");
-    add_repeated(
-        app, "--sources", arguments.sources,
-        "A folder in which to look for sources that are not where they were; may be repeated")
+    add_repeated(app, "--sources", arguments.sources,
+                 "Look for moved source files in this folder, too; may be repeated")
         ->type_name("DIR")
         ->excludes("--no-source");
     add_device(app, arguments);
     add_skip(app, arguments.skips);
-    add_json(app, arguments, "what the page knows");
+    add_json(app, arguments, "the page's data");
     app.add_option("--page", arguments.page,
                    "A page template to use instead of the built-in one, for development")
         ->type_name("FILE");
@@ -88,7 +88,7 @@ void define(CLI::App& app, HtmlArguments& arguments) {
         "  memlab-report html -o page.html before.memlog after.memlog        to compare\n"
         "  memlab-report html -o page.html run/                              many ranks\n"
         "\n"
-        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+        "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
 }
 
 /// The empty page. Sets `problem` if there is none.
@@ -316,7 +316,7 @@ int html_command(int argc, char** argv) {
     define(app, arguments);
     parse(app, argc, argv);
     if (arguments.output.empty() && !arguments.json) {
-        return fail("say where the page goes: -o page.html");
+        return fail("name the file to write: -o page.html");
     }
     return with_memory_for(arguments.recording, [&] { return html(arguments); });
 }

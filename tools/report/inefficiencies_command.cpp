@@ -40,12 +40,12 @@ std::string problem_of_pattern(const std::string& name) {
 void define(CLI::App& app, InefficienciesArguments& arguments) {
     add_files(app, arguments);
     add_repeated(app, "--pattern", arguments.patterns,
-                 "Look for this only, see below; may be repeated")
+                 "Look only for this, see below; may be repeated")
         ->type_name("NAME")
         ->check([](const std::string& name) { return problem_of_pattern(name); });
     app.add_option("--step", arguments.step,
-                   "The mark or scope that ends a step, by its path or own name; else the "
-                   "outermost one that ends most")
+                   "The mark or scope that ends a step, by its path or own name (default: the "
+                   "outermost one that ends most often)")
         ->type_name("NAME");
     add_repeated(app, "--suppressions", arguments.suppressions,
                  "Suppressed leaks, as for memlab-report leaks; may be repeated")
@@ -88,7 +88,8 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
         "  memlab-report inefficiencies --pattern late_deallocation --json run/\n"
         "\n"
         "It needs the event log, which is found in the report's folder.\n"
-        "Exit code: 0 good, whatever was found; 2 a file could not be read or the usage is wrong.");
+        "Exit code: 0 success, whatever was found; 2 a file could not be read or the usage is "
+        "wrong.");
 }
 
 std::vector<Pattern> patterns_of(const std::vector<std::string>& names) {
@@ -106,8 +107,8 @@ std::vector<Pattern> patterns_of(const std::vector<std::string>& names) {
 int inefficiencies_command(int argc, char** argv) {
     InefficienciesArguments arguments;
     CLI::App app(
-        "Shows where a program holds memory that it could do without, or asks for it more often "
-        "than it must: what was seen, what it costs and what to change.",
+        "Shows where a program wastes memory or allocates more often than needed: what was "
+        "found, what it costs and what to change.",
         "memlab-report inefficiencies");
     define(app, arguments);
     parse(app, argc, argv);

@@ -23,18 +23,18 @@ struct LeaksArguments : ReportOptions {
 void define(CLI::App& app, LeaksArguments& arguments) {
     add_files(app, arguments);
     add_repeated(app, "--suppressions", arguments.suppressions,
-                 "What may stay, see below; may be repeated")
+                 "What may stay allocated, see below; may be repeated")
         ->type_name("FILE");
     app.add_flag("--no-default-suppressions", arguments.no_defaults,
                  "Also show what cuBLAS, cuDNN, NCCL and PyTorch keep with their handles");
     app.add_flag("--show-suppressed", arguments.show_suppressed,
-                 "The places behind each suppression, too");
+                 "Also show the places of each suppression");
     CLI::Option* generate = app.add_flag("--generate-suppressions", arguments.generate,
                                          "Print a suppression file for what leaked, to edit");
     app.add_flag(
            "--growth", arguments.growth,
-           "What grows from step to step instead; where the program marks no steps, of those that "
-           "its event log shows")
+           "Show what grows from step to step instead; if the program marks no steps, of those "
+           "found in its event log")
         ->excludes(generate);
     add_sort(app, arguments, {"bytes", "count"});
     app.get_option("--growth")->excludes("--sort");
@@ -57,8 +57,8 @@ void define(CLI::App& app, LeaksArguments& arguments) {
         "  module = libattention.so*\n"
         "\n"
         "reason, and at least one of func, file, module, kind and api, each once; all must match. "
-        "Patterns are those of --filter. The memory of a CUDA context is no allocation: it is in "
-        "no report and needs no suppression.\n"
+        "Patterns are those of --filter. The memory of a CUDA context is not an allocation and "
+        "needs no suppression.\n"
         "\n"
         "Examples:\n"
         "  memlab-report leaks memlab.train.4711.json\n"
@@ -67,7 +67,7 @@ void define(CLI::App& app, LeaksArguments& arguments) {
         "  memlab-report leaks --growth memlab.train.4711.json    from step to step\n"
         "  memlab-report tree --sort live memlab.train.4711.json  by which calls\n"
         "\n"
-        "Exit code: 0 good, whatever leaked (memlab-report check fails a build); 2 a file could "
+        "Exit code: 0 success, whatever leaked (memlab-report check fails a build); 2 a file could "
         "not be read or the usage is wrong.");
 }
 

@@ -33,7 +33,7 @@ void define(CLI::App& app, LedgerArguments& arguments) {
         "  memlab-report ledger --at end memlab.train.4711.memlog\n"
         "  memlab-report check --limit contexts=1 memlab.train.4711.json\n"
         "\n"
-        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+        "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
 }
 
 }  // namespace

@@ -44,9 +44,8 @@ void define(CLI::App& app, LinesArguments& arguments) {
     app.add_option("--step", arguments.query.step,
                    "Marks or scopes of this name end a step, instead")
         ->type_name("NAME");
-    add_repeated(
-        app, "--sources", arguments.sources,
-        "A folder in which to look for sources that are not where they were; may be repeated")
+    add_repeated(app, "--sources", arguments.sources,
+                 "Look for moved source files in this folder, too; may be repeated")
         ->type_name("DIR");
     app.add_option("--context", arguments.context,
                    "Lines of source around each that allocated (default 10)")
@@ -58,7 +57,7 @@ void define(CLI::App& app, LinesArguments& arguments) {
     add_rendering(app, arguments.options);
     app.footer(
         "Columns:\n"
-        "  at_peak                       what of the line's memory was held at the peak\n"
+        "  at_peak                       the line's memory that was held at the peak\n"
         "  bytes, count                  what the line allocated in all, and how often\n"
         "  live                          what of that was never freed\n"
         "  active, allocated, requested, reserved\n"
@@ -75,7 +74,8 @@ void define(CLI::App& app, LinesArguments& arguments) {
         "  memlab-report lines solver.cpp:Solver::step run/ --column allocated\n"
         "  memlab-report lines train.py:step run.memlog --every 10 --step step\n"
         "\n"
-        "Exit code: 0 good, 2 a file could not be read, nothing was found in it, or the usage is "
+        "Exit code: 0 success, 2 a file could not be read, nothing was found in it, or the usage "
+        "is "
         "wrong.");
 }
 
@@ -118,7 +118,7 @@ int lines_command(int argc, char** argv) {
             arguments.source);
     }
     if (!arguments.query.step.empty() && arguments.every == 0) {
-        return fail("--step names what ends a step of --every; say how many with --every N");
+        return fail("--step names what ends a step of --every; add --every N");
     }
     arguments.query.every = arguments.every;
     arguments.query.device = arguments.options.device;

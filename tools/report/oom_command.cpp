@@ -40,7 +40,8 @@ void define(CLI::App& app, OomArguments& arguments) {
         "  memlab-report pool memlab.train.4711.memlog    the pool's layout then\n"
         "  memlab-report whatif memlab.train.4711.memlog  other allocators, too\n"
         "\n"
-        "Exit code: 0 good (also when nothing failed), 2 a file could not be read or the usage is "
+        "Exit code: 0 success (also when nothing failed), 2 a file could not be read or the usage "
+        "is "
         "wrong.");
 }
 

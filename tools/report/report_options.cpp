@@ -314,12 +314,12 @@ void add_filter(CLI::App& app, ReportOptions& options, bool nn_modules) {
         app, "--filter", options.filter,
         "Only call stacks with TEXT in a function, file or module; or func=TEXT, file=TEXT, "
         "module=TEXT, kind=TEXT, scope=TEXT (what outlived that scope). TEXT may be a pattern "
-        "(*Step*). Repeated: all match");
+        "(*Step*). If repeated, all must match");
     if (nn_modules) {
         add_patterns(app, "--nn-module", options.filter,
-                     "Only what calls of this nn.Module of PyTorch's, or of one in it, had "
-                     "allocated: its name or a pattern ('encoder.*'), with or without the model's; "
-                     "also as --filter nn_module=TEXT",
+                     "Only what calls of this PyTorch nn.Module, or of one inside it, allocated: "
+                     "a name or a pattern ('encoder.*'), with or without the model's name; also "
+                     "as --filter nn_module=TEXT",
                      "nn_module=");
     } else {
         options.filter.without_nn_modules();
@@ -359,7 +359,7 @@ void add_templates(CLI::App& app, ReportOptions& options) {
             options.templates = true;
             options.style.uncut = true;
         },
-        "Template arguments in full, not as <…>; lines are not cut");
+        "Show template arguments in full instead of <…>; lines are not cut");
 }
 
 void add_rendering(CLI::App& app, ReportOptions& options) {
@@ -375,7 +375,7 @@ std::string check_device(const model::Report& report, const std::optional<std::u
         });
     return there ? std::string()
                  : "GPU " + std::to_string(*device) +
-                       " was not used; leave --device out to see those that were";
+                       " was not used; omit --device to see those that were";
 }
 
 report::Summary make_summary(const OpenReport& open, const ReportOptions& options) {

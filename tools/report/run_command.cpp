@@ -77,14 +77,15 @@ void define(CLI::App& app, MergeArguments& arguments) {
               false, [&arguments](Level level) { arguments.level = level; });
     add_skip(app, arguments.skips);
     add_style_options(app, arguments.style);
-    add_symbols(app, arguments.no_symbols, "Compare module+offset, look nothing up");
+    add_symbols(app, arguments.no_symbols, "Look up no symbols; compare module+offset");
     app.footer(
         "Examples:\n"
         "  memlab-report merge run/                          the ranks of one run\n"
         "  memlab-report merge host1/ host2/ -o ranks.json   of several hosts\n"
         "  memlab-report merge --by nn-module run/           nn.Modules side by side\n"
         "\n"
-        "Exit code: 0 good, 2 a file could not be read, there is no rank, or the usage is wrong.");
+        "Exit code: 0 success, 2 a file could not be read, there is no rank, or the usage is "
+        "wrong.");
 }
 
 int merge(const MergeArguments& arguments) {
@@ -127,7 +128,7 @@ struct TrendArguments {
 
 void define(CLI::App& app, TrendArguments& arguments) {
     app.add_option("RUNS", arguments.runs,
-                   "Reports, event logs or folders of runs: a row for each, by start")
+                   "Reports, event logs or folders of runs: a row for each, ordered by start")
         ->required()
         ->type_name("");
     add_level(app,
@@ -137,14 +138,15 @@ void define(CLI::App& app, TrendArguments& arguments) {
     app.add_flag("--json", arguments.json, "Print the rows as JSON");
     add_style_options(app, arguments.style);
     app.footer(
-        "For a folder of several processes the row is of the one with the largest peak.\n"
+        "A folder of several processes is shown by the one with the largest peak.\n"
         "\n"
         "Examples:\n"
         "  memlab-report trend nightly/*/                  a row for each night's run\n"
         "  memlab-report trend --json nightly/*/ | jq '.runs[].allocated_peak_bytes'\n"
         "\n"
         "memlab-report check --baseline fails a build where memory grew by more than allowed.\n"
-        "Exit code: 0 good, whatever changed; 2 a file could not be read or the usage is wrong.");
+        "Exit code: 0 success, whatever changed; 2 a file could not be read or the usage is "
+        "wrong.");
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ void define(CLI::App& app, TreeArguments& arguments) {
                "  memlab-report tree --sort temporaries memlab.*.memlog  who churns\n"
                "  memlab-report tree --filter func=forward memlab.train.4711.json\n"
                "\n"
-               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+               "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ int sites_command(int argc, char** argv) {
                "  memlab-report sites --nn-module 'encoder.*' memlab.python3.*.json\n"
                "  memlab-report sites --json memlab.train.4711.json | jq .reports[].devices[]\n"
                "\n"
-               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+               "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
     parse(app, argc, argv);
     arguments.by_nn_module = by == "nn-module";
     if (const std::string problem = check_order(arguments); !problem.empty()) {
@@ -142,7 +142,7 @@ int nn_modules_command(int argc, char** argv) {
         "  memlab-report nn-modules memlab.python3.4711.json\n"
         "  memlab-report nn-modules --top 3 run/\n"
         "\n"
-        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+        "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
     parse(app, argc, argv);
     const report::ViewOptions view = make_view_options(arguments);
     return show_reports(arguments, "memlab-nn-modules", [&](const OpenReport& open) {

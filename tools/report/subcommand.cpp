@@ -120,8 +120,8 @@ void add_style_options(CLI::App& app, StyleOptions& style) {
         ->check(one_of({"auto", "always", "never"}));
     app.add_flag("--ascii", style.ascii, "Draw with ASCII characters only");
     app.add_option("--width", style.width,
-                   "Lines of at most N columns, 40 at least (default: the terminal's; a pipe's or "
-                   "file's are not cut)")
+                   "Lines of at most N columns, 40 at least (default: the terminal's width; "
+                   "unlimited in a pipe or file)")
         ->type_name("N")
         ->check(check_whole_number);
 }

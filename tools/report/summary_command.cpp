@@ -47,7 +47,7 @@ void define(CLI::App& app, SummaryArguments& arguments) {
                "  memlab-report run/                                a run of several processes\n"
                "\n"
                "NO_COLOR, COLUMNS, LANG and LC_ALL are respected.\n"
-               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+               "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
 }
 
 void select_device(report::Summary& summary, const std::optional<std::uint64_t>& device) {

@@ -35,7 +35,7 @@ struct TimelineArguments : ReportOptions, MomentOptions {
 void define(CLI::App& app, TimelineArguments& arguments) {
     add_one_file(app, arguments);
     app.add_option("--from", arguments.from,
-                   "Begin there: 1.5s, 200ms, 3us, peak, or a mark's name")
+                   "Start there: 1.5s, 200ms, 3us, peak, or a mark's name")
         ->type_name("MOMENT");
     app.add_option("--until", arguments.until, "End there (default: the end)")->type_name("MOMENT");
     CLI::Option* at = app.add_option("--at", arguments.at,
@@ -45,7 +45,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
     app.add_option("--by", arguments.by,
                    "category: what PyTorch used the memory for, over time: parameters, gradients, "
                    "optimizer state, activations and so on; from an event log; nn-module: with "
-                   "--at, what calls of each nn.Module of PyTorch's had allocated of it")
+                   "--at, which PyTorch nn.Module's calls had allocated it")
         ->type_name("WHAT")
         ->check(one_of({"category", "nn-module"}));
     add_top(app, arguments, "Places and marks in the lists");
@@ -74,7 +74,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
         "  memlab-report timeline --csv memlab.train.4711.memlog > memory.csv\n"
         "\n"
         "An event log also has scopes, and its curves are finer for shorter intervals.\n"
-        "Exit code: 0 good, 2 the file could not be read or the usage is wrong.");
+        "Exit code: 0 success, 2 the file could not be read or the usage is wrong.");
 }
 
 /// A table for each GPU of the timeline, including unused ones.

@@ -164,7 +164,7 @@ void define(CLI::App& app, WhatifArguments& arguments) {
                  "Try this, see below, instead of the default ones; may be repeated")
         ->type_name("NAME");
     add_repeated(app, "--option", arguments.options,
-                 "Try memlab's pool with this option too; several are set together")
+                 "Also try memlab's pool with this option; several are set together")
         ->type_name("NAME=VALUE");
     app.add_option("--limit", arguments.limit, "As if the GPU had this much memory (24GiB)")
         ->type_name("SIZE");
@@ -185,7 +185,7 @@ void define(CLI::App& app, WhatifArguments& arguments) {
                "  memlab-report whatif memlab.train.4711.memlog --policy pool --policy \\\n"
                "      pytorch:max_split_size_mb:64 --option large_rounding=32MiB\n"
                "\n"
-               "No GPU is needed. Exit code: 0 good, 2 bad input or usage.");
+               "No GPU is needed. Exit code: 0 success, 2 bad input or usage.");
 }
 
 /// The names of call sites, looked up on first use.

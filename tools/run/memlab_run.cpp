@@ -87,8 +87,8 @@ class RunFormatter final : public HelpFormatter {
 void define(CLI::App& app, RunArguments& arguments) {
     set_help(app, std::make_shared<RunFormatter>());
     app.add_option("-o,--output", arguments.output,
-                   "Where reports go: a folder that is there or ends in / (memlab-report reads it "
-                   "as a whole), or a name with %e (program), %p (pid), %h (host), %r (rank)")
+                   "Where reports go: a folder, which exists or ends in / (everything in it is read "
+                   "as one run), or a name with %e (program), %p (pid), %h (host), %r (rank)")
         ->type_name("PATTERN");
     app.add_option("--option", arguments.options, "Set an option of memlab; see --help-options")
         ->type_name("NAME=VALUE")
@@ -102,8 +102,8 @@ void define(CLI::App& app, RunArguments& arguments) {
     app.add_flag("--no-pool", arguments.no_pool, "Only record; memory comes from the driver");
     app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
     app.add_flag("--fail-on-bypass", arguments.fail_on_bypass,
-                 "Audit (MEMLAB_AUDIT=on), and exit with 1 when memory reached the driver without "
-                 "memlab, or if that is unknown");
+                 "Audit (MEMLAB_AUDIT=on), and exit with 1 if memory bypassed memlab, or if that "
+                 "is unknown");
     app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
     app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
     app.add_flag("--doctor", arguments.doctor,
@@ -126,7 +126,7 @@ void define(CLI::App& app, RunArguments& arguments) {
         "  memlab-run --doctor -- python3 train.py\n"
         "\n"
         "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 if "
-        "--fail-on-bypass fails a command that ended well, or --doctor finds that nothing would "
+        "--fail-on-bypass fails a command that succeeded, or --doctor finds that nothing would "
         "be recorded; 2 wrong usage, 126 the command cannot be executed, 127 it was not found.");
 }
 
@@ -300,8 +300,8 @@ void print_options() {
 }
 
 constexpr const char* description =
-    "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, and summed "
-    "up at the end.";
+    "Runs COMMAND under memlab: its GPU memory is served from memlab's pool and recorded, and a "
+    "summary is printed at the end.";
 
 int print_completion(const std::string& kind) {
     RunArguments unused;
@@ -456,7 +456,7 @@ int main(int argc, char** argv) {
             return examine(arguments);
         }
         if (arguments.command.empty()) {
-            throw UsageError("give a command to run; memlab-run --help shows the usage");
+            throw UsageError("no command given; memlab-run --help shows the usage");
         }
         return run(arguments);
     } catch (const UsageError& error) {

@@ -54,9 +54,9 @@ std::uint64_t sum(const LedgerPage& page) {
     return bytes;
 }
 
-constexpr const char* own = "grown while work ran: code loaded at its first launch, local memory";
+constexpr const char* own = "growth while work ran: code loaded at a first launch, local memory";
 constexpr const char* anybodys =
-    "grown while work ran: code loaded at its first launch, local memory, or other processes";
+    "growth while work ran: code loaded at a first launch, local memory, or other processes";
 
 }  // namespace
 

@@ -725,7 +725,7 @@ function documents(peak: number, failureAt: number, hostile: boolean): Recording
                     },
                   ],
                 },
-                { kind: "growth", title: "grown while work ran", bytes: 162 * MiB, rows: [] },
+                { kind: "growth", title: "growth while work ran", bytes: 162 * MiB, rows: [] },
               ],
             },
             end: null,

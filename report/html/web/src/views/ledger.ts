@@ -67,7 +67,7 @@ export class LedgerView extends DocumentView<LedgerReport> {
               moment.others_in_rows_bytes > 0
                 ? h(
                     "p.note",
-                    `At least ${bytes(moment.others_in_rows_bytes)} of this process's rows are others': they grew while it was measured.`,
+                    `At least ${bytes(moment.others_in_rows_bytes)} in this process's rows belongs to other processes, which grew while calls were measured.`,
                   )
                 : null,
             ],
@@ -98,8 +98,8 @@ export class LedgerView extends DocumentView<LedgerReport> {
           row.what ?? "",
           row.place ? placeElement(row.place) : null,
           row.estimated || row.count > 1 ? h("span.muted", ` ${plural(row.count, "call")}`) : null,
-          row.estimated ? h("span.muted", ", estimated by the mean of the others") : null,
-          row.with_earlier ? h("span.muted", " with what was in use before") : null,
+          row.estimated ? h("span.muted", ", estimated by the mean of the measured ones") : null,
+          row.with_earlier ? h("span.muted", " includes what was in use before") : null,
           row.uncertain ? h("span.muted", " uncertain: other memory changed meanwhile") : null,
         ),
       ]),
