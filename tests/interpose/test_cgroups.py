@@ -169,8 +169,8 @@ class Cgroups(EndToEnd):
         self.assertEqual((witness["group_processes"], witness["group_bytes"]), (1, 10 * MIB))
         self.assertEqual((witness["other_processes"], witness["other_bytes"]), (2, 15 * MIB))
         self.assertNotIn("foreign_processes", witness)
-        self.assertIn("Of the others 1 process with 10.00 MiB of this process's cgroup, 1 process with 5.00 MiB of which "
-                      "that could not be told.", self.page("ledger"))
+        self.assertIn("Of the others 1 process with 10.00 MiB of this process's cgroup, 1 process with 5.00 MiB of an "
+                      "unknown cgroup.", self.page("ledger"))
 
     # ---- the doctor -----------------------------------------------------------------------------
 

@@ -158,7 +158,7 @@ class Ledger(EndToEnd):
         self.assertGreater(device["not_measured"], 100)
         page = " ".join(self.report_of(str(found.report_path)).split())
         self.assertIn("calls that were not measured", page)
-        self.assertIn("estimated by the mean of the others", page)
+        self.assertIn("estimated by the mean of the measured ones", page)
 
     def test_beyond_the_budget_calls_are_counted(self) -> None:
         # To measure all of them took the time of a run of seconds; contexts are measured anyway.
@@ -295,7 +295,7 @@ class Ledger(EndToEnd):
     def test_nvml_is_absent(self) -> None:
         device, page = self.witnesses(None)
         self.assertEqual([witness["state"] for witness in device["witnesses"]], ["absent"])
-        self.assertIn("NVML could not be asked", page)
+        self.assertIn("NVML could not be queried", page)
 
     def test_a_fork_waits_for_nvml(self) -> None:
         """A child that uses NVML itself finds none of its locks taken by memlab's thread."""
