@@ -52,15 +52,16 @@ struct IntervalDocument {
             visit.number({"bytes", "that it held"}, self.bytes);
             visit.number({"count", "of the allocations that were these"}, self.count);
             visit.number({"gpu", "its index in the program"}, self.gpu);
-            visit.text_if_any(
-                {"allocator", "of the program's, PyTorch's cache among them, that handed it out"},
-                self.allocator);
+            visit.text_if_any({"allocator",
+                               "the program's allocator that handed it out, such as PyTorch's "
+                               "cache"},
+                              self.allocator);
             visit.text({"kind", "of memory"}, self.kind);
             visit.text({"api", "the function that was called"}, self.api);
             visit.flag_if_any(
                 {"library",
-                 "a library took it for itself and keeps it: cuBLAS, cuDNN and NCCL with their "
-                 "handles, PyTorch's CUDA code as workspaces of cuBLAS"},
+                 "a library allocated it for itself and keeps it: cuBLAS, cuDNN and NCCL with "
+                 "their handles, PyTorch's CUDA code as workspaces of cuBLAS"},
                 self.library);
             visit.list({"frames", "of the call stack, the call into CUDA first"}, self.frames);
         }
@@ -85,7 +86,7 @@ struct IntervalDocument {
         static void fields(Self& self, Visitor& visit) {
             visit.text_or_null({"name", "its qualified name; null: none was given yet"}, self.name);
             visit.text_or_null({"class", "its class; null: unknown"}, self.class_name);
-            visit.number({"bytes", "that its calls allocated, without those of nn.Modules within"},
+            visit.number({"bytes", "allocated by its calls, without those of nn.Modules inside"},
                          self.bytes);
             visit.number({"count", "of the allocations that were these"}, self.count);
         }
@@ -112,30 +113,29 @@ struct IntervalDocument {
         visit.number({"freed_count", "frees in it"}, totals.freed_count);
         visit.number({"freed_bytes", "of these"}, totals.freed_bytes);
         visit.number({"library_count",
-                      "of the allocations: libraries made them for themselves and keep the memory, "
-                      "until the end at least"},
+                      "allocations by libraries for themselves, kept at least until the end of "
+                      "the interval"},
                      totals.library_count);
         visit.number({"library_bytes", "of these"}, totals.library_bytes);
-        visit.number(
-            {"own_growth_bytes",
-             "the most by which what was allocated, without these, was above `begin_bytes`"},
-            totals.own_growth_bytes);
+        visit.number({"own_growth_bytes", "the highest growth over `begin_bytes`, without these"},
+                     totals.own_growth_bytes);
         visit.flag({"at_least",
                     "memory may be missing from these figures: the report says why (`missed`)"},
                    self.at_least);
         visit.list({"sites", "who held the memory at the peak, largest first"}, self.sites);
-        visit.number({"other_sites", "that held memory then and are not listed"},
+        visit.number({"other_sites", "sites that held memory then and are not listed"},
                      totals.at_peak.other_sites);
         visit.number({"other_count", "allocations of these"}, totals.at_peak.other_count);
         visit.number({"other_bytes", "of these"}, totals.at_peak.other_bytes);
         visit.list({"nn_modules",
-                    "PyTorch's, whose calls allocated of the memory at the peak, largest first"},
+                    "PyTorch's nn.Modules whose calls allocated memory held at the peak, largest "
+                    "first"},
                    self.nn_modules);
-        visit.number({"begin_moment", "allocations in the process until it began"},
+        visit.number({"begin_moment", "allocations in the process until it started"},
                      totals.begin_moment);
         visit.number({"peak_moment", "until the peak"}, totals.peak_moment);
         visit.number({"end_moment", "until it ended"}, totals.end_moment);
-        visit.list({"gpus", "that were used until then"}, self.gpus);
+        visit.list({"gpus", "the GPUs used until then"}, self.gpus);
     }
 };
 

@@ -30,8 +30,7 @@ struct OtherProcesses {
     static void fields(Self& self, Visitor& visit) {
         visit.number({"bytes", "what they hold of the GPU"}, self.bytes);
         visit.number({"processes", "how many they are"}, self.processes);
-        visit.number({"time_ns", "when NVML said so: asked at the failure, it answers later"},
-                     self.time_ns);
+        visit.number({"time_ns", "when NVML answered, shortly after the failure"}, self.time_ns);
     }
     bool operator==(const OtherProcesses&) const = default;
 };
@@ -137,8 +136,8 @@ struct Oom {
                            one_of("driver", "memlab_limit", "cgroup", "allocator"), Newer{}},
                           self.refused_by);
         visit.texts_if_known({"explanation",
-                              "the same in full sentences, then who refused it and why it did not "
-                              "fit: what the process said on stderr"},
+                              "the same in sentences, who refused it and why it did not fit, as "
+                              "printed on stderr"},
                              self.explanation);
     }
     bool operator==(const Oom&) const = default;
@@ -206,11 +205,11 @@ struct Report {
         visit.object({"process", "the process that was recorded"}, self.process);
         visit.line();
         visit.named_texts({"options",
-                           "every option in force, name to value; and the variables that switch a "
+                           "the value of every option, by name; and the variables that switch a "
                            "framework's own cache off, where they are set"},
                           self.options);
         visit.line();
-        visit.table({"devices", "GPUs, and what allocators of the program hold on them, by index"},
+        visit.table({"devices", "the GPUs, and the allocators of the program on them, by index"},
                     self.devices, Layout::lines);
         visit.line();
         visit.for_others([&self](auto& others) {
@@ -253,12 +252,13 @@ struct Report {
         visit.object_if_any({"unbalanced_scopes", "begins and ends that do not match"},
                             self.unbalanced_scopes);
         visit.line();
-        visit.table_if_any({"steps",
-                            "whether memory grows from step to step, for each kind of step; a "
-                            "scope within another with 8 steps or more is none. All bytes are what "
-                            "is allocated at the end of a step, all devices together",
-                            AtMost{max_steps}},
-                           self.steps, Layout::lines);
+        visit.table_if_any(
+            {"steps",
+             "whether memory grows from step to step, for each kind of step; a "
+             "scope inside another one that has 8 steps or more does not count. All bytes are what "
+             "is allocated at the end of a step, all devices together",
+             AtMost{max_steps}},
+            self.steps, Layout::lines);
         visit.number_if_known({"step_kinds_left_out",
                                "how many kinds of step were not followed, or not to their end: 64 "
                                "are, those with fewer than 8 steps give way to later ones. Absent "

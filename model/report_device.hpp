@@ -202,12 +202,13 @@ struct Timeline {
     static void fields(Self& self, Visitor& visit) {
         visit.number({"start_ns", "the start of bucket 0"}, self.start_ns);
         visit.number({"bucket_ns", "the length of a bucket"}, self.bucket_ns);
-        visit.rows({"columns", "the names of a row's values"},
-                   {"rows",
-                    "a bucket each in which something happened: its number, then minimum, maximum "
-                    "and last value of each curve",
-                    AtMost{trace::Timeline::max_buckets}},
-                   self);
+        visit.rows(
+            {"columns", "the names of a row's values"},
+            {"rows",
+             "one for each bucket in which something happened: its number, then minimum, maximum "
+             "and last value of each curve",
+             AtMost{trace::Timeline::max_buckets}},
+            self);
     }
     bool operator==(const Timeline&) const = default;
 };
@@ -260,9 +261,8 @@ struct WorkTotals {
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
         visit.number({"count", "how many there were"}, self.count);
-        visit.number(
-            {"busy_ns", "the sum of their running times; what ran side by side counts twice"},
-            self.busy_ns);
+        visit.number({"busy_ns", "the sum of their running times; work that overlaps counts twice"},
+                     self.busy_ns);
         visit.number({"bytes", "bytes that were copied or filled"}, self.bytes);
     }
     bool operator==(const WorkTotals&) const = default;
@@ -362,14 +362,14 @@ struct Device {
         visit.text({"name", "of the GPU, or of the allocator"}, self.name);
         visit.text({"uuid", "the GPU's; empty for an allocator"}, self.uuid);
         visit.number({"total_bytes", "its memory"}, self.total_bytes);
-        visit.number_or_null(
-            {"limit_bytes", "what `MEMLAB_LIMIT` left the program of it; null: all"},
-            self.limit_bytes);
+        visit.number_or_null({"limit_bytes", "what `MEMLAB_LIMIT` allows; null: no limit"},
+                             self.limit_bytes);
         visit.natural({"driver_version", "the CUDA version of the driver: 13000 is 13.0"},
                       self.driver_version);
         visit.text_if_any({"allocator",
-                           "this is no GPU, but what this allocator of the program's holds on one, "
-                           "as it told itself: `PyTorch`, its caching allocator",
+                           "set: this is not a GPU but this allocator of the program on one, "
+                           "with figures that it reported itself: `PyTorch`, its caching "
+                           "allocator",
                            Along{"gpu"}},
                           self.allocator);
         visit.natural_if_any(
@@ -396,16 +396,15 @@ struct Device {
             {"max_split_size", "the size above which blocks are not split; -1: all are"},
             self.max_split_size);
         visit.line();
-        visit.object({"fragmentation", "three figures that are never mixed"}, self.fragmentation);
+        visit.object({"fragmentation", "three separate figures"}, self.fragmentation);
         visit.line();
         visit.object({"timeline", "the curves over time"}, self.timeline);
         visit.line();
-        visit.group(
-            {"at_peak", "who held the memory when `allocated` was at its peak, which `bytes` is"},
-            [&self](auto& at_peak) {
-                at_peak.number({"time_ns", "when that was"}, self.at_peak.time_ns);
-                Holders::fields(self.at_peak, at_peak);
-            });
+        visit.group({"at_peak", "who held the memory at the allocated peak, which is `bytes`"},
+                    [&self](auto& at_peak) {
+                        at_peak.number({"time_ns", "when that was"}, self.at_peak.time_ns);
+                        Holders::fields(self.at_peak, at_peak);
+                    });
         visit.line();
         visit.object({"live",
                       "the same at the end: what was never freed. Both are of device memory only; "
@@ -430,8 +429,8 @@ struct Device {
             self.kernels_at_peak);
         visit.line();
         visit.object_if_any({"ledger",
-                             "what took memory beside the allocations, where `MEMLAB_LEDGER` was "
-                             "not off and a call was measured"},
+                             "what took memory beyond allocations, where `MEMLAB_LEDGER` was not "
+                             "off and a call was measured"},
                             self.ledger);
         visit.line();
         visit.named_if_any(

@@ -42,7 +42,7 @@ struct SiteLabel {
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
         visit.text({"name", "the program's name"}, self.name);
-        visit.number({"count", "allocations that were given it"}, self.count);
+        visit.number({"count", "allocations with this name"}, self.count);
         visit.number({"live_count", "of these held at the end"}, self.live_count);
         visit.number({"live_bytes", "their sum"}, self.live_bytes);
         visit.text_if_any(
@@ -126,17 +126,18 @@ struct Site {
         visit.number({"live_bytes", "their sum"}, self.live_bytes);
         visit.number({"temporaries", "freed before their thread allocated anything else"},
                      self.temporaries);
-        visit.extra({"freed_elsewhere", "freed by another thread than allocated them"},
+        visit.extra({"freed_elsewhere",
+                     "freed by another thread than the one that allocated "
+                     "them"},
                     self.freed_elsewhere);
-        visit.number({"segment_count", "segments that the pool had to get on its behalf"},
+        visit.number({"segment_count", "segments that the pool took from the driver for it"},
                      self.segment_count);
         visit.number({"segment_bytes", "their sum"}, self.segment_bytes);
         visit.object_or_null({"lifetime_ns", "of those that ended; null when none did"},
                              self.lifetime);
         visit.list_if_any({"labels",
-                           "the program's names for its allocations, those under which most lives "
-                           "at the end first; with more, the last is `(other names)`, the sum of "
-                           "all others",
+                           "the program's names for its allocations, most bytes live at the end "
+                           "first; with more, the last is `(other names)`, the sum of all others",
                            AtMost{max_site_labels}},
                           self.labels);
         visit.object_if_any(
@@ -155,7 +156,7 @@ struct Stack {
     static void fields(Self& self, Visitor& visit) {
         visit.indexes({"frames", "the call into CUDA first"}, self.frames, Table::frames);
         visit.flag({"truncated",
-                    "its outer frames are missing: deeper than `MEMLAB_STACK_DEPTH`, not to be "
+                    "its outer frames are missing: deeper than `MEMLAB_STACK_DEPTH`, not "
                     "found, or folded beyond `MEMLAB_MAX_STACKS`"},
                    self.truncated);
     }
@@ -218,7 +219,7 @@ struct PythonFrame {
     static void fields(Self& self, Visitor& visit) {
         visit.text({"function", "the qualified name"}, self.function);
         visit.text({"file", "as the code object has it"}, self.file);
-        visit.source_line({"line", "that was being run; 0: the code has none there"}, self.line);
+        visit.source_line({"line", "the line that was running; 0: unknown"}, self.line);
         visit.source_line({"first_line", "of the function"}, self.first_line);
     }
     bool operator==(const PythonFrame&) const = default;

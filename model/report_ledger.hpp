@@ -46,16 +46,16 @@ struct LedgerMoment {
                      self.async_pool);
         visit.number({"vmm_bytes", "the part of it that is virtual memory management's"}, self.vmm);
         visit.number({"graph_bytes", "the part of it that is memory nodes of graphs"}, self.graphs);
-        visit.number(
-            {"managed_bytes", "beside it: managed memory; how much of it is resident is not known"},
-            self.managed);
-        visit.number(
-            {"import_bytes", "beside it: memory of others that is mapped here, which they hold"},
-            self.imports);
+        visit.number({"managed_bytes",
+                      "in addition: managed memory; how much of it is resident is not "
+                      "known"},
+                     self.managed);
+        visit.number({"import_bytes", "in addition: memory of other processes that is mapped here"},
+                     self.imports);
         visit.number({"driver_pool_bytes",
                       "reserved by the driver's pools and graphs, in use or not; 0: unknown"},
                      self.driver_pools);
-        visit.number({"growth_bytes", "grew between measured calls while work was submitted"},
+        visit.number({"growth_bytes", "growth between measured calls while work was submitted"},
                      self.growth);
     }
     bool operator==(const LedgerMoment&) const = default;
@@ -76,11 +76,11 @@ struct GroupLimit {
                     NameOf<trace::LimitSource>{}},
                    self.source);
         visit.text({"group", "the cgroup's path"}, self.group);
-        visit.number_or_null({"limit_bytes", "what it may have; null: no limit"}, self.limit_bytes);
+        visit.number_or_null({"limit_bytes", "its limit; null: none"}, self.limit_bytes);
         visit.number({"used_bytes", "what all its processes have"}, self.used_bytes);
-        visit.number_if_any({"guaranteed_bytes", "what nobody takes from it"},
+        visit.number_if_any({"guaranteed_bytes", "what is guaranteed to it"},
                             self.guaranteed_bytes);
-        visit.number_if_any({"capacity_bytes", "what there is of the region"}, self.capacity_bytes);
+        visit.number_if_any({"capacity_bytes", "the size of the region"}, self.capacity_bytes);
     }
     bool operator==(const GroupLimit&) const = default;
 };
@@ -117,12 +117,14 @@ struct Ledger {
             visit.number({"max_bytes", "the most that it held"}, self.max_bytes);
             visit.flag({"uncertain", "other memory of the process changed meanwhile"},
                        self.uncertain);
-            visit.flag({"whole", "made before anybody could ask: with what was in use then"},
+            visit.flag({"whole",
+                        "created before the driver could be queried: includes what was "
+                        "in use then"},
                        self.whole);
             visit.flag_if_any(
                 {"estimated",
-                 "of calls that were not measured: the mean of those of its kind, and "
-                 "no more than the GPU's figure grew by meanwhile"},
+                 "calls that were not measured, by the mean of the measured ones of their kind; "
+                 "at most the growth of the GPU's figure"},
                 self.estimated);
         }
         bool operator==(const Row&) const = default;
@@ -146,7 +148,7 @@ struct Ledger {
             visit.number({"time_ns", "when it answered"}, self.time_ns);
             visit.text({"state",
                         "`seen`: this process is in its list; `elsewhere`: its process ids are of "
-                        "another namespace; `absent`: it cannot be asked",
+                        "another namespace; `absent`: it cannot be queried",
                         NameOf<trace::WitnessState>{}},
                        self.state);
             visit.number({"own_bytes", "of this process"}, self.own_bytes);
@@ -185,16 +187,16 @@ struct Ledger {
             visit.number({"communicator", "numbered from 1"}, self.communicator);
             visit.number({"rank", "of this process"}, self.rank);
             visit.number({"ranks", "of the communicator"}, self.ranks);
-            visit.number({"time_ns", "when NCCL said so"}, self.time_ns);
+            visit.number({"time_ns", "the time of these figures"}, self.time_ns);
             visit.number({"total_bytes", "all its memory"}, self.total_bytes);
             visit.number({"persistent_bytes", "the part that it keeps while it lives"},
                          self.persistent_bytes);
-            visit.number({"suspendable_bytes", "the part that it can give back for a time"},
+            visit.number({"suspendable_bytes", "the part that it can release temporarily"},
                          self.suspendable_bytes);
             visit.number({"max_total_bytes", "the most that `total_bytes` was"},
                          self.max_total_bytes);
-            visit.flag({"suspended", "it had given that back"}, self.suspended);
-            visit.flag({"ended", "it was ended after that"}, self.ended);
+            visit.flag({"suspended", "that part was released"}, self.suspended);
+            visit.flag({"ended", "it ended after that"}, self.ended);
         }
         bool operator==(const Communicator&) const = default;
     };
@@ -213,9 +215,9 @@ struct Ledger {
         visit.number({"not_measured", "calls beyond the budget"}, self.not_measured);
         visit.list({"witnesses", "the first and the last answer of NVML", AtMost{2}},
                    self.witnesses);
-        visit.list_if_any({"communicators", "what NCCL said last of the memory of each",
-                           AtMost{max_communicators}},
-                          self.communicators);
+        visit.list_if_any(
+            {"communicators", "the last figures of NCCL for each", AtMost{max_communicators}},
+            self.communicators);
     }
     bool operator==(const Ledger&) const = default;
 };

@@ -57,8 +57,8 @@ struct NnModuleStack {
                            self.name);
         visit.text_or_null({"class", "its class; null: unknown"}, self.class_name);
         visit.list({"sites",
-                    "what its call allocated, not those of nn.Modules within: by call "
-                    "site, where something was held at the peak or at the end"},
+                    "what its call allocated, without nn.Modules inside: the call sites of which "
+                    "something was held at the peak or at the end"},
                    self.sites);
     }
     bool operator==(const NnModuleStack&) const = default;

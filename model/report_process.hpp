@@ -171,8 +171,8 @@ struct Coverage {
     static void fields(Self& self, Visitor& visit) {
         visit.flag(
             {"audited",
-             "every allocation that CUPTI's records of the driver tell of was compared with the "
-             "recording; false also where nobody asked (`MEMLAB_AUDIT`, `MEMLAB_CUPTI=on`)"},
+             "every allocation in CUPTI's records of the driver was compared with the recording; "
+             "false also without an audit (`MEMLAB_AUDIT`, `MEMLAB_CUPTI=on`)"},
             self.audited);
         visit.text({"because",
                     "in a sentence, why there was no audit, or what limits the one that was made"},
@@ -220,8 +220,8 @@ struct Integrity {
             {"incomplete", "the host had no memory left for the figures; they stop at that moment"},
             self.incomplete);
         visit.number_if_any({"earlier_times",
-                             "events whose time is before that of the event in front of them: the "
-                             "order of the file counts",
+                             "events with an earlier time than the event before them; the order "
+                             "in the file counts",
                              Newer{}},
                             self.earlier_times);
         visit.flag_if_any({"overflowed",

@@ -88,18 +88,18 @@ struct Scope {
                      self.other_threads_count);
         visit.number({"other_threads_bytes", "their sum"}, self.other_threads_bytes);
         visit.number({"freed_count",
-                      "given back inside by the program, wherever it was allocated; memory that "
-                      "ended with its context was not"},
+                      "freed inside by the program, wherever it was allocated; memory that ended "
+                      "with its context does not count"},
                      self.freed_count);
         visit.number({"freed_bytes", "their sum"}, self.freed_bytes);
         visit.number({"peak_bytes",
-                      "the highest that `allocated` of the process was while an entry was open"},
+                      "the highest value of the process's `allocated` while an entry was open"},
                      self.peak_bytes);
         visit.number(
             {"peak_growth_bytes", "the most that it rose above its value at the start of an entry"},
             self.peak_growth_bytes);
         visit.group(
-            {"escaped", "allocated inside and still live when the entry ended"},
+            {"escaped", "what was allocated inside and was still live when the entry ended"},
             [&self](auto& escaped) {
                 escaped.number({"count", "how many"}, self.escaped.count);
                 escaped.number({"bytes", "their sum"}, self.escaped.bytes);
@@ -189,18 +189,17 @@ struct Steps {
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
         visit.text({"kind",
-                    "what ends a step: a mark, the end of a scope or of a range; `found`: the "
-                    "program marks none, `memlab-report` found it in the order of its calls",
+                    "what ends a step: a mark, the end of a scope or of a range; `found`: unmarked "
+                    "steps that `memlab-report` found in the order of the calls",
                     one_of("mark", "scope", "range", "found")},
                    self.kind);
         visit.text({"name", "its name; numbers in it are `#`"}, self.name);
-        visit.text_if_any({"evidence", "by what steps that are not marked were found"},
-                          self.evidence);
+        visit.text_if_any({"evidence", "how unmarked steps were found"}, self.evidence);
         visit.number({"steps", "how many there were"}, self.steps);
         visit.number({"warm_up_steps",
                       "how many of these are warm-up: the first quarter, which only `blocks` has"},
                      self.warm_up_steps);
-        visit.text({"verdict", "what the steps say of the memory",
+        visit.text({"verdict", "how the memory develops over the steps",
                     one_of("too few steps", "steady", "growing", "sawtooth")},
                    self.verdict);
         Trend::fields(self.trend, visit);
@@ -214,7 +213,7 @@ struct Steps {
                         blocks.numbers({"max_bytes", "the maximum of each block", AtMost{32}},
                                        self.block_max_bytes);
                     });
-        visit.flag({"by_site", "sites were followed: of the first 4 kinds of step"}, self.by_site);
+        visit.flag({"by_site", "sites were followed, for the first 4 kinds of step"}, self.by_site);
         visit.list({"growing_sites", "fastest first", AtMost{max_growing}}, self.growing);
         visit.number({"growing_site_count", "how many there are"}, self.growing_site_count);
         visit.number({"sites_left_out", "sites that were not followed: more than 8192 changed"},
@@ -234,7 +233,7 @@ struct Label {
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
         visit.text({"name", "the program's name"}, self.name);
-        visit.number({"count", "allocations that were given it"}, self.count);
+        visit.number({"count", "allocations with this name"}, self.count);
         visit.number({"live_count", "of these held at the end"}, self.live_count);
         visit.number({"live_bytes", "their sum"}, self.live_bytes);
         visit.number({"peak_bytes", "the most that was held at once"}, self.peak_bytes);

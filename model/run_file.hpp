@@ -107,17 +107,16 @@ struct RunFile {
                      self.start_wall_ns);
         visit.number({"end_wall_ns", "when it had ended"}, self.end_wall_ns);
         visit.number({"command_pid", "the command's id"}, self.command_pid);
-        visit.text_or_null({"signal", "that killed the command; null where it exited"},
+        visit.text_or_null({"signal", "the signal that killed the command; null where it exited"},
                            self.signal);
         visit.number_or_null({"exit_code", "the command's; null where a signal killed it"},
                              self.exit_code);
         visit.named_texts({"replaced", "the variables that `--replace` set, name to value"},
                           self.replaced);
         visit.line();
-        visit.table(
-            {"processes",
-             "those in which memlab was active, in the order in which they began to record"},
-            self.processes, Layout::lines);
+        visit.table({"processes",
+                     "those in which memlab was active, in the order in which recording started"},
+                    self.processes, Layout::lines);
         visit.line();
         visit.table({"ancestors", "processes without CUDA between `memlab-run` and these"},
                     self.ancestors, Layout::lines);

@@ -111,13 +111,13 @@ void Lack::fields(Self& self, Visitor& visit) {
     visit.text({"name", "what is missing", model::OneOf<lack_infos.size()>{lack_names()}},
                std::string(info(self.kind).name));
     visit.text({"uncertain", "what that makes uncertain"}, std::string(info(self.kind).uncertain));
-    visit.flag({"known", "false: a recording of an older memlab does not say whether, or when"},
+    visit.flag({"known", "false: recorded by an older memlab, which does not say whether or when"},
                self.known);
     visit.number_or_null({"from_ns", "where the missing stretch starts; null: not known"},
                          self.from_ns);
     visit.number_or_null({"until_ns", "where it ends; null: with the process, or not known"},
                          self.until_ns);
-    visit.text({"text", "sentences, which every view prints"}, self.text);
+    visit.text({"text", "sentences that every view prints"}, self.text);
 }
 /// The member `lacks` of an object.
 template <typename Visitor>

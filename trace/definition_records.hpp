@@ -75,7 +75,7 @@ struct Frame {
 /// A call stack, leaf (nearest to the CUDA call) first.
 struct StackDef {
     std::uint32_t id = 0;
-    bool truncated = false;  ///< deeper than the limit in force
+    bool truncated = false;  ///< deeper than the limit that applied
     std::vector<Frame> frames = {};
 
     template <typename Self, typename Visitor>

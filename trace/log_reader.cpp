@@ -170,7 +170,7 @@ class Reader {
                                                   describe_errno(input_.error()));
         }
         const std::string without_end =
-            " without an end: the process was killed, or left by _exit or exec";
+            " without an end: the process was killed, or ended by _exit or exec";
         if (!stopped_because_.empty()) {
             return finish(LogStatus::cut_off, "the event log stopped early (" + stopped_because_ +
                                                   "), and the recording" + without_end);

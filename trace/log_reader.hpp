@@ -12,7 +12,7 @@ namespace memlab::trace {
 
 enum class LogStatus : std::uint8_t {
     complete,       ///< ended by an End record
-    cut_off,        ///< intact, but without End: the process was killed, or left by _exit or exec
+    cut_off,        ///< intact, but without End: the process was killed, or ended by _exit or exec
     damaged,        ///< a record or a checksum is wrong; everything before it was delivered
     not_a_log,      ///< wrong magic number, or unreadable: nothing was delivered
     other_version,  ///< a log of another version of the format: nothing was delivered

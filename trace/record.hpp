@@ -211,7 +211,7 @@ struct ProcessInfo {
     bool operator==(const ProcessInfo&) const = default;
 };
 
-/// An option in force and its value, as text.
+/// An option in effect and its value, as text.
 struct OptionValue {
     std::string name = {};
     std::string value = {};

@@ -206,7 +206,7 @@ void range_end_payload(nvtxDomainHandle_t domain, nvtxRangeId_t id, const void*,
 
 // ---- memory
 
-/// A heap's handle is its interned name; its lowest bit is set where the heap's regions are no
+/// A heap's handle is its interned name; its lowest bit is set where the heap's regions are not
 /// allocations.
 constexpr std::uintptr_t no_allocator = 1;
 
@@ -327,8 +327,8 @@ void unregister_regions(nvtxDomainHandle_t, const nvtx_memory::UnregisterBatch* 
         });
 }
 
-/// A region that is no allocation has no name: a name is used only if it begins where an allocation
-/// does.
+/// A region that is not an allocation has no name: a name is used only if it begins where an
+/// allocation does.
 void name_regions(nvtxDomainHandle_t domain, const nvtx_memory::NameBatch* batch) {
     if (batch == nullptr || batch->structSize < sizeof(nvtx_memory::NameBatch)) {
         return;

@@ -41,7 +41,7 @@ class NcclWitness {
     void ends(void* communicator, bool ask_first) noexcept;
 
   private:
-    /// Of one NCCL library; all of them null: it cannot be asked.
+    /// Of one NCCL library; all of them null: it cannot be queried.
     struct Functions {
         int (*statistic)(void*, int, std::uint64_t*) = nullptr;
         int (*device)(void*, int*) = nullptr;

@@ -44,7 +44,7 @@ def main() -> int:
     if command == "preload-path" and not arguments:
         path = preload_path()
         if any(character in path for character in " :\t\n"):
-            print(f"memlab: LD_PRELOAD cannot carry a path with a blank or a colon: {path}; install memlab elsewhere, or "
+            print(f"memlab: LD_PRELOAD cannot contain a path with a space or a colon: {path}; install memlab elsewhere, or "
                   "make a link to it (ln -s) and preload that", file=sys.stderr)
             return 2
         print(path)

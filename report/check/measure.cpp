@@ -279,7 +279,8 @@ class Measurer {
                           "@kind:" + skipped_kind + ")";
             return;
         }
-        set_absent_if_empty(of_nn_module ? "nn.Module is named" : "call stack matches");
+        set_absent_if_empty(of_nn_module ? "nn.Module is named" : "call stack matches",
+                            of_nn_module ? " nn-modules" : " sites");
     }
 
     // ---- scopes --------------------------------------------------------------------------------
@@ -314,12 +315,13 @@ class Measurer {
             }
             out_.values.push_back(std::move(value));
         }
-        set_absent_if_empty("scope is named");
+        set_absent_if_empty("scope is named", "");
     }
 
-    void set_absent_if_empty(const std::string& what) {
+    void set_absent_if_empty(const std::string& what, const std::string& command) {
         if (out_.values.empty()) {
-            out_.absent = "no " + what + " \"" + subject_.text + "\"; memlab-report lists them";
+            out_.absent = "no " + what + " \"" + subject_.text + "\"; memlab-report" + command +
+                          " lists them";
         }
     }
 

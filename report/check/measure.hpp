@@ -37,7 +37,7 @@ struct MeasuredProcess {
     std::vector<std::string> excluded_kinds{};
     const report::Summary& summary;
     report::Resolver& resolver;
-    const std::vector<report::Suppression>& suppressions;  ///< memory that is no leak
+    const std::vector<report::Suppression>& suppressions;  ///< memory that is not a leak
 };
 
 /// Throws std::bad_alloc only.

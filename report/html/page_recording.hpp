@@ -35,7 +35,7 @@ struct PageRecording {
     std::vector<Lack> lacks;
     std::vector<std::string> notes;  ///< whole sentences: the summary's warnings
     SiteCategories categories;       ///< by Report::sites
-    std::vector<bool> suppressed;    ///< the same: what it left is no leak
+    std::vector<bool> suppressed;    ///< the same: what it left is not a leak
     History history;
     /// The value of a view's --json by its name ("leaks"), as the view writes it.
     std::vector<std::pair<std::string, std::string>> documents;

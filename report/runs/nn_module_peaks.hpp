@@ -36,12 +36,12 @@ struct NnModuleSpread {
         visit.number({"difference_bytes", "between the largest and the smallest of `bytes`"},
                      self.bytes.empty() ? 0 : self.difference());
         visit.text({"name",
-                    "its qualified name, as `sites --by nn-module` has it; in brackets: of those "
-                    "without a name, of no call of one"},
+                    "its qualified name, as in `sites --by nn-module`; in brackets: nn.Modules "
+                    "without a name, and calls outside of any"},
                    self.name);
         visit.numbers({"bytes",
-                       "by rank, in the order of `ranks`: what its calls had allocated of what the "
-                       "rank held at its peak, without those of nn.Modules within"},
+                       "by rank, in the order of `ranks`: what its calls had allocated of the "
+                       "memory held at the rank's peak, without nn.Modules inside"},
                       self.bytes);
     }
 };

@@ -25,7 +25,7 @@ template <typename Visitor>
 void error_fields(const FileErrors& errors, Visitor& visit) {
     visit.list({"errors", "files that could not be read"}, errors, [](const auto& each, auto& to) {
         to.text({"file", "its name"}, each.first);
-        to.text({"error", "what is wrong; what to do"}, each.second);
+        to.text({"error", "what is wrong and what to do"}, each.second);
     });
 }
 
@@ -107,7 +107,7 @@ struct RunSummary {
         visit.constant({"version", "of the format"}, 1);
         visit.text({"source", "the folder or files, as they were given"}, self.source);
         visit.list(
-            {"runs", "what `memlab-run` says of its commands, by start"}, self.runs,
+            {"runs", "the commands of `memlab-run`, ordered by start"}, self.runs,
             [](const RunFacts& run, auto& to) {
                 to.text({"file", "the run file"}, run.file);
                 to.text({"host", "the name of the machine"}, run.host);
@@ -189,7 +189,8 @@ struct Merge {
     static void fields(Self& self, Visitor& visit) {
         visit.constant({"format", "the format's name"}, "memlab-merge");
         visit.constant({"version", "of the format"}, 1);
-        visit.number_or_null({"world_size", "null where no launcher said"}, self.ranks.world_size);
+        visit.number_or_null({"world_size", "null where no launcher set it"},
+                             self.ranks.world_size);
         level_field(self.ranks.level, visit);
         visit.list({"ranks", "by rank"}, self.rows);
         visit.group({"imbalance", "over the ranks"}, [&self](auto& to) {
@@ -197,10 +198,10 @@ struct Merge {
             to.object({"reserved", "of the reserved peaks"}, self.ranks.reserved);
         });
         visit.list({"gpus", "those that were used, by UUID"}, self.gpus);
-        visit.list(
-            {"places", "those that differ, most first", model::AtMost{RankComparison::max_places}},
-            self.ranks.places);
-        visit.list({"nn_modules", "of PyTorch, those that differ most first",
+        visit.list({"places", "those that differ, largest difference first",
+                    model::AtMost{RankComparison::max_places}},
+                   self.ranks.places);
+        visit.list({"nn_modules", "PyTorch's, largest difference first",
                     model::AtMost{RankComparison::max_nn_modules}},
                    self.ranks.nn_modules);
         visit.texts({"notes", "sentences"}, self.notes);

@@ -64,7 +64,7 @@ void describe(const model::Report& report, FrameworkFinding& finding, std::uint6
     const model::FrameworkCache& cache = *finding.cache;
     if (finding.switched_off) {
         finding.text = std::string(cache.switch_name) + "=" + report.options.at(cache.switch_name) +
-                       " was in force: " + own_cache(cache) + " was off. " + cache.changes;
+                       " was in effect: " + own_cache(cache) + " was off. " + cache.changes;
         return;
     }
     finding.text = own_cache(cache) + " holds " + format_bytes(finding.peak_bytes) + " of the " +

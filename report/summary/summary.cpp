@@ -190,7 +190,7 @@ std::string end_text(const model::Process& process) {
     if (process.ended == "cut off") {
         if (process.exit_code) {
             // No recorded end and no signal: the process called _exit or exec.
-            return "left by _exit or exec with code " + std::to_string(*process.exit_code) + after;
+            return "ended by _exit or exec with code " + std::to_string(*process.exit_code) + after;
         }
         return "was cut off" + after;
     }

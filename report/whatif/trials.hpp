@@ -30,8 +30,8 @@ std::optional<Policy> recorded_settings(const Program& program,
                                         const std::vector<trace::OptionValue>& options,
                                         const ReadPoolSettings& read_pool);
 
-/// Other settings of the same allocator, each in force by an environment variable alone. `request`:
-/// an allocation that failed, in bytes; 0: none.
+/// Other settings of the same allocator, each in effect by an environment variable alone.
+/// `request`: an allocation that failed, in bytes; 0: none.
 std::vector<Policy> other_settings(const Program& program, const ReadPoolSettings& read_pool,
                                    std::uint64_t request);
 

@@ -509,7 +509,7 @@ class Run(ToolTest):
     def test_a_program_left_by_underscore_exit(self):
         result = self.run_tool(SYNTH, "--run", "cut", "3")
         self.assertEqual(result.returncode, 3)
-        self.assertIn("left by _exit or exec with code 3", result.stderr)
+        self.assertIn("ended by _exit or exec with code 3", result.stderr)
 
     def test_an_ended_recording_is_not_called_killed(self):
         result = self.run_tool(SYNTH, "--run", "leak", "kill")
@@ -683,7 +683,7 @@ class Run(ToolTest):
                 os.link(self.library, library)
             result = self.call(program, *arguments, "true")
             self.assertEqual((result.returncode, result.stdout), (2, ""))
-            self.assertEqual(result.stderr, "memlab-run: LD_PRELOAD cannot carry a path with a blank or a colon: "
+            self.assertEqual(result.stderr, "memlab-run: LD_PRELOAD cannot contain a path with a space or a colon: "
                              f"{library}; move it, or make a link to it (ln -s) and give that with --library\n")
 
         # What it says to do works, also for what outlives memlab-run.

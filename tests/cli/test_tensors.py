@@ -96,7 +96,7 @@ class Tensors(ViewTest):
             self.assertEqual((result.returncode, result.stderr), (code, ""))
             return [row["measured"] for process in json.loads(result.stdout)["processes"] for row in process["rows"]
                     if row["metric"] in ("leaks", "leak_count")]
-        # What PyTorch itself keeps is no leak: its workspaces, told without names by their libraries.
+        # What PyTorch itself keeps is not a leak: its workspaces, told without names by their libraries.
         for level in ("all", "framework"):
             self.assertEqual(measured("--leaks", "0", "--level", level, code=0), [0])
         self.assertEqual(measured("--leaks", "0", "--level", "driver"), [segments])

@@ -206,7 +206,7 @@ class Neighbours(EndToEnd):
             one.end()
             [log] = self.output.glob("*.memlog")
             self.assertTrue(self.replay(log).startswith("equal: "))
-            # Before there was the option its rule was always in force. An open block has no checksum.
+            # Before there was the option its rule was always in effect. An open block has no checksum.
             content = bytearray(log.read_bytes().replace(b"MEMLAB_TRIM_BACKOFF", b"Memlab_Trim_Backoff"))
             self.assertEqual(content[32], 0xb5)
             content[33] = 0

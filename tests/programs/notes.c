@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
     weights = allocate(1000000);
     (void)memlab_label_detail((const void*)(size_t)(weights + 1000), "weights", "float32[500, 500]");
     if (memlab_label(&step, "not on the device") != -1) {
-        printf("a variable is no allocation\n");
+        printf("a variable is not an allocation\n");
     }
     check_stats();
     check_interval(interval);

@@ -55,6 +55,19 @@ PHRASES = [
     (r"(?:patterns|what) that (?:are|is) looked for was found", "no findings; looked for"),
     (r"with the cache given back", "after releasing the cache"),
     (r"whatever --filter takes", "whatever --filter selects"),
+    (r"computes something else", "gives different results"),
+    (r"(?:says|shows) which part it is", "shows which part is responsible"),
+    (r"left by `?_exit", "ended by _exit"),
+    (r"in force", "in effect, that applies"),
+    (r"not to be found", "not found"),
+    (r"a (?:path|folder|name) with a blank", "with a space"),
+    (r"(?:is|are) no (?:gpus?|leaks?|allocations?)", "is not a GPU, a leak, an allocation"),
+    (r"(?:cannot|could not) be asked", "cannot be queried"),
+    (r"lie close together", "are packed"),
+    (r"promises? to wait", "has to wait"),
+    (r"loaded when it was asked for", "loaded lazily"),
+    (r"code: 0 good|codes: 0 good", "0 success"),
+    (r"hand(?:s|ed)? (?:it|them) on", "passes it on"),
 ]
 
 # What is not ours to word: recordings, licences, what npm writes; and this list with its test.

@@ -28,7 +28,11 @@ class CheckPhrases(unittest.TestCase):
                      "is no matter to it", "asks in vain", "a copy to give away", "to send the page around",
                      "instead of the usual ones", "what streams took beside it", "whatever --filter takes",
                      "enough, but in pieces", "None of the patterns that are looked for was found",
-                     "free, with the cache given back"):
+                     "free, with the cache given back", "if it computes something else",
+                     "The first that helps says which part it is", "killed, or left by `_exit`", "every option in force",
+                     "deeper, or not to be found", "a path with a blank", "This is no leak", "NVML could not be asked",
+                     "blocks lie close together", "a free that promises to wait", "code, loaded when it was asked for",
+                     "Exit code: 0 good, 2 wrong usage", "It hands it on"):
             with self.subTest(text=text):
                 found = self.findings("docs/a.md", f"# A\n\n{text}\n")
                 self.assertEqual(len(found), 1, found)

@@ -257,8 +257,8 @@ def test_wheel(build, folder):
     shutil.copytree(pathlib.Path(library).parents[1], folder / "two words" / "memlab")
     wrong = subprocess.run([programs / "python", "-m", "memlab", "preload-path"], cwd=folder / "two words", text=True,
                            capture_output=True, check=False)
-    expect(wrong.returncode == 2 and not wrong.stdout and "cannot carry a path with a blank" in wrong.stderr,
-           f"preload-path of a folder with a blank: {wrong.stdout}{wrong.stderr}")
+    expect(wrong.returncode == 2 and not wrong.stdout and "cannot contain a path with a space" in wrong.stderr,
+           f"preload-path of a folder with a space: {wrong.stdout}{wrong.stderr}")
     run(programs / "pip", "uninstall", "--yes", "memlab")
     after = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
     # pip removes no folder that was shared with others, as share/man, even if it is empty now.

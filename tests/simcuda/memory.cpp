@@ -373,7 +373,7 @@ CUresult allocate_device(Context& context, uint64_t bytes, Kind kind, uint64_t& 
     if (bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    // A module's variables are no allocation of the program.
+    // A module's variables are not an allocation of the program.
     const bool counted = kind != Kind::module;
     if (CUresult fault = counted ? check_allocation_faults(bytes) : CUDA_SUCCESS;
         fault != CUDA_SUCCESS) {

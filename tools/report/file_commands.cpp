@@ -204,8 +204,9 @@ int recover(const Conversion& arguments) {
     if (!read.warning.empty()) {
         std::cout << for_terminal(read.warning + " What follows there is lost.") << "\n";
     } else if (report.process.ended == "cut off") {
-        std::cout << "The log has no end: the process was killed, left by _exit, or became another "
-                     "program.\nWhat it did until its last record is in the report.\n";
+        std::cout
+            << "The log has no end: the process was killed, ended by _exit, or became another "
+               "program.\nWhat it did until its last record is in the report.\n";
     } else if (report.log.gap) {
         std::cout << "The log kept its beginning and its newest part (MEMLAB_LOG_LIMIT): of the " +
                          format_plural(report.log.events, "event") +

@@ -52,7 +52,7 @@ FoundLibrary find_library(const std::string& asked, const std::string& working_d
         if (!link.empty() && fits_in_preload(link)) {
             return {link, ""};
         }
-        return {"", "LD_PRELOAD cannot carry a path with a blank or a colon: " + path +
+        return {"", "LD_PRELOAD cannot contain a path with a space or a colon: " + path +
                         "; move it, or make a link to it (ln -s) and give that with --library"};
     }
     if (!asked.empty()) {

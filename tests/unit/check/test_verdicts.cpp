@@ -184,7 +184,7 @@ TEST_CASE("a kind of memory with a limit of its own is not counted in the whole'
           0);
 }
 
-TEST_CASE("what may stay is no leak, unless its site is limited by name") {
+TEST_CASE("what may stay is not a leak, unless its site is limited by name") {
     RunMember member = member_with_gpu(1000, 1000);
     for (const char* module : {"/lib/libcublas.so.13", "/lib/libmine.so"}) {
         memlab::model::Site& site = give_site(member, module);

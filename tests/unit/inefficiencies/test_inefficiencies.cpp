@@ -36,7 +36,7 @@ struct Looked {
     }
 };
 
-/// The pool's options in force and with changes, as the option table reads them.
+/// The pool's options in effect and with changes, as the option table reads them.
 memlab::report::whatif::ReadPoolSettings pool_settings(const std::vector<OptionValue>&) {
     return [](const memlab::report::whatif::PoolSettings& changes,
               memlab::allocator::PoolOptions* options, bool*, std::string*) {

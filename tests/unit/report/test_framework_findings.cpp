@@ -45,14 +45,14 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a switch that was in force is said, with what it changes") {
+TEST_CASE("a switch that was in effect is said, with what it changes") {
     Report report = recording("h100/pytorch_without_its_cache.json");
     report.options["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "0";  // set is enough, whatever the value
     auto found = find_frameworks(report);
     REQUIRE(found.size() == 1);
     CHECK(found[0].switched_off);
     CHECK(found[0].command.empty());
-    CHECK(has(found[0].text, "PYTORCH_NO_CUDA_MEMORY_CACHING=0 was in force"));
+    CHECK(has(found[0].text, "PYTORCH_NO_CUDA_MEMORY_CACHING=0 was in effect"));
     CHECK(has(found[0].text, "memory statistics read 0"));
 
     // The switch of a framework that was not used is ignored.

@@ -135,7 +135,7 @@ TEST_CASE("what is collected every n steps is a sawtooth, not a leak") {
     CHECK(both.growing[0].site == 1);
 }
 
-TEST_CASE("growth that is over is no leak") {
+TEST_CASE("growth that is over is not a leak") {
     for (const std::uint64_t steps : lengths) {
         CAPTURE(steps);
         for (std::uint64_t eighth = 1; eighth < 8; ++eighth) {
