@@ -302,8 +302,7 @@ class Measurer {
             }
         }
         if (worst != nullptr) {
-            Measurement value;
-            value.figure = max_figure;
+            Measurement value{{}, max_figure, {}, {}};
             if (metric_ == Metric::leaks) {
                 value.note = "the maximum of a single entry";
                 PlaceSums places;
@@ -438,8 +437,7 @@ class Measurer {
     }
 
     void ooms() {
-        Measurement value;
-        value.figure = Figure::whole(report_.oom_count);
+        Measurement value{{}, Figure::whole(report_.oom_count), {}, {}};
         PlaceSums places;
         for (const OomSummary& oom : summary_.ooms) {
             places.add(oom.place, oom.oom->kind, Figure::whole(1));
