@@ -185,6 +185,7 @@ MAY_INCLUDE = {
                          "interpose/options", "interpose/driver"),
     "interpose/ledger": ("threads", "trace", "profiler", "interpose/options", "interpose/driver", "interpose/memory"),
     "interpose/sharing": ("threads", "trace", "profiler", "interpose/driver", "interpose/memory"),
+    "interpose/control": (),
     "interpose/process": ("threads", "trace", "model", "profiler", "profiler/unwind", "profiler/cupti",
                           "interpose/options", "interpose/driver", "interpose/memory", "interpose/ledger",
                           "interpose/sharing"),
@@ -218,6 +219,7 @@ MAY_INCLUDE = {
     # Which Pythons the recorder reads is written down there.
     "tools/dev.d/frameworks": ("interpose/hooks",),
     "tools/doctor": ("interpose/options", "profiler/python", "report", "report/text", "tools"),
+    "tools/live": ("model", "interpose/control", "report/reading", "report/text", "tools/doctor"),
     "tools/run": ("model", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 
