@@ -172,6 +172,7 @@ MAY_INCLUDE = {
     "trace": ("threads",),
     "trace/aggregate": ("trace",),
     "model": ("trace", "trace/aggregate"),
+    "model/live": ("model",),
     "allocator": ("threads",),
     "profiler/unwind": (),
     # The recorder's tables of stacks, which these fill, lie in profiler/ itself.
@@ -219,7 +220,7 @@ MAY_INCLUDE = {
     # Which Pythons the recorder reads is written down there.
     "tools/dev.d/frameworks": ("interpose/hooks",),
     "tools/doctor": ("interpose/options", "profiler/python", "report", "report/text", "tools"),
-    "tools/live": ("model", "interpose/control", "report/reading", "report/text", "tools/doctor"),
+    "tools/live": ("model", "model/live", "interpose/control", "report/reading", "report/text", "tools/doctor"),
     "tools/run": ("model", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/interval_document.hpp"
-#include "model/live_documents.hpp"
+#include "model/live/live_documents.hpp"
 #include "tools/live/client.hpp"
 
 namespace memlab::tools {

@@ -1,4 +1,4 @@
-#include "model/live_documents.hpp"
+#include "model/live/live_documents.hpp"
 
 #include <utility>
 
