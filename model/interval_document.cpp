@@ -1,6 +1,7 @@
 #include "model/interval_document.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "model/json_members.hpp"
@@ -69,6 +70,18 @@ IntervalDocument interval_document(const trace::Aggregator& from,
     document.sites.reserve(totals.at_peak.sites.size());
     for (const trace::Holder& holder : totals.at_peak.sites) {
         document.sites.push_back(site_of(from, holder));
+    }
+    std::set<std::uint32_t> modules;
+    for (const trace::Holder& holder : totals.at_peak.sites) {
+        for (const std::uint32_t frame : from.stacks()[from.sites()[holder.site].stack].frames) {
+            modules.insert(from.frames()[frame].python != 0 ? 0 : from.frames()[frame].module);
+        }
+    }
+    for (const std::uint32_t module : modules) {
+        const trace::ModuleDef& def = from.modules()[module];
+        if (!def.build_id.empty()) {
+            document.build_ids.push_back({def.path, def.build_id});
+        }
     }
     document.nn_modules.reserve(totals.nn_modules.size());
     for (const trace::NnModuleHeld& held : totals.nn_modules) {

@@ -3,6 +3,7 @@
 // has module and address, of Python's all.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,6 +67,18 @@ struct IntervalDocument {
             visit.list({"frames", "of the call stack, the call into CUDA first"}, self.frames);
         }
     };
+    /// Of frames' binaries, those that have one.
+    struct BuildId {
+        std::string module = {};
+        std::string build_id = {};
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.text({"module", "path of a binary of `frames`"}, self.module);
+            visit.text({"build_id", "lower-case hexadecimal", Matching{"^[0-9a-f]+$"}},
+                       self.build_id);
+        }
+    };
     struct Gpu {
         std::uint64_t gpu = 0;
         std::string name = {};
@@ -96,6 +109,14 @@ struct IntervalDocument {
     std::vector<Site> sites = {};
     std::vector<NnModule> nn_modules = {};
     std::vector<Gpu> gpus = {};
+    std::vector<BuildId> build_ids = {};
+
+    /// Empty: it has none.
+    std::string build_id(const std::string& module) const {
+        const auto found = std::find_if(build_ids.begin(), build_ids.end(),
+                                        [&](const BuildId& each) { return each.module == module; });
+        return found == build_ids.end() ? std::string() : found->build_id;
+    }
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -136,6 +157,8 @@ struct IntervalDocument {
         visit.number({"peak_moment", "until the peak"}, totals.peak_moment);
         visit.number({"end_moment", "until it ended"}, totals.end_moment);
         visit.list({"gpus", "the GPUs used until then"}, self.gpus);
+        visit.list_if_any({"build_ids", "by which a binary is known to be the one that ran"},
+                          self.build_ids);
     }
 };
 

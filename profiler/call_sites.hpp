@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -28,16 +29,14 @@ class CallSites {
     /// `depth`: max. frames per stack; 0: no stacks. New stacks are passed to `definitions`.
     CallSites(StackDefinitions& definitions, std::uint32_t depth, std::uint32_t max_stacks,
               python::Mode python)
-        : stack_depth_(depth),
-          stacks_(definitions, max_stacks),
-          python_(python, depth, definitions) {}
+        : depth_(depth), stacks_(definitions, max_stacks), python_(python, depth, definitions) {}
 
     /// The caller's stack, and its nn.Modules; no stack when stacks are off. On a thread that has
     /// run the function of `origin` without any Python code around it, a stack that leads through
     /// the function, with no Python code further in, ends there: trace::forward_marker follows, and
     /// the Python frames of the call that the function works for.
     CallSite capture_call_site(const CallOrigin& origin) {
-        if (stack_depth_ == 0) {
+        if (stack_depth() == 0) {
             return {};
         }
         if (!python_.searching()) {
@@ -61,9 +60,17 @@ class CallSites {
             return capture_call_site({});
         }
         const std::uint32_t id =
-            python_.merged_stack_cache().find(hash_with(no_native, frames.hash));
+            python_.merged_stack_cache().find(hash_with(python_alone(), frames.hash));
         return {id != 0 ? id : intern_python_frames(frames.hash), python_.nn_modules_of(frames)};
     }
+
+    /// The most frames from the next capture on. Where it was 0 at first, none is of Python.
+    void set_depth(std::uint32_t depth) {
+        depth_.store(depth, std::memory_order_relaxed);
+        python_.set_depth(depth);
+        unwind::report_missed_unload();  // what is cached has another depth
+    }
+    std::uint32_t stack_depth() const { return depth_.load(std::memory_order_relaxed); }
 
     python::NnModules& nn_modules() { return python_.nn_modules(); }
 
@@ -90,7 +97,7 @@ class CallSites {
     };
 
     [[gnu::hot]] CallSite capture(const CallOrigin& origin) {
-        if (stack_depth_ > unwind::ShortStack::max_depth) [[unlikely]] {
+        if (stack_depth() > unwind::ShortStack::max_depth) [[unlikely]] {
             return capture_deep(origin);
         }
         const std::uint64_t epoch = cacheable_epoch();
@@ -151,7 +158,7 @@ class CallSites {
         if (!python_.read(deep->frames)) {
             return 0;
         }
-        const std::size_t depth = std::min<std::size_t>(deep->frames.frame_count, stack_depth_);
+        const std::size_t depth = std::min<std::size_t>(deep->frames.frame_count, stack_depth());
         StackTable::PythonWords python{};
         for (std::size_t i = 0; i < depth; ++i) {
             python[i / 64] |= std::uint64_t{1} << i % 64;
@@ -160,7 +167,7 @@ class CallSites {
         const std::uint32_t id = stacks_.intern({deep->merged, depth}, deep->frames.truncated,
                                                 cacheable_epoch(), &python);
         if (id != 0) {
-            python_.merged_stack_cache().insert(hash_with(no_native, hash), id);
+            python_.merged_stack_cache().insert(hash_with(python_alone(), hash), id);
         }
         return id;
     }
@@ -205,8 +212,7 @@ class CallSites {
         const std::uint64_t epoch = capture_native(native);
         const StackHash hash = hash_frames(native, epoch);
         KnownStacks* const keeps =
-            epoch == epoch_before && known.insert(hash, stack_depth_, own_code()) ? &known
-                                                                                  : nullptr;
+            epoch == epoch_before && known.insert(hash, stack_depth(), own_code()) ? &known : nullptr;
         if (!python_.found()) {
             return {intern(native, epoch, keeps)};
         }
@@ -266,7 +272,7 @@ class CallSites {
     /// Captures the calling thread's stack; returns its unload epoch.
     template <std::size_t capacity>
     [[gnu::always_inline]] std::uint64_t capture_native(unwind::StackBuffer<capacity>& native) {
-        capture_stack(native, stack_depth_);
+        capture_stack(native, stack_depth());
         const std::uint64_t epoch = cacheable_epoch();
         if (python_.searching() && native.ends_early) [[unlikely]] {
             python_.attach(python_.interpreter_above(
@@ -356,7 +362,7 @@ class CallSites {
     }
 
     /// Of Python frames alone: not of zeros, which would make each hash_with() one.
-    static constexpr StackHash no_native{mix_factor, mix_factor};
+    StackHash python_alone() const { return {mix_factor, mix_factor + stack_depth()}; }
     /// Of a native stack and find_merged()'s `parts`: unlike any python::hash_parts().
     static StackHash hash_with(const StackHash& native, std::uint64_t parts) {
         const std::uint64_t hash = mix(native.index ^ parts, native.check);
@@ -376,7 +382,7 @@ class CallSites {
         }
         const std::uint64_t marker = python_.forward_marker();
         const std::size_t count = stacks_.python_frames(origin, words->python);
-        const std::size_t limit = std::min<std::size_t>(stack_depth_, std::size(words->all));
+        const std::size_t limit = std::min<std::size_t>(stack_depth(), std::size(words->all));
         std::size_t depth = std::min(kept, limit);
         bool truncated = kept > limit;
         bool any = false;
@@ -434,7 +440,7 @@ class CallSites {
                    : intern(native, epoch, nullptr);
     }
 
-    const std::uint32_t stack_depth_;
+    std::atomic<std::uint32_t> depth_;
     const bool verifies_ = verifies_stacks();
     const std::uint32_t owner_ = KnownStacks::new_owner();
     StackTable stacks_;

@@ -71,6 +71,10 @@ class Recorder final : private StackDefinitions {
     /// collector that it is inside of; 0: none. Call without any lock held.
     std::uint32_t freeing_collector() noexcept;
 
+    /// The most frames of the call stacks that are captured from now on; 0: there are none.
+    void set_stack_depth(std::uint32_t depth) noexcept { call_sites_.set_depth(depth); }
+    std::uint32_t stack_depth() const noexcept { return call_sites_.stack_depth(); }
+
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
     std::uint32_t string_id(std::string_view text) noexcept override;
 

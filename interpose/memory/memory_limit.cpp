@@ -14,8 +14,21 @@ CUresult device_memory_info(std::size_t* free, std::size_t* total) {
 }
 
 [[gnu::hot]] bool MemoryLimits::wanted() const {
-    return std::any_of(wanted_.begin(), wanted_.end(),
+    return was_set_.load(std::memory_order_relaxed) ||
+           std::any_of(wanted_.begin(), wanted_.end(),
                        [](const DeviceLimit& limit) { return limit.bytes != 0; });
+}
+
+void MemoryLimits::set(CUdevice device, std::uint64_t bytes) {
+    std::size_t total = 0;
+    if (device < 0 || device >= max_devices) {
+        return;
+    }
+    if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS && bytes >= total) {
+        bytes = 0;
+    }
+    known_[device].store(bytes + 1, std::memory_order_relaxed);
+    was_set_.store(true, std::memory_order_relaxed);
 }
 
 bool MemoryLimits::applies() {

@@ -37,6 +37,10 @@ class MemoryLimits {
     /// The limit of the device in bytes; 0: none.
     std::uint64_t limit_for(CUdevice device);
 
+    /// Sets it, from the next allocation on; 0, or no less than the device has: none. Needs no
+    /// current context.
+    void set(CUdevice device, std::uint64_t bytes);
+
     /// What the device could give now, in bytes: the driver's free memory within the limit. The
     /// highest number when the driver does not tell. Works during captures.
     std::uint64_t available(CUdevice device);
@@ -64,6 +68,7 @@ class MemoryLimits {
     static constexpr std::uint64_t unknown = 0;  ///< cached values are limit + 1
 
     const std::vector<DeviceLimit> wanted_;
+    std::atomic<bool> was_set_{false};  ///< set() was called
     std::atomic<std::uint64_t> known_[max_devices] = {};
     /// Held from the device's figure to what is taken by it; after a pool's lock, innermost.
     threads::Mutex device_mutexes_[max_devices];

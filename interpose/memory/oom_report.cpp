@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "interpose/control/oom_hold.hpp"
 #include "interpose/driver/diagnostics.hpp"
 #include "model/oom_explanation.hpp"
 #include "model/size_text.hpp"
@@ -288,8 +289,12 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, 
         const bool explained_later =
             memory.serves_recorded_cache() && !memory.leaves_out(PytorchFeature::out_of_memory);
         record_and_explain(memory, oom, function_name(api), context->device(), explained_later);
+        if (explained_later) {
+            return;
+        }
     } catch (const std::bad_alloc&) {  // no host memory either: the program still gets its error
     }
+    oom_hold().wait(context->device(), requested);
 }
 
 void report_suballocator_oom(Memory& memory, trace::OomEvent oom, CUdevice gpu,
@@ -300,6 +305,7 @@ void report_suballocator_oom(Memory& memory, trace::OomEvent oom, CUdevice gpu,
         record_and_explain(memory, oom, what.c_str(), gpu, false);
     } catch (const std::bad_alloc&) {
     }
+    oom_hold().wait(gpu, oom.requested);
 }
 
 }  // namespace memlab::interpose

@@ -1,4 +1,5 @@
-// Out-of-memory events: recorded, and the first one in a process is explained on stderr.
+// Out-of-memory events: recorded, the first one in a process is explained on stderr, and the thread
+// waits if that is wanted (OomHold) before the program gets its error.
 #pragma once
 
 #include "interpose/driver/driver.hpp"
@@ -6,8 +7,8 @@
 
 namespace memlab::interpose {
 
-/// `context` is where the memory was to come from; null: does nothing. May take milliseconds; call
-/// without any lock held. Never throws.
+/// `context` is where the memory was to come from; null: does nothing. May take milliseconds, and
+/// as long as OomHold waits; call without any lock held. Never throws.
 void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context,
                 trace::MemoryKind kind, std::uint64_t requested, std::uint64_t largest_free_block,
                 CUresult error) noexcept;

@@ -95,6 +95,18 @@ bool parse_number(std::string_view text, std::uint64_t max, std::uint64_t* numbe
     return error == std::errc() && end == text.data() + text.size() && *number <= max;
 }
 
+/// "off", "on", or seconds.
+bool hold_option(Settings& settings, std::string_view text) {
+    constexpr std::uint64_t usual = 600;
+    constexpr std::uint64_t a_week = 7ULL * 24 * 3600;
+    std::uint64_t seconds = text == "on" ? usual : 0;
+    if (text != "on" && text != "off" && (!parse_number(text, a_week, &seconds) || seconds == 0)) {
+        return false;
+    }
+    settings.hold_on_oom = seconds;
+    return true;
+}
+
 template <std::uint32_t Settings::*field, std::uint32_t min, std::uint32_t max>
 bool number_option(Settings& settings, std::string_view text) {
     std::uint64_t number = 0;
@@ -299,6 +311,15 @@ constexpr OptionDef options[] = {
      "SIGUSR2: a report of the current state, and the program goes on. SIGTERM, SIGINT, SIGHUP, "
      "SIGQUIT, SIGXCPU: the report, then the program ends as it would have.",
      parsed_option<&Settings::report_signals, parse_signals>},
+    {"MEMLAB_LIVE", "on, off", "on",
+     "Answer memlab-ctl and memlab-top while the program runs, on a Unix socket of the user's; off "
+     "makes no socket and no thread.",
+     switch_option<&Settings::live>},
+    {"MEMLAB_HOLD_ON_OOM", "off, on, or seconds", "off",
+     "A thread whose allocation fails for lack of memory waits before the program gets the error, "
+     "for 600 seconds (on) or as many as given, or until memlab-ctl releases it, so that the "
+     "process can be looked at while everything is still there.",
+     hold_option},
     {"MEMLAB_FILES", "on, off", "on",
      "Write the event log and the report. off: no files; the figures are available through "
      "memlab.h and memlab's Python package, which can still write a report.",

@@ -58,6 +58,8 @@ struct Settings {
     bool audit = false;               ///< compare with CUPTI's records
     bool detect_ipc = true;           ///< stop pooling once an IPC library is loaded
     bool share_ipc = true;            ///< export pooled blocks to processes under memlab
+    bool live = true;                 ///< answer on the control channel
+    std::uint64_t hold_on_oom = 0;    ///< seconds to wait at an out-of-memory; 0: not
     bool names = true;                ///< the Python package names nn.Modules without a call
     bool forward_lines = true;        ///< of what PyTorch's backward allocates
     bool pytorch_caches = true;       ///< PyTorch's own cache is on: its segments are not pooled

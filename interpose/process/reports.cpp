@@ -72,7 +72,8 @@ void Session::write_final_report(const trace::Aggregator& aggregate,
     }
 }
 
-std::string Session::write_snapshot(std::string_view name, std::uint64_t max_wait_ns) {
+std::string Session::write_snapshot(std::string_view name, std::uint64_t max_wait_ns,
+                                    std::string* written) {
     std::string path(name);
     if (name.find('/') == std::string_view::npos) {
         path = report_path_;
@@ -84,6 +85,9 @@ std::string Session::write_snapshot(std::string_view name, std::uint64_t max_wai
             path.resize(path.size() - extension.size());
         }
         path.append(".").append(name).append(extension);
+    }
+    if (written != nullptr) {
+        *written = path;
     }
     std::string text;
     bool complete = false;

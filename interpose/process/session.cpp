@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "interpose/control/oom_hold.hpp"
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/reentrancy.hpp"
@@ -241,6 +242,10 @@ Session* Session::start_once(bool late) {
             !report_on_signals(session->settings_.report_signals, &Session::report_for_signals)) {
             warn("MEMLAB_REPORT_ON has no effect: no thread could be created");
         }
+        oom_hold().set(session->settings_.hold_on_oom);
+        if (session->settings_.live && !session->channel_.start(&answer_request)) {
+            debug("no control channel: no socket or no thread could be created");
+        }
         state.store(State::running, std::memory_order_release);
         watch_for_last_thread();
         return session;
@@ -394,6 +399,7 @@ void Session::finish(trace::EndKind kind) {
     const std::int32_t code = kind == trace::EndKind::exit
                                   ? exit_code.load(std::memory_order_relaxed)
                                   : trace::End::unknown_code;
+    session->channel_.stop();
     session->trimmer_.stop();
     session->ledger_->witness().stop(false);
     if (inside.nested() || heap_may_be_interrupted()) {
@@ -447,11 +453,13 @@ void Session::child_starts() noexcept {
 void Session::before_fork() {
     if (Session* session = current()) {
         session->ledger().witness().before_fork();
+        session->channel_.before_fork();
     }
 }
 
 void Session::after_fork_in_parent() {
     if (Session* session = current()) {
+        session->channel_.after_fork_in_parent();
         session->ledger().witness().after_fork();
     }
     child_starts();
@@ -470,10 +478,12 @@ void Session::forget_after_fork() {
     forget_annotations_after_fork();
     forget_report_signals_after_fork();
     one_stream.forget_after_fork();
+    oom_hold().forget_after_fork();
     Session* const parents = std::exchange(started, nullptr);
     instance.load(std::memory_order_relaxed)->store(nullptr, std::memory_order_relaxed);
     note_fork(parents != nullptr);
     if (parents != nullptr) {
+        parents->channel_.close_after_fork();
         parents->ledger_->witness().after_fork();
         if (parents->recorder_) {
             parents->recorder_->abandon_after_fork();

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "interpose/control/control_channel.hpp"
 #include "interpose/ledger/ledger.hpp"
 #include "interpose/memory/memory.hpp"
 #include "interpose/options/option_table.hpp"
@@ -61,7 +62,12 @@ class Session final : public Memory {
     /// `name` if it has a slash; an earlier one of that name is replaced. Recording goes on. Waits
     /// for the recorder's locks until they were held for `max_wait_ns`. Returns empty, or a
     /// sentence that says what failed. May throw std::bad_alloc.
-    std::string write_snapshot(std::string_view name, std::uint64_t max_wait_ns);
+    /// *written: its path.
+    std::string write_snapshot(std::string_view name, std::uint64_t max_wait_ns,
+                               std::string* written = nullptr);
+
+    /// Path of the event log; empty: none.
+    const std::string& log_path() const { return files_.log; }
 
     TrimThread& trimmer() { return trimmer_; }
     MemoryRequests& requests() { return requests_; }
@@ -106,6 +112,7 @@ class Session final : public Memory {
     MemoryRequests requests_;
     TrimThread trimmer_{requests_};
     CuptiSubscription cupti_;
+    ControlChannel channel_;
     std::unique_ptr<Ledger> ledger_;  ///< made when the recorder is there
 };
 

@@ -69,10 +69,44 @@ void TrimThread::child_starts() noexcept {
     }
 }
 
-void TrimThread::stop() {
-    if (!started_.load()) {
-        return;
+std::uint64_t TrimThread::give_back(Memory& memory, std::uint64_t kept, std::uint64_t until_ns) {
+    struct Part {
+        Context* context;
+        std::uint64_t wanted;  // of what was unused at the beginning
+    };
+    std::vector<Part> parts;
+    for (Context* context : memory.contexts().all()) {
+        if (const std::uint64_t unused = context->unused_bytes(); unused > kept) {
+            parts.push_back({context, unused});
+        }
     }
+    std::uint64_t bytes = 0;
+    for (;;) {
+        {
+            const threads::LockGuard lock(mutex_);
+            for (Part& part : parts) {
+                const EndGate::Use use(part.context->end_gate(), max_wait_for_release_ns);
+                if (stopped_.load() || !use.held() ||
+                    !part.context->backend().frees_without_waiting()) {
+                    continue;
+                }
+                const std::uint64_t released = part.context->pool().release_cached(false);
+                sample(memory, *part.context);
+                part.wanted -= std::min(part.wanted, released);
+                bytes += released;
+            }
+        }
+        std::erase_if(parts, [](const Part& part) {
+            return std::min(part.wanted, part.context->unused_bytes()) == 0;
+        });
+        if (parts.empty() || stopped_.load() || profiler::monotonic_ns() >= until_ns) {
+            return bytes;
+        }
+        profiler::sleep_ns(min_poll_ns);
+    }
+}
+
+void TrimThread::stop() {
     stopped_.store(true);
     if (profiler::lock_until(mutex_, profiler::monotonic_ns() + max_wait_for_trim_ns)) {
         mutex_.unlock();

@@ -41,6 +41,11 @@ class TrimThread {
     /// The process starts a child: wakes the thread. Async-signal-safe.
     void child_starts() noexcept;
 
+    /// Gives back, in the calling thread, what is unused of the pools that have more than `kept`
+    /// bytes of it, and goes on until `until_ns` where frees are not complete yet; returns how
+    /// much. Where that would wait for the GPU, nothing. May throw std::bad_alloc.
+    std::uint64_t give_back(Memory& memory, std::uint64_t kept, std::uint64_t until_ns);
+
     /// Call at process end: no driver call of the thread begins after this. Waits for one under
     /// way, but at most a second: the driver may wait for work that never ends. Also called in
     /// signal handlers.

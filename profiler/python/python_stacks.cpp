@@ -133,7 +133,8 @@ void PythonStacks::await_search() {
     constexpr std::string_view implausible =
         "the Python frames' layout is not that of the interpreter's version: call sites are native "
         "only from here on";
-    read_frames(interpreter_, depth_, frame_interner_->cache(), frames);
+    read_frames(interpreter_, depth_.load(std::memory_order_relaxed), frame_interner_->cache(),
+                frames);
     if (frames.implausible) {
         turn_off(implausible);
         return false;
@@ -212,7 +213,7 @@ bool PythonStacks::fit(const unwind::StackView& native, const Frames& frames) co
 
 bool PythonStacks::merge(const unwind::StackView& native, const Frames& frames,
                          MergedStack& merged) const {
-    const std::size_t limit = std::min(depth_, merged.words.size());
+    const std::size_t limit = std::min(depth_.load(std::memory_order_relaxed), merged.words.size());
     std::size_t depth = 0;
     std::size_t frame = 0;
     std::size_t activation = 0;

@@ -50,6 +50,8 @@ class PythonStacks {
     /// `definitions` must outlive it. `depth`: max. frames per stack.
     PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions);
 
+    void set_depth(std::size_t depth) { depth_.store(depth, std::memory_order_relaxed); }
+
     /// Attaches to the interpreter that contains `address` (0: none), unless that was done. While
     /// another thread does so this one waits, since its stack would lack Python frames otherwise:
     /// up to 100 ms; after one timeout no thread waits again.
@@ -131,7 +133,7 @@ class PythonStacks {
     void turn_off(std::string_view why);
 
     const Mode mode_;
-    const std::size_t depth_;
+    std::atomic<std::size_t> depth_;
     StackDefinitions& definitions_;
     std::atomic<State> state_;
     std::atomic<int> scans_{0};

@@ -1,4 +1,4 @@
-"""python -m memlab run|report ARGUMENTS...: memlab-run and memlab-report where the commands are not on PATH; and what
+"""python -m memlab run|ctl|report ARGUMENTS...: memlab-run, memlab-ctl and memlab-report where the commands are not on PATH; and what
 belongs to an environment of Python's: a kernel for Jupyter."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from . import _kernelspec
 from ._package import preload_path, tool_path
 
 USAGE = """python -m memlab run -- COMMAND...       as memlab-run: record a program
+python -m memlab ctl PID status          as memlab-ctl: ask a running program
 python -m memlab report FILE...          as memlab-report: read a recording
 python -m memlab kernelspec install      a Jupyter kernel of this environment under memlab; --help
 python -m memlab preload-path            the path of libmemlab.so, for LD_PRELOAD"""
@@ -29,6 +30,11 @@ def run() -> NoReturn:
     _become("memlab-run", sys.argv[1:])
 
 
+def ctl() -> NoReturn:
+    """The command memlab-ctl."""
+    _become("memlab-ctl", sys.argv[1:])
+
+
 def report() -> NoReturn:
     """The command memlab-report."""
     _become("memlab-report", sys.argv[1:])
@@ -37,7 +43,7 @@ def report() -> NoReturn:
 def main() -> int:
     """python -m memlab."""
     command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
-    if command in ("run", "report"):
+    if command in ("run", "ctl", "report"):
         _become(f"memlab-{command}", arguments)
     if command == "kernelspec":
         return _kernelspec.main(arguments)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/interval_document.hpp"
+#include "model/live/live_documents.hpp"
 #include "report/reading/schema_fields.hpp"
 #include "report/runs/run_documents.hpp"
 #include "report/runs/trend.hpp"
@@ -26,10 +27,14 @@ struct Document {
     Schema (*fields)();
 };
 
-constexpr std::array<Document, 7> documents = {{
+constexpr std::array<Document, 9> documents = {{
     {"report", "A recorded process", SchemaFields::of<memlab::model::Report>},
     {"interval", "memlab_interval_end of memlab.h",
      SchemaFields::of<memlab::model::IntervalDocument>},
+    {"status", "memlab-ctl status --json of a running process",
+     SchemaFields::of<memlab::model::StatusDocument>},
+    {"action", "What a running process did for memlab-ctl, with --json",
+     SchemaFields::of<memlab::model::ActionDocument>},
     {"run", "What memlab-run says of a run that has a folder of its own",
      SchemaFields::of<memlab::model::RunFile>},
     {"run-summary", "memlab-report --json FOLDER", SchemaFields::of<memlab::report::RunSummary>},

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""memlab-report completion, memlab-run --completion: scripts that the shells accept and that offer what --help lists,
+"""memlab-report completion, memlab-run and memlab-ctl --completion: scripts that the shells accept and that offer what --help lists,
 and man pages. Run by ctest, as test_summary.py is."""
 
+import os
 import re
 import shutil
 import subprocess
 import unittest
 
-from test_summary import REPORT, RUN, ToolTest
+from test_summary import BIN, REPORT, RUN, ToolTest
+
+
+CTL = os.path.join(BIN, "memlab-ctl")
 
 
 class Completion(ToolTest):
@@ -115,6 +119,52 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _memlab_run; printf '%s\n' "${COMPREP
                 self.assertIn(option, plain)
         self.assert_formats(page)
 
+    def ctl_script(self, kind):
+        result = self.call(CTL, "--completion", kind)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def ctl_verbs(self):
+        listed = self.call(CTL, "--help").stdout.split("Verbs:")[1]
+        verbs = re.findall(r"(?m)^  ([a-z][a-z-]*)", listed)
+        self.assertGreater(len(verbs), 10)
+        self.assertLessEqual(max(len(line) for line in listed.splitlines()), 80)
+        return verbs
+
+    def complete_ctl_in_bash(self, *words):
+        script = self.ctl_script("bash") + """
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _memlab_ctl; printf '%s\n' "${COMPREPLY[@]}"
+"""
+        result = self.call("bash", "-c", script, "bash", "memlab-ctl", *words)
+        self.assertEqual(result.stderr, "")
+        return result.stdout.split()
+
+    def test_bash_completes_verbs_and_their_words(self):
+        self.assertEqual(set(self.ctl_verbs()) - set(self.complete_ctl_in_bash("4711", "")), set())
+        self.assertEqual(self.complete_ctl_in_bash("--js"), ["--json"])
+        self.assertEqual(self.complete_ctl_in_bash("4711", "snap"), ["snapshot"])
+        self.assertEqual(self.complete_ctl_in_bash("4711", "hold-on-oom", "o"), ["on", "off"])
+        self.assertEqual(self.complete_ctl_in_bash("sites", "20", "since"), ["since-mark"])
+
+    def test_other_shells_accept_the_script_of_memlab_ctl(self):
+        for shell, check in (("zsh", ("-n",)), ("fish", ("--no-execute",))):
+            script = self.path("script." + shell)
+            text = self.ctl_script(shell)
+            with open(script, "w", encoding="utf-8") as file:
+                file.write(text)
+            for verb in self.ctl_verbs():
+                self.assertIn(verb, text)
+            if shutil.which(shell) is not None:
+                result = self.call(shell, *check, script)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), shell)
+
+    def test_the_man_page_of_memlab_ctl_has_every_verb(self):
+        page = self.ctl_script("man")
+        plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "").replace("\\fI", "")
+        for verb in self.ctl_verbs():
+            self.assertRegex(plain, rf"(?m)^{verb}( |$)")
+        self.assert_formats(page)
+
     def test_another_shell_is_refused(self):
         result = self.call(REPORT, "completion", "tcsh")
         self.assertEqual((result.returncode, result.stdout), (2, ""))
@@ -122,6 +172,9 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _memlab_run; printf '%s\n' "${COMPREP
         result = self.call(RUN, "--completion", "tcsh")
         self.assertEqual((result.returncode, result.stdout), (2, ""))
         self.assertEqual(result.stderr, "memlab-run: --completion takes bash, zsh, fish or man, not tcsh\n")
+        result = self.call(CTL, "--completion", "tcsh")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertEqual(result.stderr, "memlab-ctl: --completion takes bash, zsh, fish or man, not tcsh\n")
 
 
 if __name__ == "__main__":

@@ -340,13 +340,13 @@ class Output(EndToEnd):
             written.unlink()
 
     def test_no_thread_of_memlabs_own(self) -> None:
-        """Where cached memory is kept and there is no ledger; else one for each, that of the ledger as long as NVML
-        can be asked."""
+        """Where cached memory is kept, nobody is answered and there is no ledger; else one for each, that of the ledger
+        as long as NVML can be asked."""
         # Beside the first thread that is made, ThreadSanitizer makes one of its own.
         with_one = 3 if Build.sanitizer == "thread" else 2
-        no_ledger = {"MEMLAB_LEDGER": "off"}
-        for settings, threads in ((no_ledger, 1), (no_ledger | {"MEMLAB_TRIM_AFTER": "50ms"}, with_one),
-                                  ({}, with_one)):
+        none = {"MEMLAB_LEDGER": "off", "MEMLAB_LIVE": "off"}
+        for settings, threads in ((none, 1), (none | {"MEMLAB_TRIM_AFTER": "50ms"}, with_one),
+                                  (none | {"MEMLAB_LIVE": "on"}, with_one), ({"MEMLAB_LIVE": "off"}, with_one)):
             with subprocess.Popen(self.program("idle", "300"), stdout=subprocess.PIPE,
                                   env=self.layout.environment(memlab=True, output=self.output,
                                                               settings=settings),

@@ -5,7 +5,7 @@
     generated_table.py --update PRINTER PAGE   writes the tables into the page
 
 PRINTER and PAGE are the build's bin/print_option_table and docs/options.md, bin/print_record_table and
-docs/event-log.md, bin/print_command_table and docs/memlab-report.md, or "bin/print_schema --fields" and
+docs/event-log.md, bin/print_command_table and docs/memlab-report.md, bin/print_verb_table and docs/live.md, or "bin/print_schema --fields" and
 docs/report-format.md. A table stands between two lines of the page, of which the first may say what the program is
 given besides: "<!-- table:begin merge -->".
 """

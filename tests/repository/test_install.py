@@ -29,6 +29,7 @@ MEBIBYTE = 1 << 20
 SKIPPED = 77  # SKIP_RETURN_CODE
 
 EXPECTED = [
+    "bin/memlab-ctl",
     "bin/memlab-report",
     "bin/memlab-run",
     "include/memlab/memlab.h",
@@ -39,13 +40,15 @@ EXPECTED = [
     "share/memlab/python/memlab/py.typed",
     "share/memlab/python/memlab/startup/sitecustomize.py",
     "share/memlab/memlab-interval-v1.schema.json",
+    "share/memlab/memlab-status-v1.schema.json",
+    "share/memlab/memlab-action-v1.schema.json",
     "share/memlab/memlab-run-v1.schema.json",
     "share/memlab/memlab-run-summary-v1.schema.json",
     "share/memlab/memlab-merge-v1.schema.json",
     "share/memlab/memlab-run-diff-v1.schema.json",
     "share/memlab/memlab-trend-v1.schema.json",
 ]
-# What each of them begins with; of both tools.
+# What each of them begins with; of each tool.
 FOR_SHELLS = {
     "share/bash-completion/completions/memlab-{}": "# bash completion for memlab-{}:",
     "share/zsh/site-functions/_memlab-{}": "#compdef memlab-{}\n",
@@ -89,7 +92,7 @@ def expect_layout(names, what):
 
 def expect_for_shells(share, what, rename=str, read=pathlib.Path.read_text):
     for place, begin in FOR_SHELLS.items():
-        for tool in ("run", "report"):
+        for tool in ("run", "ctl", "report"):
             path = share / rename(place.format(tool))
             begin_here = begin.format(tool.upper() if "man1" in place else tool)
             expect(path.is_file() and read(path).startswith(begin_here), f"{what} lacks {path}, or it is another file")
@@ -128,7 +131,7 @@ def make_packages(build, output):
     run(sys.executable, PACKAGE, "--build", build, "--output", output)
     names = {path.name.partition("-")[0].partition("_")[0] + path.suffix: path for path in output.iterdir()}
     expect(set(names) == {"memlab.gz", "memlab.deb", "memlab.whl", "memlab.json", "SHA256SUMS"}, f"made {names}")
-    said = [run(build / "bin/memlab-report", "--version"), run(build / "bin/memlab-run", "--version"),
+    said = [*(run(build / f"bin/memlab-{tool}", "--version") for tool in ("run", "ctl", "report")),
             run("/lib64/ld-linux-x86-64.so.2", build / "lib/libmemlab.so")]
     versions = {text.split()[1] for text in said}
     expect(len(versions) == 1, f"programs and library have different versions: {versions}")
@@ -157,7 +160,7 @@ def test_archives(build, folder):
         archive.extractall(folder / "unpacked")
     unpacked = next((folder / "unpacked").iterdir())
     expect_for_shells(unpacked, made["tar"].name)
-    library, tools = unpacked / "lib/libmemlab.so", [unpacked / "bin" / name for name in ("memlab-run", "memlab-report")]
+    library, tools = unpacked / "lib/libmemlab.so", [unpacked / "bin" / name for name in ("memlab-run", "memlab-report", "memlab-ctl")]
     # It is loaded into every program: what makes it larger has to be worth that.
     expect(library.stat().st_size <= 2.25 * MEBIBYTE, f"the library has {library.stat().st_size} bytes")
     total = sum(path.stat().st_size for path in [library, *tools])
@@ -169,7 +172,7 @@ def test_archives(build, folder):
     expect_recording(build, folder, [tools[0]], [tools[1]])
 
     with tarfile.open(made["debug"]) as archive:
-        expect(len([name for name in archive.getnames() if name.endswith(".debug")]) == 3,
+        expect(len([name for name in archive.getnames() if name.endswith(".debug")]) == 4,
                f"not one debug file each: {archive.getnames()}")
         archive.extractall(folder)
     build_id = run("readelf", "-n", library).partition("Build ID: ")[2].split()[0]

@@ -193,6 +193,7 @@ def wheel(version, tree, date, readme):
     files.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: memlab\nRoot-Is-Purelib: false\n"
                                f"Tag: py3-none-manylinux_{GLIBC.replace('.', '_')}_x86_64\n")
     files.add(f"{info}/entry_points.txt", "[console_scripts]\nmemlab-run = memlab.__main__:run\n"
+                                          "memlab-ctl = memlab.__main__:ctl\n"
                                           "memlab-report = memlab.__main__:report\n"
                                           "[pytest11]\nmemlab = memlab.pytest_plugin\n")
     record = ""
@@ -274,7 +275,7 @@ def bill_of_materials(version, tree, date, parts):
 def separate_debug_information(installed, debug):
     """Strips the programs and puts what they lose into debug/, where debuggers look for a build id."""
     for name, how in (("lib/libmemlab.so", "--strip-unneeded"), ("bin/memlab-run", "--strip-all"),
-                      ("bin/memlab-report", "--strip-all")):
+                      ("bin/memlab-ctl", "--strip-all"), ("bin/memlab-report", "--strip-all")):
         file = installed / name
         if not file.exists():
             fail(f"this build has no {name}: it was configured without the tools or with a sanitizer")

@@ -50,6 +50,12 @@ LiveConnection::LiveConnection(pid_t process, std::chrono::milliseconds timeout)
         problem_ = "there is no process " + std::to_string(process);
         return;
     }
+    const std::string name = "process " + std::to_string(process);
+    if (::geteuid() != 0 && owner.user != ::geteuid()) {
+        problem_ =
+            name + " belongs to " + user_text(owner.user) + ": only they and root can ask it";
+        return;
+    }
     const Clock::time_point until = Clock::now() + timeout;
     int error = 0;
     for (const SocketPlace& place : socket_places(process, owner)) {
@@ -70,11 +76,7 @@ LiveConnection::LiveConnection(pid_t process, std::chrono::milliseconds timeout)
             ::close(descriptor);
         }
     }
-    const std::string name = "process " + std::to_string(process);
-    if (::geteuid() != 0 && owner.user != ::geteuid()) {
-        problem_ =
-            name + " belongs to " + user_text(owner.user) + ": only they and root can ask it";
-    } else if (error != 0 && error != ECONNREFUSED && error != EACCES) {
+    if (error != 0 && error != ECONNREFUSED && error != EACCES) {
         problem_ = name + " does not answer: " + std::strerror(error);
     } else {
         problem_ = name +

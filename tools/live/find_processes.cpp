@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -183,6 +184,24 @@ ProcessOwner owner_of(pid_t process) {
     return owner;
 }
 
+bool shares_files(pid_t process) {
+    return same_namespace(process, "mnt");
+}
+
+std::string working_directory_of(pid_t process) {
+    std::error_code problem;
+    return std::filesystem::read_symlink(proc(process, "cwd"), problem).string();
+}
+
+std::string command_line_of(pid_t process) {
+    std::string command = whole_file(proc(process, "cmdline"));
+    while (!command.empty() && command.back() == '\0') {
+        command.pop_back();
+    }
+    std::replace(command.begin(), command.end(), '\0', ' ');
+    return command;
+}
+
 std::string user_text(uid_t user) {
     // By the file: in a program without shared libraries getpwuid() knows no more.
     const std::string number = std::to_string(user);
@@ -206,7 +225,7 @@ std::vector<SocketPlace> socket_places(pid_t process, const ProcessOwner& owner)
     };
     const std::vector<std::string> all = folders(process, owner.inner_user);
     const std::string name = "/" + socket_file_name(owner.inner_pid);
-    if (same_namespace(process, "mnt")) {
+    if (shares_files(process)) {
         for (const std::string& folder : all) {
             add_path(folder + name);
         }
@@ -252,7 +271,7 @@ std::vector<pid_t> find_live_processes() {
     }
     // Those with other folders, as in a container.
     for (const pid_t process : all_processes()) {
-        if (found.contains(process) || same_namespace(process, "mnt")) {
+        if (found.contains(process) || shares_files(process)) {
             continue;
         }
         const ProcessOwner owner = owner_of(process);

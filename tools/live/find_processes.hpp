@@ -19,6 +19,13 @@ struct ProcessOwner {
 
 ProcessOwner owner_of(pid_t process);
 
+/// Whether its paths are those of this process.
+bool shares_files(pid_t process);
+/// Empty: not known.
+std::string working_directory_of(pid_t process);
+/// Its arguments, on one line; empty: not known.
+std::string command_line_of(pid_t process);
+
 /// "user alice (1001)", or "user 1001".
 std::string user_text(uid_t user);
 

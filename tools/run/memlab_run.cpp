@@ -58,6 +58,8 @@ struct RunArguments {
     std::string library;
     std::string replace;
     bool replaces = false;
+    std::string hold;
+    bool holds = false;
     bool no_pool = false;
     bool no_report = false;
     bool fail_on_bypass = false;
@@ -98,6 +100,11 @@ void define(CLI::App& app, RunArguments& arguments) {
                    "Turn frameworks' own caches off by their own switches, so that memlab's pool "
                    "serves each tensor: all known, or --replace=pytorch,jax")
         ->type_name("[=NAMES]")
+        ->expected(0, 1);
+    app.add_option("--hold-on-oom", arguments.hold,
+                   "Where an allocation fails for lack of memory, wait, for 600 seconds at most or "
+                   "as many as given, so that the program can be looked at: memlab-ctl")
+        ->type_name("[=SECONDS]")
         ->expected(0, 1);
     app.add_flag("--no-pool", arguments.no_pool, "Only record; memory comes from the driver");
     app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
@@ -242,6 +249,11 @@ Environment make_environment(const RunArguments& arguments, memlab::model::RunFi
             environment.push_back(std::move(variable));
         }
     }
+    if (arguments.holds) {
+        const std::string seconds = arguments.hold.empty() ? "on" : arguments.hold;
+        check_option("MEMLAB_HOLD_ON_OOM", seconds);
+        environment.emplace_back("MEMLAB_HOLD_ON_OOM", seconds);
+    }
     if (arguments.quiet && std::getenv("MEMLAB_VERBOSITY") == nullptr) {
         environment.emplace_back("MEMLAB_VERBOSITY", "quiet");
     }
@@ -332,6 +344,7 @@ RunArguments parse(int argc, char** argv) {
         throw UsageError(std::string(error.what()) + "; memlab-run --help shows the usage");
     }
     arguments.replaces = app.count("--replace") != 0;
+    arguments.holds = app.count("--hold-on-oom") != 0;
     arguments.completes = app.count("--completion") != 0;
     int first = begin;
     if (first < argc && std::string_view(argv[first]) == "--") {

@@ -173,6 +173,12 @@ class Aggregator final : public RecordSink {
     std::uint64_t oom_count() const { return oom_count_; }
     const std::vector<MarkTotals>& marks() const { return marks_; }
     std::uint64_t mark_count() const { return mark_count_; }
+    /// The latest mark of this recording; no part of checkpoints.
+    struct LatestMark {
+        std::uint32_t name = 0;
+        std::uint64_t serial = 0;  ///< latest_serial() then
+    };
+    const std::optional<LatestMark>& latest_mark() const { return latest_mark_; }
     const ScopeStats& scopes() const { return scopes_; }
     /// The outermost loops, in order of first appearance. May throw std::bad_alloc.
     std::vector<StepTotals> steps() const;
@@ -351,6 +357,7 @@ class Aggregator final : public RecordSink {
     std::uint64_t oom_count_ = 0;
     std::vector<MarkTotals> marks_;
     std::uint64_t mark_count_ = 0;
+    std::optional<LatestMark> latest_mark_;
     ScopeStats scopes_;
     StepStats steps_;
     std::optional<StepAnchor> step_anchor_;

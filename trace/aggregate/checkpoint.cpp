@@ -130,6 +130,7 @@ void Aggregator::reset() {
     oom_count_ = 0;
     marks_.clear();
     mark_count_ = 0;
+    latest_mark_.reset();
     scopes_ = ScopeStats();
     steps_ = StepStats();
     step_anchor_.reset();

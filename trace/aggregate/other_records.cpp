@@ -83,6 +83,7 @@ void Aggregator::label(const Event& event) {
 
 void Aggregator::mark(const Event& event) {
     ++mark_count_;
+    latest_mark_ = {event.name, next_serial_};
     steps_.end(StepKind::mark, scopes_.families().intern(event.name, strings_[event.name]),
                total_allocated(), true);
     MarkTotals mark{.type = event.type,

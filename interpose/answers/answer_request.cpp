@@ -1,0 +1,53 @@
+// Which answer a request gets.
+#include <charconv>
+#include <string>
+
+#include "interpose/answers/answers.hpp"
+#include "interpose/process/session.hpp"
+
+namespace memlab::interpose {
+
+std::optional<std::uint64_t> number_in(std::string_view text, std::uint64_t most) {
+    std::uint64_t number = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return problem == std::errc() && end == text.data() + text.size() && number <= most
+               ? std::optional(number)
+               : std::nullopt;
+}
+
+void answer_request(const Request& request, Answer* answer) {
+    Session* const session = Session::current();
+    if (session == nullptr) {
+        answer->problem = "memlab has not started in this process";
+        return;
+    }
+    const Arguments arguments = request.arguments();
+    switch (request.verb) {
+        case Verb::status:
+            return answer_status(*session, answer);
+        case Verb::sites:
+            return answer_sites(*session, arguments, answer);
+        case Verb::nn_modules:
+            return answer_nn_modules(*session, arguments, answer);
+        case Verb::snapshot:
+            return answer_snapshot(*session, arguments, answer);
+        case Verb::mark:
+            return answer_mark(*session, arguments, answer);
+        case Verb::record:
+            return answer_record(*session, arguments, answer);
+        case Verb::stacks:
+            return answer_stacks(*session, arguments, answer);
+        case Verb::empty_cache:
+            return answer_empty_cache(*session, answer);
+        case Verb::trim:
+            return answer_trim(*session, arguments, answer);
+        case Verb::limit:
+            return answer_limit(*session, arguments, answer);
+        case Verb::hold_on_oom:
+            return answer_hold_on_oom(arguments, answer);
+        case Verb::release:
+            return answer_release(answer);
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,244 @@
+#include "tools/control/replies_text.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+#include "report/summary/place_text.hpp"
+#include "report/text/page.hpp"
+#include "report/text/table.hpp"
+#include "report/text/units.hpp"
+#include "tools/live/find_processes.hpp"
+#include "tools/live/live_places.hpp"
+
+namespace memlab::tools {
+namespace {
+
+using model::IntervalDocument;
+using model::StatusDocument;
+using report::format_bytes;
+using report::format_plural;
+using report::Page;
+using report::Table;
+
+std::string command_of(const StatusDocument& status) {
+    std::string command;
+    for (const std::string& argument : status.arguments) {
+        command += (command.empty() ? "" : " ") + argument;
+    }
+    return command.empty() ? status.executable : command;
+}
+
+/// A row of the list: a GPU of a process, or why it does not answer.
+struct Listed {
+    pid_t process = 0;
+    std::optional<std::uint64_t> gpu;
+    std::optional<std::uint64_t> allocated;
+    std::string command;
+};
+
+std::vector<Listed> listed(const std::vector<LiveStatus>& processes, const Page& page) {
+    std::vector<Listed> rows;
+    for (const LiveStatus& each : processes) {
+        if (!each.status) {
+            rows.push_back({each.process,
+                            {},
+                            {},
+                            page.clean(command_line_of(each.process)) + "  (does not answer)"});
+            continue;
+        }
+        const std::string command = page.clean(command_of(*each.status));
+        if (each.status->gpus.empty()) {
+            rows.push_back({each.process, {}, 0, command});
+        }
+        for (const StatusDocument::Gpu& gpu : each.status->gpus) {
+            rows.push_back({each.process, gpu.gpu, gpu.allocated_bytes, command});
+        }
+    }
+    return rows;
+}
+
+void add_pair(Page& page, const std::string& name, const std::string& text) {
+    constexpr std::size_t column = 12;
+    page.line("  " + name + std::string(column - std::min(column, name.size()), ' ') + text);
+}
+
+/// The totals below a table of holders.
+void add_others(Page& page, const IntervalDocument& document) {
+    const trace::Composition& all = document.totals.at_peak;
+    if (all.other_sites != 0) {
+        page.line(page.dim("  and " + format_bytes(all.other_bytes) + " of " +
+                           format_plural(all.other_sites, "other call site")));
+    }
+    if (document.at_least) {
+        page.warnings({"memory may be missing from these figures: the report says why"});
+    }
+}
+
+}  // namespace
+
+std::string list_text(const std::vector<LiveStatus>& processes, const report::Style& style) {
+    Page page(style);
+    const std::vector<Listed> rows = listed(processes, page);
+    Table<Listed> table(page);
+    table
+        .number("pid", report::Column::fitted,
+                [](const Listed& row) { return static_cast<std::uint64_t>(row.process); })
+        .right("GPU", report::Column::fitted,
+               [](const Listed& row) { return row.gpu ? std::to_string(*row.gpu) : "-"; })
+        .bytes("allocated", [](const Listed& row) { return row.allocated; })
+        .last("command", [&](const Listed& row) {
+            return report::shorten_end(row.command, page.remaining_width(40), style.ascii);
+        });
+    table.fit(rows);
+    table.head();
+    table.rows(rows, rows.size());
+    return page.take();
+}
+
+std::string status_text(pid_t process, const StatusDocument& status, const report::Style& style) {
+    Page page(style);
+    const std::string command = page.clean(command_of(status));
+    page.heading("process " + std::to_string(process),
+                 report::shorten_end(command, page.remaining_width(22), style.ascii));
+    add_pair(page, "host",
+             page.clean(status.host) +
+                 (status.rank ? page.separator() + "rank " + page.clean(*status.rank) : ""));
+    add_pair(page, "since",
+             report::format_wall_time(status.start_wall_ns) + page.separator() +
+                 report::format_duration(status.duration_ns));
+    add_pair(page, "report",
+             !status.recording ? "nothing is recorded (MEMLAB_RECORD=off)"
+             : status.report   ? page.clean(*status.report)
+                               : "none is written (MEMLAB_FILES=off)");
+    add_pair(
+        page, "stacks",
+        status.stack_depth == 0 ? "none" : format_plural(status.stack_depth, "frame") + " at most");
+    if (!status.pooling) {
+        add_pair(page, "pool", "off: memory comes from the driver");
+    }
+    if (status.step_count) {
+        add_pair(page, "steps", report::format_count(*status.step_count));
+    }
+    if (status.latest_mark) {
+        add_pair(page, "mark", page.clean(*status.latest_mark));
+    }
+    if (status.pinned_bytes != 0 || status.max_pinned_bytes != 0) {
+        add_pair(page, "pinned",
+                 format_bytes(status.pinned_bytes) + ", at most " +
+                     format_bytes(status.max_pinned_bytes));
+    }
+    if (status.managed_bytes != 0 || status.max_managed_bytes != 0) {
+        add_pair(page, "managed",
+                 format_bytes(status.managed_bytes) + ", at most " +
+                     format_bytes(status.max_managed_bytes));
+    }
+    if (status.oom_count != 0) {
+        add_pair(page, "failed",
+                 page.red(format_plural(status.oom_count, "allocation") + " for lack of memory"));
+    }
+    const StatusDocument::Hold& hold = status.hold_on_oom;
+    if (hold.waiting != 0) {
+        add_pair(page, "waits",
+                 page.red(format_plural(hold.waiting, "thread") + " at an out-of-memory of " +
+                          format_bytes(hold.requested_bytes.value_or(0)) + " on GPU " +
+                          std::to_string(hold.gpu.value_or(0)) + ", for " +
+                          report::format_duration(
+                              status.duration_ns -
+                              std::min(status.duration_ns, hold.since_ns.value_or(0)))));
+    } else if (hold.on) {
+        add_pair(page, "waits",
+                 "at an out-of-memory, for " + std::to_string(hold.timeout_s) + " s at most");
+    }
+    for (const StatusDocument::Gpu& gpu : status.gpus) {
+        struct Row {
+            const char* name;
+            std::optional<std::uint64_t> now;
+            std::optional<std::uint64_t> most;
+        };
+        page.heading("GPU " + std::to_string(gpu.gpu),
+                     page.clean(gpu.name) + page.separator() + page.clean(gpu.uuid));
+        Table<Row> table(page);
+        table.left("", 12, [](const Row& row) { return row.name; })
+            .bytes("now", &Row::now)
+            .bytes("most so far", &Row::most);
+        table.head();
+        if (gpu.tensor_bytes) {
+            table.row({"tensors", gpu.tensor_bytes, gpu.max_tensor_bytes});
+        }
+        table.row({"allocated", gpu.allocated_bytes, gpu.max_allocated_bytes});
+        table.row({"reserved", gpu.reserved_bytes, gpu.max_reserved_bytes});
+        table.row({"cached", gpu.cached_bytes, {}});
+        if (gpu.free_bytes) {
+            table.row({"free", gpu.free_bytes, {}});
+        }
+        if (gpu.limit_bytes) {
+            table.row({"limit", gpu.limit_bytes, {}});
+        }
+        page.line(page.dim("  " + format_plural(gpu.live_count, "live allocation") + " of " +
+                           format_plural(gpu.allocation_count, "allocation")));
+    }
+    if (status.at_least) {
+        page.warnings({"memory may be missing from these figures: the report says why"});
+    }
+    return page.take();
+}
+
+std::string sites_text(pid_t process, const IntervalDocument& document, bool since_mark,
+                       const report::Style& style) {
+    Page page(style);
+    LivePlaces known(process);
+    const std::vector<report::Place> places = known.places(document);
+    const report::PlaceTextOptions options{style, known.working_directory()};
+    struct Row {
+        const IntervalDocument::Site* site;
+        const report::Place* place;
+    };
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < document.sites.size(); ++i) {
+        rows.push_back({&document.sites[i], &places[i]});
+    }
+    page.heading(since_mark ? "held of what was allocated since the latest mark" : "held now",
+                 format_bytes(document.totals.end_bytes));
+    Table<Row> table(page);
+    table.bytes("bytes", [](const Row& row) { return row.site->bytes; })
+        .share([](const Row& row) { return row.site->bytes; }, document.totals.end_bytes)
+        .count("count", [](const Row& row) { return row.site->count; })
+        .number("GPU", 4, [](const Row& row) { return row.site->gpu; })
+        .last("call site", [&](const Row& row) {
+            return report::describe_place(*row.place, page.clean(row.site->kind), row.site->api,
+                                          table.last_width(), options);
+        });
+    if (rows.empty()) {
+        page.line("  nothing");
+    } else {
+        table.head();
+        table.rows(rows, rows.size());
+    }
+    add_others(page, document);
+    return page.take();
+}
+
+std::string nn_modules_text(const IntervalDocument& document, const report::Style& style) {
+    using NnModule = IntervalDocument::NnModule;
+    Page page(style);
+    page.heading("held now by what nn.Modules allocated", "without those within them");
+    if (document.nn_modules.empty()) {
+        page.line(
+            "  nothing: no nn.Module of PyTorch was seen to allocate memory that is held now");
+        return page.take();
+    }
+    Table<NnModule> table(page);
+    table.bytes("bytes", &NnModule::bytes)
+        .share(&NnModule::bytes, document.totals.end_bytes)
+        .count("count", &NnModule::count)
+        .last("nn.Module", [&](const NnModule& row) {
+            return page.clean(row.name.value_or("(no name yet)") +
+                              (row.class_name ? "  " + *row.class_name : ""));
+        });
+    table.head();
+    table.rows(document.nn_modules, document.nn_modules.size());
+    return page.take();
+}
+
+}  // namespace memlab::tools

@@ -1,0 +1,63 @@
+#include "tools/control/targets.hpp"
+
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "tools/live/find_processes.hpp"
+
+namespace memlab::tools {
+
+std::vector<LiveStatus> all_states() {
+    // Of a list, a process that is stopped is to hold up the others for this long at most.
+    constexpr std::chrono::seconds patience(3);
+    std::vector<LiveStatus> states;
+    for (const pid_t process : find_live_processes()) {
+        LiveConnection connection(process, patience);
+        states.push_back(ask_status(connection));
+    }
+    return states;
+}
+
+bool records_into(const LiveStatus& process, const std::string& folder) {
+    if (!process.status) {
+        return false;
+    }
+    const auto is_inside = [&](const std::optional<std::string>& file) {
+        if (!file) {
+            return false;
+        }
+        std::error_code problem;
+        const std::filesystem::path parent =
+            std::filesystem::weakly_canonical(std::filesystem::path(*file).parent_path(), problem);
+        return !problem && parent == std::filesystem::path(folder);
+    };
+    return is_inside(process.status->report) || is_inside(process.status->log);
+}
+
+std::vector<pid_t> processes_of_run(const std::string& folder) {
+    std::error_code problem;
+    std::filesystem::path path = std::filesystem::canonical(folder, problem);
+    if (problem || !std::filesystem::is_directory(path, problem)) {
+        throw ControlError(folder + ": no such folder; give a run's folder or a process id");
+    }
+    std::vector<pid_t> processes;
+    for (const LiveStatus& state : all_states()) {
+        if (records_into(state, path.string())) {
+            processes.push_back(state.process);
+        }
+    }
+    if (processes.empty()) {
+        throw ControlError("no running process records into " + folder);
+    }
+    return processes;
+}
+
+pid_t process_id(std::string_view text) {
+    pid_t process = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), process);
+    return problem == std::errc() && end == text.data() + text.size() && process > 0 ? process : 0;
+}
+
+}  // namespace memlab::tools
