@@ -157,8 +157,8 @@ struct IntervalDocument {
         visit.number({"peak_moment", "until the peak"}, totals.peak_moment);
         visit.number({"end_moment", "until it ended"}, totals.end_moment);
         visit.list({"gpus", "the GPUs used until then"}, self.gpus);
-        visit.list_if_any({"build_ids", "by which a binary is known to be the one that ran"},
-                          self.build_ids);
+        visit.list({"build_ids", "by which a binary is known to be the one that ran"},
+                   self.build_ids);
     }
 };
 

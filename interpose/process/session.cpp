@@ -242,10 +242,7 @@ Session* Session::start_once(bool late) {
             !report_on_signals(session->settings_.report_signals, &Session::report_for_signals)) {
             warn("MEMLAB_REPORT_ON has no effect: no thread could be created");
         }
-        oom_hold().set(session->settings_.hold_on_oom);
-        if (session->settings_.live && !session->channel_.start(&answer_request)) {
-            debug("no control channel: no socket or no thread could be created");
-        }
+        session->start_answering();
         state.store(State::running, std::memory_order_release);
         watch_for_last_thread();
         return session;

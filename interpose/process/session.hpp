@@ -92,6 +92,8 @@ class Session final : public Memory {
     void detect_new_libraries() noexcept override;
 
     static Session* start_once(bool late);
+    void start_answering();
+    static void stop_answering();
     void choose_pooling();
     void write_final_report(const trace::Aggregator& aggregate, const std::string& log_problem);
 

@@ -497,6 +497,19 @@ class Holds(Asked):
             self.assertIn(b"out of memory after some tensors: yes", output)
             self.assertEqual(errors.count(b" and waits, for 600 s at most"), 1)
 
+    def test_by_memlab_run(self) -> None:
+        run = [str(self.layout.tool("memlab-run")), "--library", str(self.layout.library), "--no-report"]
+        environment = self.layout.environment(memlab=False, output=None)
+        began = time.monotonic()
+        done = subprocess.run([*run, "--hold-on-oom=1", "--", *self.program("asked")], env=environment, cwd=self.cwd,
+                              input=b"full\nexits\n", capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, b"ready\ngot 2\n"), done.stderr)
+        self.assertGreater(time.monotonic() - began, 0.9)
+        self.assertIn(b" and waits, for 1 s at most", done.stderr)
+        wrong = subprocess.run([*run, "--hold-on-oom=soon", "--", "true"], env=environment, cwd=self.cwd,
+                               capture_output=True, timeout=60, check=False)
+        self.assertEqual((wrong.returncode, wrong.stderr.count(b"\n")), (2, 1), wrong.stderr)
+
     def test_killed_while_it_waits(self) -> None:
         with self.started({"MEMLAB_HOLD_ON_OOM": "300"}) as process:
             self.tell(process, "full_there")

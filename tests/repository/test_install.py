@@ -239,6 +239,7 @@ def test_wheel(build, folder):
     expect(pathlib.Path(library).is_file() and str(environment) in library, f"preload_path() is {library}")
     expect(run(programs / "memlab-report", "--version").split()[1] ==
            run(programs / "python", "-c", "import memlab; print(memlab.__version__)").strip(), "versions differ")
+    expect(run(programs / "memlab-ctl", "--version").startswith("memlab-ctl "), "the wheel's memlab-ctl")
     recording = next((folder / "work").glob("memlab.app.*.json"))
     peak = run(programs / "python", "-c", f"import memlab; print(memlab.load({str(recording)!r}).devices[0].peak_bytes)")
     recorded = json.loads(recording.read_bytes())["devices"][0]["curves"]["allocated"]["peak_bytes"]

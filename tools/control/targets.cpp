@@ -15,7 +15,9 @@ std::vector<LiveStatus> all_states() {
     std::vector<LiveStatus> states;
     for (const pid_t process : find_live_processes()) {
         LiveConnection connection(process, patience);
-        states.push_back(ask_status(connection));
+        if (connection.connected()) {  // else a socket has the id of another process
+            states.push_back(ask_status(connection));
+        }
     }
     return states;
 }

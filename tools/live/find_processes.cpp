@@ -144,8 +144,9 @@ void add_processes_in(const std::string& folder, std::set<pid_t>& found) {
     }
 }
 
-/// Those of abstract sockets, of this network namespace.
-void add_abstract_processes(std::set<pid_t>& found) {
+/// visit(user, process) for the abstract sockets of this network namespace.
+template <typename Visit>
+void each_abstract_socket(const Visit& visit) {
     std::istringstream lines(whole_file("/proc/net/unix"));
     for (std::string line; std::getline(lines, line);) {
         constexpr std::string_view prefix = "@memlab-";
@@ -155,9 +156,11 @@ void add_abstract_processes(std::set<pid_t>& found) {
         }
         const std::string_view rest = std::string_view(line).substr(at + prefix.size());
         const std::size_t dash = rest.find('-');
-        if (dash != std::string_view::npos && number_in<uid_t>(rest.substr(0, dash))) {
-            if (const auto process = number_in<pid_t>(rest.substr(dash + 1))) {
-                found.insert(*process);
+        if (dash != std::string_view::npos) {
+            const auto user = number_in<uid_t>(rest.substr(0, dash));
+            const auto process = number_in<pid_t>(rest.substr(dash + 1));
+            if (user && process) {
+                visit(*user, *process);
             }
         }
     }
@@ -235,6 +238,12 @@ std::vector<SocketPlace> socket_places(pid_t process, const ProcessOwner& owner)
     for (const std::string& folder : all) {
         add_path(proc(process, "root") + folder + name);
     }
+    // One that began as another user.
+    each_abstract_socket([&](uid_t user, pid_t listener) {
+        if (listener == owner.inner_pid && user != owner.inner_user) {
+            places.push_back({LiveAddress::abstract(abstract_socket_name(user, listener)), {}});
+        }
+    });
     return places;
 }
 
@@ -258,7 +267,7 @@ std::vector<pid_t> find_live_processes() {
     for (const std::string& folder : folders(::getpid(), user)) {
         add_processes_in(folder, found);
     }
-    add_abstract_processes(found);
+    each_abstract_socket([&](uid_t, pid_t process) { found.insert(process); });
     if (user == 0) {
         for (const std::string& name : entries_of("/tmp")) {
             if (name.starts_with("memlab-")) {
