@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t max_wait_for_answer_ns = 1'000'000'000;
 constexpr std::uint64_t max_wait_to_fork_ns = 200'000'000;
 constexpr std::uint64_t millisecond = 1'000'000;
-constexpr int pause_ms = 10;      // where the process has no descriptors left
+constexpr int pause_ms = 10;      // where there are no descriptors or no memory left
 constexpr int most_openings = 8;  // the program may close the sockets again and again
 
 /// "error TEXT\n", in one line and within max_error_bytes.
@@ -112,7 +112,9 @@ void ControlChannel::serve() {
                 open ? client->socket.number() : -1,
                 static_cast<short>(open && client->sends() ? POLLOUT : POLLIN), 0};
         }
-        ::poll(waiting, most, buffered ? 0 : timeout_ms(profiler::monotonic_ns()));
+        if (::poll(waiting, most, buffered ? 0 : timeout_ms(profiler::monotonic_ns())) < 0) {
+            ::poll(nullptr, 0, pause_ms);
+        }
         for (std::size_t i = 0; i < max_live_clients && !stopped_.load(); ++i) {
             Client* const client = clients_[i].get();
             const bool ready = waiting[Listener::max_sockets + i].revents != 0;

@@ -137,7 +137,7 @@ void add_processes_in(const std::string& folder, std::set<pid_t>& found) {
             if (owner_of(*process).exists) {
                 found.insert(*process);
             } else {
-                const std::string path = folder + "/" + name;
+                const std::string path = std::string(folder).append("/").append(name);
                 remove_stale({LiveAddress::at(path), path});
             }
         }
@@ -236,7 +236,7 @@ std::vector<SocketPlace> socket_places(pid_t process, const ProcessOwner& owner)
     places.push_back(
         {LiveAddress::abstract(abstract_socket_name(owner.inner_user, owner.inner_pid)), {}});
     for (const std::string& folder : all) {
-        add_path(proc(process, "root") + folder + name);
+        add_path(proc(process, "root").append(folder).append(name));
     }
     // One that began as another user.
     each_abstract_socket([&](uid_t user, pid_t listener) {
