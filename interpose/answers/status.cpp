@@ -48,8 +48,10 @@ StatusDocument::Gpu gpu_of(const DeviceTotals& device) {
         gpu.total_bytes = device.info.total_bytes;
     }
     if (device.sampled && gpu.total_bytes) {
-        gpu.free_bytes = *gpu.total_bytes -
-                         std::min(*gpu.total_bytes, device.curve(CurveName::device_used).current);
+        // The driver is not asked again: an answer must not wait where the program hangs in it.
+        const std::uint64_t used =
+            std::max(device.curve(CurveName::device_used).current, gpu.reserved_bytes);
+        gpu.free_bytes = *gpu.total_bytes - std::min(*gpu.total_bytes, used);
     }
     return gpu;
 }

@@ -51,9 +51,10 @@ struct StatusDocument {
             visit.number({"allocation_count", "allocations so far; tensors, where there are any"},
                          self.allocation_count);
             visit.number({"live_count", "of these that are not freed"}, self.live_count);
-            visit.number_or_null(
-                {"free_bytes", "of the whole GPU, as the driver said last; null: not known"},
-                self.free_bytes);
+            visit.number_or_null({"free_bytes",
+                                  "of the whole GPU, at most: by what the driver said last, and by "
+                                  "what the process has reserved since; null: not known"},
+                                 self.free_bytes);
             visit.number_or_null({"total_bytes", "of the whole GPU"}, self.total_bytes);
             visit.number_or_null({"limit_bytes", "MEMLAB_LIMIT or `limit`; null: none"},
                                  self.limit_bytes);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "report/summary/place_text.hpp"
+#include "report/text/names.hpp"
 #include "report/text/page.hpp"
 #include "report/text/table.hpp"
 #include "report/text/units.hpp"
@@ -21,12 +22,14 @@ using report::format_plural;
 using report::Page;
 using report::Table;
 
+/// The program without its folder, and its arguments.
 std::string command_of(const StatusDocument& status) {
-    std::string command;
-    for (const std::string& argument : status.arguments) {
-        command += (command.empty() ? "" : " ") + argument;
+    std::string command =
+        report::base_name(status.arguments.empty() ? status.executable : status.arguments.front());
+    for (std::size_t i = 1; i < status.arguments.size(); ++i) {
+        command.append(" ").append(status.arguments[i]);
     }
-    return command.empty() ? status.executable : command;
+    return command;
 }
 
 /// A row of the list: a GPU of a process, or why it does not answer.
