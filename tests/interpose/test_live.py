@@ -278,10 +278,14 @@ class Live(Asked):
     def test_nothing_happens_while_nobody_asks(self) -> None:
         with self.started({"MEMLAB_LEDGER": "off"}) as process:
             self.asked(process, "status")
-            time.sleep(0.2)
-            before = self.switches(process)
-            time.sleep(1.5)
-            self.assertEqual(self.switches(process), before)
+            # On a busy machine a thread comes late to its last work.
+            for _ in range(5):
+                before = self.switches(process)
+                time.sleep(1.5)
+                after = self.switches(process)
+                if after == before:
+                    break
+            self.assertEqual(after, before)
 
     @staticmethod
     def switches(process: subprocess.Popen[bytes]) -> dict[str, str]:
@@ -590,6 +594,36 @@ class Client(Asked):
             self.assertEqual(result.returncode, 2)
             self.assertEqual(result.stderr, f"memlab-ctl: process {process.pid} belongs to user root (0): only they and "
                                             "root can ask it\n")
+
+
+class Container(Asked):
+    """A process with files, process ids and, if so, a network of its own."""
+
+    @contextlib.contextmanager
+    def contained(self, *namespaces: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+        inside = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private", *namespaces]
+        if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no namespaces can be made here")
+        script = 'mount -t tmpfs none /tmp && exec "$@"'
+        command = [*inside, "sh", "-c", script, "sh", *self.program("asked")]
+        with self.started({"XDG_RUNTIME_DIR": "", "MEMLAB_FILES": "off"}, command) as outer:
+            self.assertEqual(self.line(outer), "ready")
+            children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+            try:
+                yield outer, int(children[0])
+            finally:
+                os.kill(int(children[0]), signal.SIGKILL)
+
+    @ROOT_ONLY
+    def test_is_asked_by_its_id_outside(self) -> None:
+        for namespaces in ((), ("--net",)):
+            with self.subTest(namespaces), self.contained(*namespaces) as (_, process):
+                self.assertIn(str(process), self.ctl().stdout.split())
+                shown = self.ctl(str(process), "sites")
+                self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+                self.assertIn("3.00 MiB", shown.stdout)
+                status = json.loads(self.ctl("--json", str(process)).stdout)
+                self.assertEqual(status["pid"], 1)  # as it sees itself
 
 
 class Fake(Asked):
