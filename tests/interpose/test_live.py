@@ -13,13 +13,14 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from support import EndToEnd
+from support import ROOT, EndToEnd
 
 ROUNDS = int(os.environ.get("MEMLAB_TEST_RUNS", "30"))
 ROOT_ONLY = unittest.skipUnless(os.geteuid() == 0, "needs the rights to be another user")
@@ -161,6 +162,31 @@ class Live(Asked):
             self.ends(process)
         report = json.loads((self.output / f"memlab.asked.{process.pid}.json").read_text())
         self.assertEqual([mark["name"] for mark in report["marks"]], ["before it"])
+
+    def test_nn_modules(self) -> None:
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
+        programs = ROOT / "tests" / "programs" / "python"
+        then_waits = ("import runpy, sys\nsys.argv.pop(0)\nrunpy.run_path(sys.argv[0])\nprint('ready', flush=True)\n"
+                      "sys.stdin.readline()\n")
+        command = [sys.executable, "-B", "-c", then_waits, str(programs / "nn_modules.py"), str(library),
+                   str(programs / "stand_ins" / "torch")]
+        with self.started({"PYTHONHASHSEED": "0"}, command) as process:
+            expected: dict[str, list[int]] = {}
+            for size, names in json.loads(self.line(process)).items():
+                if names:
+                    held = expected.setdefault(names[-1], [0, 0])
+                    held[0] += 1
+                    held[1] += int(size)
+            self.assertEqual(self.line(process), "ready")
+            told = self.asked(process, "nn-modules", "1000")
+            self.assertEqual({each["name"]: [each["count"], each["bytes"]] for each in told["nn_modules"]}, expected)
+            self.assertEqual(told["sites"], [])
+            first = self.asked(process, "nn-modules", "1")["nn_modules"]
+            self.assertEqual(first, told["nn_modules"][:1])
+            shown = self.ctl(str(process.pid), "nn-modules")
+            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+            self.assertIn(f"  {first[0]['name']}  {first[0]['class']}\n", shown.stdout)
+            self.ends(process)
 
     def test_actions(self) -> None:
         with self.started() as process:
