@@ -17,6 +17,17 @@ struct Memory {
     unsigned long long used;
 };
 
+/// Of nvmlDeviceGetPciInfo_v3.
+struct PciInfo {
+    char bus_id_legacy[16];
+    unsigned domain;
+    unsigned bus;
+    unsigned device;
+    unsigned pci_device_id;
+    unsigned pci_subsystem_id;
+    char bus_id[32];
+};
+
 /// Of nvmlDeviceGetMemoryInfo_v2. The caller sets `version`.
 struct MemoryV2 {
     unsigned version;

@@ -1,16 +1,20 @@
 // What the library does when it is run as a program (`ld.so libmemlab.so`), as memlab-run --doctor
 // runs it: prints which libc and which CUDA driver a program gets here, as lines of "name value".
+// With the argument "nvml", as memlab-top runs it, it lists what NVML says (nvml_listing.hpp).
 //
 // The tools have no libc of their own that could load a driver, so the library asks: as a program's
 // CUDA runtime would, in a process that may hang or crash with it. That it runs at all shows that
 // this libc can load it. No constructor has run then: only what needs none is used.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <link.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <optional>
+#include <string_view>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/driver.hpp"
@@ -20,6 +24,7 @@
 #include "interpose/ledger/cgroup.hpp"
 #include "interpose/ledger/nvml_limits.hpp"
 #include "interpose/process/function_purpose.hpp"
+#include "interpose/process/nvml_listing.hpp"
 #include "own_version.hpp"
 
 namespace memlab::interpose {
@@ -134,6 +139,22 @@ void print_driver() {
     }
 }
 
+/// Whether the command line ends in this argument. The loader's start left no other way to it.
+bool is_last_argument(std::string_view argument) {
+    static std::array<char, 8192> line{};
+    const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    const ssize_t length = file < 0 ? -1 : read(file, line.data(), line.size());
+    if (file >= 0) {
+        close(file);
+    }
+    if (length <= 0) {
+        return false;
+    }
+    std::string_view text(line.data(), static_cast<std::size_t>(length) - 1);
+    return text.size() > argument.size() && text.ends_with(argument) &&
+           text[text.size() - argument.size() - 1] == '\0';
+}
+
 }  // namespace
 }  // namespace memlab::interpose
 
@@ -142,6 +163,10 @@ extern "C" {
 /// The entry point of libmemlab.so (-e), where the stack is as the kernel left it.
 [[noreturn, gnu::used, gnu::force_align_arg_pointer, gnu::visibility("hidden")]] void
 memlab_run_as_program() {
+    if (memlab::interpose::is_last_argument("nvml")) {
+        memlab::interpose::list_by_nvml();
+        _exit(0);
+    }
     dprintf(STDOUT_FILENO, "memlab %s\nglibc %s\nknows_cuda %d\n", memlab::own_version,
             gnu_get_libc_version(), memlab::interpose::newer_cuda::newest_known);
     memlab::interpose::print_driver();

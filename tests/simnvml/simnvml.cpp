@@ -4,7 +4,9 @@
 // there is no driver for it. A cgroup has the limits of SIMNVML_LIMITS,
 // "/sys/fs/cgroup/a:8:512:64": its directory, its hard and soft limit, and what it uses, in MiB
 // ("max": no limit); without the variable no limit is supported. Its calls hold a lock, and take
-// SIMNVML_MILLISECONDS.
+// SIMNVML_MILLISECONDS. It counts SIMNVML_GPUS (1); a process is on all of them, "12:700@1" on one.
+// Where no simulated driver is loaded, a GPU's memory in use is what its processes have, and
+// "unknown" for the MiB is what a driver does not tell.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/types.h>
@@ -85,6 +87,52 @@ unsigned long long used_bytes() {
     return bytes;
 }
 
+int number_of(const void* device) {
+    return static_cast<int>(static_cast<const int*>(device) - handles);
+}
+
+/// One process of SIMNVML_PROCESSES.
+struct Listed {
+    unsigned pid = 0;
+    unsigned long long bytes = 0;
+    bool here = true;            ///< on that GPU
+    const char* next = nullptr;  ///< null: it is the last one
+};
+
+/// False: the text is none.
+bool parse_listed(const char* at, int gpu, Listed* out) {
+    const bool self = std::strncmp(at, "self", 4) == 0;
+    const char* const colon = std::strchr(at, ':');
+    if (colon == nullptr) {
+        return false;
+    }
+    const char* const comma = std::strchr(colon, ',');
+    const char* const place = std::strchr(colon, '@');
+    out->pid = self ? static_cast<unsigned>(getpid())
+                    : static_cast<unsigned>(std::strtoul(at, nullptr, 10));
+    out->bytes = std::strncmp(colon + 1, "used", 4) == 0 ? used_bytes()
+                 : std::strncmp(colon + 1, "unknown", 7) == 0
+                     ? ~0ULL
+                     : std::strtoull(colon + 1, nullptr, 10) << 20;
+    out->here =
+        place == nullptr || (comma != nullptr && place > comma) || std::atoi(place + 1) == gpu;
+    out->next = comma == nullptr ? nullptr : comma + 1;
+    return true;
+}
+
+/// What a GPU has in use: by the driver in this process, else by the processes that are listed.
+unsigned long long gpu_used_bytes(const void* device) {
+    unsigned long long bytes = used_bytes();
+    const char* at = bytes != 0 ? nullptr : std::getenv("SIMNVML_PROCESSES");
+    for (Listed listed; at != nullptr && *at != 0; at = listed.next) {
+        if (!parse_listed(at, number_of(device), &listed)) {
+            break;
+        }
+        bytes += listed.here && listed.bytes != ~0ULL ? listed.bytes : 0;
+    }
+    return bytes;
+}
+
 template <class Entry>
 int list_processes(const void* device, unsigned* count, Entry* processes) {
     if (device == nullptr || count == nullptr) {
@@ -92,23 +140,21 @@ int list_processes(const void* device, unsigned* count, Entry* processes) {
     }
     const Call call;
     unsigned found = 0;
-    for (const char* at = std::getenv("SIMNVML_PROCESSES"); at != nullptr && *at != 0;) {
-        const bool self = std::strncmp(at, "self", 4) == 0;
-        const char* const colon = std::strchr(at, ':');
-        if (colon == nullptr) {
+    Listed listed;
+    for (const char* at = std::getenv("SIMNVML_PROCESSES"); at != nullptr && *at != 0;
+         at = listed.next) {
+        if (!parse_listed(at, number_of(device), &listed)) {
             return invalid_argument;
+        }
+        if (!listed.here) {
+            continue;
         }
         if (found < *count) {
             processes[found] = {};
-            processes[found].pid = self ? static_cast<unsigned>(getpid())
-                                        : static_cast<unsigned>(std::strtoul(at, nullptr, 10));
-            processes[found].used_bytes = std::strncmp(colon + 1, "used", 4) == 0
-                                              ? used_bytes()
-                                              : std::strtoull(colon + 1, nullptr, 10) << 20;
+            processes[found].pid = listed.pid;
+            processes[found].used_bytes = listed.bytes;
         }
         ++found;
-        const char* const comma = std::strchr(colon, ',');
-        at = comma == nullptr ? nullptr : comma + 1;
     }
     const bool fits = found <= *count;
     *count = found;
@@ -146,13 +192,55 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
     return success;
 }
 
+int nvmlDeviceGetCount_v2(unsigned* count) {
+    if (!started) {
+        return uninitialized;
+    }
+    const char* const text = std::getenv("SIMNVML_GPUS");
+    *count = text == nullptr ? 1 : static_cast<unsigned>(std::atoi(text));
+    return success;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+    if (!started) {
+        return uninitialized;
+    }
+    if (device == nullptr || index >= gpus) {
+        return invalid_argument;
+    }
+    *device = &handles[index];
+    return success;
+}
+
+int nvmlDeviceGetName(void* device, char* name, unsigned length) {
+    if (device == nullptr || name == nullptr) {
+        return invalid_argument;
+    }
+    return std::snprintf(name, length, "Simulated GPU") < static_cast<int>(length)
+               ? success
+               : insufficient_size;
+}
+
+int nvmlDeviceGetMinorNumber(void* device, unsigned* minor) {
+    if (device == nullptr || minor == nullptr) {
+        return invalid_argument;
+    }
+    *minor = static_cast<unsigned>(number_of(device));
+    return success;
+}
+
+int nvmlSystemGetDriverVersion(char* version, unsigned length) {
+    return std::snprintf(version, length, "580.65.06") < static_cast<int>(length)
+               ? success
+               : insufficient_size;
+}
+
 int nvmlDeviceGetUUID(void* device, char* uuid, unsigned length) {
     if (device == nullptr || uuid == nullptr) {
         return invalid_argument;
     }
-    const auto number = static_cast<int>(static_cast<int*>(device) - handles);
-    return std::snprintf(uuid, length, "%s%02x", uuid_begin, static_cast<unsigned>(number)) <
-                   static_cast<int>(length)
+    return std::snprintf(uuid, length, "%s%02x", uuid_begin,
+                         static_cast<unsigned>(number_of(device))) < static_cast<int>(length)
                ? success
                : insufficient_size;
 }
@@ -165,7 +253,7 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
         return invalid_argument;
     }
     const Call call;
-    const unsigned long long used = used_bytes() + reserved_bytes;
+    const unsigned long long used = gpu_used_bytes(device) + reserved_bytes;
     *memory = {total_bytes, total_bytes - used, used};
     return success;
 }
@@ -181,7 +269,7 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
         return version_mismatch;
     }
     const Call call;
-    const unsigned long long used = used_bytes();
+    const unsigned long long used = gpu_used_bytes(device);
     *memory = {memory->version, total_bytes, reserved_bytes, total_bytes - used - reserved_bytes,
                used};
     return success;

@@ -30,7 +30,7 @@
 #include "tools/help_formatter.hpp"
 #include "tools/run/bypass_check.hpp"
 #include "tools/run/launch.hpp"
-#include "tools/run/preload.hpp"
+#include "tools/preload.hpp"
 #include "tools/run/python_names.hpp"
 #include "tools/run/replace_caches.hpp"
 #include "tools/run/run_completion.hpp"

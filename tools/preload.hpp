@@ -1,4 +1,4 @@
-// The library that memlab-run preloads, and LD_PRELOAD with it.
+// The library that memlab-run preloads and that the tools ask of NVML, and LD_PRELOAD with it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "tools/run/preload.hpp"
+#include "tools/preload.hpp"
 
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ FoundLibrary find_library(const std::string& asked, const std::string& working_d
         return {"", "cannot read " + asked + " (" + std::strerror(errno) +
                         "); give libmemlab.so with --library"};
     }
-    return {"", "libmemlab.so is not in ../lib beside memlab-run; give it with --library"};
+    return {"", "libmemlab.so is not in ../lib beside this program; give it with --library"};
 }
 
 std::string preload_with(const std::string& library, const char* before) {

@@ -1,0 +1,278 @@
+#include "tools/live/process_facts.hpp"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <memory>
+#include <sstream>
+
+#include "tools/doctor/small_files.hpp"
+
+namespace memlab::tools {
+namespace {
+
+constexpr std::size_t most_command_bytes = 4096;
+constexpr std::uint64_t second_ns = 1'000'000'000;
+
+struct CloseFolder {
+    void operator()(DIR* folder) const { closedir(folder); }
+};
+using Folder = std::unique_ptr<DIR, CloseFolder>;
+
+template <class Number>
+Number number_in(std::string_view text) {
+    Number number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
+}
+
+bool is_number(std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+        return std::isdigit(c) != 0;
+    });
+}
+
+/// The arguments on one line.
+std::string command_line_of(const std::string& process) {
+    std::string command = whole_file(process + "/cmdline");
+    command.resize(std::min(command.size(), most_command_bytes));
+    while (!command.empty() && command.back() == '\0') {
+        command.pop_back();
+    }
+    std::replace(command.begin(), command.end(), '\0', ' ');
+    return command;
+}
+
+struct Stat {
+    std::string name;
+    std::vector<std::string> fields;  ///< from the third, the state, on
+};
+
+Stat stat_of_process(const std::string& process) {
+    const std::string text = whole_file(process + "/stat");
+    Stat stat;
+    const std::size_t open = text.find('(');
+    const std::size_t end = text.rfind(')');
+    if (open == std::string::npos || end == std::string::npos || end < open) {
+        return stat;
+    }
+    stat.name = text.substr(open + 1, end - open - 1);
+    std::istringstream rest(text.substr(end + 1));
+    for (std::string field; stat.fields.size() < 20 && rest >> field;) {
+        stat.fields.push_back(field);
+    }
+    return stat;
+}
+
+/// The path of version 2, else the first that is not the root.
+std::string cgroup_of(const std::string& process) {
+    std::istringstream lines(whole_file(process + "/cgroup"));
+    std::string found;
+    for (std::string line; std::getline(lines, line);) {
+        const std::size_t second = line.find(':', line.find(':') + 1);
+        if (second == std::string::npos) {
+            continue;
+        }
+        const std::string path = line.substr(second + 1);
+        if (path != "/" && (line.starts_with("0::") || found.empty())) {
+            found = path;
+        }
+    }
+    return found;
+}
+
+std::size_t entries_of(const std::string& path) {
+    const Folder folder(opendir(path.c_str()));
+    std::size_t count = 0;
+    while (folder != nullptr) {
+        const dirent* const entry = readdir(folder.get());
+        if (entry == nullptr) {
+            break;
+        }
+        count += entry->d_name[0] != '.' ? 1 : 0;
+    }
+    return count;
+}
+
+/// Processes without a parent of their own are given to these.
+bool adopts(pid_t pid, const Stat& stat) {
+    return pid == 1 || stat.name == "systemd" || stat.name == "init" || stat.name == "tini" ||
+           stat.name == "dumb-init" || stat.name == "docker-init" ||
+           stat.name.starts_with("containerd-shim") || stat.name == "conmon";
+}
+
+bool looks_like_worker(const std::string& name, const std::string& command) {
+    return name.starts_with("pt_data_worker") ||
+           command.find("multiprocessing-fork") != std::string::npos ||
+           command.find("multiprocessing.spawn") != std::string::npos ||
+           command.find("multiprocessing.forkserver") != std::string::npos;
+}
+
+void add_open_device(const char* target, OpenDevices* devices) {
+    constexpr std::string_view begin = "/dev/nvidia";
+    std::string_view path = target;
+    if (!path.starts_with(begin)) {
+        return;
+    }
+    path.remove_prefix(begin.size());
+    if (path == "-uvm") {
+        devices->uvm = true;
+    } else if (is_number(path)) {
+        const auto minor = number_in<unsigned>(path);
+        if (std::find(devices->minors.begin(), devices->minors.end(), minor) ==
+            devices->minors.end()) {
+            devices->minors.push_back(minor);
+        }
+    }
+}
+
+}  // namespace
+
+std::string container_of(std::string_view cgroup) {
+    constexpr std::size_t id_length = 64;
+    constexpr std::size_t shown = 12;
+    // Docker, containerd, CRI-O and Podman: 64 hexadecimal digits, with or without a name before.
+    const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+    for (std::size_t at = 0; at + id_length <= cgroup.size();) {
+        const auto* const begin = cgroup.data() + at;
+        const auto* const end =
+            std::find_if_not(begin, cgroup.data() + cgroup.size(), is_hex);
+        if (static_cast<std::size_t>(end - begin) == id_length) {
+            return std::string(cgroup.substr(at, shown));
+        }
+        at += static_cast<std::size_t>(end - begin) + 1;
+    }
+    for (const std::string_view begin :
+         {"/lxc.payload.", "/lxc/", "/machine.slice/machine-", "/apptainer-", "/singularity-"}) {
+        const std::size_t found = cgroup.find(begin);
+        if (found != std::string_view::npos) {
+            std::string_view name = cgroup.substr(found + begin.size());
+            name = name.substr(0, name.find('/'));
+            return std::string(name.ends_with(".scope") ? name.substr(0, name.size() - 6) : name);
+        }
+    }
+    return {};
+}
+
+ProcessTable::ProcessTable(std::string proc) : proc_(std::move(proc)) {
+    std::istringstream lines(whole_file(proc_ + "/stat"));
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("btime ")) {
+            boot_wall_ns_ = number_in<std::uint64_t>(line.substr(6)) * second_ns;
+        }
+    }
+    // Not getpwuid(): in a static program it would load libraries.
+    std::istringstream users(whole_file("/etc/passwd"));
+    for (std::string line; std::getline(users, line);) {
+        const std::size_t name = line.find(':');
+        const std::size_t password = line.find(':', name + 1);
+        if (name != std::string::npos && password != std::string::npos) {
+            users_.emplace_back(number_in<uid_t>(std::string_view(line).substr(password + 1)),
+                                line.substr(0, name));
+        }
+    }
+}
+
+std::string ProcessTable::user_name(uid_t uid) {
+    for (const auto& [id, name] : users_) {
+        if (id == uid) {
+            return name;
+        }
+    }
+    return std::to_string(uid);
+}
+
+ProcessFacts ProcessTable::of(pid_t pid) {
+    ProcessFacts facts;
+    facts.pid = pid;
+    const std::string process = proc_ + "/" + std::to_string(pid);
+    const Stat stat = stat_of_process(process);
+    if (stat.fields.size() < 20) {
+        return facts;
+    }
+    facts.visible = true;
+    facts.name = stat.name;
+    facts.state = stat.fields[0].empty() ? '?' : stat.fields[0][0];
+    facts.parent = number_in<pid_t>(stat.fields[1]);
+    const auto group = number_in<pid_t>(stat.fields[2]);
+    facts.start_ticks = number_in<std::uint64_t>(stat.fields[19]);
+    if (boot_wall_ns_ != 0) {
+        const auto per_second = static_cast<std::uint64_t>(std::max(1L, sysconf(_SC_CLK_TCK)));
+        facts.start_wall_ns = boot_wall_ns_ + facts.start_ticks * (second_ns / per_second);
+    }
+    facts.command = command_line_of(process);
+    if (facts.command.empty()) {
+        facts.command = "[" + facts.name + "]";
+    }
+    struct stat status {};
+    if (::stat(process.c_str(), &status) == 0) {
+        facts.uid = status.st_uid;
+        facts.user = user_name(facts.uid);
+    }
+    facts.cgroup = cgroup_of(process);
+    facts.container = container_of(facts.cgroup);
+    facts.zombie = facts.state == 'Z' || facts.state == 'X';
+    facts.threads_left = facts.zombie && entries_of(process + "/task") > 1;
+    const std::string parent = proc_ + "/" + std::to_string(facts.parent);
+    const Stat of_parent = facts.parent > 0 ? stat_of_process(parent) : Stat();
+    facts.parent_command = facts.parent > 0 ? command_line_of(parent) : std::string();
+    facts.parent_gone = facts.parent > 0 && facts.pid != 1 && adopts(facts.parent, of_parent);
+    facts.leader_gone =
+        group > 1 && group != pid &&
+        stat_of_process(proc_ + "/" + std::to_string(group)).fields.empty();
+    facts.worker = looks_like_worker(facts.name, facts.command);
+    return facts;
+}
+
+std::vector<OpenDevices> ProcessTable::with_open_devices() const {
+    std::vector<OpenDevices> found;
+    const Folder folder(opendir(proc_.c_str()));
+    while (folder != nullptr) {
+        const dirent* const entry = readdir(folder.get());
+        if (entry == nullptr) {
+            break;
+        }
+        if (!is_number(entry->d_name)) {
+            continue;
+        }
+        OpenDevices devices;
+        devices.pid = number_in<pid_t>(entry->d_name);
+        const std::string descriptors = proc_ + "/" + entry->d_name + "/fd";
+        const Folder files(opendir(descriptors.c_str()));
+        while (files != nullptr) {
+            const dirent* const file = readdir(files.get());
+            if (file == nullptr) {
+                break;
+            }
+            std::array<char, 64> target{};
+            if (readlinkat(dirfd(files.get()), file->d_name, target.data(), target.size() - 1) >
+                0) {
+                add_open_device(target.data(), &devices);
+            }
+        }
+        if (devices.uvm || !devices.minors.empty()) {
+            std::sort(devices.minors.begin(), devices.minors.end());
+            found.push_back(std::move(devices));
+        }
+    }
+    std::sort(found.begin(), found.end(),
+              [](const OpenDevices& a, const OpenDevices& b) { return a.pid < b.pid; });
+    return found;
+}
+
+bool ProcessTable::has_pids_of_the_host() const {
+    // The inode of the initial namespace is a constant of the kernel's.
+    constexpr std::string_view initial = "pid:[4026531836]";
+    std::array<char, 64> name{};
+    const ssize_t length =
+        readlink((proc_ + "/self/ns/pid").c_str(), name.data(), name.size());
+    return length > 0 &&
+           std::string_view(name.data(), static_cast<std::size_t>(length)) == initial;
+}
+
+}  // namespace memlab::tools
