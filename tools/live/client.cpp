@@ -153,6 +153,25 @@ LiveReply LiveConnection::ask(Verb verb, std::span<const std::string> arguments)
     }
     const Clock::time_point until = Clock::now() + timeout_;
     send(line, until);
+    return finish(until);
+}
+
+bool LiveConnection::begin(Verb verb, std::span<const std::string> arguments) {
+    const std::string line = interpose::request_line(verb, arguments);
+    if (!connected() || line.size() > interpose::max_request_bytes) {
+        return false;
+    }
+    if (!send(line, Clock::now() + timeout_)) {
+        fail("ended, or closed the connection");
+        return false;
+    }
+    return true;
+}
+
+LiveReply LiveConnection::finish(Clock::time_point until) {
+    if (!connected()) {
+        return {{}, problem_};
+    }
     ReplyHead head;
     LiveReply reply;
     char buffer[std::size_t{64} << 10];

@@ -46,9 +46,17 @@ class LiveConnection {
     /// After a reply that does not come, or not in time, the connection is closed.
     LiveReply ask(Verb verb, std::span<const std::string> arguments = {});
 
-  private:
     using Clock = std::chrono::steady_clock;
 
+    /// ask() in two steps, so that many processes can be asked at once. Between the two there is no
+    /// other request on this connection. begin() is false where the connection is closed then, or
+    /// the request is too long; it waits as long as a request does only where the process takes
+    /// none.
+    bool begin(Verb verb, std::span<const std::string> arguments = {});
+    /// What has come is taken even if `until` is over.
+    LiveReply finish(Clock::time_point until);
+
+  private:
     LiveReply fail(const std::string& why);
     bool send(const std::string& line, Clock::time_point until);
     bool wait_for(short events, Clock::time_point until) const;

@@ -1,5 +1,6 @@
 #include "tools/live/nvml_reader.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -211,8 +212,8 @@ GpuListing NvmlReader::read(std::chrono::milliseconds patience) {
             continue;
         }
         if (count <= 0 || text.size() > most_bytes) {
-            return failed("NVML does not answer within " +
-                          std::to_string(patience.count() / 1000) + " s");
+            return failed("NVML does not answer within " + std::to_string(patience.count() / 1000) +
+                          " s");
         }
         std::array<char, 8192> bytes{};
         const ssize_t length = recv(socket_, bytes.data(), bytes.size(), 0);

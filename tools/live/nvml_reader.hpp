@@ -1,8 +1,8 @@
 // What NVML says of every GPU of the machine and of the processes that hold their memory. The tools
 // are static programs and cannot load NVML: libmemlab.so, run as a program, asks it in a child
 // process (interpose/process/nvml_listing.hpp), which stays for as long as this object does, since
-// to start NVML takes longer than to ask it. A child that hangs in a driver is ended and not started
-// again for a minute; nothing here waits for it any longer than told.
+// to start NVML takes longer than to ask it. A child that hangs in a driver is ended and not
+// started again for a minute; nothing here waits for it any longer than told.
 #pragma once
 
 #include <sys/types.h>

@@ -25,16 +25,15 @@ struct CloseFolder {
 using Folder = std::unique_ptr<DIR, CloseFolder>;
 
 template <class Number>
-Number number_in(std::string_view text) {
+Number number_from(std::string_view text) {
     Number number = 0;
     std::from_chars(text.data(), text.data() + text.size(), number);
     return number;
 }
 
 bool is_number(std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-        return std::isdigit(c) != 0;
-    });
+    return !text.empty() && std::all_of(text.begin(), text.end(),
+                                        [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 /// The arguments on one line.
@@ -86,7 +85,7 @@ std::string cgroup_of(const std::string& process) {
     return found;
 }
 
-std::size_t entries_of(const std::string& path) {
+std::size_t count_entries(const std::string& path) {
     const Folder folder(opendir(path.c_str()));
     std::size_t count = 0;
     while (folder != nullptr) {
@@ -123,7 +122,7 @@ void add_open_device(const char* target, OpenDevices* devices) {
     if (path == "-uvm") {
         devices->uvm = true;
     } else if (is_number(path)) {
-        const auto minor = number_in<unsigned>(path);
+        const auto minor = number_from<unsigned>(path);
         if (std::find(devices->minors.begin(), devices->minors.end(), minor) ==
             devices->minors.end()) {
             devices->minors.push_back(minor);
@@ -140,8 +139,7 @@ std::string container_of(std::string_view cgroup) {
     const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
     for (std::size_t at = 0; at + id_length <= cgroup.size();) {
         const auto* const begin = cgroup.data() + at;
-        const auto* const end =
-            std::find_if_not(begin, cgroup.data() + cgroup.size(), is_hex);
+        const auto* const end = std::find_if_not(begin, cgroup.data() + cgroup.size(), is_hex);
         if (static_cast<std::size_t>(end - begin) == id_length) {
             return std::string(cgroup.substr(at, shown));
         }
@@ -163,7 +161,7 @@ ProcessTable::ProcessTable(std::string proc) : proc_(std::move(proc)) {
     std::istringstream lines(whole_file(proc_ + "/stat"));
     for (std::string line; std::getline(lines, line);) {
         if (line.starts_with("btime ")) {
-            boot_wall_ns_ = number_in<std::uint64_t>(line.substr(6)) * second_ns;
+            boot_wall_ns_ = number_from<std::uint64_t>(line.substr(6)) * second_ns;
         }
     }
     // Not getpwuid(): in a static program it would load libraries.
@@ -172,7 +170,7 @@ ProcessTable::ProcessTable(std::string proc) : proc_(std::move(proc)) {
         const std::size_t name = line.find(':');
         const std::size_t password = line.find(':', name + 1);
         if (name != std::string::npos && password != std::string::npos) {
-            users_.emplace_back(number_in<uid_t>(std::string_view(line).substr(password + 1)),
+            users_.emplace_back(number_from<uid_t>(std::string_view(line).substr(password + 1)),
                                 line.substr(0, name));
         }
     }
@@ -198,9 +196,9 @@ ProcessFacts ProcessTable::of(pid_t pid) {
     facts.visible = true;
     facts.name = stat.name;
     facts.state = stat.fields[0].empty() ? '?' : stat.fields[0][0];
-    facts.parent = number_in<pid_t>(stat.fields[1]);
-    const auto group = number_in<pid_t>(stat.fields[2]);
-    facts.start_ticks = number_in<std::uint64_t>(stat.fields[19]);
+    facts.parent = number_from<pid_t>(stat.fields[1]);
+    const auto group = number_from<pid_t>(stat.fields[2]);
+    facts.start_ticks = number_from<std::uint64_t>(stat.fields[19]);
     if (boot_wall_ns_ != 0) {
         const auto per_second = static_cast<std::uint64_t>(std::max(1L, sysconf(_SC_CLK_TCK)));
         facts.start_wall_ns = boot_wall_ns_ + facts.start_ticks * (second_ns / per_second);
@@ -214,17 +212,22 @@ ProcessFacts ProcessTable::of(pid_t pid) {
         facts.uid = status.st_uid;
         facts.user = user_name(facts.uid);
     }
+    std::array<char, 4096> directory{};
+    if (readlink((process + "/cwd").c_str(), directory.data(), directory.size() - 1) > 0) {
+        facts.directory = directory.data();
+    }
     facts.cgroup = cgroup_of(process);
     facts.container = container_of(facts.cgroup);
     facts.zombie = facts.state == 'Z' || facts.state == 'X';
-    facts.threads_left = facts.zombie && entries_of(process + "/task") > 1;
+    facts.threads_left = facts.zombie && count_entries(process + "/task") > 1;
     const std::string parent = proc_ + "/" + std::to_string(facts.parent);
     const Stat of_parent = facts.parent > 0 ? stat_of_process(parent) : Stat();
     facts.parent_command = facts.parent > 0 ? command_line_of(parent) : std::string();
-    facts.parent_gone = facts.parent > 0 && facts.pid != 1 && adopts(facts.parent, of_parent);
-    facts.leader_gone =
-        group > 1 && group != pid &&
-        stat_of_process(proc_ + "/" + std::to_string(group)).fields.empty();
+    // In a container process 1 may be the program itself, and this one a child that it started.
+    facts.parent_gone = facts.parent > 0 && facts.pid != 1 && adopts(facts.parent, of_parent) &&
+                        group != facts.parent && facts.command != facts.parent_command;
+    facts.leader_gone = group > 1 && group != pid &&
+                        stat_of_process(proc_ + "/" + std::to_string(group)).fields.empty();
     facts.worker = looks_like_worker(facts.name, facts.command);
     return facts;
 }
@@ -241,7 +244,7 @@ std::vector<OpenDevices> ProcessTable::with_open_devices() const {
             continue;
         }
         OpenDevices devices;
-        devices.pid = number_in<pid_t>(entry->d_name);
+        devices.pid = number_from<pid_t>(entry->d_name);
         const std::string descriptors = proc_ + "/" + entry->d_name + "/fd";
         const Folder files(opendir(descriptors.c_str()));
         while (files != nullptr) {
@@ -269,10 +272,8 @@ bool ProcessTable::has_pids_of_the_host() const {
     // The inode of the initial namespace is a constant of the kernel's.
     constexpr std::string_view initial = "pid:[4026531836]";
     std::array<char, 64> name{};
-    const ssize_t length =
-        readlink((proc_ + "/self/ns/pid").c_str(), name.data(), name.size());
-    return length > 0 &&
-           std::string_view(name.data(), static_cast<std::size_t>(length)) == initial;
+    const ssize_t length = readlink((proc_ + "/self/ns/pid").c_str(), name.data(), name.size());
+    return length > 0 && std::string_view(name.data(), static_cast<std::size_t>(length)) == initial;
 }
 
 }  // namespace memlab::tools

@@ -1,6 +1,6 @@
-// What /proc says of a process that holds GPU memory: whose it is, what it runs, in which container,
-// since when, and whether anybody still waits for it. Root sees everything; others see what the
-// system shows them, and what is hidden stays empty.
+// What /proc says of a process that holds GPU memory: whose it is, what it runs, in which
+// container, since when, and whether anybody still waits for it. Root sees everything; others see
+// what the system shows them, and what is hidden stays empty.
 #pragma once
 
 #include <sys/types.h>
@@ -20,6 +20,7 @@ struct ProcessFacts {
     std::string name;            ///< of the program or the main thread, as `ps` shows it
     std::string command;         ///< its arguments, on one line; without arguments "[name]"
     std::string parent_command;  ///< empty: unknown
+    std::string directory;       ///< its working directory; empty: not to be seen
     std::string user;
     uid_t uid = 0;
     std::uint64_t start_ticks = 0;    ///< since the machine's start: with the pid it is unique
@@ -37,8 +38,8 @@ struct ProcessFacts {
     bool worker = false;
 };
 
-/// The id of the container in a cgroup's path, of Docker, containerd, CRI-O, Podman, LXC or systemd:
-/// its first 12 digits, or its name. Empty: it is in none.
+/// The id of the container in a cgroup's path, of Docker, containerd, CRI-O, Podman, LXC or
+/// systemd: its first 12 digits, or its name. Empty: it is in none.
 std::string container_of(std::string_view cgroup);
 
 /// A process with the GPU driver's files open.
