@@ -226,6 +226,8 @@ MAY_INCLUDE = {
                    "report/summary", "tools", "tools/doctor"),
     "tools/control": ("model", "interpose/control", "report/symbols", "report/summary", "report/text", "tools",
                       "tools/live"),
+    "tools/top": ("model", "model/live", "report/text", "report/symbols", "report/summary", "report/anonymize",
+                  "report/exports", "report/runs", "tools", "tools/live"),
     "tools/run": ("model", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 

@@ -17,6 +17,7 @@ needs_build=(
     "libfmt-dev|header fmt/format.h"
     "nlohmann-json3-dev|header nlohmann/json.hpp"
     "libcli11-dev|header CLI/CLI.hpp"
+    "libncurses-dev|header ncurses.h"
     "libdw-dev|header elfutils/libdwfl.h"
     "libelf-dev|header libelf.h"
     "libbz2-dev|header bzlib.h"

@@ -308,7 +308,7 @@ std::vector<std::string> advice_for(const ProcessSample& process, const GpuUse& 
     if (process.cached() >= least_cached) {
         add("memlab-ctl " + pid + " empty-cache gives " + format_bytes(process.cached()) + " back");
     }
-    if (advice.empty()) {
+    if (advice.empty() && process.pid() != 1) {
         add("kill " + pid + " ends it");
     }
     return advice;

@@ -106,6 +106,12 @@ LiveSites SiteNames::name(const model::IntervalDocument& document, const std::st
         LiveSite live;
         live.place = resolver.place(i + 1);
         live.path = path_of(resolver.frames(i + 1), directory);
+        model::Device allocator;
+        allocator.allocator = site.allocator;
+        if (allocator.is_pytorchs()) {
+            // What is held was not freed by the thread that allocated it.
+            live.category = report::categorize(resolver.frames(i + 1), true);
+        }
         live.kind = site.kind;
         live.api = site.api;
         live.gpu = site.gpu;

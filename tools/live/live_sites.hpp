@@ -11,6 +11,7 @@
 
 #include "model/interval_document.hpp"
 #include "model/report.hpp"
+#include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
 
@@ -23,6 +24,7 @@ struct LiveSite {
     std::uint64_t gpu = 0;
     std::uint64_t bytes = 0;
     std::uint64_t count = 0;
+    std::optional<report::Category> category;  ///< of PyTorch's memory alone
     /// "train.py:42  train" of each frame, the outermost first, without startup code and CUDA.
     std::vector<std::string> path;
 };

@@ -1,0 +1,174 @@
+#include "tools/top/session.hpp"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <utility>
+
+#include "tools/top/list_view.hpp"
+#include "tools/top/process_view.hpp"
+#include "tools/top/terminal.hpp"
+#include "tools/top/watcher.hpp"
+
+namespace memlab::tools {
+namespace {
+
+/// SIGINT, SIGTERM and SIGHUP as a descriptor, so that the terminal is always left in order.
+class EndSignals {
+  public:
+    EndSignals() {
+        sigset_t ends;
+        sigemptyset(&ends);
+        for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+            sigaddset(&ends, signal);
+        }
+        sigprocmask(SIG_BLOCK, &ends, &before_);
+        descriptor_ = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    }
+    ~EndSignals() {
+        close(descriptor_);
+        sigprocmask(SIG_SETMASK, &before_, nullptr);
+    }
+    EndSignals(const EndSignals&) = delete;
+    EndSignals& operator=(const EndSignals&) = delete;
+    int descriptor() const { return descriptor_; }
+
+  private:
+    sigset_t before_{};
+    int descriptor_ = -1;
+};
+
+class Session {
+  public:
+    Session(const SessionOptions& options, Terminal& terminal)
+        : options_(options),
+          terminal_(terminal),
+          watcher_(options.interval),
+          state_(options.view) {}
+
+    void run() {
+        const EndSignals signals;
+        show();
+        for (;;) {
+            std::array<pollfd, 3> files{{{STDIN_FILENO, POLLIN, 0},
+                                         {watcher_.descriptor(), POLLIN, 0},
+                                         {signals.descriptor(), POLLIN, 0}}};
+            // A change of the window's size interrupts it.
+            const int ready = poll(files.data(), files.size(), 1000);
+            if (files[2].revents != 0 || (files[0].revents & (POLLHUP | POLLERR)) != 0) {
+                return;
+            }
+            if (ready > 0 && files[1].revents != 0) {
+                take_news();
+            }
+            if (!take_keys()) {
+                return;
+            }
+            show();
+        }
+    }
+
+  private:
+    void take_news() {
+        std::uint64_t count = 0;
+        (void)!read(watcher_.descriptor(), &count, sizeof count);
+        const std::shared_ptr<const Watched> latest = watcher_.latest();
+        if (latest != nullptr && latest->number != number_) {
+            number_ = latest->number;
+            history_.add(latest->sample);
+            details_ = latest->details;
+        }
+        if (auto message = watcher_.take_message()) {
+            state_.message = std::move(*message);
+        }
+    }
+
+    bool can_ask() const {
+        const ProcessSample* const process = history_.latest().find(state_.chosen);
+        return process != nullptr && process->status.has_value();
+    }
+
+    /// False: it is over.
+    bool take_keys() {
+        while (const auto key = terminal_.next_key()) {
+            std::vector<pid_t> shown;
+            for (const Row& row : rows_of(seen(), state_, options_.arguments)) {
+                shown.push_back(row.pid);
+            }
+            const bool was_paused = state_.paused;
+            Command command = press(state_, *key, shown, can_ask(), terminal_.rows());
+            if (state_.paused && !was_paused) {
+                paused_ = history_;
+            }
+            if (command.what == Command::What::quit) {
+                return false;
+            }
+            if (command.what != Command::What::none) {
+                state_.message = "asking process " + std::to_string(command.pid) + "...";
+                watcher_.request(std::move(command));
+            }
+        }
+        return true;
+    }
+
+    /// What is shown: while paused, what was there then.
+    const History& seen() const { return state_.paused ? paused_ : history_; }
+
+    void show() {
+        const Screen screen{terminal_.rows(), terminal_.columns(), options_.ascii,
+                            options_.arguments};
+        if (history_.empty()) {
+            std::vector<Line> lines(screen.rows);
+            lines[0] = Line("memlab-top: looking for processes...", Tint::dim);
+            terminal_.show(lines);
+            return;
+        }
+        if (state_.help) {
+            terminal_.show(help_screen(screen));
+        } else if (state_.looks_into) {
+            terminal_.show(process_screen(seen(), state_, details_of_chosen(), screen));
+        } else {
+            terminal_.show(list_screen(seen(), rows_of(seen(), state_, options_.arguments), state_,
+                                       details_, screen));
+        }
+        Interest interest;
+        interest.pid = state_.chosen;
+        interest.since_mark = state_.since_mark;
+        watcher_.set_interest(interest);
+    }
+
+    const Details& details_of_chosen() const {
+        static const Details none = [] {
+            Details details;
+            details.problem = "asking...";
+            return details;
+        }();
+        const auto found = details_.find(state_.chosen);
+        return found == details_.end() ? none : found->second;
+    }
+
+    const SessionOptions& options_;
+    Terminal& terminal_;
+    Watcher watcher_;
+    ViewState state_;
+    History history_;
+    History paused_;
+    DetailsOf details_;
+    std::uint64_t number_ = 0;
+};
+
+}  // namespace
+
+std::string run_session(const SessionOptions& options) {
+    Terminal terminal(options.color);
+    if (!terminal.problem().empty()) {
+        return terminal.problem();
+    }
+    Session(options, terminal).run();
+    return {};
+}
+
+}  // namespace memlab::tools
