@@ -34,7 +34,7 @@ struct HistoryPoint {
 
 HistoryPoint point_of(const ProcessSample& process, std::uint64_t time_ns);
 
-/// Bytes; none: it was not looked at for long enough, or no steps are known.
+/// Bytes; none: it was not seen for long enough, or no steps are known.
 struct Growth {
     std::optional<std::int64_t> per_minute;
     std::optional<std::int64_t> per_step;

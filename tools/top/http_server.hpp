@@ -25,7 +25,8 @@ struct HttpReply {
 
 using HttpHandler = std::function<HttpReply(const HttpRequest&)>;
 
-/// The bytes that answer a request whose head is complete, whatever it is. Pure but for `handler`.
+/// The bytes that answer a request whose head is complete, whatever it is. Pure, except for
+/// `handler`.
 std::string http_answer(std::string_view head, const HttpHandler& handler);
 
 /// An address to listen on: "127.0.0.1:9435", "[::1]:9435", "localhost:9435", or a port alone,

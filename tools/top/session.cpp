@@ -99,14 +99,14 @@ class Session {
                 shown.push_back(row.pid);
             }
             const bool was_paused = state_.paused;
-            Command command = press(state_, *key, shown, can_ask(), terminal_.rows());
+            KeyCommand command = press(state_, *key, shown, can_ask(), terminal_.rows());
             if (state_.paused && !was_paused) {
                 paused_ = history_;
             }
-            if (command.what == Command::What::quit) {
+            if (command.what == KeyCommand::What::quit) {
                 return false;
             }
-            if (command.what != Command::What::none) {
+            if (command.what != KeyCommand::What::none) {
                 state_.message = "asking process " + std::to_string(command.pid) + "...";
                 watcher_.request(std::move(command));
             }

@@ -23,8 +23,8 @@ void erase_last(std::string& text) {
     }
 }
 
-Command press_in_prompt(ViewState& state, const KeyPress& key) {
-    Command command;
+KeyCommand press_in_prompt(ViewState& state, const KeyPress& key) {
+    KeyCommand command;
     switch (key.kind) {
         case Kind::character:
             if (state.typed.size() < 200) {
@@ -36,7 +36,7 @@ Command press_in_prompt(ViewState& state, const KeyPress& key) {
             break;
         case Kind::enter:
             if (state.prompt == ViewState::Prompt::mark && !state.typed.empty()) {
-                command = {Command::What::mark, state.chosen, state.typed};
+                command = {KeyCommand::What::mark, state.chosen, state.typed};
             }
             state.prompt = ViewState::Prompt::none;
             break;
@@ -85,7 +85,7 @@ void move(ViewState& state, const std::vector<pid_t>& shown, std::ptrdiff_t by) 
     }
 }
 
-Command press_letter(ViewState& state, const KeyPress& key, bool can_ask) {
+KeyCommand press_letter(ViewState& state, const KeyPress& key, bool can_ask) {
     const char letter = key.text.size() == 1 ? key.text[0] : '\0';
     const bool asks = letter == 'm' || letter == 'n' || letter == 'e';
     if (asks && !can_ask) {
@@ -96,7 +96,7 @@ Command press_letter(ViewState& state, const KeyPress& key, bool can_ask) {
     }
     switch (letter) {
         case 'q':
-            return {Command::What::quit, 0, {}};
+            return {KeyCommand::What::quit, 0, {}};
         case 's':
             state.sort =
                 static_cast<SortKey>((static_cast<std::size_t>(state.sort) + 1) % sort_keys);
@@ -120,9 +120,9 @@ Command press_letter(ViewState& state, const KeyPress& key, bool can_ask) {
             state.typed.clear();
             break;
         case 'n':
-            return {Command::What::snapshot, state.chosen, {}};
+            return {KeyCommand::What::snapshot, state.chosen, {}};
         case 'e':
-            return {Command::What::empty_cache, state.chosen, {}};
+            return {KeyCommand::What::empty_cache, state.chosen, {}};
         case '?':
         case 'h':
             state.help = true;
@@ -150,8 +150,8 @@ const char* name_of(ProcessPage page) {
     return page_names.at(static_cast<std::size_t>(page));
 }
 
-Command press(ViewState& state, const KeyPress& key, const std::vector<pid_t>& shown, bool can_ask,
-              std::size_t rows) {
+KeyCommand press(ViewState& state, const KeyPress& key, const std::vector<pid_t>& shown,
+                 bool can_ask, std::size_t rows) {
     if (state.prompt != ViewState::Prompt::none) {
         return press_in_prompt(state, key);
     }

@@ -51,7 +51,7 @@ struct KeyPress {
 };
 
 /// What a key asks for beyond the view.
-struct Command {
+struct KeyCommand {
     enum class What : std::uint8_t { none, quit, mark, snapshot, empty_cache };
     What what = What::none;
     pid_t pid = 0;
@@ -78,7 +78,7 @@ struct ViewState {
 
 /// `shown`: the processes in the order in which they are shown; `can_ask`: the chosen one has a
 /// control channel; `rows`: of the screen, for a page of keys.
-Command press(ViewState& state, const KeyPress& key, const std::vector<pid_t>& shown, bool can_ask,
-              std::size_t rows);
+KeyCommand press(ViewState& state, const KeyPress& key, const std::vector<pid_t>& shown,
+                 bool can_ask, std::size_t rows);
 
 }  // namespace memlab::tools

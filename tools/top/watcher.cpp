@@ -90,22 +90,22 @@ void Sampler::add_since_mark(const std::vector<pid_t>& pids, const Interest& int
     }
 }
 
-std::string Sampler::act(const Command& command) {
+std::string Sampler::act(const KeyCommand& command) {
     Verb verb = Verb::status;
     std::vector<std::string> arguments;
     switch (command.what) {
-        case Command::What::mark:
+        case KeyCommand::What::mark:
             verb = Verb::mark;
             arguments = {command.name};
             break;
-        case Command::What::snapshot:
+        case KeyCommand::What::snapshot:
             verb = Verb::snapshot;
             break;
-        case Command::What::empty_cache:
+        case KeyCommand::What::empty_cache:
             verb = Verb::empty_cache;
             break;
-        case Command::What::none:
-        case Command::What::quit:
+        case KeyCommand::What::none:
+        case KeyCommand::What::quit:
             return {};
     }
     const LiveReply reply = collector_.ask(command.pid, verb, arguments);
@@ -145,7 +145,7 @@ void Watcher::set_interest(const Interest& interest) {
     }
 }
 
-void Watcher::request(Command command) {
+void Watcher::request(KeyCommand command) {
     {
         const std::lock_guard lock(mutex_);
         commands_.push_back(std::move(command));
@@ -171,7 +171,7 @@ void Watcher::run() {
     std::unique_lock lock(mutex_);
     while (!ends_) {
         if (!commands_.empty()) {
-            const Command command = commands_.front();
+            const KeyCommand command = commands_.front();
             commands_.erase(commands_.begin());
             lock.unlock();
             std::string outcome = sampler.act(command);

@@ -40,7 +40,7 @@ class Sampler {
 
     Watched take(const Interest& interest);
     /// What was done, one line.
-    std::string act(const Command& command);
+    std::string act(const KeyCommand& command);
 
   private:
     void add_details(const Interest& interest, Watched& watched);
@@ -71,7 +71,7 @@ class Watcher {
     std::shared_ptr<const Watched> latest() const;
     void set_interest(const Interest& interest);
     /// Will be done; then take_message() has its outcome.
-    void request(Command command);
+    void request(KeyCommand command);
     std::optional<std::string> take_message();
     /// Becomes readable with each sample and each outcome.
     int descriptor() const { return event_; }
@@ -87,7 +87,7 @@ class Watcher {
     std::shared_ptr<const Watched> latest_;
     Interest interest_;
     bool interest_changed_ = false;
-    std::vector<Command> commands_;
+    std::vector<KeyCommand> commands_;
     std::optional<std::string> message_;
     bool ends_ = false;
     std::thread thread_;

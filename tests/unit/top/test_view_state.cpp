@@ -9,12 +9,12 @@ using Kind = KeyPress::Kind;
 
 class Keys {
   public:
-    Command letter(const std::string& text) { return key(Kind::character, text); }
-    Command key(Kind kind, const std::string& text = {}) {
+    KeyCommand letter(const std::string& text) { return key(Kind::character, text); }
+    KeyCommand key(Kind kind, const std::string& text = {}) {
         return press(state, {kind, text}, shown, can_ask, 10);
     }
-    Command type(const std::string& text) {
-        Command command;
+    KeyCommand type(const std::string& text) {
+        KeyCommand command;
         for (const char c : text) {
             command = letter(std::string(1, c));
         }
@@ -61,7 +61,7 @@ TEST_CASE("without processes nothing is chosen", "[top]") {
     CHECK(keys.state.chosen == 0);
     CHECK_FALSE(keys.state.looks_into);
     keys.can_ask = false;
-    CHECK(keys.letter("n").what == Command::What::none);
+    CHECK(keys.letter("n").what == KeyCommand::What::none);
     CHECK(keys.state.message == "choose a process first");
 }
 
@@ -90,21 +90,21 @@ TEST_CASE("commands are for the chosen process", "[top]") {
     keys.state.chosen = 20;
     keys.letter("m");
     keys.type("epoch 1");
-    const Command mark = keys.key(Kind::enter);
-    CHECK(mark.what == Command::What::mark);
+    const KeyCommand mark = keys.key(Kind::enter);
+    CHECK(mark.what == KeyCommand::What::mark);
     CHECK(mark.pid == 20);
     CHECK(mark.name == "epoch 1");
     keys.letter("m");
-    CHECK(keys.key(Kind::enter).what == Command::What::none);  // a mark has a name
-    CHECK(keys.letter("n").what == Command::What::snapshot);
-    CHECK(keys.letter("e").what == Command::What::empty_cache);
-    CHECK(keys.letter("q").what == Command::What::quit);
+    CHECK(keys.key(Kind::enter).what == KeyCommand::What::none);  // a mark has a name
+    CHECK(keys.letter("n").what == KeyCommand::What::snapshot);
+    CHECK(keys.letter("e").what == KeyCommand::What::empty_cache);
+    CHECK(keys.letter("q").what == KeyCommand::What::quit);
     keys.can_ask = false;
-    CHECK(keys.letter("e").what == Command::What::none);
+    CHECK(keys.letter("e").what == KeyCommand::What::none);
     CHECK(keys.state.message == "process 20 is not under memlab, or does not answer");
     keys.letter("?");
     CHECK(keys.state.help);
-    CHECK(keys.letter("q").what == Command::What::none);  // any key: back
+    CHECK(keys.letter("q").what == KeyCommand::What::none);  // any key: back
     CHECK_FALSE(keys.state.help);
 }
 
