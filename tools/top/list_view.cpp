@@ -289,13 +289,15 @@ std::vector<Line> list_screen(const History& history, const std::vector<Row>& ro
         state.chosen = rows.empty() ? 0 : rows[0].pid;
     }
     std::vector<Line> lines{title_line(history, state, screen)};
-    for (Line& line : gpu_lines(history.latest(), screen)) {
-        if (lines.size() < std::max<std::size_t>(screen.rows / 3, 2)) {
-            lines.push_back(std::move(line));
+    // On a low screen the processes come first.
+    if (screen.rows >= 8) {
+        for (Line& line : gpu_lines(history.latest(), screen)) {
+            if (lines.size() < std::max<std::size_t>(screen.rows / 3, 2)) {
+                lines.push_back(std::move(line));
+            }
         }
+        lines.emplace_back();
     }
-    lines.emplace_back();
-
     const std::vector<Line> table = table_lines(rows, state, screen);
     const auto found = details.find(state.chosen);
     const bool has_panel = screen.rows >= 16 && found != details.end();

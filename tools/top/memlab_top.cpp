@@ -200,7 +200,9 @@ int run(const TopArguments& arguments) {
         return EXIT_SUCCESS;
     }
     print_diagnostic(memlab::report::printable(problem, false) + "; printed once, as text");
-    return print_once(arguments);
+    TopArguments plain = arguments;
+    plain.color = arguments.color == "always" ? "always" : "never";
+    return print_once(plain);
 }
 
 }  // namespace

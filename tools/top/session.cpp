@@ -29,6 +29,10 @@ class EndSignals {
         descriptor_ = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
     }
     ~EndSignals() {
+        // What has come is taken: after this it would end the process, by ncurses' handler.
+        signalfd_siginfo taken{};
+        while (read(descriptor_, &taken, sizeof taken) == sizeof taken) {
+        }
         close(descriptor_);
         sigprocmask(SIG_SETMASK, &before_, nullptr);
     }

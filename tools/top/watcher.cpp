@@ -167,7 +167,6 @@ void Watcher::run() {
     // A sample waits for processes that do not answer, but leaves time for the rest.
     Sampler sampler(std::clamp<std::chrono::milliseconds>(
         interval_ / 2, std::chrono::milliseconds(100), std::chrono::milliseconds(1000)));
-    auto next = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
     while (!ends_) {
         if (!commands_.empty()) {
@@ -187,7 +186,7 @@ void Watcher::run() {
         lock.lock();
         latest_ = std::move(watched);
         tell();
-        next = std::max(next + interval_, std::chrono::steady_clock::now());
+        const auto next = std::chrono::steady_clock::now() + interval_;
         wake_.wait_until(lock, next,
                          [this] { return ends_ || interest_changed_ || !commands_.empty(); });
     }
