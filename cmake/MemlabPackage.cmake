@@ -31,6 +31,7 @@ install(DIRECTORY python/memlab DESTINATION share/memlab/python FILES_MATCHING P
 # Where memlab-run of the build tree finds it.
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/memlab")
 file(CREATE_LINK "${CMAKE_SOURCE_DIR}/python" "${CMAKE_BINARY_DIR}/share/memlab/python" SYMBOLIC)
+install(DIRECTORY samples/prometheus DESTINATION share/memlab)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/memlab)
 if(MEMLAB_HTML_LICENSES)
     install(FILES "${MEMLAB_HTML_LICENSES}" DESTINATION share/doc/memlab/licenses
