@@ -190,7 +190,8 @@ std::string status_text(pid_t process, const StatusDocument& status, const repor
 std::string sites_text(pid_t process, const IntervalDocument& document, bool since_mark,
                        const report::Style& style) {
     Page page(style);
-    LivePlaces known(process);
+    report::Symbolizer symbolizer;
+    LivePlaces known(process, symbolizer);
     const std::vector<report::Place> places = known.places(document);
     const report::PlaceTextOptions options{style, known.working_directory()};
     struct Row {

@@ -388,7 +388,7 @@ SitesOf ask_sites(Collector& collector, const MachineSample& sample, std::size_t
         std::string problem;
         const auto document = reply.ok() ? read_interval(reply.document, &problem) : std::nullopt;
         if (document) {
-            sites[pid] = names.name(*document, sample.find(pid)->facts.directory);
+            sites[pid] = names.name(*document, pid);
         }
     }
     return sites;

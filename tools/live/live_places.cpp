@@ -30,11 +30,21 @@ class Numbered {
 
 }  // namespace
 
-LivePlaces::LivePlaces(pid_t process)
+LivePlaces::LivePlaces(pid_t process, report::Symbolizer& symbolizer)
     : root_(shares_files(process) ? "" : "/proc/" + std::to_string(process) + "/root"),
-      working_directory_(working_directory_of(process)) {}
+      working_directory_(working_directory_of(process)),
+      symbolizer_(symbolizer) {}
 
 std::vector<report::Place> LivePlaces::places(const model::IntervalDocument& document) {
+    std::vector<report::Place> places;
+    places.reserve(document.sites.size());
+    for (LiveStack& stack : stacks(document)) {
+        places.push_back(std::move(stack.place));
+    }
+    return places;
+}
+
+std::vector<LiveStack> LivePlaces::stacks(const model::IntervalDocument& document) {
     // A report of nothing but these stacks, so that the choice of a place is that of all views.
     model::Report stacks;
     stacks.stacks.resize(1);
@@ -62,16 +72,16 @@ std::vector<report::Place> LivePlaces::places(const model::IntervalDocument& doc
         }
     }
     report::Resolver resolver(stacks, &symbolizer_);
-    std::vector<report::Place> places;
-    places.reserve(document.sites.size());
+    std::vector<LiveStack> named;
+    named.reserve(document.sites.size());
     for (std::size_t i = 0; i < document.sites.size(); ++i) {
-        report::Place place = resolver.place(i + 1);
-        if (place.module.starts_with(root_)) {
-            place.module.erase(0, root_.size());
+        LiveStack& stack =
+            named.emplace_back(LiveStack{resolver.place(i + 1), resolver.frames(i + 1)});
+        if (stack.place.module.starts_with(root_)) {
+            stack.place.module.erase(0, root_.size());
         }
-        places.push_back(std::move(place));
     }
-    return places;
+    return named;
 }
 
 }  // namespace memlab::tools

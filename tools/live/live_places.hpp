@@ -13,13 +13,22 @@
 
 namespace memlab::tools {
 
-/// Of one process; keeps what it has read of binaries. Thread-safety: none.
+/// A call site's stack, with names.
+struct LiveStack {
+    report::Place place;
+    std::vector<report::StackFrame> frames;  ///< the call into CUDA first
+};
+
+/// Of one process. Thread-safety: none.
 class LivePlaces {
   public:
-    explicit LivePlaces(pid_t process);
+    /// `symbolizer` keeps what is read of binaries, and must outlive this; processes may share it.
+    LivePlaces(pid_t process, report::Symbolizer& symbolizer);
 
     /// The place of each site of the document.
     std::vector<report::Place> places(const model::IntervalDocument& document);
+    /// The same with the frames.
+    std::vector<LiveStack> stacks(const model::IntervalDocument& document);
 
     /// Files below it are shown relative to it; empty: not known.
     const std::string& working_directory() const { return working_directory_; }
@@ -27,7 +36,7 @@ class LivePlaces {
   private:
     std::string root_;  ///< what paths of the process begin with here; empty: nothing
     std::string working_directory_;
-    report::Symbolizer symbolizer_;
+    report::Symbolizer& symbolizer_;
 };
 
 }  // namespace memlab::tools

@@ -3,60 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/report_device.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
+#include "tools/live/live_places.hpp"
 
 namespace memlab::tools {
 namespace {
-
-using Frame = model::IntervalDocument::Frame;
-
-/// The tables of a report, each entry once.
-class Tables {
-  public:
-    explicit Tables(model::Report& report) : report_(report) {
-        report_.modules.emplace_back();        // 0: unknown
-        report_.python_frames.emplace_back();  // 0: none
-        report_.stacks.emplace_back();         // 0: none
-    }
-
-    void add_stack(const std::vector<Frame>& frames) {
-        model::Stack stack;
-        for (const Frame& frame : frames) {
-            stack.frames.push_back(report_.frames.size());
-            report_.frames.push_back(frame_of(frame));
-        }
-        report_.stacks.push_back(std::move(stack));
-    }
-
-  private:
-    model::Frame frame_of(const Frame& frame) {
-        model::Frame result;
-        if (frame.module.empty() && (!frame.function.empty() || !frame.file.empty())) {
-            result.python = report_.python_frames.size();
-            report_.python_frames.push_back(
-                {frame.function, frame.file, static_cast<std::uint32_t>(frame.line), 0});
-        } else {
-            result.module = module_of(frame.module);
-            result.address = frame.address.value_or(0);
-        }
-        return result;
-    }
-
-    std::size_t module_of(const std::string& path) {
-        if (path.empty()) {
-            return 0;
-        }
-        const auto [at, is_new] = modules_.try_emplace(path, report_.modules.size());
-        if (is_new) {
-            report_.modules.emplace_back().path = path;
-        }
-        return at->second;
-    }
-
-    model::Report& report_;
-    std::map<std::string, std::size_t> modules_;
-};
 
 std::string frame_text(const report::StackFrame& frame, const std::string& directory) {
     std::string function =
@@ -84,18 +37,9 @@ std::vector<std::string> path_of(const std::vector<report::StackFrame>& frames,
 
 }  // namespace
 
-model::Report report_of(const model::IntervalDocument& document) {
-    model::Report report;
-    Tables tables(report);
-    for (const model::IntervalDocument::Site& site : document.sites) {
-        tables.add_stack(site.frames);
-    }
-    return report;
-}
-
-LiveSites SiteNames::name(const model::IntervalDocument& document, const std::string& directory) {
-    const model::Report report = report_of(document);
-    report::Resolver resolver(report, &symbolizer_);
+LiveSites SiteNames::name(const model::IntervalDocument& document, pid_t process) {
+    LivePlaces places(process, symbolizer_);
+    std::vector<LiveStack> stacks = places.stacks(document);
     LiveSites out;
     out.other_sites = document.totals.at_peak.other_sites;
     out.other_bytes = document.totals.at_peak.other_bytes;
@@ -104,14 +48,14 @@ LiveSites SiteNames::name(const model::IntervalDocument& document, const std::st
     for (std::size_t i = 0; i < document.sites.size(); ++i) {
         const model::IntervalDocument::Site& site = document.sites[i];
         LiveSite live;
-        live.place = resolver.place(i + 1);
-        live.path = path_of(resolver.frames(i + 1), directory);
+        live.path = path_of(stacks[i].frames, places.working_directory());
         model::Device allocator;
         allocator.allocator = site.allocator;
         if (allocator.is_pytorchs()) {
             // What is held was not freed by the thread that allocated it.
-            live.category = report::categorize(resolver.frames(i + 1), true);
+            live.category = report::categorize(stacks[i].frames, true);
         }
+        live.place = std::move(stacks[i].place);
         live.kind = site.kind;
         live.api = site.api;
         live.gpu = site.gpu;

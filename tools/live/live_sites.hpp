@@ -2,15 +2,15 @@
 // frames by the binaries here, chosen and shown as memlab-report does it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "model/interval_document.hpp"
-#include "model/report.hpp"
 #include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/symbols/symbolizer.hpp"
@@ -37,14 +37,10 @@ struct LiveSites {
     bool at_least = false;
 };
 
-/// The sites' stacks as a report: site N has stack N + 1.
-model::Report report_of(const model::IntervalDocument& document);
-
 /// Thread-safety: none. Keeps the binaries' names that it has read.
 class SiteNames {
   public:
-    /// `directory`: the process's working directory, to which paths are shown; may be empty.
-    LiveSites name(const model::IntervalDocument& document, const std::string& directory);
+    LiveSites name(const model::IntervalDocument& document, pid_t process);
 
   private:
     report::Symbolizer symbolizer_;

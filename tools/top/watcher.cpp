@@ -45,7 +45,7 @@ void Sampler::add_details(const Interest& interest, Watched& watched) {
         const auto document =
             reply.ok() ? read_interval(reply.document, &details.problem) : std::nullopt;
         if (document) {
-            details.now = names_.name(*document, watched.sample.find(pid)->facts.directory);
+            details.now = names_.name(*document, pid);
         }
     }
     for (const auto& [pid, reply] :
@@ -84,8 +84,7 @@ void Sampler::add_since_mark(const std::vector<pid_t>& pids, const Interest& int
         std::string problem;
         const auto document = reply.ok() ? read_interval(reply.document, &problem) : std::nullopt;
         if (document) {
-            watched.details[pid].since_mark =
-                names_.name(*document, watched.sample.find(pid)->facts.directory);
+            watched.details[pid].since_mark = names_.name(*document, pid);
         }
     }
 }
