@@ -6,6 +6,7 @@
 
 #include "interpose/control/protocol.hpp"
 #include "report/text/terminal.hpp"
+#include "tools/control/holders_command.hpp"
 
 namespace memlab::tools {
 namespace {
@@ -158,6 +159,7 @@ const std::vector<ControlVerb>& control_verbs() {
             verbs.push_back(
                 {std::string(verb.name), std::string(verb.arguments), std::string(verb.meaning)});
         }
+        verbs.push_back({holders_verb, "", holders_meaning});
         return verbs;
     }();
     return all;

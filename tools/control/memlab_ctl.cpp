@@ -18,6 +18,7 @@
 #include "report/text/terminal.hpp"
 #include "tools/completion.hpp"
 #include "tools/control/control_completion.hpp"
+#include "tools/control/holders_command.hpp"
 #include "tools/control/replies_json.hpp"
 #include "tools/control/replies_text.hpp"
 #include "tools/control/targets.hpp"
@@ -38,6 +39,8 @@ constexpr int exit_failed = 2;
 struct ControlArguments {
     std::vector<std::string> words;
     bool json = false;
+    std::uint64_t device = 0;
+    bool has_device = false;
     std::string completion;
     bool completes = false;
 };
@@ -60,6 +63,9 @@ void define(CLI::App& app, ControlArguments& arguments) {
     set_help(app, std::make_shared<ControlFormatter>());
     app.add_option("words", arguments.words)->type_name("WORDS");
     app.add_flag("--json", arguments.json, "Print the replies as JSON");
+    app.add_option("--device", arguments.device,
+                   "With holders: this GPU alone, as nvidia-smi counts")
+        ->type_name("N");
     app.add_option("--completion", arguments.completion,
                    "Print a script that completes command lines in bash, zsh or fish, or the man "
                    "page")
@@ -72,6 +78,7 @@ void define(CLI::App& app, ControlArguments& arguments) {
         "  memlab-ctl sites 20                 who holds the memory of the only one\n"
         "  memlab-ctl 4711 mark before-epoch   then: memlab-ctl 4711 sites since-mark\n"
         "  memlab-ctl 4711 snapshot now        a report of this moment\n"
+        "  memlab-ctl holders --device 0       all that hold memory of GPU 0\n"
         "\n"
         "Exit code: 0; 2 if a process does not answer or cannot do what is asked, if there are "
         "several and none is named (they are listed), or for wrong usage.");
@@ -202,7 +209,21 @@ int ask_all(const std::vector<pid_t>& processes, const Command& command, bool js
     return print(out, code);
 }
 
+bool asks_for_holders(const ControlArguments& arguments) {
+    return !arguments.words.empty() && arguments.words.front() == holders_verb;
+}
+
 int run(const ControlArguments& arguments) {
+    if (asks_for_holders(arguments) && arguments.words.size() > 1) {
+        throw ControlError("holders takes no arguments, except --device N");
+    }
+    if (asks_for_holders(arguments)) {
+        const auto device = arguments.has_device ? std::optional(arguments.device) : std::nullopt;
+        return print(holders_text(device, arguments.json, style()), EXIT_SUCCESS);
+    }
+    if (arguments.has_device) {
+        throw ControlError("--device is for holders");
+    }
     Command command = command_of(arguments);
     std::vector<pid_t> processes = targets_of(command);
     if (processes.empty()) {
@@ -254,6 +275,7 @@ ControlArguments parse(int argc, char** argv) {
         throw ControlError(std::string(error.what()) + "; memlab-ctl --help shows the usage");
     }
     arguments.completes = app.count("--completion") != 0;
+    arguments.has_device = app.count("--device") != 0;
     return arguments;
 }
 

@@ -1,7 +1,9 @@
 #include "tools/live/holders.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
@@ -65,7 +67,7 @@ std::string bytes_text(const GpuUse& use) {
     return "?";
 }
 
-/// "container 4f5c..., user alice, since ..., parent 12 (bash)"
+/// "user alice, since ..., parent 12 (bash), container 4f5c..."
 std::string origin_text(const ProcessSample& process, bool arguments, const report::Page& page) {
     const ProcessFacts& facts = process.facts;
     if (!facts.visible) {
@@ -78,11 +80,6 @@ std::string origin_text(const ProcessSample& process, bool arguments, const repo
     if (facts.start_wall_ns != 0) {
         parts.push_back("since " + report::format_wall_time(facts.start_wall_ns));
     }
-    if (!facts.container.empty()) {
-        parts.push_back("container " + facts.container);
-    } else if (!facts.cgroup.empty()) {
-        parts.push_back("cgroup " + facts.cgroup);
-    }
     if (facts.parent > 0) {
         std::string command = facts.parent_command;
         if (!arguments) {
@@ -90,6 +87,11 @@ std::string origin_text(const ProcessSample& process, bool arguments, const repo
         }
         parts.push_back("parent " + std::to_string(facts.parent) +
                         (command.empty() ? "" : " (" + command + ")"));
+    }
+    if (!facts.container.empty()) {
+        parts.push_back("container " + facts.container);
+    } else if (!facts.cgroup.empty()) {
+        parts.push_back("cgroup " + facts.cgroup);
     }
     std::string text;
     for (const std::string& part : parts) {
@@ -247,6 +249,12 @@ ordered_json process_json(const Entry& entry, const MachineSample& sample, const
 }
 
 }  // namespace
+
+bool shows_arguments() {
+    const char* const value = std::getenv("MEMLAB_ARGUMENTS");
+    const std::string_view text = value == nullptr ? "" : value;
+    return text != "off" && text != "0" && text != "false" && text != "no";
+}
 
 std::string shown_command(const ProcessSample& process, bool arguments) {
     std::string command = process.facts.command;

@@ -25,6 +25,10 @@ struct HoldersOptions {
     std::size_t top_sites = 3;
 };
 
+/// False with MEMLAB_ARGUMENTS=off in this program's environment: what arguments hold may be
+/// secret.
+bool shows_arguments();
+
 /// The command of a process as it may be shown: a process with MEMLAB_ARGUMENTS=off names its
 /// program alone, and with `arguments` false all do. Not passed through printable().
 std::string shown_command(const ProcessSample& process, bool arguments);

@@ -108,7 +108,7 @@ Line row_line(const Row& row, const std::vector<RowColumn>& columns, bool chosen
     if (!row.trouble.empty()) {
         line.add("[" + row.trouble + "] ", chosen ? Tint::chosen : Tint::warning);
     }
-    line.add(report::printable(row.command, screen.ascii), tint);
+    line.add(report::printable(row.shown, screen.ascii), tint);
     line.cut(screen.columns, screen.ascii);
     if (chosen && line.width() < screen.columns) {
         line.add(std::string(screen.columns - line.width(), ' '), Tint::chosen);

@@ -9,13 +9,13 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "own_version.hpp"
 #include "report/text/terminal.hpp"
 #include "tools/completion.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/help_formatter.hpp"
+#include "tools/live/holders.hpp"
 #include "tools/top/exporter.hpp"
 #include "tools/top/list_view.hpp"
 #include "tools/top/session.hpp"
@@ -108,13 +108,6 @@ void define(CLI::App& app, TopArguments& arguments) {
         "\n"
         "MEMLAB_ARGUMENTS=off: commands are names of programs. Exit code: 0; 2 wrong usage, or "
         "--listen finds the port taken.");
-}
-
-/// As memlab's option of this name: what arguments hold may be secret.
-bool shows_arguments() {
-    const char* const value = std::getenv("MEMLAB_ARGUMENTS");
-    const std::string_view text = value == nullptr ? "" : value;
-    return text != "off" && text != "0" && text != "false" && text != "no";
 }
 
 Style style_of(const TopArguments& arguments) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <tuple>
 
+#include "report/text/names.hpp"
 #include "tools/live/holders.hpp"
 
 namespace memlab::tools {
@@ -31,6 +32,15 @@ std::string trouble_of(const ProcessSample& process) {
            : open_only                                ? "GPU open"
            : process.memlab && !process.status        ? "no answer"
                                                       : "";
+}
+
+/// "python3 train.py" of "/usr/bin/python3 train.py": the program's folder takes the room of what
+/// tells programs apart.
+std::string without_folder(const std::string& command) {
+    const std::size_t end = std::min(command.find(' '), command.size());
+    return command.starts_with('/')
+               ? report::base_name(command.substr(0, end)) + command.substr(end)
+               : command;
 }
 
 Row row_of(const ProcessSample& process, const History& history, bool arguments) {
@@ -63,6 +73,7 @@ Row row_of(const ProcessSample& process, const History& history, bool arguments)
         row.curve.push_back(point.level());
     }
     row.command = shown_command(process, arguments);
+    row.shown = without_folder(row.command);
     row.trouble = row.holds ? "holds at OOM" : trouble_of(process);
     return row;
 }

@@ -23,6 +23,7 @@ struct Row {
     std::vector<std::uint64_t> curve;  ///< the level, oldest first
     std::string rank;                  ///< empty: none
     std::string command;
+    std::string shown;    ///< the same without the program's folder
     std::string trouble;  ///< "no answer", "parent gone", "zombie", ...; empty: none
     bool memlab = false;
     bool holds = false;  ///< a thread of it waits at an out-of-memory
