@@ -2,12 +2,13 @@
 # are here, so that the layout can be seen at a glance; each one waits for its target, so that a partial
 # build (no tools, no samples) installs what it has.
 #
-#   bin/memlab-run, bin/memlab-ctl, bin/memlab-report
+#   bin/memlab-run, bin/memlab-ctl, bin/memlab-top, bin/memlab-report
 #   lib/libmemlab.so              not lib/<architecture>/: memlab-run looks in ../lib beside itself,
 #                                 which keeps the prefix movable, and `LD_PRELOAD=libmemlab.so` finds
 #                                 it by name in a package's /usr/lib
 #   include/memlab/memlab.h       the optional C API
 #   share/memlab/                 the documents' JSON Schemas
+#   share/memlab/prometheus/      alert rules and a dashboard for the metrics of memlab-top
 #   share/memlab/python/          the Python package, for programs whose environment does not have it
 #   share/bash-completion/, share/zsh/, share/fish/, share/man/
 #                                 completion and man pages, of all tools
@@ -18,7 +19,7 @@ include(GNUInstallDirs)
 if(TARGET memlab)
     install(TARGETS memlab LIBRARY DESTINATION lib)
 endif()
-foreach(tool memlab-run memlab-ctl memlab-report)
+foreach(tool memlab-run memlab-ctl memlab-top memlab-report)
     if(TARGET ${tool})
         install(TARGETS ${tool} RUNTIME DESTINATION bin)
     endif()
@@ -50,7 +51,7 @@ function(memlab_install_text name folder tool)
         file(INSTALL \"${file}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/${folder}\")")
 endfunction()
 if(TARGET memlab-run AND TARGET memlab-report)
-    foreach(tool memlab-run memlab-ctl memlab-report)
+    foreach(tool memlab-run memlab-ctl memlab-top memlab-report)
         set(print --completion)
         if(tool STREQUAL "memlab-report")
             set(print completion)

@@ -1,5 +1,5 @@
-"""python -m memlab run|ctl|report ARGUMENTS...: memlab-run, memlab-ctl and memlab-report where the commands are not on PATH; and what
-belongs to an environment of Python's: a kernel for Jupyter."""
+"""python -m memlab run|ctl|top|report ARGUMENTS...: memlab-run, memlab-ctl, memlab-top and memlab-report where the
+commands are not on PATH; and what belongs to an environment of Python's: a kernel for Jupyter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ._package import preload_path, tool_path
 
 USAGE = """python -m memlab run -- COMMAND...       as memlab-run: record a program
 python -m memlab ctl PID status          as memlab-ctl: ask a running program
+python -m memlab top                     as memlab-top: who holds the memory of the GPUs
 python -m memlab report FILE...          as memlab-report: read a recording
 python -m memlab kernelspec install      a Jupyter kernel of this environment under memlab; --help
 python -m memlab preload-path            the path of libmemlab.so, for LD_PRELOAD"""
@@ -35,6 +36,11 @@ def ctl() -> NoReturn:
     _become("memlab-ctl", sys.argv[1:])
 
 
+def top() -> NoReturn:
+    """The command memlab-top."""
+    _become("memlab-top", sys.argv[1:])
+
+
 def report() -> NoReturn:
     """The command memlab-report."""
     _become("memlab-report", sys.argv[1:])
@@ -43,7 +49,7 @@ def report() -> NoReturn:
 def main() -> int:
     """python -m memlab."""
     command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
-    if command in ("run", "ctl", "report"):
+    if command in ("run", "ctl", "top", "report"):
         _become(f"memlab-{command}", arguments)
     if command == "kernelspec":
         return _kernelspec.main(arguments)

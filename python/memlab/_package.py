@@ -25,5 +25,5 @@ def _path(*below: str) -> str:
 
 
 def tool_path(name: str) -> str:
-    """The path of the program "memlab-run", "memlab-ctl" or "memlab-report"."""
+    """The path of the program "memlab-run", "memlab-ctl", "memlab-top" or "memlab-report"."""
     return _path("bin", name)

@@ -210,7 +210,8 @@ def test_without_libc(packages, recording, folder):
         shutil.copy(musl.resolve(), folder / "lib" / musl.name)
     shutil.copy(recording, folder / "recording.json")
     for command in (["memlab-report", "/recording.json"], ["memlab-report", "sites", "/recording.json"],
-                    ["memlab-run", "--help"], ["memlab-ctl", "--help"]):
+                    ["memlab-run", "--help"], ["memlab-ctl", "--help"],
+                    ["memlab-top", "--once"]):
         result = run(["chroot", folder, f"/{top}/bin/{command[0]}", *command[1:]])
         check(result.returncode == 0 and result.stdout and not result.stderr,
               f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")

@@ -227,7 +227,7 @@ MAY_INCLUDE = {
     "tools/control": ("model", "interpose/control", "report/symbols", "report/summary", "report/text", "tools",
                       "tools/live"),
     "tools/top": ("model", "model/live", "report/text", "report/symbols", "report/summary", "report/anonymize",
-                  "report/exports", "report/runs", "tools", "tools/live"),
+                  "report/runs", "tools", "tools/live"),
     "tools/run": ("model", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 

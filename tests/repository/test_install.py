@@ -32,11 +32,14 @@ EXPECTED = [
     "bin/memlab-ctl",
     "bin/memlab-report",
     "bin/memlab-run",
+    "bin/memlab-top",
     "include/memlab/memlab.h",
     "lib/libmemlab.so",
     "share/doc/memlab/LICENSE",
     "share/doc/memlab/README.md",
     "share/memlab/memlab-report-v1.schema.json",
+    "share/memlab/prometheus/alerts.yml",
+    "share/memlab/prometheus/dashboard.json",
     "share/memlab/python/memlab/py.typed",
     "share/memlab/python/memlab/startup/sitecustomize.py",
     "share/memlab/memlab-interval-v1.schema.json",
@@ -92,7 +95,7 @@ def expect_layout(names, what):
 
 def expect_for_shells(share, what, rename=str, read=pathlib.Path.read_text):
     for place, begin in FOR_SHELLS.items():
-        for tool in ("run", "ctl", "report"):
+        for tool in ("run", "ctl", "top", "report"):
             path = share / rename(place.format(tool))
             begin_here = begin.format(tool.upper() if "man1" in place else tool)
             expect(path.is_file() and read(path).startswith(begin_here), f"{what} lacks {path}, or it is another file")
@@ -160,7 +163,8 @@ def test_archives(build, folder):
         archive.extractall(folder / "unpacked")
     unpacked = next((folder / "unpacked").iterdir())
     expect_for_shells(unpacked, made["tar"].name)
-    library, tools = unpacked / "lib/libmemlab.so", [unpacked / "bin" / name for name in ("memlab-run", "memlab-report", "memlab-ctl")]
+    names = ("memlab-run", "memlab-report", "memlab-ctl", "memlab-top")
+    library, tools = unpacked / "lib/libmemlab.so", [unpacked / "bin" / name for name in names]
     # It is loaded into every program: what makes it larger has to be worth that.
     expect(library.stat().st_size <= 2.25 * MEBIBYTE, f"the library has {library.stat().st_size} bytes")
     total = sum(path.stat().st_size for path in [library, *tools])
@@ -172,7 +176,7 @@ def test_archives(build, folder):
     expect_recording(build, folder, [tools[0]], [tools[1]])
 
     with tarfile.open(made["debug"]) as archive:
-        expect(len([name for name in archive.getnames() if name.endswith(".debug")]) == 4,
+        expect(len([name for name in archive.getnames() if name.endswith(".debug")]) == 5,
                f"not one debug file each: {archive.getnames()}")
         archive.extractall(folder)
     build_id = run("readelf", "-n", library).partition("Build ID: ")[2].split()[0]

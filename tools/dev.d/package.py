@@ -55,6 +55,7 @@ TOOLS_CONTAIN = [
     ("nlohmann-json", ["nlohmann-json3-dev"], "MIT"),
     ("CLI11", ["libcli11-dev"], "BSD-3-Clause"),
     ("toml++", ["libtomlplusplus-dev"], "MIT"),
+    ("ncurses", ["libncurses-dev"], "X11-distribute-modifications-variant"),
 ]
 ALL_CONTAIN = [("libstdc++", [f"libstdc++-{version}-dev" for version in range(30, 11, -1)],
                 "GPL-3.0-or-later WITH GCC-exception-3.1")]
@@ -194,6 +195,7 @@ def wheel(version, tree, date, readme):
                                f"Tag: py3-none-manylinux_{GLIBC.replace('.', '_')}_x86_64\n")
     files.add(f"{info}/entry_points.txt", "[console_scripts]\nmemlab-run = memlab.__main__:run\n"
                                           "memlab-ctl = memlab.__main__:ctl\n"
+                                          "memlab-top = memlab.__main__:top\n"
                                           "memlab-report = memlab.__main__:report\n"
                                           "[pytest11]\nmemlab = memlab.pytest_plugin\n")
     record = ""
@@ -275,7 +277,8 @@ def bill_of_materials(version, tree, date, parts):
 def separate_debug_information(installed, debug):
     """Strips the programs and puts what they lose into debug/, where debuggers look for a build id."""
     for name, how in (("lib/libmemlab.so", "--strip-unneeded"), ("bin/memlab-run", "--strip-all"),
-                      ("bin/memlab-ctl", "--strip-all"), ("bin/memlab-report", "--strip-all")):
+                      ("bin/memlab-ctl", "--strip-all"), ("bin/memlab-top", "--strip-all"),
+                      ("bin/memlab-report", "--strip-all")):
         file = installed / name
         if not file.exists():
             fail(f"this build has no {name}: it was configured without the tools or with a sanitizer")

@@ -40,12 +40,12 @@ needs_fuzz=(
     "libclang-rt-dev|fuzzer"
 )
 # Optional: installed along with the rest, but not required. Without them some tests are skipped: those of
-# exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl), of
+# exports and of metrics (protobuf, prometheus), of symbols and lines (clang, lld, llvm), of recipes (yaml), of another libc (musl), of
 # debuginfod, of Python stacks that a library switches (greenlet, gevent), and of the Python package's types (mypy), plugin
 # for pytest (pytest) and notebooks (ipykernel, jupyter-client, nbformat, nbclient, nbconvert).
 nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm python3-yaml musl-tools debuginfod
     python3-venv python3-greenlet python3-gevent mypy python3-pytest python3-ipykernel python3-jupyter-client
-    python3-nbformat python3-nbclient python3-nbconvert)
+    python3-nbformat python3-nbclient python3-nbconvert prometheus)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 

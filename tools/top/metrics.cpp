@@ -9,10 +9,10 @@
 
 #include "own_version.hpp"
 #include "report/anonymize/anonymizer.hpp"
-#include "report/exports/output.hpp"
 #include "report/runs/process_matching.hpp"
 #include "report/symbols/category.hpp"
 #include "report/text/names.hpp"
+#include "report/text/terminal.hpp"
 
 namespace memlab::tools {
 namespace {
@@ -123,7 +123,7 @@ class MetricsText {
         const char* separator = "{";
         for (const auto& [name, text] : labels) {
             out_ += separator + name + "=\"";
-            for (const char c : report::exports::clean_name(text)) {
+            for (const char c : report::printable(text, false)) {
                 if (c == '\\' || c == '"') {
                     out_ += '\\';
                 }
