@@ -11,9 +11,9 @@ namespace memlab::tools {
 namespace {
 
 /// What takes long and changes slowly is asked less often.
-constexpr std::chrono::seconds between_searches{2};
-constexpr std::chrono::seconds between_looks_at_descriptors{15};
-constexpr std::chrono::seconds facts_stay_for{5};
+constexpr std::chrono::seconds between_searches{3};
+constexpr std::chrono::seconds between_looks_at_descriptors{30};
+constexpr std::chrono::seconds facts_stay_for{10};
 constexpr std::chrono::seconds rest_of_silent{10};
 
 std::uint64_t since_epoch_ns(auto moment) {
@@ -48,7 +48,7 @@ void Collector::find_peers() {
     peers_found_ = now;
     std::map<pid_t, Peer> peers;
     for (const pid_t pid : find_live_processes()) {
-        const std::uint64_t start = table_.of(pid).start_ticks;
+        const std::uint64_t start = table_.start_ticks(pid);
         const auto known = peers_.find(pid);
         if (known != peers_.end() && known->second.start_ticks == start) {
             peers.emplace(pid, std::move(known->second));

@@ -185,6 +185,11 @@ std::string ProcessTable::user_name(uid_t uid) {
     return std::to_string(uid);
 }
 
+std::uint64_t ProcessTable::start_ticks(pid_t pid) const {
+    const Stat stat = stat_of_process(proc_ + "/" + std::to_string(pid));
+    return stat.fields.size() < 20 ? 0 : number_from<std::uint64_t>(stat.fields[19]);
+}
+
 ProcessFacts ProcessTable::of(pid_t pid) {
     ProcessFacts facts;
     facts.pid = pid;

@@ -56,6 +56,8 @@ class ProcessTable {
     explicit ProcessTable(std::string proc = "/proc");
 
     ProcessFacts of(pid_t pid);
+    /// The same as facts have; 0: it is not visible. Costs a sixth.
+    std::uint64_t start_ticks(pid_t pid) const;
 
     /// All that may be looked at. Reads the descriptors of every process: not for each second.
     std::vector<OpenDevices> with_open_devices() const;

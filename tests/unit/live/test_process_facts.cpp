@@ -70,6 +70,8 @@ TEST_CASE("a process's facts are those of /proc", "[live]") {
     CHECK(facts.start_wall_ns == 1'700'000'002'000'000'000);
     CHECK_FALSE(facts.parent_gone);
     CHECK_FALSE(facts.zombie);
+    CHECK(table.start_ticks(200) == facts.start_ticks);
+    CHECK(table.start_ticks(201) == 0);
     CHECK_FALSE(table.of(201).visible);
 }
 
