@@ -54,7 +54,7 @@ def interval(spec, since_mark):
              "begin_moment", "peak_moment", "end_moment")
     return {"format": "memlab-interval", "version": 1, "at_least": False, "sites": sites, "other_sites": 2,
             "other_count": 5, "other_bytes": MIB, "nn_modules": nn_modules,
-            "gpus": [{"gpu": 0, "name": "Simulated GPU"}], **dict.fromkeys(zeros, 0)}
+            "gpus": [{"gpu": 0, "name": "Simulated GPU"}], "build_ids": [], **dict.fromkeys(zeros, 0)}
 
 
 class Peer:

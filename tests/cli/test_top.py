@@ -268,8 +268,10 @@ class Terminal(TopTest):
                                                  ((), {"NO_COLOR": "1"}, False)):
             with self.subTest(arguments, **environment):
                 terminal = self.on(*arguments, term="xterm-256color", **environment)
-                terminal.wait_for("memlab-top")
-                terminal.read(1.5)
+                end = time.monotonic() + 15
+                while b"COMMAND" not in terminal.raw and time.monotonic() < end:
+                    terminal.read(0.1)
+                terminal.read(0.5)
                 self.assertEqual(terminal.end(), (0, True))
                 self.assertEqual(color.search(terminal.raw) is not None, expected)
 

@@ -164,6 +164,9 @@ Line title_line(const History& history, const ViewState& state, const Screen& sc
                                      [](const ProcessSample& process) { return process.memlab; });
     Line line;
     line.add("memlab-top", Tint::bold);
+    if (state.paused) {
+        line.add("  PAUSED", Tint::warning);
+    }
     line.add("  " + report::printable(sample.host, screen.ascii) + "  " +
              time.substr(std::min<std::size_t>(time.size(), 11)) + "  ");
     line.add(std::to_string(sample.processes.size()) +
@@ -173,9 +176,6 @@ Line title_line(const History& history, const ViewState& state, const Screen& sc
              Tint::dim);
     if (!state.filter.empty()) {
         line.add("  only: " + report::printable(state.filter, screen.ascii), Tint::warning);
-    }
-    if (state.paused) {
-        line.add("  PAUSED", Tint::warning);
     }
     line.cut(screen.columns, screen.ascii);
     return line;
