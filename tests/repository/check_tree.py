@@ -222,8 +222,8 @@ MAY_INCLUDE = {
     # Which Pythons the recorder reads is written down there.
     "tools/dev.d/frameworks": ("interpose/hooks",),
     "tools/doctor": ("interpose/options", "profiler/python", "report", "report/text", "tools"),
-    "tools/live": ("model", "model/live", "interpose/control", "report/reading", "report/text", "report/symbols",
-                   "report/summary", "tools", "tools/doctor"),
+    "tools/live": ("model", "model/live", "interpose/control", "interpose/options", "report/reading", "report/text",
+                   "report/symbols", "report/summary", "tools", "tools/doctor"),
     "tools/control": ("model", "interpose/control", "report/symbols", "report/summary", "report/text", "tools",
                       "tools/live"),
     "tools/top": ("model", "model/live", "report/text", "report/symbols", "report/summary", "report/anonymize",

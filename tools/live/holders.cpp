@@ -1,14 +1,13 @@
 #include "tools/live/holders.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
 #include "report/text/units.hpp"
+#include "tools/doctor/environment.hpp"
 
 namespace memlab::tools {
 namespace {
@@ -251,9 +250,7 @@ ordered_json process_json(const Entry& entry, const MachineSample& sample, const
 }  // namespace
 
 bool shows_arguments() {
-    const char* const value = std::getenv("MEMLAB_ARGUMENTS");
-    const std::string_view text = value == nullptr ? "" : value;
-    return text != "off" && text != "0" && text != "false" && text != "no";
+    return effective_settings({}).settings.arguments;
 }
 
 std::string shown_command(const ProcessSample& process, bool arguments) {
