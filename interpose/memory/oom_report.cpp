@@ -11,6 +11,7 @@
 
 #include "interpose/control/oom_hold.hpp"
 #include "interpose/driver/diagnostics.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "model/oom_explanation.hpp"
 #include "model/size_text.hpp"
 #include "profiler/object_symbols.hpp"
@@ -294,7 +295,11 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, 
         }
     } catch (const std::bad_alloc&) {  // no host memory either: the program still gets its error
     }
-    oom_hold().wait(context->device(), requested);
+    // PyTorch says when it has failed, whether or not its cache is recorded.
+    if (memory.has_recorder() || !memory.settings().pytorch_caches ||
+        calling_allocator() != Allocator::pytorch) {
+        oom_hold().wait(context->device(), requested);
+    }
 }
 
 void report_suballocator_oom(Memory& memory, trace::OomEvent oom, CUdevice gpu,

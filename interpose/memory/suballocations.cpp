@@ -1,8 +1,10 @@
 #include "interpose/memory/suballocations.hpp"
+#include "interpose/control/oom_hold.hpp"
 
 #include <optional>
 #include <vector>
 
+#include "interpose/control/oom_hold.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/oom_report.hpp"
@@ -186,6 +188,7 @@ void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes,
     profiler::Recorder* const recorder =
         Suballocators::is_gpu(gpu) ? recorder_for(memory, Suballocators::pytorch_on(gpu)) : nullptr;
     if (recorder == nullptr) {
+        oom_hold().wait(gpu, bytes);
         return;
     }
     trace::OomEvent oom;

@@ -527,6 +527,15 @@ class Holds(Asked):
             self.assertIn(b"out of memory after some tensors: yes", output)
             self.assertEqual(errors.count(b" and waits, for 600 s at most"), 1)
 
+    def test_pytorch_waits_once_where_nothing_is_recorded(self) -> None:
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "libc10_cuda.so"
+        outcome = self.under_memlab(self.program("pytorch_cache", str(library), "out_of_memory"),
+                                    {"MEMLAB_RECORD": "off", "MEMLAB_HOLD_ON_OOM": "1", "SIMCUDA_DEVICES": "2"})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        self.assertEqual(outcome.stderr.count(b" is out of memory (512.00 MiB on GPU 0) and waits"), 1,
+                         outcome.describe())
+        self.assertEqual(outcome.stderr.count(b" and waits"), 1)
+
     def test_by_memlab_run(self) -> None:
         run = [str(self.layout.tool("memlab-run")), "--library", str(self.layout.library), "--no-report"]
         environment = self.layout.environment(memlab=False, output=None)
