@@ -141,6 +141,10 @@ void answer_limit(Session& session, Arguments arguments, Answer* answer) {
     for (CUdevice device = first; device < end; ++device) {
         session.limits().set(device, *bytes);
     }
+    if (*bytes != 0 && !session.captures().capturing()) {
+        // What is cached beyond the limit would still serve allocations.
+        session.trimmer().give_back(session, 0, 0);
+    }
     if (session.recorder() != nullptr) {
         session.recorder()->report_limitation(
             "the limit of the GPU's memory was changed while the program ran (memlab-ctl)", 0);

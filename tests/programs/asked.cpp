@@ -5,6 +5,7 @@
 //   free       frees all of these
 //   churn      a thread allocates and frees without a pause from now on
 //   count      says how many pairs of these there were
+//   large      asks for 64 MiB, says what it got, and frees it
 //   full       asks for more than the device has, and says what it got
 //   full_there the same in a thread of its own
 //   takes      closes each socket, and has files of its own by those numbers
@@ -89,6 +90,15 @@ void ask_for_too_much() {
     SAY("got %d\n", static_cast<int>(cuMemAlloc(&none, std::size_t{1} << 50)));
 }
 
+void ask_for_much() {
+    CUdeviceptr block = 0;
+    const CUresult result = cuMemAlloc(&block, 64 << 20);
+    SAY("got %d\n", static_cast<int>(result));
+    if (result == CUDA_SUCCESS) {
+        release(block);
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -107,6 +117,9 @@ int main() {
             std::thread(churn, context).detach();
         } else if (word == "count") {
             SAY("%llu\n", static_cast<unsigned long long>(pairs.load()));
+            continue;
+        } else if (word == "large") {
+            ask_for_much();
             continue;
         } else if (word == "full") {
             ask_for_too_much();
