@@ -113,14 +113,16 @@ TEST_CASE("Many peers are answered at once, each in its order") {
     CHECK(own.has_file());
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
+    threads.reserve(8);
     for (int i = 0; i < 8; ++i) {
         threads.emplace_back([&wrong, i] {
             AskingPeer peer;
             for (int round = 0; round < 100; ++round) {
                 const int bytes = 1 + i * 1000 + round;
-                const std::string size = std::to_string(bytes);
-                if (!peer.send("sites\t" + size + "\nmark\tx\nsites\t" + size + "\n") ||
-                    peer.read_reply() != bytes || peer.read_reply() != -1 ||
+                const std::string sites = "sites\t" + std::to_string(bytes) + "\n";
+                std::string requests = sites;
+                requests.append("mark\tx\n").append(sites);
+                if (!peer.send(requests) || peer.read_reply() != bytes || peer.read_reply() != -1 ||
                     peer.read_reply() != bytes) {
                     ++wrong;
                 }
@@ -152,6 +154,7 @@ TEST_CASE("The end comes while requests are under way") {
         StartedChannel own;
         REQUIRE(own.started);
         std::vector<std::thread> threads;
+        threads.reserve(4);
         for (int i = 0; i < 4; ++i) {
             threads.emplace_back([] {
                 AskingPeer peer;
