@@ -212,7 +212,8 @@ class CallSites {
         const std::uint64_t epoch = capture_native(native);
         const StackHash hash = hash_frames(native, epoch);
         KnownStacks* const keeps =
-            epoch == epoch_before && known.insert(hash, stack_depth(), own_code()) ? &known : nullptr;
+            epoch == epoch_before && known.insert(hash, stack_depth(), own_code()) ? &known
+                                                                                   : nullptr;
         if (!python_.found()) {
             return {intern(native, epoch, keeps)};
         }

@@ -45,6 +45,7 @@ from harness import (Found, Layout, Outcome, differences, file_name, judge_recor
                      run_case, without_warnings)
 import ledger  # noqa: E402
 import lines  # noqa: E402
+import live  # noqa: E402
 import sample_checks  # noqa: E402
 import steps  # noqa: E402
 import tensors  # noqa: E402
@@ -1145,6 +1146,13 @@ class Suite(SeveralGpus):
                 verdict.problems.append(f"different results: {sums}")
             self.add(verdict, *outcomes)
 
+    def asked_while_it_runs(self) -> None:
+        name = "live: a program that is asked"
+        if self.wanted(name):
+            start = time.monotonic()
+            problems = live.judge_live(self.layout, self.folder(name))
+            self.add(Verdict(name, "", f"{time.monotonic() - start:.1f} s", problems))
+
     def unmarked_steps(self) -> None:
         for module, mode, arguments, options, seen in steps.RUNS:
             name = " ".join(("steps:", mode, *arguments, *options))
@@ -1259,7 +1267,7 @@ class Suite(SeveralGpus):
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
                  self.witnessed_nn_modules, self.line_profiles, self.limits_in_tests, self.names, self.validation, self.gpt2_training, self.categories, self.ledgers, self.unwinder, self.forked,
-                 self.ranks, self.frameworks, self.unmarked_steps, self.work_clock, self.given_programs, self.peer_memory,
+                 self.ranks, self.frameworks, self.unmarked_steps, self.asked_while_it_runs, self.work_clock, self.given_programs, self.peer_memory,
                  self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))
         for part in parts[first:] + parts[:first]:
