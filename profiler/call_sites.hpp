@@ -52,7 +52,8 @@ class CallSites {
     /// A stack of the caller's Python frames, for whom native ones say nothing, and its nn.Modules;
     /// no stack: there are none. Where they must be read it is the whole stack.
     [[gnu::hot]] CallSite capture_python_frames() {
-        const python::FramesHash frames = python_.found() ? python_.hash() : python::FramesHash{};
+        const bool reads = python_.found() && stack_depth() != 0;
+        const python::FramesHash frames = reads ? python_.hash() : python::FramesHash{};
         if (frames.none) {
             return {};
         }
