@@ -41,14 +41,15 @@ def frame(function, line):
 
 
 def interval(spec, since_mark):
+    held = (("forward", 42, spec["allocated"] // 2), ("backward", 43, spec["allocated"] // 4))
     sites = [] if since_mark and not spec.get("mark") else [
         {"bytes": share, "count": 3, "gpu": 0, "allocator": "PyTorch", "kind": "device", "api": "cudaMalloc",
          "frames": [frame(function, line), frame("train", 20), frame("main", 10)]}
-        for function, line, share in (("forward", 42, spec["allocated"] // 2), ("backward", 43, spec["allocated"] // 4))]
+        for function, line, share in held]
     if since_mark:
         sites = sites[:1]
-    nn_modules = [{"name": "encoder.layers.%d.linear" % layer, "class": "Linear", "bytes": (9 - layer) * MIB, "count": 2}
-                  for layer in range(8)]
+    nn_modules = [{"name": "encoder.layers.%d.linear" % layer, "class": "Linear", "bytes": (9 - layer) * MIB,
+                   "count": 2} for layer in range(8)]
     zeros = ("begin_ns", "end_ns", "begin_bytes", "end_bytes", "peak_bytes", "peak_time_ns", "allocated_count",
              "allocated_bytes", "freed_count", "freed_bytes", "library_count", "library_bytes", "own_growth_bytes",
              "begin_moment", "peak_moment", "end_moment")

@@ -132,7 +132,8 @@ class Server(MetricsTest):
         idle = [exporter.connect() for _ in range(20)]
         slow = exporter.connect()
         slow.sendall(b"GET /met")
-        for request, status in ((b"POST /metrics HTTP/1.1\r\n\r\n", b"405"), (b"GET /etc/passwd HTTP/1.1\r\n\r\n", b"404"),
+        for request, status in ((b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
+                                (b"GET /etc/passwd HTTP/1.1\r\n\r\n", b"404"),
                                 (b"\x16\x03\x01\x00\n\n", b"400"), (b"a" * 20000, b"431")):
             with exporter.connect() as client:
                 client.sendall(request)
@@ -170,7 +171,8 @@ class Prometheus(MetricsTest):
             port = free.getsockname()[1]
         with open(os.path.join(SAMPLES, "prometheus.yml"), encoding="utf-8") as file:
             configuration = file.read()
-        for here, there in (("scrape_interval: 15s", "scrape_interval: 1s"), ("127.0.0.1:9435", "127.0.0.1:%d" % exporter.port)):
+        for here, there in (("scrape_interval: 15s", "scrape_interval: 1s"),
+                            ("127.0.0.1:9435", "127.0.0.1:%d" % exporter.port)):
             self.assertIn(here, configuration)
             configuration = configuration.replace(here, there)
         with open(self.path("prometheus.yml"), "w", encoding="utf-8") as file:

@@ -25,6 +25,8 @@ SIMNVML = os.path.join(os.path.dirname(BIN), "lib", "simnvml")
 class Screen:
     """What a terminal would show: the few sequences that ncurses needs of TERM=vt100."""
 
+    SEQUENCE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b[()][A-Z0-9]|\x1b[=>78DEHM]|[\x0e\x0f\x00]")
+
     def __init__(self, rows, columns):
         self.resize(rows, columns)
         self.state = b""
@@ -62,7 +64,7 @@ class Screen:
         shown = text.decode("utf-8", "ignore")
         at = 0
         while at < len(shown):
-            match = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b[()][A-Z0-9]|\x1b[=>78DEHM]|[\x0e\x0f\x00]").match(shown, at)
+            match = self.SEQUENCE.match(shown, at)
             if match:
                 if match.group(2) and "?" not in match.group(1):
                     self.escape(match.group(2), [int(number or 0) for number in match.group(1).split(";")]

@@ -1,6 +1,7 @@
 #include "tools/top/list_view.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "report/text/units.hpp"
@@ -117,12 +118,9 @@ Line row_line(const Row& row, const std::vector<RowColumn>& columns, bool chosen
 }
 
 std::string bar(std::uint64_t part, std::uint64_t whole, std::size_t width, bool ascii) {
-    const std::size_t filled =
-        whole == 0 ? 0
-                   : std::min(width, static_cast<std::size_t>(static_cast<double>(part) /
-                                                                  static_cast<double>(whole) *
-                                                                  static_cast<double>(width) +
-                                                              0.5));
+    const double share = whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+    const auto filled =
+        std::min(width, static_cast<std::size_t>(std::lround(share * static_cast<double>(width))));
     std::string text;
     for (std::size_t i = 0; i < width; ++i) {
         text += ascii ? (i < filled ? "|" : ".") : (i < filled ? "█" : "·");

@@ -9,6 +9,7 @@ namespace {
 
 std::vector<pid_t> pids_of(const std::vector<Row>& rows) {
     std::vector<pid_t> pids;
+    pids.reserve(rows.size());
     for (const Row& row : rows) {
         pids.push_back(row.pid);
     }
