@@ -313,7 +313,9 @@ std::vector<std::string> advice_for(const ProcessSample& process, const GpuUse& 
     if (process.cached() >= least_cached) {
         add("memlab-ctl " + pid + " empty-cache gives " + format_bytes(process.cached()) + " back");
     }
-    if (advice.empty() && process.pid() != 1) {
+    if (advice.empty() && facts.of_another) {
+        add("it belongs to " + facts.user + ": they or root can end it");
+    } else if (advice.empty() && process.pid() != 1) {
         add("kill " + pid + " ends it");
     }
     return advice;

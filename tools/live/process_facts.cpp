@@ -216,6 +216,7 @@ ProcessFacts ProcessTable::of(pid_t pid) {
     if (::stat(process.c_str(), &status) == 0) {
         facts.uid = status.st_uid;
         facts.user = user_name(facts.uid);
+        facts.of_another = geteuid() != 0 && facts.uid != geteuid();
     }
     std::array<char, 4096> directory{};
     if (readlink((process + "/cwd").c_str(), directory.data(), directory.size() - 1) > 0) {

@@ -23,6 +23,7 @@ struct ProcessFacts {
     std::string directory;       ///< its working directory; empty: not to be seen
     std::string user;
     uid_t uid = 0;
+    bool of_another = false;          ///< user than this one, who is not root
     std::uint64_t start_ticks = 0;    ///< since the machine's start: with the pid it is unique
     std::uint64_t start_wall_ns = 0;  ///< 0: unknown
     char state = '?';                 ///< 'R', 'S', 'D', 'Z', 'T', ...

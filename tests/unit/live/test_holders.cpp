@@ -21,6 +21,9 @@ std::string first_advice(const ProcessFacts& facts, bool open_only = false) {
 TEST_CASE("what to do is said of each state", "[live]") {
     ProcessFacts facts = facts_of(50, "python3 train.py");
     CHECK(first_advice(facts) == "kill 50 ends it");
+    facts.of_another = true;
+    CHECK(first_advice(facts) == "it belongs to alice: they or root can end it");
+    facts.of_another = false;
     facts.state = 'T';
     CHECK_THAT(first_advice(facts), ContainsSubstring("kill -CONT 50"));
     facts.state = 'D';

@@ -1,4 +1,6 @@
 // NVML's listing is read, and put together with memlab's processes and /proc.
+#include <random>
+
 #include "tests/catch.hpp"
 #include "tests/unit/live/live_samples.hpp"
 
@@ -29,6 +31,24 @@ TEST_CASE("NVML's listing: GPUs, processes, what the driver does not tell", "[li
     CHECK(listing.gpus[1].pci.empty());
     CHECK_FALSE(listing.gpus[1].processes_known);
     CHECK(parse_gpu_listing("no_nvml it is not there\nend\n").problem == "it is not there");
+}
+
+TEST_CASE("a listing that is damaged anywhere is read as far as it goes", "[live]") {
+    const std::string whole =
+        "driver 580\ngpu 0 0 1000 600 400 GPU-aa pci NVIDIA\nprocess 0 12 500 compute\n"
+        "process 0 13 - graphics\nno_processes 0 compute 3\nend\n";
+    std::mt19937 random(7);
+    for (int round = 0; round < 20'000; ++round) {
+        std::string text = whole.substr(0, random() % (whole.size() + 1));
+        for (std::size_t i = random() % 4; i > 0 && !text.empty(); --i) {
+            text[random() % text.size()] = static_cast<char>(random());
+        }
+        const GpuListing listing = parse_gpu_listing(text);
+        CHECK(listing.gpus.size() <= 3);
+        Observed observed;
+        observed.gpus = listing;
+        CHECK(join(observed).gpus.size() == listing.gpus.size());
+    }
 }
 
 TEST_CASE("a sample has every process once, with each GPU", "[live]") {

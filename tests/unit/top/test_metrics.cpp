@@ -1,4 +1,6 @@
 // The metrics' text, and the server that gives it away.
+#include <random>
+
 #include "tests/catch.hpp"
 #include "tests/unit/live/live_samples.hpp"
 #include "tools/top/http_server.hpp"
@@ -118,6 +120,20 @@ TEST_CASE("the server answers GET and HEAD, and refuses the rest", "[top]") {
     CHECK_THAT(answer, ContainsSubstring("Content-Length: 15\r\n"));
     CHECK(answer.ends_with("\r\n\r\n/metrics text/x"));
     CHECK(http_answer("HEAD / HTTP/1.1\r\n\r\n", found).ends_with("\r\n\r\n"));
+}
+
+TEST_CASE("any request gets one answer of HTTP", "[top]") {
+    const std::string whole = "GET /metrics?x HTTP/1.1\r\nHost: a\r\nAccept: text/plain\r\n\r\n";
+    std::mt19937 random(11);
+    for (int round = 0; round < 20'000; ++round) {
+        std::string text = whole.substr(0, random() % (whole.size() + 1));
+        for (std::size_t i = random() % 5; i > 0 && !text.empty(); --i) {
+            text[random() % text.size()] = static_cast<char>(random());
+        }
+        const std::string answer = http_answer(text, found);
+        CHECK(answer.starts_with("HTTP/1.1 "));
+        CHECK(answer.find("\r\n\r\n") != std::string::npos);
+    }
 }
 
 TEST_CASE("addresses to listen on", "[top]") {
