@@ -14,7 +14,9 @@ namespace {
 enum Pair : short { good_pair = 1, warning_pair, bad_pair, name_pair };
 
 attr_t attributes_of(Tint tint, bool color) {
-    const auto pair = [color](Pair number) -> attr_t { return color ? COLOR_PAIR(number) : 0; };
+    const auto pair = [color](Pair number) -> attr_t {
+        return color ? static_cast<attr_t>(COLOR_PAIR(number)) : A_NORMAL;
+    };
     switch (tint) {
         case Tint::plain:
             return A_NORMAL;
