@@ -1,4 +1,5 @@
-"""A program that is asked while it runs (docs/live.md): tests/programs/asked.cpp and memlab-ctl on a real GPU."""
+"""A program that is asked while it runs (docs/live.md): tests/programs/asked.cpp, memlab-ctl and memlab-top on a real
+GPU, with the real NVML."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ MIB = 1 << 20
 class Asked:
     def __init__(self, layout: Layout, work: Path) -> None:
         self.ctl = str(layout.tool("memlab-ctl"))
+        self.top = str(layout.tool("memlab-top"))
         self.problems: list[str] = []
         self.process = subprocess.Popen([str(layout.program("asked"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, cwd=work,
@@ -42,6 +44,31 @@ class Asked:
             return {}
         return dict(json.loads(done.stdout))
 
+    def machine(self, *command: str) -> dict[str, Any]:
+        """What a tool says of all processes."""
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0 or done.stderr:
+            self.problems.append(f"{' '.join(command)}: {done.returncode}, {done.stderr.strip()}")
+            return {}
+        return dict(json.loads(done.stdout))
+
+    def judge_machine(self) -> None:
+        """NVML's GPU is the program's; its figure of the process is more than what the program holds."""
+        holders = self.machine(self.ctl, "holders", "--json")
+        self.expect("NVML's driver", bool(holders.get("driver")), True)
+        here = [(gpu, process) for gpu in holders.get("gpus", []) for process in gpu["processes"]
+                if process["pid"] == self.process.pid]
+        self.expect("holders with this program", len(here), 1)
+        for gpu, process in here:
+            self.expect("a GPU's memory", gpu["total_bytes"] > gpu["used_bytes"] > 3 * MIB, True)
+            self.expect("held, by memlab", process["memlab"]["allocated_bytes"], 3 * MIB)
+            # In a container NVML need not list it by this process id.
+            if process["bytes"] is not None:
+                self.expect("its bytes, by NVML", process["bytes"] > 3 * MIB, True)
+        seen = self.machine(self.top, "--json")
+        found = [process for process in seen.get("processes", []) if process["pid"] == self.process.pid]
+        self.expect("memlab-top with this program", [process["under_memlab"] for process in found], [True])
+
     def expect(self, what: str, found: object, wanted: object) -> None:
         if found != wanted:
             self.problems.append(f"{what}: {found}, not {wanted}")
@@ -52,6 +79,7 @@ class Asked:
         gpu = (status.get("gpus") or [{}])[0]
         self.expect("allocated", gpu.get("allocated_bytes"), 3 * MIB)
         self.expect("sites", [site["bytes"] for site in self.ask("sites").get("sites", [])], [3 * MIB])
+        self.judge_machine()
         self.ask("mark", "here")
         self.tell("allocate")
         self.expect("an allocation", self.line(), "done")

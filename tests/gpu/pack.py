@@ -44,7 +44,8 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     target, build = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-    wanted = ["bin/memlab-report", "bin/memlab-run", "bin/memlab-ctl", "bin/log_audit", "bin/log_to_report", "lib/libmemlab.so",
+    wanted = ["bin/memlab-report", "bin/memlab-run", "bin/memlab-ctl", "bin/memlab-top", "bin/log_audit",
+              "bin/log_to_report", "lib/libmemlab.so",
               "lib/libmemlab_unfenced.so", "lib/libmemlab_unordered.so", "lib/libmemlab_peerless.so", "lib/libmemlab_verified.so", "bin/bench_unwind", "bin/race_hunter", "lib/cupti_reference.so", "lib/hook_timer.so", "bin/bench_pair", "bin/bench_startup", "bin/bench_passing", "bin/sample_cache_lines",
               "generated/share/memlab-report-v1.schema.json"]
     missing = [name for name in wanted if not (build / name).exists()]
