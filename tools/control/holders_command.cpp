@@ -25,7 +25,7 @@ std::string holders_text(std::optional<std::uint64_t> device, bool json,
         !device || std::any_of(sample.gpus.begin(), sample.gpus.end(),
                                [device](const GpuSample& gpu) { return gpu.gpu.index == *device; });
     if (!there) {
-        throw ControlError("there is no GPU " + std::to_string(*device) + " here");
+        throw ControlError("GPU " + std::to_string(*device) + " does not exist on this machine");
     }
     // Of more sites than are shown: they are of all GPUs.
     const SitesOf sites = ask_sites(collector, sample, 50);

@@ -28,9 +28,9 @@
 #include "tools/doctor/doctor.hpp"
 #include "tools/doctor/environment.hpp"
 #include "tools/help_formatter.hpp"
+#include "tools/preload.hpp"
 #include "tools/run/bypass_check.hpp"
 #include "tools/run/launch.hpp"
-#include "tools/preload.hpp"
 #include "tools/run/python_names.hpp"
 #include "tools/run/replace_caches.hpp"
 #include "tools/run/run_completion.hpp"
@@ -88,9 +88,10 @@ class RunFormatter final : public HelpFormatter {
 
 void define(CLI::App& app, RunArguments& arguments) {
     set_help(app, std::make_shared<RunFormatter>());
-    app.add_option("-o,--output", arguments.output,
-                   "Where reports go: a folder, which exists or ends in / (everything in it is read "
-                   "as one run), or a name with %e (program), %p (pid), %h (host), %r (rank)")
+    app.add_option(
+           "-o,--output", arguments.output,
+           "Where reports go: a folder, which exists or ends in / (everything in it is read "
+           "as one run), or a name with %e (program), %p (pid), %h (host), %r (rank)")
         ->type_name("PATTERN");
     app.add_option("--option", arguments.options, "Set an option of memlab; see --help-options")
         ->type_name("NAME=VALUE")
