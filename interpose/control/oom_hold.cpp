@@ -15,7 +15,7 @@
 namespace memlab::interpose {
 namespace {
 
-constexpr std::uint64_t second_ns = 1'000'000'000;
+constexpr std::uint64_t hold_second_ns = 1'000'000'000;
 
 void tell(CUdevice gpu, std::uint64_t requested, std::uint64_t seconds) noexcept {
     try {
@@ -43,7 +43,7 @@ void OomHold::wait(CUdevice gpu, std::uint64_t requested) noexcept {
         gpu_.store(gpu);
     }
     tell(gpu, requested, seconds);
-    const std::uint64_t until = profiler::monotonic_ns() + seconds * second_ns;
+    const std::uint64_t until = profiler::monotonic_ns() + seconds * hold_second_ns;
     for (std::uint64_t now = profiler::monotonic_ns(); now < until && releases_.load() == releases;
          now = profiler::monotonic_ns()) {
         const timespec left = profiler::to_timespec(until - now);
