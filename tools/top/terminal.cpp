@@ -7,6 +7,9 @@
 // Its macros (erase, move, timeout) would change names of ours.
 #define NCURSES_NOMACROS 1
 #include <ncurses.h>
+#include <term.h>
+#undef columns
+#undef lines
 
 namespace memlab::tools {
 namespace {
@@ -90,7 +93,13 @@ Terminal::Terminal(bool color) {
     if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) {
         (void)std::setlocale(LC_CTYPE, "");
     }
-    SCREEN* const screen = newterm(nullptr, stdout, stdin);
+    // Asked first: newterm() of a terminal that is not known loses memory.
+    int found = 0;
+    const bool known = setupterm(type, fileno(stdout), &found) == OK;
+    if (known) {
+        del_curterm(cur_term);
+    }
+    SCREEN* const screen = known ? newterm(nullptr, stdout, stdin) : nullptr;
     if (screen == nullptr) {
         problem_ = std::string("no terminal ") + type + " is known here (terminfo)";
         return;

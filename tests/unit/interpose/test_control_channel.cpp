@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,6 +76,12 @@ class AskingPeer {
     bool connected_ = false;
 };
 
+/// Its thread may outlive the test.
+ControlChannel& never_destroyed() {
+    static auto* const all = new std::vector<std::unique_ptr<ControlChannel>>;
+    return *all->emplace_back(std::make_unique<ControlChannel>());
+}
+
 /// In a folder of the test's own.
 class StartedChannel {
   public:
@@ -98,8 +105,7 @@ class StartedChannel {
         return ::stat(socket_path.c_str(), &status) == 0;
     }
 
-    // Its thread may outlive the test.
-    ControlChannel& channel = *new ControlChannel;
+    ControlChannel& channel = never_destroyed();
     bool started = false;
 
   private:
