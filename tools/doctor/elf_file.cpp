@@ -328,7 +328,7 @@ bool ElfFile::opens_deep_bound() const {
         for (std::size_t at = 0; at + 6 <= code.size(); ++at) {
             if (code[at] == std::byte{0xff} && code[at + 1] == std::byte{0x25} &&
                 is_slot(target(&code[at + 2], address + at + 6))) {
-                for (const std::uint64_t before : {0, 1, 4, 5}) {
+                for (const std::uint64_t before : {0UL, 1UL, 4UL, 5UL}) {
                     stubs.insert(address + at - before);
                 }
             }
