@@ -92,7 +92,8 @@ int main(int argc, char** argv) {
     check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     weights = allocate(1000000);
-    (void)memlab_label_detail((const void*)(size_t)(weights + 1000), "weights", "float32[500, 500]");
+    (void)memlab_label_detail((const void*)(size_t)(weights + 1000), "weights",
+                              "float32[500, 500]");
     if (memlab_label(&step, "not on the device") != -1) {
         printf("a variable is not an allocation\n");
     }
