@@ -1,6 +1,5 @@
 #include "tools/live/find_processes.hpp"
 
-#include <dirent.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +9,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -42,16 +40,6 @@ std::vector<std::string> words_of(const std::string& text) {
         all.push_back(word);
     }
     return all;
-}
-
-std::vector<std::string> entries_of(const std::string& folder) {
-    std::vector<std::string> names;
-    const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), &closedir);
-    for (const dirent* each = nullptr;
-         open != nullptr && (each = readdir(open.get())) != nullptr;) {
-        names.emplace_back(each->d_name);
-    }
-    return names;
 }
 
 std::vector<pid_t> all_processes() {
@@ -197,12 +185,7 @@ std::string working_directory_of(pid_t process) {
 }
 
 std::string command_line_of(pid_t process) {
-    std::string command = whole_file(proc(process, "cmdline"));
-    while (!command.empty() && command.back() == '\0') {
-        command.pop_back();
-    }
-    std::replace(command.begin(), command.end(), '\0', ' ');
-    return command;
+    return command_line_of("/proc/" + std::to_string(process));
 }
 
 std::string user_text(uid_t user) {

@@ -36,38 +36,6 @@ bool is_number(std::string_view text) {
                                         [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// The arguments on one line.
-std::string command_line_of(const std::string& process) {
-    std::string command = whole_file(process + "/cmdline");
-    command.resize(std::min(command.size(), most_command_bytes));
-    while (!command.empty() && command.back() == '\0') {
-        command.pop_back();
-    }
-    std::replace(command.begin(), command.end(), '\0', ' ');
-    return command;
-}
-
-struct Stat {
-    std::string name;
-    std::vector<std::string> fields;  ///< from the third, the state, on
-};
-
-Stat stat_of_process(const std::string& process) {
-    const std::string text = whole_file(process + "/stat");
-    Stat stat;
-    const std::size_t open = text.find('(');
-    const std::size_t end = text.rfind(')');
-    if (open == std::string::npos || end == std::string::npos || end < open) {
-        return stat;
-    }
-    stat.name = text.substr(open + 1, end - open - 1);
-    std::istringstream rest(text.substr(end + 1));
-    for (std::string field; stat.fields.size() < 20 && rest >> field;) {
-        stat.fields.push_back(field);
-    }
-    return stat;
-}
-
 /// The path of version 2, else the first that is not the root.
 std::string cgroup_of(const std::string& process) {
     std::istringstream lines(whole_file(process + "/cgroup"));
@@ -86,20 +54,18 @@ std::string cgroup_of(const std::string& process) {
 }
 
 std::size_t count_entries(const std::string& path) {
-    const Folder folder(opendir(path.c_str()));
-    std::size_t count = 0;
-    while (folder != nullptr) {
-        const dirent* const entry = readdir(folder.get());
-        if (entry == nullptr) {
-            break;
-        }
-        count += entry->d_name[0] != '.' ? 1 : 0;
-    }
-    return count;
+    const std::vector<std::string> names = entries_of(path);
+    return static_cast<std::size_t>(std::count_if(
+        names.begin(), names.end(), [](const std::string& name) { return name[0] != '.'; }));
+}
+
+/// At most so much of it is kept.
+std::string shown_command_of(const std::string& process) {
+    return command_line_of(process).substr(0, most_command_bytes);
 }
 
 /// Processes without a parent of their own are given to these.
-bool adopts(pid_t pid, const Stat& stat) {
+bool adopts(pid_t pid, const ProcessStat& stat) {
     return pid == 1 || stat.name == "systemd" || stat.name == "init" || stat.name == "tini" ||
            stat.name == "dumb-init" || stat.name == "docker-init" ||
            stat.name.starts_with("containerd-shim") || stat.name == "conmon";
@@ -186,7 +152,7 @@ std::string ProcessTable::user_name(uid_t uid) {
 }
 
 std::uint64_t ProcessTable::start_ticks(pid_t pid) const {
-    const Stat stat = stat_of_process(proc_ + "/" + std::to_string(pid));
+    const ProcessStat stat = process_stat(proc_ + "/" + std::to_string(pid));
     return stat.fields.size() < 20 ? 0 : number_from<std::uint64_t>(stat.fields[19]);
 }
 
@@ -194,7 +160,7 @@ ProcessFacts ProcessTable::of(pid_t pid) {
     ProcessFacts facts;
     facts.pid = pid;
     const std::string process = proc_ + "/" + std::to_string(pid);
-    const Stat stat = stat_of_process(process);
+    const ProcessStat stat = process_stat(process);
     if (stat.fields.size() < 20) {
         return facts;
     }
@@ -208,7 +174,7 @@ ProcessFacts ProcessTable::of(pid_t pid) {
         const auto per_second = static_cast<std::uint64_t>(std::max(1L, sysconf(_SC_CLK_TCK)));
         facts.start_wall_ns = boot_wall_ns_ + facts.start_ticks * (second_ns / per_second);
     }
-    facts.command = command_line_of(process);
+    facts.command = shown_command_of(process);
     if (facts.command.empty()) {
         facts.command = "[" + facts.name + "]";
     }
@@ -227,13 +193,13 @@ ProcessFacts ProcessTable::of(pid_t pid) {
     facts.zombie = facts.state == 'Z' || facts.state == 'X';
     facts.threads_left = facts.zombie && count_entries(process + "/task") > 1;
     const std::string parent = proc_ + "/" + std::to_string(facts.parent);
-    const Stat of_parent = facts.parent > 0 ? stat_of_process(parent) : Stat();
-    facts.parent_command = facts.parent > 0 ? command_line_of(parent) : std::string();
+    const ProcessStat of_parent = facts.parent > 0 ? process_stat(parent) : ProcessStat();
+    facts.parent_command = facts.parent > 0 ? shown_command_of(parent) : std::string();
     // In a container process 1 may be the program itself, and this one a child that it started.
     facts.parent_gone = facts.parent > 0 && facts.pid != 1 && adopts(facts.parent, of_parent) &&
                         group != facts.parent && facts.command != facts.parent_command;
     facts.leader_gone = group > 1 && group != pid &&
-                        stat_of_process(proc_ + "/" + std::to_string(group)).fields.empty();
+                        process_stat(proc_ + "/" + std::to_string(group)).fields.empty();
     facts.worker = looks_like_worker(facts.name, facts.command);
     return facts;
 }

@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -18,33 +17,13 @@ namespace memlab::tools {
 
 namespace {
 
-/// The fields of /proc/PID/stat from the third (the state) on; empty if unavailable.
-std::vector<std::string> stat_of(pid_t pid) {
-    const std::string text = whole_file("/proc/" + std::to_string(pid) + "/stat");
-    const std::size_t close = text.rfind(')');
-    std::vector<std::string> fields;
-    if (close == std::string::npos) {
-        return fields;
-    }
-    std::istringstream rest(text.substr(close + 1));
-    for (std::string field; rest >> field;) {
-        fields.push_back(field);
-    }
-    return fields;
+std::string folder_of(pid_t pid) {
+    return "/proc/" + std::to_string(pid);
 }
 
-std::string command_of(pid_t pid, bool with_arguments) {
-    std::string command = whole_file("/proc/" + std::to_string(pid) + "/cmdline");
-    if (!with_arguments) {
-        command.resize(std::min(command.size(), command.find('\0')));
-    }
-    while (!command.empty() && command.back() == '\0') {
-        command.pop_back();
-    }
-    for (char& c : command) {
-        c = c == '\0' ? ' ' : c;
-    }
-    return command;
+/// From the state on; empty if unavailable.
+std::vector<std::string> stat_of(pid_t pid) {
+    return process_stat(folder_of(pid)).fields;
 }
 
 std::uint64_t own_pid_namespace() {
@@ -115,8 +94,8 @@ LiveProcess describe_live(pid_t pid, bool with_arguments) {
     const std::vector<std::string> stat = stat_of(pid);
     if (stat.size() > parent_field) {
         process.parent = number_of<pid_t>(stat[parent_field]);
-        process.command = command_of(pid, with_arguments);
-        process.parent_command = command_of(process.parent, with_arguments);
+        process.command = command_line_of(folder_of(pid), with_arguments);
+        process.parent_command = command_line_of(folder_of(process.parent), with_arguments);
     }
     return process;
 }
