@@ -84,6 +84,25 @@ constexpr ArgumentCount argument_count(std::string_view arguments) {
     return count;
 }
 
+/// Null: there is none of this name.
+inline const VerbDef* find_verb(std::string_view name) {
+    const auto* const found =
+        std::find_if(std::begin(verbs), std::end(verbs),
+                     [name](const VerbDef& verb) { return verb.name == name; });
+    return found == std::end(verbs) ? nullptr : found;
+}
+
+/// Why a verb does not take so many arguments; empty: it does. May throw std::bad_alloc.
+inline std::string argument_problem(const VerbDef& verb, std::size_t count) {
+    const ArgumentCount takes = argument_count(verb.arguments);
+    if (count >= takes.least && count <= takes.most) {
+        return {};
+    }
+    return std::string(verb.name)
+        .append(takes.most == 0 ? " takes no arguments" : " takes ")
+        .append(verb.arguments);
+}
+
 /// A request; the texts are parts of the line.
 struct Request {
     Verb verb = Verb::status;
@@ -104,10 +123,8 @@ inline std::string parse_request(std::string_view line, Request* request) {
     }
     std::size_t end = std::min(line.find('\t'), line.size());
     const std::string_view name = line.substr(0, end);
-    const auto* const found =
-        std::find_if(std::begin(verbs), std::end(verbs),
-                     [name](const VerbDef& verb) { return verb.name == name; });
-    if (found == std::end(verbs)) {
+    const VerbDef* const found = find_verb(name);
+    if (found == nullptr) {
         return "no such verb; this memlab knows status, sites and others: memlab-ctl --help";
     }
     *request = {};
@@ -120,13 +137,7 @@ inline std::string parse_request(std::string_view line, Request* request) {
         }
         request->words[request->count++] = line.substr(begin, end - begin);
     }
-    const ArgumentCount takes = argument_count(found->arguments);
-    if (request->count < takes.least || request->count > takes.most) {
-        return std::string(found->name)
-            .append(takes.most == 0 ? " takes no arguments" : " takes ")
-            .append(found->arguments);
-    }
-    return {};
+    return argument_problem(*found, request->count);
 }
 
 /// The line of a request, with its newline. Tabs and newlines in arguments become blanks.

@@ -27,8 +27,8 @@
 
 namespace {
 
-using memlab::interpose::argument_count;
-using memlab::interpose::ArgumentCount;
+using memlab::interpose::argument_problem;
+using memlab::interpose::find_verb;
 using memlab::interpose::Verb;
 using memlab::interpose::VerbDef;
 using memlab::interpose::verbs;
@@ -91,12 +91,6 @@ struct Command {
     std::string target;  ///< empty: none is named
 };
 
-const VerbDef* find_verb(const std::string& name) {
-    const auto* const found = std::find_if(std::begin(verbs), std::end(verbs),
-                                           [&](const VerbDef& verb) { return verb.name == name; });
-    return found == std::end(verbs) ? nullptr : found;
-}
-
 Command command_of(const ControlArguments& given) {
     Command command;
     std::vector<std::string> words = given.words;
@@ -119,11 +113,9 @@ Command command_of(const ControlArguments& given) {
     }
     command.verb = static_cast<Verb>(verb - std::begin(verbs));
     command.arguments.assign(words.begin() + 1, words.end());
-    const ArgumentCount takes = argument_count(verb->arguments);
-    if (command.arguments.size() < takes.least || command.arguments.size() > takes.most) {
-        throw ControlError(
-            std::string(verb->name) +
-            (takes.most == 0 ? " takes no arguments" : " takes " + std::string(verb->arguments)));
+    if (const std::string problem = argument_problem(*verb, command.arguments.size());
+        !problem.empty()) {
+        throw ControlError(problem);
     }
     return command;
 }
