@@ -79,8 +79,7 @@ void add_kind(const DeviceTotals& device, MemoryKind kind, std::uint64_t& now,
     most += totals.peak_bytes;
 }
 
-void fill(const trace::Aggregator& from, StatusDocument& status) {
-    const trace::ProcessInfo& process = from.process();
+void fill(const trace::ProcessInfo& process, StatusDocument& status) {
     status.memlab_version = process.memlab_version;
     status.host = process.host;
     status.executable = process.executable;
@@ -88,6 +87,11 @@ void fill(const trace::Aggregator& from, StatusDocument& status) {
     if (!process.ranks.empty()) {
         status.rank = find_rank(process);
     }
+}
+
+void fill(const trace::Aggregator& from, StatusDocument& status) {
+    const trace::ProcessInfo& process = from.process();
+    fill(process, status);
     status.start_wall_ns = process.start_wall_ns;
     status.duration_ns = profiler::monotonic_ns() - process.start_monotonic_ns;
     for (const auto& device : from.devices()) {
@@ -118,14 +122,7 @@ void fill(const trace::Aggregator& from, StatusDocument& status) {
 
 /// Where nothing is recorded: what the pools know.
 void fill_from_pools(Session& session, StatusDocument& status) {
-    const trace::ProcessInfo process = describe_process(false, session.settings().arguments);
-    status.memlab_version = process.memlab_version;
-    status.host = process.host;
-    status.executable = process.executable;
-    status.arguments = process.arguments;
-    if (!process.ranks.empty()) {
-        status.rank = find_rank(process);
-    }
+    fill(describe_process(false, session.settings().arguments), status);
     const auto count = [](std::int64_t value) {
         return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0));
     };
