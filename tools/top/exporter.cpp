@@ -27,16 +27,7 @@ class Exporter {
 
     int event() const { return watcher_.descriptor(); }
 
-    void take_sample() {
-        std::uint64_t count = 0;
-        (void)!read(watcher_.descriptor(), &count, sizeof count);
-        const std::shared_ptr<const Watched> latest = watcher_.latest();
-        if (latest != nullptr && latest->number != number_) {
-            number_ = latest->number;
-            history_.add(latest->sample);
-            details_ = latest->details;
-        }
-    }
+    void take_sample() { received_.take(watcher_); }
 
     HttpReply answer(const HttpRequest& request) const {
         HttpReply reply;
@@ -45,7 +36,7 @@ class Exporter {
         } else if (request.path != "/metrics") {
             reply.status = 404;
             reply.body = "there is /metrics alone\n";
-        } else if (history_.empty()) {
+        } else if (received_.history().empty()) {
             reply.status = 503;
             reply.body = "the first sample is being taken\n";
         } else {
@@ -55,7 +46,7 @@ class Exporter {
             reply.type = metrics.open_metrics
                              ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                              : "text/plain; version=0.0.4; charset=utf-8";
-            reply.body = render_metrics(history_, details_, metrics);
+            reply.body = render_metrics(received_.history(), received_.details(), metrics);
         }
         return reply;
     }
@@ -63,9 +54,7 @@ class Exporter {
   private:
     const ExporterOptions& options_;
     Watcher watcher_;
-    History history_;
-    DetailsOf details_;
-    std::uint64_t number_ = 0;
+    Received received_;
 };
 
 }  // namespace

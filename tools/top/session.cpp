@@ -77,21 +77,14 @@ class Session {
 
   private:
     void take_news() {
-        std::uint64_t count = 0;
-        (void)!read(watcher_.descriptor(), &count, sizeof count);
-        const std::shared_ptr<const Watched> latest = watcher_.latest();
-        if (latest != nullptr && latest->number != number_) {
-            number_ = latest->number;
-            history_.add(latest->sample);
-            details_ = latest->details;
-        }
+        received_.take(watcher_);
         if (auto message = watcher_.take_message()) {
             state_.message = std::move(*message);
         }
     }
 
     bool can_ask() const {
-        const ProcessSample* const process = history_.latest().find(state_.chosen);
+        const ProcessSample* const process = received_.history().latest().find(state_.chosen);
         return process != nullptr && process->status.has_value();
     }
 
@@ -105,7 +98,7 @@ class Session {
             const bool was_paused = state_.paused;
             KeyCommand command = press(state_, *key, shown, can_ask(), terminal_.rows());
             if (state_.paused && !was_paused) {
-                paused_ = history_;
+                paused_ = received_.history();
             }
             if (command.what == KeyCommand::What::quit) {
                 return false;
@@ -119,12 +112,12 @@ class Session {
     }
 
     /// What is shown: while paused, what was there then.
-    const History& seen() const { return state_.paused ? paused_ : history_; }
+    const History& seen() const { return state_.paused ? paused_ : received_.history(); }
 
     void show() {
         const Screen screen{terminal_.rows(), terminal_.columns(), options_.ascii,
                             options_.arguments};
-        if (history_.empty()) {
+        if (received_.history().empty()) {
             std::vector<Line> lines(screen.rows);
             lines[0] = Line("memlab-top: looking for processes...", Tint::dim);
             terminal_.show(lines);
@@ -136,7 +129,7 @@ class Session {
             terminal_.show(process_screen(seen(), state_, details_of_chosen(), screen));
         } else {
             terminal_.show(list_screen(seen(), rows_of(seen(), state_, options_.arguments), state_,
-                                       details_, screen));
+                                       received_.details(), screen));
         }
         Interest interest;
         interest.pid = state_.chosen;
@@ -150,18 +143,16 @@ class Session {
             details.problem = "asking...";
             return details;
         }();
-        const auto found = details_.find(state_.chosen);
-        return found == details_.end() ? none : found->second;
+        const auto found = received_.details().find(state_.chosen);
+        return found == received_.details().end() ? none : found->second;
     }
 
     const SessionOptions& options_;
     Terminal& terminal_;
     Watcher watcher_;
     ViewState state_;
-    History history_;
+    Received received_;
     History paused_;
-    DetailsOf details_;
-    std::uint64_t number_ = 0;
 };
 
 }  // namespace

@@ -191,4 +191,15 @@ void Watcher::run() {
     }
 }
 
+void Received::take(const Watcher& watcher) {
+    std::uint64_t count = 0;
+    (void)!read(watcher.descriptor(), &count, sizeof count);
+    const std::shared_ptr<const Watched> latest = watcher.latest();
+    if (latest != nullptr && latest->number != number_) {
+        number_ = latest->number;
+        history_.add(latest->sample);
+        details_ = latest->details;
+    }
+}
+
 }  // namespace memlab::tools

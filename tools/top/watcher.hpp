@@ -93,4 +93,19 @@ class Watcher {
     std::thread thread_;
 };
 
+/// What a watcher has told so far. Thread-safety: none.
+class Received {
+  public:
+    /// Call when the watcher's descriptor is readable.
+    void take(const Watcher& watcher);
+
+    const History& history() const { return history_; }
+    const DetailsOf& details() const { return details_; }
+
+  private:
+    History history_;
+    DetailsOf details_;
+    std::uint64_t number_ = 0;
+};
+
 }  // namespace memlab::tools
