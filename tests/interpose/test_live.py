@@ -309,7 +309,7 @@ class Live(Asked):
             self.skipTest("a thread of ThreadSanitizer's own wakes up")
         with self.started({"MEMLAB_LEDGER": "off"}) as process:
             self.asked(process, "status")
-            # On a busy machine a thread comes late to its last work.
+            # Beside other work a thread comes late to its last work.
             for _ in range(5):
                 before = self.switches(process)
                 time.sleep(1.5)

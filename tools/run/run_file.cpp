@@ -1,6 +1,5 @@
 #include "tools/run/run_file.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -151,10 +150,10 @@ std::string run_folder(const std::string& pattern) {
 
 std::string as_folder_if_there(const std::string& pattern) {
     const std::string folder = run_folder(pattern + "/");
-    struct stat status {};
-    const bool is_folder =
-        !folder.empty() && stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-    return is_folder ? std::filesystem::path(pattern + "/").lexically_normal().string() : pattern;
+    std::error_code problem;
+    return std::filesystem::is_directory(folder, problem)
+               ? std::filesystem::path(pattern + "/").lexically_normal().string()
+               : pattern;
 }
 
 }  // namespace memlab::tools
