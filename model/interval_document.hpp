@@ -99,8 +99,7 @@ struct IntervalDocument {
         static void fields(Self& self, Visitor& visit) {
             visit.text_or_null({"name", "its qualified name; null: none was given yet"}, self.name);
             visit.text_or_null({"class", "its class; null: unknown"}, self.class_name);
-            visit.number({"bytes", "allocated by its calls, without those of nn.Modules inside"},
-                         self.bytes);
+            visit.number({"bytes", "held by it, without nn.Modules inside"}, self.bytes);
             visit.number({"count", "of the allocations that were these"}, self.count);
         }
     };
@@ -148,10 +147,9 @@ struct IntervalDocument {
                      totals.at_peak.other_sites);
         visit.number({"other_count", "allocations of these"}, totals.at_peak.other_count);
         visit.number({"other_bytes", "of these"}, totals.at_peak.other_bytes);
-        visit.list({"nn_modules",
-                    "PyTorch's nn.Modules whose calls allocated memory held at the peak, largest "
-                    "first"},
-                   self.nn_modules);
+        visit.list(
+            {"nn_modules", "PyTorch's nn.Modules that held memory at the peak, largest first"},
+            self.nn_modules);
         visit.number({"begin_moment", "allocations in the process until it started"},
                      totals.begin_moment);
         visit.number({"peak_moment", "until the peak"}, totals.peak_moment);

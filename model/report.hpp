@@ -272,7 +272,8 @@ struct Report {
         visit.table_if_any({"nn_modules",
                             "stacks of calls of PyTorch's nn.Modules, parents before their "
                             "children: which of them allocated the tensors. What backward "
-                            "allocates is that of the call whose forward it belongs to"},
+                            "allocates is that of the call whose forward it belongs to. And "
+                            "nn.Modules with what their labels name"},
                            self.nn_modules, Layout::lines);
         visit.line();
         visit.table_if_any(

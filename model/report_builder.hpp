@@ -92,13 +92,15 @@ std::optional<std::uint64_t> limit(std::uint64_t bytes);
 /// Gives `to` the name and the class of an nn.Module, as far as `from` knows them.
 template <typename NnModule>
 void name_nn_module(const trace::Aggregator& from, std::uint32_t nn_module, NnModule& to) {
-    const auto& names = from.nn_modules().names();
-    if (const auto found = names.find(nn_module); found != names.end()) {
-        to.name = valid_utf8(from.string(found->second.name));
-        if (found->second.class_name != 0) {
-            to.class_name = valid_utf8(from.string(found->second.class_name));
+    if (const trace::NnModuleName* const name = from.nn_modules().name_of(nn_module)) {
+        to.name = valid_utf8(from.string(name->name));
+        if (name->class_name != 0) {
+            to.class_name = valid_utf8(from.string(name->class_name));
         }
     }
 }
+
+/// The entry of NnModuleStats::holders() at this position, with nothing held.
+NnModuleStack nn_module_stack(const trace::Aggregator& from, std::size_t holder);
 
 }  // namespace memlab::model

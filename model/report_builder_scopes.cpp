@@ -111,24 +111,31 @@ void ReportBuilder::each(EntryTaker<Label>& to) const {
     }
 }
 
+NnModuleStack nn_module_stack(const trace::Aggregator& from, std::size_t holder) {
+    const trace::NnModuleStats& modules = from.nn_modules();
+    const trace::NnModuleHolder& of = modules.holders()[holder];
+    NnModuleStack out;
+    out.by_label = of.stack == 0;
+    if (!out.by_label && modules.stacks()[of.stack - 1].parent != 0) {
+        out.parent = modules.holder_of_stack(modules.stacks()[of.stack - 1].parent) - 1;
+    }
+    out.nn_module = of.nn_module;
+    name_nn_module(from, of.nn_module, out);
+    return out;
+}
+
 void ReportBuilder::each(EntryTaker<NnModuleStack>& to) const {
     const trace::NnModuleStats& from = from_.nn_modules();
-    std::vector<std::vector<NnModuleStack::Holding>> held(from.stacks().size());
+    std::vector<std::vector<NnModuleStack::Holding>> held(from.holders().size());
     for (const trace::NnModuleHolding& each : from.holdings()) {
         const trace::Holder at_peak = from_.held_at_peak(each);
         if (at_peak.count != 0 || each.live_count != 0) {
-            held[each.stack - 1].push_back({each.site, each.count, each.bytes, at_peak.count,
-                                            at_peak.bytes, each.live_count, each.live_bytes});
+            held[each.holder - 1].push_back({each.site, each.count, each.bytes, at_peak.count,
+                                             at_peak.bytes, each.live_count, each.live_bytes});
         }
     }
     for (std::size_t i = 0; i < held.size(); ++i) {
-        const trace::NnModuleStackDef& stack = from.stacks()[i];
-        NnModuleStack out;
-        if (stack.parent != 0) {
-            out.parent = stack.parent - 1;
-        }
-        out.nn_module = stack.nn_module;
-        name_nn_module(from_, stack.nn_module, out);
+        NnModuleStack out = nn_module_stack(from_, i);
         out.sites = std::move(held[i]);
         to.take(std::move(out));
     }

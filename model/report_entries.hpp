@@ -94,7 +94,7 @@ struct Site {
     std::vector<SiteLabel> labels = {};
     std::optional<Collected> collected = {};
 
-    /// What the calls of one stack of nn.Modules held of a call site.
+    /// What an entry of Report::nn_modules held of a call site.
     struct Part {
         std::size_t of = 0;          ///< index into Report::sites
         std::size_t nn_modules = 0;  ///< index into Report::nn_modules

@@ -1,4 +1,5 @@
-// A report's figures of PyTorch's nn.Modules: which of their calls allocated what.
+// A report's figures of PyTorch's nn.Modules: which of their calls allocated what, and what labels
+// say is their own.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +12,11 @@
 
 namespace memlab::model {
 
-/// A stack of calls of nn.Modules, by its innermost one.
+/// A stack of calls of nn.Modules, by its innermost one; or, by_label, an nn.Module with
+/// parameters, buffers or states of an optimizer that no call of one allocated.
 struct NnModuleStack {
-    /// What it allocated at one call site. Of those that held nothing at the peak or the end there
-    /// is none.
+    /// What it holds of one call site. Of those that held nothing at the peak or the end there is
+    /// none.
     struct Holding {
         std::size_t site = 0;  ///< index into Report::sites
         std::uint64_t count = 0;
@@ -43,6 +45,7 @@ struct NnModuleStack {
     std::uint64_t nn_module = 0;
     std::optional<std::string> name = {};
     std::optional<std::string> class_name = {};
+    bool by_label = false;
     std::vector<Holding> sites = {};
 
     template <typename Self, typename Visitor>
@@ -56,9 +59,13 @@ struct NnModuleStack {
                             "gave none"},
                            self.name);
         visit.text_or_null({"class", "its class; null: unknown"}, self.class_name);
+        visit.flag_if_any({"by_label",
+                           "not a call: what no call allocated and labels say is the "
+                           "nn.Module's: parameters, buffers, states of an optimizer"},
+                          self.by_label);
         visit.list({"sites",
-                    "what its call allocated, without nn.Modules inside: the call sites of which "
-                    "something was held at the peak or at the end"},
+                    "what its call allocated, or what its labels name, without nn.Modules inside: "
+                    "the call sites of which something was held at the peak or at the end"},
                    self.sites);
     }
     bool operator==(const NnModuleStack&) const = default;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "model/bounded_sum.hpp"
+#include "trace/aggregate/nn_modules.hpp"
 
 namespace memlab::report {
 
@@ -71,6 +72,19 @@ std::string row_name(const model::NnModuleStack& stack) {
 }
 
 }  // namespace
+
+NnModuleEntries::NnModuleEntries(const model::Report& report) {
+    for (std::size_t i = 0; i < report.nn_modules.size(); ++i) {
+        (report.nn_modules[i].by_label ? of_labels_ : of_calls_).push_back(i);
+    }
+}
+
+std::optional<std::size_t> NnModuleEntries::index(std::uint32_t code) const {
+    constexpr std::uint32_t bit = trace::NnModuleHolder::of_labels;
+    const std::vector<std::size_t>& of = (code & bit) != 0 ? of_labels_ : of_calls_;
+    const std::size_t number = code & ~bit;
+    return number == 0 || number > of.size() ? std::nullopt : std::optional(of[number - 1]);
+}
 
 void separate_nn_modules(model::Report& report) {
     std::unordered_map<std::uint64_t, DividedDevice> devices;

@@ -1,16 +1,31 @@
-// What the calls of each of PyTorch's nn.Modules held, as call sites of their own: every view that
+// What each of PyTorch's nn.Modules held, as call sites of their own: every view that
 // filters and groups call sites then filters and groups by nn.Module. And how names of nn.Modules
 // are compared.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/report.hpp"
 
 namespace memlab::report {
+
+/// Where the nn.Modules of a replay are in Report::nn_modules, which may be of an older memlab, or
+/// of a recording that was shorter.
+class NnModuleEntries {
+  public:
+    NnModuleEntries() = default;
+    explicit NnModuleEntries(const model::Report& report);
+    /// By trace::NnModuleHolder::code(). None: the report does not have it.
+    std::optional<std::size_t> index(std::uint32_t code) const;
+
+  private:
+    std::vector<std::size_t> of_calls_;
+    std::vector<std::size_t> of_labels_;
+};
 
 /// Appends to Report::sites one with Site::part for what each stack of nn.Modules held of a call
 /// site, at the peak and at the end, and takes that from the call site: sums are the same. Figures
@@ -35,11 +50,11 @@ bool matches_nn_module(const std::string& pattern, const std::string& name);
 std::vector<bool> matching_nn_modules(const std::string& pattern, const model::Report& report);
 
 /// Who a site belongs to, for a row: the compared name, the class of an outermost one without a
-/// name, or in brackets that it has none or is in no call of an nn.Module. Needs
+/// name, or in brackets that it has none or none holds it. Needs
 /// separate_nn_modules().
 std::string nn_module_of(const model::Report& report, const model::Site& site);
 
-/// What the calls of the nn.Modules of one name had allocated of what a device held at its
+/// What the nn.Modules of one name held of what a device held at its
 /// allocated peak, without those within.
 struct NnModuleAtPeak {
     std::string name;  ///< as of nn_module_of()
@@ -58,7 +73,7 @@ inline constexpr const char* how_nn_modules_get_names =
     "memlab-run names nn.Modules by itself (MEMLAB_NAMES). In a program that it did not start, "
     "call memlab.watch(model) of the Python package once the model is on the GPU "
     "(docs/python.md).";
-inline constexpr const char* outside_nn_modules = "[in no call of an nn.Module]";
+inline constexpr const char* outside_nn_modules = "[of no nn.Module]";
 inline constexpr const char* unnamed_nn_modules = "[nn.Modules without a name]";
 
 }  // namespace memlab::report

@@ -75,7 +75,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class NnModule:
-    """What the calls of one nn.Module of PyTorch's held at the peak, without those of nn.Modules within."""
+    """What one nn.Module of PyTorch's held at the peak, without those within: allocated by its calls, and its own."""
 
     name: Optional[str]  #: its qualified name; None: it has none yet
     class_name: Optional[str]
@@ -145,7 +145,7 @@ class peak:
     own_growth_bytes: Optional[int] = None  #: growth_bytes if they had not
     at_least: Optional[bool] = None  #: memory may be missing: the report says why, under `missed`
     other_bytes: Optional[int] = None  #: what the other call sites held
-    nn_modules: Optional[List[NnModule]] = None  #: all whose calls allocated of `bytes`, largest first
+    nn_modules: Optional[List[NnModule]] = None  #: all that held of `bytes`, largest first
 
     moments: Optional[Tuple[int, int, int]] = None  #: allocations in the process until it began, its peak, it ended
     gpu_names: Optional[List[str]] = None  #: of the GPUs that the process had used, in the order of their numbers

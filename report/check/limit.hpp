@@ -43,7 +43,7 @@ struct Subject {
         site,       ///< the call stacks that `text` matches (report/summary/filter.hpp)
         scope,      ///< the scopes with that path ("train/step") or name
         kind,       ///< one kind of memory: "pinned"
-        nn_module,  ///< what calls of the nn.Modules that `text` names held: matches_nn_module()
+        nn_module,  ///< what the nn.Modules that `text` names held: matches_nn_module()
     };
     Kind kind = Kind::all;
     std::string text;

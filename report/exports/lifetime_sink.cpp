@@ -77,9 +77,9 @@ Allocation LifetimeSink::describe(std::uint32_t slot, const trace::Live& live) c
     event.thread = live.thread;
     event.api = site.api;
     event.stack = site.stack;
-    if (live.nn_modules != 0) {
-        event.nn_modules = figures_.nn_modules().holdings()[live.nn_modules - 1].stack;
-    }
+    // What labels say may come later: a free is to be that of what was allocated.
+    const std::uint32_t code = figures_.nn_modules().code_of(live.nn_modules);
+    event.nn_modules = (code & trace::NnModuleHolder::of_labels) == 0 ? code : 0;
     event.time_ns = live.time_ns;
     event.stream = streams_[slot];
     event.address = live.address;

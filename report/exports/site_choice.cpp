@@ -18,6 +18,7 @@ SiteChoice::SiteChoice(const Input& input) : input_(input) {
     const model::Report& report = input.recording.report;
     if (input.filter.by_nn_module()) {
         nn_modules_ = input.filter.nn_modules(report);
+        entries_ = NnModuleEntries(report);
     }
     // By nn.Module a report has only what was held at the peak or at the end; the events say it.
     const std::vector<bool> wanted = input.filter.sites_of_any_nn_module(report, input.resolver);
@@ -36,10 +37,11 @@ bool SiteChoice::takes(const trace::Event& event, const std::string& api) {
     if (input_.filter.empty()) {
         return true;
     }
-    if (input_.filter.by_nn_module() &&
-        (event.nn_modules == 0 || event.nn_modules > nn_modules_.size() ||
-         !nn_modules_[event.nn_modules - 1])) {
-        return false;
+    if (input_.filter.by_nn_module()) {
+        const auto entry = entries_.index(event.nn_modules);
+        if (!entry || !nn_modules_[*entry]) {
+            return false;
+        }
     }
     const Site site = {std::uint64_t{event.stack} << 32 | event.api, event.device,
                        static_cast<std::uint64_t>(event.kind)};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "report/exports/input.hpp"
+#include "report/nn_module_parts.hpp"
 
 namespace memlab::report::exports {
 
@@ -26,7 +27,8 @@ class SiteChoice {
     using Site = std::array<std::uint64_t, 3>;  ///< stack and API, device, kind
 
     const Input& input_;
-    std::vector<bool> nn_modules_;  ///< by NnModuleStackDef::id - 1; empty: all of them, and none
+    NnModuleEntries entries_;
+    std::vector<bool> nn_modules_;  ///< by index into Report::nn_modules; empty: all, and none
     std::unordered_set<std::string> taken_;
     std::map<Site, bool> known_;
 };

@@ -44,7 +44,7 @@ struct History {
         std::uint32_t blocks = 0;  ///< saturates
         std::uint64_t bytes = 0;
     };
-    /// What is followed: of a site what calls of an nn.Module had allocated, or what none had.
+    /// What is followed: of a site what an nn.Module holds, or what none does.
     struct Followed {
         std::size_t site = 0;                  ///< index into Report::sites
         std::optional<std::size_t> nn_module;  ///< index into PageNnModules::all

@@ -202,7 +202,7 @@ History history_of_report(const model::Report& report, const SiteCategories& cat
     std::vector<std::map<std::size_t, Figures>> parts(report.sites.size());  // by nn.Module
     for (std::size_t stack = 0; stack < report.nn_modules.size(); ++stack) {
         for (const model::NnModuleStack::Holding& held : report.nn_modules[stack].sites) {
-            parts[held.site][*history.nn_modules.of(stack)].add(held);
+            parts[held.site][history.nn_modules.of_stack[stack]].add(held);
         }
     }
     std::vector<std::size_t> order(report.sites.size());

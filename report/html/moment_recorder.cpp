@@ -51,9 +51,11 @@ std::size_t SiteSlots::slot(std::size_t index, const trace::Site& site) {
     return of_site_[index];
 }
 
-std::size_t SiteSlots::slot(const trace::NnModuleHolding& holding, const trace::Site& site) {
+std::size_t SiteSlots::slot(const trace::NnModuleStats& modules, std::uint32_t number,
+                            const trace::Site& site) {
+    const trace::NnModuleHolding& holding = modules.holdings()[number - 1];
     const std::size_t own = slot(holding.site, site);
-    const auto nn_module = history_.nn_modules.of(holding.stack - 1);
+    const auto nn_module = history_.nn_modules.of_code(modules.code_of(number));
     if (own == none || !nn_module) {
         return own;
     }
@@ -127,7 +129,95 @@ void MomentRecorder::update(const trace::Aggregator& state) {
         }
     }
     touched_.clear();
+    if (moving_) {
+        take_moving(state);
+    }
+    serial_ = state.latest_serial();
     note_categories(state.duration_ns());
+}
+
+void MomentRecorder::move(const trace::Live& live, std::uint32_t to) {
+    touch(live);
+    touched_.push_back({live.site, to});
+    moving_ = {touched_[touched_.size() - 2], touched_.back(), live.size, live.serial};
+}
+
+/// Keeps what finish() corrects, unless the allocation is younger than all moments.
+void MomentRecorder::take_moving(const trace::Aggregator& state) {
+    const Moving moving = *std::exchange(moving_, std::nullopt);
+    const auto is_in = [&](const auto& moment) { return moment.serial >= moving.serial; };
+    if ((written_.empty() || written_.back().second < moving.serial) &&
+        std::none_of(moments_.begin(), moments_.end(), is_in) &&
+        std::none_of(highs_.begin(), highs_.end(), is_in)) {
+        return;
+    }
+    const auto slot = [&](const Touched& of) {
+        const trace::Site& site = state.sites()[of.site];
+        return of.nn_modules == 0 ? slots_.slot(of.site, site)
+                                  : slots_.slot(state.nn_modules(), of.nn_modules, site);
+    };
+    const std::size_t from = slot(moving.from);
+    const std::size_t to = slot(moving.to);
+    if (from != to) {
+        moved_.push_back({from, to, moving.bytes, moving.serial, change_});
+    }
+}
+
+void MomentRecorder::finish() {
+    Corrections corrections;
+    for (const Moved& moved : moved_) {
+        const auto begin =
+            std::partition_point(written_.begin(), written_.end(),
+                                 [&](const auto& at) { return at.second < moved.serial; });
+        const auto end = std::partition_point(
+            begin, written_.end(), [&](const auto& at) { return at.first < moved.change; });
+        const auto first = static_cast<std::size_t>(begin - written_.begin());
+        const auto behind = static_cast<std::size_t>(end - written_.begin());
+        const auto shift = [&](std::size_t slot, std::size_t moment, bool more) {
+            Held& held = corrections[slot][moment];
+            held.bytes += more ? moved.bytes : -moved.bytes;
+            held.blocks += more ? 1 : ~std::uint64_t{0};
+        };
+        shift(moved.to, first, true);
+        shift(moved.to, behind, false);
+        shift(moved.from, first, false);
+        shift(moved.from, behind, true);
+    }
+    for (const auto& [slot, held] : corrections) {
+        correct(slots_.holder(slot).changes, held, written_.size());
+    }
+}
+
+void MomentRecorder::correct(std::vector<History::Change>& changes,
+                             const std::map<std::size_t, Held>& corrections, std::size_t moments) {
+    std::vector<History::Change> corrected;
+    History::Change held;  // as it was
+    Held more;
+    auto change = changes.begin();
+    auto correction = corrections.begin();
+    while (change != changes.end() || correction != corrections.end()) {
+        std::size_t at = change != changes.end() ? change->moment : moments;
+        at = correction != corrections.end() ? std::min(at, correction->first) : at;
+        if (at == moments) {
+            break;
+        }
+        if (change != changes.end() && change->moment == at) {
+            held = *change++;
+        }
+        if (correction != corrections.end() && correction->first == at) {
+            more.bytes += correction->second.bytes;
+            more.blocks += correction++->second.blocks;
+        }
+        const History::Change now{static_cast<std::uint32_t>(at),
+                                  static_cast<std::uint32_t>(held.blocks + more.blocks),
+                                  held.bytes + more.bytes};
+        if (corrected.empty()
+                ? now.bytes != 0 || now.blocks != 0
+                : corrected.back().bytes != now.bytes || corrected.back().blocks != now.blocks) {
+            corrected.push_back(now);
+        }
+    }
+    changes = std::move(corrected);
 }
 
 void MomentRecorder::update_all(const trace::Aggregator& state) {
@@ -166,7 +256,7 @@ void MomentRecorder::take(std::uint32_t number, const trace::Aggregator& state) 
     Held& before = of_part_[number - 1];
     const Held after{holding.live_bytes, holding.live_count};
     const trace::Site& site = state.sites()[holding.site];
-    const std::size_t slot = slots_.slot(holding, site);
+    const std::size_t slot = slots_.slot(state.nn_modules(), number, site);
     const std::size_t own = slots_.slot(holding.site, site);
     if (slot != own && !(before == after)) {
         add(slot, before, after);
@@ -234,6 +324,7 @@ void MomentRecorder::rise(High& high, std::uint64_t time_ns) {
     high.bytes = high.now;
     high.time_ns = time_ns;
     high.change = change_;
+    high.serial = serial_;
     high.within = false;
     ++high.number;
 }
@@ -248,7 +339,8 @@ MomentRecorder::State MomentRecorder::state_now() {
 
 void MomentRecorder::keep(std::uint64_t time_ns, std::vector<std::size_t> events,
                           std::optional<History::Map> map) {
-    moments_.push_back({time_ns, change_, state_now(), false, std::move(events), std::move(map)});
+    moments_.push_back(
+        {time_ns, change_, serial_, state_now(), false, std::move(events), std::move(map)});
 }
 
 void MomentRecorder::end_stretch() {
@@ -268,6 +360,7 @@ void MomentRecorder::end_stretch() {
         }
         moments_.push_back({high.time_ns,
                             high.change,
+                            high.serial,
                             std::make_shared<const std::vector<Held>>(std::move(state)),
                             high.within,
                             {},
@@ -281,6 +374,7 @@ void MomentRecorder::end_stretch() {
                           moments_[i].change == moments_[i - 1].change;
         if (!same) {
             history_.moments.push_back(moments_[i].time_ns);
+            written_.emplace_back(moments_[i].change, moments_[i].serial);
         }
         const std::size_t number = history_.moments.size() - 1;
         if (moments_[i].within && (history_.within.empty() || history_.within.back() != number)) {

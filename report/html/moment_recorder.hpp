@@ -31,12 +31,12 @@ class SiteSlots {
               const HistoryLimits& limits, History& history);
 
     static constexpr std::size_t none = ~std::size_t{0};  ///< of a device that is ignored
-    /// Of a site without what calls of nn.Modules had allocated. It may be newer than the report:
+    /// Of a site without what nn.Modules hold of it. It may be newer than the report:
     /// its log has grown.
     std::size_t slot(std::size_t index, const trace::Site& site);
-    /// Of what a stack of nn.Modules had allocated at a site, that of the site where the report
-    /// does not know the stack.
-    std::size_t slot(const trace::NnModuleHolding& holding, const trace::Site& site);
+    /// Of what an nn.Module holds of a site, that of the site where the report does not know it.
+    std::size_t slot(const trace::NnModuleStats& modules, std::uint32_t number,
+                     const trace::Site& site);
     std::size_t count() const { return slots_.size(); }
     History::Holder& holder(std::size_t slot);
 
@@ -73,6 +73,8 @@ class MomentRecorder {
     /// The bytes of its site are about to change.
     void touch(const trace::Live& live) { touched_.push_back({live.site, live.nn_modules}); }
     bool touched() const { return !touched_.empty(); }
+    /// It is about to become another nn.Module's, as it was at all moments at which it was there.
+    void move(const trace::Live& live, std::uint32_t to);
     /// Takes over what has changed with a record; a device's allocated bytes come after it.
     void update(const trace::Aggregator& state);
     /// Anything may have changed.
@@ -91,6 +93,8 @@ class MomentRecorder {
     /// Ends the stretch, and begins the one that has the time: of those in between nothing is
     /// known.
     void skip_to(std::uint64_t time_ns);
+    /// After the last stretch.
+    void finish();
 
   private:
     struct Held {
@@ -106,6 +110,7 @@ class MomentRecorder {
         bool changed = false;  ///< in the stretch
         std::uint64_t time_ns = 0;
         std::uint64_t change = 0;  ///< number of the latest change then
+        std::uint64_t serial = 0;  ///< of the latest allocation then
         bool within = false;       ///< more changed at that time
         std::uint32_t number = 1;
         std::vector<std::uint32_t> seen;  ///< by slot: the number of the high that `saved` is of
@@ -114,20 +119,40 @@ class MomentRecorder {
     struct Moment {
         std::uint64_t time_ns = 0;
         std::uint64_t change = 0;
+        std::uint64_t serial = 0;
         State state;
         bool within = false;
         std::vector<std::size_t> events;
         std::optional<History::Map> map;
     };
 
-    /// What changes: a site, and a number of NnModuleStats::allocated(), or 0.
+    /// What changes: a site, and the number of a NnModuleHolding, or 0.
     struct Touched {
         std::uint32_t site = 0;
         std::uint32_t nn_modules = 0;
     };
+    /// Before the change, a live allocation was in one slot; from then on it is in another.
+    struct Moved {
+        std::size_t from = 0;
+        std::size_t to = 0;
+        std::uint64_t bytes = 0;
+        std::uint64_t serial = 0;
+        std::uint64_t change = 0;
+    };
+    struct Moving {
+        Touched from;
+        Touched to;
+        std::uint64_t bytes = 0;
+        std::uint64_t serial = 0;
+    };
+    /// What slots hold more, or less as its complement, from a moment on.
+    using Corrections = std::map<std::size_t, std::map<std::size_t, Held>>;
 
     void take(std::uint32_t index, const trace::Site& site);
     void take(std::uint32_t number, const trace::Aggregator& state);
+    void take_moving(const trace::Aggregator& state);
+    static void correct(std::vector<History::Change>& changes,
+                        const std::map<std::size_t, Held>& corrections, std::size_t moments);
     void add(std::size_t slot, const Held& before, const Held& after);
     void save(std::size_t slot);
     void rise(High& high, std::uint64_t time_ns);
@@ -146,7 +171,12 @@ class MomentRecorder {
     std::vector<Held> of_part_;  ///< the same, by index into NnModuleStats::holdings()
     std::vector<Held> now_;      ///< by slot
     std::uint64_t change_ = 0;   ///< numbers the records that changed something
-    State state_;                ///< of the change state_of_; null: none
+    std::uint64_t serial_ = 0;   ///< of the latest allocation
+    std::optional<Moving> moving_;
+    std::vector<Moved> moved_;
+    /// By History::moments: change and serial then.
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> written_;
+    State state_;  ///< of the change state_of_; null: none
     std::uint64_t state_of_ = 0;
     std::vector<High> highs_;
     std::vector<Moment> moments_;  ///< of the current stretch

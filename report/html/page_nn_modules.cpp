@@ -65,6 +65,7 @@ std::size_t PageNnModules::deepest() const {
 
 PageNnModules page_nn_modules(const model::Report& report) {
     PageNnModules modules;
+    modules.entries = NnModuleEntries(report);
     std::map<PageNnModules::NnModule, std::size_t> numbers;
     modules.of_stack.reserve(report.nn_modules.size());
     for (const model::NnModuleStack& stack : report.nn_modules) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/report.hpp"
+#include "report/nn_module_parts.hpp"
 
 namespace memlab::report {
 
@@ -33,9 +34,11 @@ struct PageNnModules {
     /// Components of a name that are told apart.
     std::size_t depth = every_depth;
 
-    /// The number of an nn.Module whose stack has this index. None where there is no such stack.
-    std::optional<std::size_t> of(std::size_t stack) const {
-        return stack < of_stack.size() ? std::optional(of_stack[stack]) : std::nullopt;
+    NnModuleEntries entries;
+    /// The number of what has this trace::NnModuleHolder::code(); none where the report lacks it.
+    std::optional<std::size_t> of_code(std::uint32_t code) const {
+        const auto entry = entries.index(code);
+        return entry ? std::optional(of_stack[*entry]) : std::nullopt;
     }
     /// By number, what stands for it where `components` of a name are told apart. Adds what is
     /// missing; what is there keeps its number.

@@ -83,7 +83,7 @@ std::int64_t PageSites::number_of(std::size_t site, std::uint32_t nn_modules) co
         return several;
     }
     if (nn_modules != 0) {
-        if (const auto module = recording_.history.nn_modules.of(nn_modules - 1)) {
+        if (const auto module = recording_.history.nn_modules.of_code(nn_modules)) {
             if (const auto row = row_of({site, shown_[*module]})) {
                 return static_cast<std::int64_t>(*row);
             }
@@ -107,12 +107,12 @@ void PageSites::divide_leaks() {
     const model::Report& report = *recording_.report;
     const PageNnModules& modules = recording_.history.nn_modules;
     for (std::size_t stack = 0; stack < report.nn_modules.size(); ++stack) {
-        const auto module = modules.of(stack);
+        const std::size_t module = modules.of_stack[stack];
         for (const model::NnModuleStack::Holding& held : report.nn_modules[stack].sites) {
-            if (!module || recording_.suppressed[held.site] || numbers_[held.site] < 0) {
+            if (recording_.suppressed[held.site] || numbers_[held.site] < 0) {
                 continue;
             }
-            const auto part = row_of({held.site, shown_[*module]});
+            const auto part = row_of({held.site, shown_[module]});
             PageSite& whole = all_[static_cast<std::size_t>(numbers_[held.site])];
             if (part) {
                 const std::uint64_t bytes = std::min(whole.leaked_bytes, held.live_bytes);

@@ -38,7 +38,7 @@ class PageSites {
 
     static constexpr std::int64_t several = -2;
     /// The row of what a stack of nn.Modules had allocated at a site of the report, or of the rest
-    /// that it is part of. `nn_modules`: NnModuleStackDef::id; 0: no call of an nn.Module.
+    /// that it is part of. `nn_modules`: trace::NnModuleHolder::code(); 0: none.
     std::int64_t number_of(std::size_t site, std::uint32_t nn_modules) const;
 
   private:

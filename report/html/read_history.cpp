@@ -199,6 +199,7 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
         history_.events.push_back({History::What::end, end_ns_, std::nullopt, 0, 0, {}});
         moments_.keep(end_ns_, {history_.events.size() - 1}, make_map(false));
         moments_.end_stretch();
+        moments_.finish();
         open_.close_all(std::max(state_.duration_ns(), end_ns_),
                         [this](TimelineScope&& scope) { keep(std::move(scope)); });
         keep_longest();
@@ -358,6 +359,9 @@ class HistoryCollector final : public trace::GenericSink<HistoryCollector>,
     void freed(std::uint32_t /*slot*/, const trace::Live& live,
                const trace::LifeEnd& /*end*/) override {
         moments_.touch(live);
+    }
+    void moved(std::uint32_t /*slot*/, const trace::Live& live, std::uint32_t to) override {
+        moments_.move(live, to);
     }
 
     /// The figures may have changed.

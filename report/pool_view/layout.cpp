@@ -15,9 +15,7 @@ namespace {
 BlockLayout layout_of(const trace::Aggregator& figures, const trace::Live& live, bool pending) {
     BlockLayout block{live.address, live.size, live.time_ns, figures.sites()[live.site].stack,
                       live.site,    pending};
-    if (live.nn_modules != 0) {
-        block.nn_modules = figures.nn_modules().holdings()[live.nn_modules - 1].stack;
-    }
+    block.nn_modules = figures.nn_modules().code_of(live.nn_modules);
     // What is cut from a segment may begin where it does, and it is that which has a name.
     if (figures.labels().any_live() && !live.is_segment) {
         block.label = figures.string(figures.labels().name_of(live.address));

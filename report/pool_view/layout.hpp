@@ -23,7 +23,7 @@ struct BlockLayout {
     std::size_t stack = 0;          ///< index into Report::stacks; 0: none
     std::size_t site = 0;           ///< index into Report::sites
     bool pending = false;           ///< freed, but GPU work may still use it
-    std::uint32_t nn_modules = 0;   ///< NnModuleStackDef::id of the call that allocated it; 0: none
+    std::uint32_t nn_modules = 0;   ///< NnModuleHolder::code(); 0: none
     std::string label = {};         ///< the program's name for it, the latest so far
     std::string label_detail = {};  ///< what it holds beside its name; empty: not known
 

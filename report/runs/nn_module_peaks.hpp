@@ -12,14 +12,14 @@
 
 namespace memlab::report {
 
-/// Of a device, what the calls of the nn.Modules of one name had allocated, without those within.
+/// Of a device, what the nn.Modules of one name held, without those within.
 struct NnModulePeak {
     std::uint64_t device = 0;  ///< Device::index
-    std::string name;          ///< as of nn_module_of(): in brackets what is in no call of one
+    std::string name;          ///< as of nn_module_of(): in brackets what none holds
     std::uint64_t bytes = 0;
 };
 
-/// Of all devices at their allocated peaks; empty where no call of an nn.Module was recorded.
+/// Of all devices at their allocated peaks; empty where no nn.Module was recorded.
 std::vector<NnModulePeak> nn_module_peaks(const model::Report& report);
 
 /// A name in all ranks. Sums over the GPUs of each.
@@ -37,11 +37,11 @@ struct NnModuleSpread {
                      self.bytes.empty() ? 0 : self.difference());
         visit.text({"name",
                     "its qualified name, as in `sites --by nn-module`; in brackets: nn.Modules "
-                    "without a name, and calls outside of any"},
+                    "without a name, and memory of no nn.Module"},
                    self.name);
         visit.numbers({"bytes",
-                       "by rank, in the order of `ranks`: what its calls had allocated of the "
-                       "memory held at the rank's peak, without nn.Modules inside"},
+                       "by rank, in the order of `ranks`: what it held at the rank's peak, without "
+                       "nn.Modules inside"},
                       self.bytes);
     }
 };

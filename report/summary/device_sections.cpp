@@ -341,7 +341,7 @@ void SummaryPage::nn_modules(const DeviceSummary& summary) {
         return;
     }
     constexpr std::size_t most = 5;
-    heading("By nn.Module, at the allocated peak", "by those whose own calls allocated");
+    heading("By nn.Module, at the allocated peak", "without those within");
     const Table<Share> table = this->shares("bytes", "nn.Module", summary.at_peak.bytes);
     table.head();
     const std::size_t shown = std::min({most, options_.top, summary.nn_modules.size()});

@@ -6,7 +6,7 @@
 //   module=TEXT  the program or library of a frame
 //   scope=TEXT   memory that outlived a scope of this path (reports hold no more about scopes)
 //   kind=TEXT    the kind of memory: device, managed, pinned, ...
-//   nn_module=TEXT  what calls of that nn.Module of PyTorch's, or of one in it, had allocated
+//   nn_module=TEXT  what that nn.Module of PyTorch's, or one in it, held
 //
 // TEXT matches anywhere in the name. If it contains *, ? or [, it is a glob pattern for the whole
 // name or its base name. A site matches a pattern if any frame of its stack does, including inlined

@@ -17,7 +17,7 @@
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     categories {name: {count, bytes}} (of PyTorch's memory at the allocated peak, if it has any),
-//     nn_modules [name, count, bytes] (what calls of each had allocated of it, if any had),
+//     nn_modules [name, count, bytes] (what each held of it, if any did),
 //     kind_curves {name: {peak_bytes, peak_time_ns, at_end_bytes, at_peak {count, bytes, places,
 //       other}}} (of kinds that the curves do not include),
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns), still_allocated (as

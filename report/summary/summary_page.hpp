@@ -41,7 +41,7 @@ class SummaryPage : private Page {
     void remainder(const model::Device& device);
     /// What PyTorch used the memory for at the allocated peak.
     void categories(const DeviceSummary& summary);
-    /// What calls of nn.Modules of PyTorch's had allocated of the allocated peak, the largest.
+    /// What nn.Modules of PyTorch's held at the allocated peak, the largest.
     void nn_modules(const DeviceSummary& summary);
     void fragmentation(const model::Device& device);
     void marks(const model::Device& device);

@@ -41,11 +41,13 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
         if (const auto time = time_of(record, figures_)) {
             pass(*time);
         }
-        if (next_) {
-            next_->on(record);
-        } else {
-            figures_.on(record);
+        if constexpr (std::same_as<Record, trace::Event>) {
+            if (record.type == trace::EventType::label && made_ != 0) {
+                label(record);
+                return;
+            }
         }
+        apply(record);
         if constexpr (std::same_as<Record, trace::Event>) {
             if (record.type == trace::EventType::mark) {
                 reach(figures_.string(record.name));
@@ -70,6 +72,50 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
     }
 
   private:
+    template <typename Record>
+    void apply(const Record& record) {
+        if (next_) {
+            next_->on(record);
+        } else {
+            figures_.on(record);
+        }
+    }
+
+    /// Its nn.Module held the memory at the moments, too, at which that was there.
+    void label(const trace::Event& event) {
+        const trace::Live* const live = figures_.labelled_at(event.address);
+        const std::uint32_t before = live != nullptr ? live->nn_modules : 0;
+        apply(event);
+        if (live == nullptr || live->nn_modules == before) {
+            return;
+        }
+        for (std::size_t i = 0; i < moments_.size(); ++i) {
+            if (is_made_[i] && moments_[i].report && live->serial <= serials_[i]) {
+                if (before != 0) {
+                    Holding& from = holding(*moments_[i].report, before);
+                    --from.live_count;
+                    from.live_bytes -= live->size;
+                }
+                if (live->nn_modules != 0) {
+                    Holding& to = holding(*moments_[i].report, live->nn_modules);
+                    ++to.live_count;
+                    to.live_bytes += live->size;
+                }
+            }
+        }
+    }
+    using Holding = model::NnModuleStack::Holding;
+    Holding& holding(model::Report& report, std::uint32_t number) {
+        const trace::NnModuleHolding& of = figures_.nn_modules().holdings()[number - 1];
+        for (std::size_t i = report.nn_modules.size(); i < of.holder; ++i) {
+            report.nn_modules.push_back(model::nn_module_stack(figures_, i));
+        }
+        std::vector<Holding>& sites = report.nn_modules[of.holder - 1].sites;
+        const auto known = std::find_if(sites.begin(), sites.end(),
+                                        [&](const Holding& each) { return each.site == of.site; });
+        return known != sites.end() ? *known : sites.emplace_back(Holding{.site = of.site});
+    }
+
     /// The next record is of that time: what ends before it is known.
     void pass(std::uint64_t time_ns) {
         for (std::size_t i = 0; i < moments_.size() && made_ != moments_.size(); ++i) {
@@ -77,6 +123,7 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
             if (moment.time_ns && *moment.time_ns < time_ns && !is_made_[i]) {
                 moment.report = make_report(figures_, model::Moment::running).report;
                 is_made_[i] = true;
+                serials_[i] = figures_.latest_serial();
                 ++made_;
             }
         }
@@ -99,6 +146,7 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
 
     std::vector<Moment>& moments_;
     std::vector<bool> is_made_ = std::vector<bool>(moments_.size());
+    std::vector<std::uint64_t> serials_ = std::vector<std::uint64_t>(moments_.size());
     std::size_t made_ = 0;
     trace::Aggregator& figures_;
     std::unique_ptr<trace::RecordSink> next_;
@@ -179,6 +227,18 @@ void name_frames(model::Report& report, const model::Report& named) {
     }
 }
 
+/// A report of an older memlab tells of nn.Modules only what their calls allocated.
+void leave_out_labels(model::Report& report, const model::Report& named) {
+    const auto by_label = [](const model::NnModuleStack& each) { return each.by_label; };
+    if (std::none_of(named.nn_modules.begin(), named.nn_modules.end(), by_label)) {
+        for (model::NnModuleStack& each : report.nn_modules) {
+            if (each.by_label) {
+                each.sites.clear();
+            }
+        }
+    }
+}
+
 }  // namespace
 
 std::optional<model::Report> report_at(const std::string& log, std::uint64_t time_ns,
@@ -186,6 +246,15 @@ std::optional<model::Report> report_at(const std::string& log, std::uint64_t tim
                                        const MomentCollector& collected) {
     std::optional<model::Report> made = collected.at(log, time_ns);
     if (!made) {
+        MomentCollector one(time_ns);
+        trace::Aggregator figures;
+        const auto sink = one.sink_factory()(log, figures);
+        const trace::LogReadResult read = read_log_ahead(log, *sink);
+        dynamic_cast<LogFollower&>(*sink).finish(read);
+        made = one.at(log, time_ns);
+    }
+    if (!made) {
+        // Without what labels say later.
         trace::Aggregator figures;
         UpTo sink(time_ns, figures);
         const auto gap = read_log_ahead(log, sink).gap;
@@ -196,6 +265,7 @@ std::optional<model::Report> report_at(const std::string& log, std::uint64_t tim
     }
     if (made) {
         name_frames(*made, named);
+        leave_out_labels(*made, named);
     }
     return made;
 }

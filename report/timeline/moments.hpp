@@ -32,6 +32,7 @@ class MomentCollector {
   public:
     /// As for parse_moment(). Of the peak and the end the whole report has all.
     explicit MomentCollector(const std::vector<std::string>& moments);
+    explicit MomentCollector(std::uint64_t time_ns) : asked_{{"", time_ns, std::nullopt}} {}
 
     /// For read_report(). `next`: what the log is read into besides; it must forward the records.
     LogSinkFactory sink_factory(const LogSinkFactory& next = {});
@@ -61,9 +62,9 @@ class MomentCollector {
 /// time. None if the log cannot be read, or lacks the events before that time. `named`: the report
 /// of the whole log, whose names (memlab-report symbolize) no log has. `collected` may have it. May
 /// throw std::bad_alloc.
-std::optional<model::Report> report_at(const std::string& log, std::uint64_t time_ns,
-                                       const model::Report& named,
-                                       const MomentCollector& collected = MomentCollector({}));
+std::optional<model::Report> report_at(
+    const std::string& log, std::uint64_t time_ns, const model::Report& named,
+    const MomentCollector& collected = MomentCollector(std::vector<std::string>()));
 /// Why it is none for `moment` ("400ms"): "what; what to do".
 std::string not_replayable(const model::Report& report, const std::string& moment);
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -15,6 +17,7 @@
 #include "report/text/page.hpp"
 #include "report/text/table.hpp"
 #include "report/text/units.hpp"
+#include "trace/aggregate/nn_module_owner.hpp"
 
 namespace memlab::report {
 
@@ -51,6 +54,11 @@ class Adder {
         of_.device = &device;
         of_.categories = has_categories(report, device);
         of_.doubt = doubt_about_categories(report, device, resolver);
+        for (const model::NnModuleStack& stack : report.nn_modules) {
+            if (stack.name) {
+                names_.insert(*stack.name);
+            }
+        }
     }
 
     NnModulesOfDevice add() {
@@ -97,7 +105,7 @@ class Adder {
         return of_.categories ? categorize(site, resolver_) : Category::other;
     }
 
-    /// Of the sites that held more than what nn.Modules have of them.
+    /// Of the sites that held more than what nn.Modules have of them, those that name none.
     std::vector<model::SiteLabel> labels_outside(
         const std::unordered_map<std::size_t, std::uint64_t>& inside_of) const {
         SiteRow row;
@@ -109,6 +117,11 @@ class Adder {
                 row.add(site, i);
             }
         }
+        const auto has_owner = [&](const model::SiteLabel& label) {
+            return trace::nn_module_owner(
+                label.name, [&](std::string_view name) { return names_.contains(name); });
+        };
+        std::erase_if(row.labels, has_owner);
         std::stable_sort(row.labels.begin(), row.labels.end(),
                          [](const model::SiteLabel& a, const model::SiteLabel& b) {
                              const bool a_is_last = a.name == model::other_names;
@@ -158,6 +171,7 @@ class Adder {
     const model::Report& report_;
     Resolver& resolver_;
     NnModulesOfDevice of_;
+    std::set<std::string, std::less<>> names_;
     std::unordered_map<std::string, NnModule*> by_name_;
 };
 
@@ -173,7 +187,7 @@ class NnModulesText {
         if (devices.empty()) {
             page_.paragraph("", report_.nn_modules.empty()
                                     ? no_nn_modules
-                                    : "No call of an nn.Module held memory of a GPU at its peak.");
+                                    : "No nn.Module held memory of a GPU at its peak.");
         }
         return page_.take();
     }

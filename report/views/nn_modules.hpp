@@ -1,5 +1,5 @@
-// The memory of PyTorch's nn.Modules: what their calls had allocated of what a device held at its
-// allocated peak, by qualified name and by what it was for.
+// The memory of PyTorch's nn.Modules: what their calls had allocated and labels say is theirs of
+// what a device held at its allocated peak, by qualified name and by what it was for.
 #pragma once
 
 #include <cstddef>
@@ -41,14 +41,14 @@ struct NnModulesOfDevice {
     NnModule outermost;       ///< of all that have names
     NnModuleShare unnamed;    ///< of those that have none
     std::size_t unnamed_count = 0;
-    NnModuleShare outside;  ///< of no call of an nn.Module
+    NnModuleShare outside;  ///< of none
     /// The program's names for memory of the call sites of `outside`, those first under which most
     /// lives at the end.
     std::vector<model::SiteLabel> outside_labels;
     const char* doubt = nullptr;  ///< doubt_about_categories()
 };
 
-/// Of the devices where a call of an nn.Module held something at the peak. Points into `report`.
+/// Of the devices where an nn.Module held something at the peak. Points into `report`.
 std::vector<NnModulesOfDevice> nn_modules(const model::Report& report, Resolver& resolver,
                                           const ViewOptions& options);
 

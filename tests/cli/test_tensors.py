@@ -68,9 +68,12 @@ class Tensors(ViewTest):
         of_page = {each["name"]: each["own_bytes"] for each in at_peak["devices"][0]["nn_modules"] if each["own_bytes"]}
         rows = next(each["sites"] for each in report["at"]["devices"] if each["index"] == 64)
         outside = at_peak["devices"][0]["outside"]["bytes"]
-        names = {label["name"] for label in at_peak["devices"][0]["outside"]["labels"]}
-        self.assertIn("TransformerEncoder.layers.0.self_attn.out_proj.weight", names)
-        self.assertEqual(of_page | {"[in no call of an nn.Module]": outside},
+        rows_of = {each["name"]: each for each in at_peak["devices"][0]["nn_modules"]}
+        out_proj = rows_of["TransformerEncoder.layers.0.self_attn.out_proj"]
+        # A weight of 512 x 512 and a bias of 512, and two states of Adam of each: its calls held nothing.
+        self.assertEqual(out_proj["own_bytes"], 3 * (512 * 512 + 512) * 4)
+        self.assertNotIn("labels", at_peak["devices"][0]["outside"])
+        self.assertEqual(of_page | {"[of no nn.Module]": outside},
                          {each["nn_module"]: each["bytes"] for each in rows})
 
     def test_one_failure_is_told_once(self):

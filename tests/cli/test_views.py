@@ -140,7 +140,7 @@ class NnModules(ViewTest):
         device = self.tensors("sites", "--by", "nn-module", path)
         rows = {each["nn_module"]: each for each in device["sites"]}
         inside = self.by_name(report)
-        outside = rows.pop("[in no call of an nn.Module]")
+        outside = rows.pop("[of no nn.Module]")
         self.assertEqual({name: each["at_peak_bytes"] for name, each in rows.items()}, inside)
         self.assertEqual(outside["at_peak_bytes"], device["total"]["at_peak_bytes"] - sum(inside.values()))
         self.assertEqual(rows["layers.0"]["count"], None)  # of the whole run nothing is known by nn.Module
@@ -193,7 +193,7 @@ class NnModules(ViewTest):
         (device,) = [each for each in json.loads(self.report("diff", "--by", "nn-module", "--json", path, after))["devices"]
                      if each["index"] == 64]
         self.assertEqual({each["nn_module"]: each["change"] for each in device["sites"]},
-                         {"layers.0.linear": -less, "[in no call of an nn.Module]": less})
+                         {"layers.0.linear": -less, "[of no nn.Module]": less})
         self.assertIn("By nn.Module", self.report("diff", "--by", "nn-module", path, after))
         for folder, of in (("before", report), ("then", other)):  # runs
             os.mkdir(self.path(folder))
@@ -203,7 +203,7 @@ class NnModules(ViewTest):
                     json.dump(one, file)
         run = json.loads(self.report("diff", "--by", "nn-module", "--json", self.path("before"), self.path("then")))
         self.assertEqual({each["nn_module"]: each["change"] for each in run["call_sites"]["sites"]},
-                         {"layers.0.linear": -2 * less, "[in no call of an nn.Module]": 2 * less})
+                         {"layers.0.linear": -2 * less, "[of no nn.Module]": 2 * less})
         rows = list(csv.DictReader(io.StringIO(self.report("diff", "--by", "nn-module", "--csv", path, after))))
         self.assertIn("layers.0.linear", [each["nn_module"] for each in rows])
 

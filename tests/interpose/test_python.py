@@ -350,6 +350,16 @@ class PythonFrames(EndToEnd):
                     labels += [f"Adam.{name}.{state}" for name in trained for state in ("exp_avg", "exp_avg_sq")]
                     self.assertEqual({label["name"] for label in report["labels"]}, set(labels))
                     self.assertEqual({label.get("detail") for label in report["labels"]}, {"float32[128, 128]"})
+                    own, at_end = {}, {}
+                    for label in report["labels"]:
+                        name = label["name"].removeprefix("Adam.").split("+")[0].split(".weight")[0]
+                        own[name] = own.get(name, 0) + label["live_bytes"]
+                    for entry in report["nn_modules"]:
+                        if entry.get("by_label"):
+                            at_end[entry["name"]] = sum(each["live_bytes"] for each in entry["sites"])
+                    self.assertEqual(at_end, own)
+                    self.assertEqual(own[f"{teacher}.extra"], 64 << 10)
+                    self.assertGreaterEqual(own["Net.layer"], 4 * 64 << 10)  # with gradient and Adam's states
 
     def test_names_of_a_large_model(self) -> None:
         """Each of its tensors has its name, and its shape while there are no more than are kept."""

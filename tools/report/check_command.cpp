@@ -86,9 +86,8 @@ void define(CLI::App& app, CheckArguments& arguments) {
         ->type_name("WHAT")
         ->group("Limits");
     app.add_option("--nn-module", arguments.nn_module,
-                   "Apply limits given as options to what calls of this nn.Module, or of one "
-                   "inside it, allocated: a name or a pattern ('encoder.*'), with or without "
-                   "the model's name")
+                   "Apply limits given as options to what this nn.Module, or one inside it, held: "
+                   "a name or a pattern ('encoder.*'), with or without the model's name")
         ->type_name("NAME")
         ->group("Limits");
     add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")

@@ -46,7 +46,7 @@ void define(CLI::App& app, DiffArguments& arguments) {
     add_sort(app, arguments, report::order_names());
     app.add_option("--by", arguments.by,
                    "stack: each call stack by itself (default); place: any caller; nn-module: by "
-                   "the names of PyTorch's nn.Modules whose calls allocated")
+                   "the names of PyTorch's nn.Modules that hold it")
         ->type_name("WHAT")
         ->check(one_of({"stack", "place", "nn-module"}));
     add_top(app, arguments, "Processes, call stacks and scopes", 20);

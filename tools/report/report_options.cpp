@@ -316,11 +316,12 @@ void add_filter(CLI::App& app, ReportOptions& options, bool nn_modules) {
         "module=TEXT, kind=TEXT, scope=TEXT (what outlived that scope). TEXT may be a pattern "
         "(*Step*). If repeated, all must match");
     if (nn_modules) {
-        add_patterns(app, "--nn-module", options.filter,
-                     "Only what calls of this PyTorch nn.Module, or of one inside it, allocated: "
-                     "a name or a pattern ('encoder.*'), with or without the model's name; also "
-                     "as --filter nn_module=TEXT",
-                     "nn_module=");
+        add_patterns(
+            app, "--nn-module", options.filter,
+            "Only what this PyTorch nn.Module, or one inside it, held: a name or a pattern "
+            "('encoder.*'), with or without the model's name; also as "
+            "--filter nn_module=TEXT",
+            "nn_module=");
     } else {
         options.filter.without_nn_modules();
     }

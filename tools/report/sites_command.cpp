@@ -85,7 +85,7 @@ int sites_command(int argc, char** argv) {
     app.add_option("--by", by,
                    "place (default), or category: what PyTorch uses the memory for, parameters, "
                    "gradients, optimizer state, activations and so on; or nn-module: the innermost "
-                   "nn.Module of PyTorch's whose call allocated it")
+                   "nn.Module of PyTorch's that holds it")
         ->type_name("WHAT")
         ->check(one_of({"place", "category", "nn-module"}));
     add_top(app, arguments, "Places of each GPU", 20);
@@ -135,8 +135,9 @@ int nn_modules_command(int argc, char** argv) {
     add_rendering(app, arguments);
     app.footer(
         "Memory counts for the innermost nn.Module whose call allocated it; in backward, for the "
-        "one whose forward it belongs to. A row includes the nn.Modules inside it, by qualified "
-        "name. Parameters and optimizer state are allocated outside of calls.\n"
+        "one whose forward it belongs to; outside of calls, for the one whose parameter, buffer or "
+        "optimizer state its label names. A row includes the nn.Modules inside it, by qualified "
+        "name.\n"
         "\n"
         "Examples:\n"
         "  memlab-report nn-modules memlab.python3.4711.json\n"

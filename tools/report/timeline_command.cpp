@@ -45,7 +45,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
     app.add_option("--by", arguments.by,
                    "category: what PyTorch used the memory for, over time: parameters, gradients, "
                    "optimizer state, activations and so on; from an event log; nn-module: with "
-                   "--at, which PyTorch nn.Module's calls had allocated it")
+                   "--at, what each PyTorch nn.Module held")
         ->type_name("WHAT")
         ->check(one_of({"category", "nn-module"}));
     add_top(app, arguments, "Places and marks in the lists");

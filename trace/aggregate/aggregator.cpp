@@ -129,7 +129,7 @@ void Aggregator::on(const NnModuleStackDef& record) {
 }
 
 void Aggregator::on(const NnModuleName& record) {
-    guarded([&] { nn_modules_.on(record); });
+    guarded([&] { nn_modules_.on(record, strings_[record.name]); });
 }
 
 void Aggregator::on(const StackDef& record) {

@@ -72,6 +72,9 @@ class LiveObserver {
     virtual void freed(std::uint32_t /*slot*/, const Live& /*live*/, const LifeEnd& /*end*/) {}
     /// It is safe to reuse, and leaves the table.
     virtual void ended(std::uint32_t /*slot*/, const Live& /*live*/, const LifeEnd& /*end*/) {}
+    /// Its label says that an nn.Module, or another one, or none holds it: Live::nn_modules becomes
+    /// `to`.
+    virtual void moved(std::uint32_t /*slot*/, const Live& /*live*/, std::uint32_t /*to*/) {}
     /// From now on it is a segment, and counts as what is handed out of it: Live::is_segment.
     virtual void split(std::uint32_t /*slot*/, const Live& /*live*/) {}
     /// A segment, or an address range that one grows by; `by` has its size.
@@ -195,6 +198,12 @@ class Aggregator final : public RecordSink {
     /// The live suballocation on that device, an allocator's, that holds the address; null: none.
     /// Valid until the next change.
     const Live* suballocation_at(std::uint32_t device, std::uint64_t address) const;
+    /// What a label of that address names; null: nothing. Valid until the next change.
+    const Live* labelled_at(std::uint64_t address) const {
+        const std::uint32_t at = find_innermost(address);
+        return at == LiveTable::none || live_[at].pending || live_[at].is_segment ? nullptr
+                                                                                  : &live_[at];
+    }
     /// visit(Live) for those that overlap a range. May throw std::bad_alloc.
     template <class Visit>
     void for_each_suballocation(std::uint32_t device, std::uint64_t address, std::uint64_t bytes,
@@ -303,6 +312,7 @@ class Aggregator final : public RecordSink {
     void scope(const Event& event);
     std::uint32_t find_innermost(std::uint64_t address) const;
     void label(const Event& event);
+    void label_nn_module(std::uint32_t at, const std::string& label);
     std::vector<SiteLabel> holder_labels(const Composition& holders) const;
 
     void end_found_step(const Event& event) {

@@ -46,9 +46,7 @@ void Aggregator::checkpoint(RecordSink& to, TextReplacer* texts) const {
     for (const NnModuleStackDef& of : nn_modules_.stacks()) {
         to.on(of);
     }
-    for (const auto& [number, name] : nn_modules_.names()) {
-        to.on(name);
-    }
+    nn_modules_.for_each_name([&to](const NnModuleName& name) { to.on(name); });
     for (const auto& device : devices_) {
         if (device != nullptr) {
             to.on(device->info);

@@ -271,7 +271,7 @@ std::vector<NnModuleHeld> Intervals::nn_modules(Interval& interval) {
         }
         const SiteTable::Item item = held_at_peak_by(interval, part, index);
         if (item.count != 0) {
-            const std::uint32_t number = stats.stacks()[holding.stack - 1].nn_module;
+            const std::uint32_t number = stats.holders()[holding.holder - 1].nn_module;
             NnModuleHeld& held = by_number.try_emplace(number, NnModuleHeld{number}).first->second;
             held.count += item.count;
             held.bytes += item.bytes;
@@ -320,6 +320,28 @@ void Intervals::freed(std::uint32_t /*slot*/, const Live& live, const LifeEnd& /
             if (SiteTable::Item* const segments = segments_[of].find(index)) {
                 --segments->count;
                 segments->bytes -= live.size;
+            }
+        }
+    });
+}
+
+/// What was there at an interval's peak was its at the peak.
+void Intervals::moved(std::uint32_t /*slot*/, const Live& live, std::uint32_t to) {
+    guarded([&] {
+        for (const auto& interval : intervals_) {
+            if (!interval->open || !takes(interval->filter, live.site)) {
+                continue;
+            }
+            const bool at_peak = live.serial <= interval->totals.peak_moment;
+            if (live.nn_modules != 0) {
+                keep(*interval, part, live.nn_modules - 1, nullptr);
+                SiteTable::Item& from = *interval->at_peak[part].find(live.nn_modules - 1);
+                from.count -= at_peak ? 1 : 0;
+                from.bytes -= at_peak ? live.size : 0;
+            }
+            if (to != 0) {
+                keep(*interval, part, to - 1, nullptr);
+                interval->at_peak[part].add(to - 1, at_peak ? 1 : 0, at_peak ? live.size : 0);
             }
         }
     });

@@ -5,7 +5,7 @@
 // allocator counted as what is handed out of it; or only what IntervalFilter takes of it. Who held
 // the peak is kept without a copy at each new one: a site whose live bytes are about to change, the
 // first time since the latest peak, has them put aside; a new peak drops what is there. The same
-// for the parts of sites that the calls of nn.Modules allocated.
+// for the parts of sites that nn.Modules hold.
 //
 // Nothing is done while no interval is open. An event costs O(open intervals), begin() O(live
 // allocations), end() O(sites). Memory: O(sites that change) for each open interval, and
@@ -26,7 +26,8 @@
 
 namespace memlab::trace {
 
-/// What calls of an nn.Module allocated, not those of nn.Modules within.
+/// What calls of an nn.Module allocated and what labels say is its own, not that of nn.Modules
+/// within.
 struct NnModuleHeld {
     std::uint32_t nn_module = 0;  ///< NnModuleStackDef::nn_module
     std::uint64_t count = 0;
@@ -102,6 +103,7 @@ class Intervals final : public LiveObserver {
 
     void allocated(std::uint32_t slot, const Live& live, const Event& by) override;
     void freed(std::uint32_t slot, const Live& live, const LifeEnd& end) override;
+    void moved(std::uint32_t slot, const Live& live, std::uint32_t to) override;
     void split(std::uint32_t slot, const Live& live) override;
     bool needs_all() const override { return false; }
 

@@ -59,7 +59,7 @@ struct Live {
     std::uint32_t context = 0;
     std::uint32_t thread = 0;
     std::uint32_t scopes = 0;      ///< the owner, from ScopeStats::allocated()
-    std::uint32_t nn_modules = 0;  ///< from NnModuleStats::allocated(); 0: of none
+    std::uint32_t nn_modules = 0;  ///< the number of a NnModuleHolding; 0: of none
     AddressSpace space = AddressSpace::pointer;
     Origin origin = Origin::driver;
     bool pending = false;     ///< freed, not yet safe to reuse (pool)

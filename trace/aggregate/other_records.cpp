@@ -78,7 +78,29 @@ void Aggregator::label(const Event& event) {
     const std::uint32_t at = find_innermost(event.address);
     if (at != LiveTable::none && !live_[at].pending && !live_[at].is_segment) {
         labels_.label(event.address, event.name, live_[at].size, live_[at].site, event.api);
+        if (nn_modules_.may_be_labelled(live_[at].nn_modules)) {
+            label_nn_module(at, strings_[event.name]);
+        }
     }
+}
+
+void Aggregator::label_nn_module(std::uint32_t at, const std::string& label) {
+    Live& live = live_[at];
+    const Site& site = sites_[live.site];
+    if (!counts_as_device_memory(site.kind)) {
+        return;
+    }
+    const std::uint32_t to = nn_modules_.labelled(label, live.site);
+    if (to == live.nn_modules) {
+        return;
+    }
+    if (observer_ != nullptr) {
+        observer_->moved(at, live, to);
+    }
+    const DeviceTotals& device = *devices_[site.device];
+    nn_modules_.move(live.nn_modules, to, live.size, device.peak_number,
+                     live.serial <= device.peak_serial);
+    live.nn_modules = to;
 }
 
 void Aggregator::mark(const Event& event) {

@@ -1,10 +1,11 @@
 """module_witness.py MODEL FILE
 
-Trains a model. Without memlab every nn.Module has hooks that say when its forward begins and ends, and each tensor that an
-operation makes is seen. So it is known, by other means than memlab's, which nn.Module's call made what is alive: of a
-forward the innermost call, of backward the one whose forward made the node. At eleven moments it writes down the bytes by
-nn.Module, as PyTorch's cache rounds them; at the end, to FILE, as JSON. Under memlab the same training runs without the
-hooks, which would be in its way, and makes a mark at each of these moments. Prints the losses.
+Trains a model. Without memlab every nn.Module has hooks that say when its forward begins and ends, and each tensor that
+an operation makes is seen. So it is known, by other means than memlab's, which nn.Module's call made what is alive: of
+a forward the innermost call, of backward the one whose forward made the node; of what no call made, the nn.Module whose
+parameter, buffer, gradient or state of the optimizer it is. At eleven moments it writes down the bytes by nn.Module, as
+PyTorch's cache rounds them; at the end, to FILE, as JSON. Under memlab the same training runs without the hooks, which
+would be in its way, and makes a mark at each of these moments. Prints the losses.
 
 With MODEL tracker:MODEL the witness is PyTorch's own MemTracker: the bytes by its categories at the peak. With fsdp2 this
 is the first of two ranks, each with a GPU of its own; it starts the other, without memlab and without a witness.
@@ -20,6 +21,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 
 import torch
@@ -43,6 +45,8 @@ class Witness(TorchDispatchMode):
         super().__init__()
         self.calls = threading.local()
         self.storages: dict[int, tuple[StorageWeakRef, str]] = {}
+        self.models: list[tuple[weakref.ref[torch.nn.Module], str]] = []
+        self.optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         self.lock = threading.Lock()
 
     def names(self) -> list[str]:
@@ -79,6 +83,7 @@ class Witness(TorchDispatchMode):
                 nodes += [each for each, _ in node.next_functions]
 
     def watch(self, model: torch.nn.Module, root: str) -> None:
+        self.models.append((weakref.ref(model), root))
         for name, module in model.named_modules():
             self.hook(module, f"{root}.{name}" if name else root)
 
@@ -98,12 +103,29 @@ class Witness(TorchDispatchMode):
         module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
         module.register_forward_hook(ends, with_kwargs=True, always_call=True)
 
+    def own(self) -> dict[int, str]:
+        """The nn.Module of each storage of a parameter, of a buffer, of their gradients and of the optimizer's states."""
+        optimizer = self.optimizer() if self.optimizer is not None else None
+        found: dict[int, str] = {}
+        for reference, root in self.models:
+            model = reference()
+            for name, module in model.named_modules() if model is not None else ():
+                for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
+                    states = tensors(dict(optimizer.state.get(tensor, {}))) if optimizer is not None else []
+                    for each in [tensor, tensor.grad, *states]:
+                        if each is not None:
+                            local = getattr(each, "_local_tensor", each)  # of a DTensor
+                            found.setdefault(local.untyped_storage()._cdata, f"{root}.{name}" if name else root)
+        return found
+
     def live(self) -> dict[str, int]:
         held: dict[str, int] = {}
+        own = self.own()
         with self.lock:
-            for reference, owner in self.storages.values():
+            for address, (reference, owner) in self.storages.items():
                 if not reference.expired():  # FSDP2 takes the bytes out of a storage that stays
                     size = torch.UntypedStorage._new_with_weak_ptr(reference.cdata).nbytes()
+                    owner = owner or own.get(address, OUTSIDE)
                     held[owner] = held.get(owner, 0) + (size + 511) // 512 * 512
         return held
 
@@ -297,6 +319,8 @@ def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Cal
             witness.watch(mean, f"{root}#2")
     at_hooks(model.modules(), moments, step)
     optimizer = torch.optim.Adam([each for each in model.parameters() if each.requires_grad])
+    if witness is not None:
+        witness.optimizer = weakref.ref(optimizer)
     loss_of, losses = objective(model), []
     for step[0] in range(4):
         loss = loss_of()

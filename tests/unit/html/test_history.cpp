@@ -47,18 +47,27 @@ Held held_at(const History::Holder& holder, std::size_t moment) {
     return held;
 }
 
+/// By Live::serial, the nn.Module that held it at last: a label that says so may come later.
+using Owners = std::map<std::uint64_t, std::optional<std::size_t>>;
+
+Owners owners_of(const Recorded& recorded, const PageNnModules& modules) {
+    Owners owners;
+    recorded.replay([&](const Aggregator& state) {
+        state.live().for_each([&](std::uint32_t /*slot*/, const memlab::trace::Live& live) {
+            owners[live.serial] = modules.of_code(state.nn_modules().code_of(live.nn_modules));
+        });
+    });
+    return owners;
+}
+
 /// Of each live allocation by itself.
-State state_of(const Aggregator& state, const PageNnModules& modules) {
+State state_of(const Aggregator& state, const Owners& owners) {
     State held;
     state.live().for_each([&](std::uint32_t /*slot*/, const memlab::trace::Live& live) {
         if (live.pending) {
             return;
         }
-        std::optional<std::size_t> module;
-        if (live.nn_modules != 0) {
-            module = modules.of(state.nn_modules().holdings()[live.nn_modules - 1].stack - 1);
-        }
-        Held& sum = held[{live.site, module}];
+        Held& sum = held[{live.site, owners.at(live.serial)}];
         sum.first += live.size;
         sum.second += 1;
     });
@@ -111,17 +120,17 @@ void check_moment(const History& history, const Report& report, const SiteCatego
 }
 
 /// By time: what was held after all records up to it.
-State held_after(const Recorded& recorded, std::uint64_t time_ns, const PageNnModules& modules) {
+State held_after(const Recorded& recorded, std::uint64_t time_ns, const Owners& owners) {
     Aggregator state;
     for (const AnyRecord& record : recorded.records()) {
         if (std::max(time_of(record), state.duration_ns()) <= time_ns) {
             feed(record, state);
         }
     }
-    return state_of(state, modules);
+    return state_of(state, owners);
 }
 
-State held_at_peak(const Recorded& recorded, std::uint64_t device, const PageNnModules& modules) {
+State held_at_peak(const Recorded& recorded, std::uint64_t device, const Owners& owners) {
     State held;
     std::uint64_t highest = 0;
     recorded.replay([&](const Aggregator& state) {
@@ -130,7 +139,7 @@ State held_at_peak(const Recorded& recorded, std::uint64_t device, const PageNnM
                 state.devices()[device]->curve(memlab::trace::CurveName::allocated).current;
             if (now > highest) {
                 highest = now;
-                held = state_of(state, modules);
+                held = state_of(state, owners);
             }
         }
     });
@@ -152,15 +161,15 @@ void check_holders(const Recorded& recorded, const History& history,
     REQUIRE(std::is_sorted(history.moments.begin(), history.moments.end()));
     const std::set<std::size_t> within(history.within.begin(), history.within.end());
     CHECK(within.size() < history.moments.size() / 2);
+    const Owners owners = owners_of(recorded, history.nn_modules);
     for (std::size_t moment = 0; moment < history.moments.size(); ++moment) {
         const auto peak = peaks.find(moment);
         if (peak == peaks.end() && within.contains(moment)) {
             continue;
         }
         check_moment(history, recorded.report, categories, moment,
-                     peak != peaks.end()
-                         ? held_at_peak(recorded, peak->second, history.nn_modules)
-                         : held_after(recorded, history.moments[moment], history.nn_modules));
+                     peak != peaks.end() ? held_at_peak(recorded, peak->second, owners)
+                                         : held_after(recorded, history.moments[moment], owners));
     }
 }
 
@@ -419,7 +428,7 @@ TEST_CASE("a report alone has its holders at the peak and at the end") {
                 for (const auto& each : report.nn_modules[stack].sites) {
                     const Held part = end ? Held{each.live_bytes, each.live_count}
                                           : Held{each.at_peak_bytes, each.at_peak_count};
-                    Held& of = expected[{each.site, history.nn_modules.of(stack)}];
+                    Held& of = expected[{each.site, history.nn_modules.of_stack[stack]}];
                     Held& whole = expected[{each.site, std::nullopt}];
                     of = {of.first + part.first, of.second + part.second};
                     whole = {whole.first - part.first, whole.second - part.second};

@@ -1,6 +1,7 @@
 // nn.Modules as call sites of their own: sums stay, and names match as users write them.
 #include "report/nn_module_parts.hpp"
 #include "tests/catch.hpp"
+#include "trace/aggregate/nn_modules.hpp"
 
 using namespace memlab::model;
 using namespace memlab::report;
@@ -28,6 +29,22 @@ Report shared_site() {
 }
 
 }  // namespace
+
+TEST_CASE("what a replay has of nn.Modules is found in any report of the recording") {
+    using memlab::trace::NnModuleHolder;
+    const std::uint32_t call = NnModuleHolder{.stack = 2, .owner = 0, .nn_module = 5}.code();
+    const std::uint32_t label = NnModuleHolder{.stack = 0, .owner = 1, .nn_module = 5}.code();
+    Report report;
+    report.nn_modules.resize(3);
+    report.nn_modules[1].by_label = true;
+    CHECK(NnModuleEntries(report).index(call) == 2);
+    CHECK(NnModuleEntries(report).index(label) == 1);
+    CHECK(NnModuleEntries(report).index(0) == std::nullopt);
+    CHECK(NnModuleEntries(report).index(3) == std::nullopt);
+    report.nn_modules[1].by_label = false;  // of an older memlab
+    CHECK(NnModuleEntries(report).index(call) == 1);
+    CHECK(NnModuleEntries(report).index(label) == std::nullopt);
+}
 
 TEST_CASE("what nn.Modules held is taken from the call site, and no more than there is") {
     Report report = shared_site();

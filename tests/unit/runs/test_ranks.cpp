@@ -243,7 +243,7 @@ TEST_CASE("nn.Modules of ranks stand side by side by name, at the level that is 
     CHECK(framework.nn_modules[0].bytes == std::vector<std::uint64_t>{100, 240});
     CHECK(framework.nn_modules[0].max_rank == 1);
     CHECK(framework.nn_modules[0].difference() == 140);
-    CHECK(framework.nn_modules[1].name == "[in no call of an nn.Module]");
+    CHECK(framework.nn_modules[1].name == "[of no nn.Module]");
     CHECK(framework.nn_modules[1].bytes == std::vector<std::uint64_t>{200, 60});
     CHECK(compare(run, Level::driver).nn_modules.empty());
     run.members[1].report.nn_modules.clear();  // it recorded none

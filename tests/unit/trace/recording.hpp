@@ -484,7 +484,11 @@ class PlausibleRecords {
             records_.emplace_back(ContextInfo{i, device_of(i), i < context_count});
         }
         for (std::uint32_t i = 1; i <= string_count; ++i) {
-            records_.emplace_back(StringDef{i, "name " + std::to_string(i)});
+            const std::string name = "name " + std::to_string(i);
+            // Two are labels of what an nn.Module has.
+            records_.emplace_back(StringDef{i, i == 5   ? "name 4.weight"
+                                               : i == 6 ? "Adam.name 4.weight.exp_avg"
+                                                        : name});
         }
         records_.emplace_back(ModuleDef{1, "/usr/lib/libx.so", "ab12", 4096, 4096, 1 << 20});
         for (std::uint32_t i = 1; i <= stack_count; ++i) {

@@ -24,6 +24,9 @@ constexpr std::uint32_t nn_module_of(std::uint32_t stack) {
     return std::min<std::uint32_t>(stack, nn_module_stacks - 1);
 }
 
+/// Has no call, only labels.
+constexpr std::uint32_t labelled_nn_module = nn_module_stacks + 5;
+
 using Held = std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>;  ///< by site
 
 /// A GPU with a cache that is seen from inside, and a second GPU.
@@ -41,6 +44,12 @@ class IntervalProgram {
         for (std::uint32_t stack = 1; stack <= nn_module_stacks; ++stack) {
             aggregate.on(NnModuleStackDef{stack, 0, nn_module_of(stack)});
         }
+        aggregate.on(StringDef{2, "fc"});
+        aggregate.on(StringDef{3, "fc.weight"});
+        aggregate.on(StringDef{4, "head"});
+        aggregate.on(StringDef{5, "Adam.head.weight.exp_avg"});
+        aggregate.on(NnModuleName{1, 2, 0});
+        aggregate.on(NnModuleName{labelled_nn_module, 4, 0});
         aggregate.on(ModuleDef{.id = 1, .path = "/cuda/lib/libcublas.so.13"});
         aggregate.on(ModuleDef{.id = 2, .path = "/torch/lib/libtorch_cuda.so"});
         for (std::uint32_t stack = 1; stack <= stacks; ++stack) {
@@ -80,6 +89,14 @@ class IntervalProgram {
                 send(inside(EventType::free_completed));
                 break;
         }
+        for (int i = 0; i < 2; ++i) {
+            Event label = random_.one_in(2) ? driver(EventType::label, random_.one_in(4))
+                                            : inside(EventType::label);
+            label.name = 3 + static_cast<std::uint32_t>(random_.below(3));
+            label.requested = label.size = 0;
+            aggregate.on(label);
+            note_nn_modules();
+        }
         if (random_.one_in(300)) {
             aggregate.on(ContextLost{.time_ns = now_, .context = 2});
             look();
@@ -105,7 +122,7 @@ class IntervalProgram {
                                   .at_peak = {},
                                   .nn_modules = {}},
                        .held = held,
-                       .nn_modules = nn_modules_now(filter),
+                       .lived = live_now(filter),
                        .levels = {}};
     }
 
@@ -132,7 +149,8 @@ class IntervalProgram {
             CHECK(held.bytes <= std::exchange(most, held.bytes));
             nn_modules[held.nn_module] = {held.count, held.bytes};
         }
-        CHECK(nn_modules == model.nn_modules);
+        CHECK(nn_modules == nn_modules_of(model.lived));
+        labelled += nn_modules.contains(labelled_nn_module) ? 1 : 0;
         CHECK(nn_modules.size() == got->nn_modules.size());
         // It has ended: what comes later does not change it.
         const std::uint64_t end_bytes = got->end_bytes;
@@ -172,12 +190,16 @@ class IntervalProgram {
     Aggregator aggregate;
     Intervals intervals{aggregate};
 
+    std::size_t labelled = 0;  ///< intervals with something of labelled_nn_module
+
   private:
+    using Sizes = std::map<std::uint64_t, std::uint64_t>;  // by Live::serial
+
     struct Model {
         IntervalFilter filter;
         IntervalTotals totals;
-        Held held;        ///< at the peak
-        Held nn_modules;  ///< the same, by number
+        Held held;    ///< at the peak
+        Sizes lived;  ///< the same
         std::vector<std::pair<std::uint64_t, std::uint64_t>>
             levels;  ///< after each event, and moments
     };
@@ -253,21 +275,40 @@ class IntervalProgram {
         return held;
     }
 
-    Held nn_modules_now(const IntervalFilter& filter) const {
-        Held held;
+    Sizes live_now(const IntervalFilter& filter) const {
+        Sizes sizes;
         aggregate.live().for_each([&](std::uint32_t, const Live& live) {
-            if (live.nn_modules != 0 && takes(filter, live)) {
-                const NnModuleStats& stats = aggregate.nn_modules();
-                auto& [count, bytes] =
-                    held[nn_module_of(stats.holdings()[live.nn_modules - 1].stack)];
-                ++count;
-                bytes += live.size;
+            if (takes(filter, live)) {
+                sizes[live.serial] = live.size;
             }
         });
+        return sizes;
+    }
+    /// By number; what a label says later was so before.
+    Held nn_modules_of(const Sizes& sizes) const {
+        Held held;
+        for (const auto& [serial, size] : sizes) {
+            if (const auto at = nn_modules_.find(serial); at != nn_modules_.end()) {
+                auto& [count, bytes] = held[at->second];
+                ++count;
+                bytes += size;
+            }
+        }
         return held;
+    }
+    void note_nn_modules() {
+        const NnModuleStats& stats = aggregate.nn_modules();
+        aggregate.live().for_each([&](std::uint32_t, const Live& live) {
+            nn_modules_.erase(live.serial);
+            if (live.nn_modules != 0) {
+                const NnModuleHolding& holding = stats.holdings()[live.nn_modules - 1];
+                nn_modules_[live.serial] = stats.holders()[holding.holder - 1].nn_module;
+            }
+        });
     }
 
     void look() {
+        note_nn_modules();
         CHECK(sum(held_now({})) == aggregate.total_allocated());
         for (auto& [id, model] : models_) {
             const Held held = held_now(model.filter);
@@ -277,7 +318,7 @@ class IntervalProgram {
                 model.totals.peak_time_ns = aggregate.duration_ns();
                 model.totals.peak_moment = aggregate.latest_serial();
                 model.held = held;
-                model.nn_modules = nn_modules_now(model.filter);
+                model.lived = live_now(model.filter);
             }
         }
     }
@@ -336,6 +377,7 @@ class IntervalProgram {
     Random random_;
     std::uint64_t now_ = 0;
     std::map<std::uint64_t, Model> models_;
+    std::map<std::uint64_t, std::uint32_t> nn_modules_;             ///< by Live::serial
     std::vector<std::pair<std::uint64_t, std::uint64_t>> moments_;  ///< allocations, time
 };
 
@@ -357,6 +399,7 @@ TEST_CASE("intervals have the peak and who held it, whatever else is open") {
             }
         }
     }
+    CHECK(program.labelled > 0);
 }
 
 TEST_CASE("what was made between moments and is still there is known by call site") {

@@ -847,7 +847,7 @@ export function run(ranks: number, options: SampleOptions = {}): PageData {
         world_size: ranks,
         imbalance: { allocated: { largest_bytes: peak * 1.6, mean_bytes: peak, ratio: 1.6, rank: 5 }, reserved: null },
         ranks: Array.from({ length: ranks }, (_, rank) => ({ rank })),
-        nn_modules: ["transformer.h.0", "lm_head", "[in no call of an nn.Module]"].map((name, i) => ({
+        nn_modules: ["transformer.h.0", "lm_head", "[of no nn.Module]"].map((name, i) => ({
           name: options.hostile ? hostileNames[i]! : name,
           difference_bytes: i === 1 ? 0 : 0.6 * 2 ** (30 - i),
           bytes: Array.from({ length: ranks }, (_, rank) => (rank === 5 && i !== 1 ? 1.6 : 1) * 2 ** (30 - i)),

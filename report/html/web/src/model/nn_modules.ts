@@ -1,9 +1,9 @@
-// What the calls of PyTorch's nn.Modules had allocated, by qualified name, as `memlab-report nn-modules` adds it up.
+// What PyTorch's nn.Modules hold, by qualified name, as `memlab-report nn-modules` adds it up.
 import { globExpression } from "./glob";
 import type { Figures } from "./recording";
 import type { SiteTable } from "./site_table";
 
-export const outsideNnModules = "[in no call of an nn.Module]";
+export const outsideNnModules = "[of no nn.Module]";
 export const unnamedNnModules = "[nn.Modules without a name]";
 
 export interface NnModuleShare {
@@ -25,7 +25,7 @@ export interface NnModules {
   outermost: NnModule; // of all that have names
   unnamed: NnModuleShare;
   unnamedCount: number;
-  outside: NnModuleShare; // of no call of an nn.Module
+  outside: NnModuleShare; // of none
 }
 
 const maxDepth = 32; // components that are told apart

@@ -1,4 +1,4 @@
-// PyTorch's nn.Modules, a tree by qualified name that folds: what their calls had allocated of what is held at a moment.
+// PyTorch's nn.Modules, a tree by qualified name that folds: what they hold at a moment.
 import { filterHint, usedSites } from "../model/filter";
 import { bytes, count, duration, markdownRows, markdownTable, percent, plural } from "../model/format";
 import {
@@ -112,7 +112,7 @@ export class NnModulesView implements View {
         112,
         (row) => row.share.bytes,
         (value) => bar(bytes(value), this.held > 0 ? value / this.held : 0),
-        { low: false, hint: "What its calls had allocated, with those of nn.Modules within" },
+        { low: false, hint: "Allocated by its calls, parameters, buffers, optimizer state; with nn.Modules within" },
       ),
       figures<Row>(
         "share",
@@ -138,7 +138,7 @@ export class NnModulesView implements View {
       "",
       (row) => this.press(row),
       (row) => row.module !== null && row.module.name === this.chosen,
-      "No call of an nn.Module holds memory here.",
+      "No nn.Module holds memory here.",
       (row) => row.module !== null,
     );
     replace(this.gridBox, this.grid.element);
