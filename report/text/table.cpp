@@ -77,7 +77,7 @@ void ColumnList::fit_to(const std::vector<const void*>& rows, std::size_t min_fi
     for (const Column& column : columns_) {
         spare = std::max(spare, column.spare);
     }
-    for (; spare > 0 && end_of(columns_.size()) > page_.width(); --spare) {
+    for (; spare > 0 && end_of(columns_.size()) > page_.style().line_columns(); --spare) {
         std::erase_if(columns_, [spare](const Column& each) { return each.spare == spare; });
     }
     std::size_t& first = columns_.front().width;
