@@ -63,6 +63,11 @@ class Tensors(ViewTest):
                     "framework", "--top", "8", "--no-symbols", log, COLUMNS="100")
         self.golden("training_labels", "sites", "--by", "category", "--level", "framework", named, COLUMNS="100")
 
+        gpt2 = recorded("h200/pytorch_gpt2_training_named.json")
+        self.golden("gpt2_nn_modules", "nn-modules", "--top", "2", gpt2, COLUMNS="120")
+        self.golden("gpt2_nn_modules_narrow", "nn-modules", "--top", "1", gpt2)
+        self.assertIn("  workspaces       other\n", self.report("nn-modules", "--width", "140", gpt2))
+
         at_peak, report = (json.loads(self.report(*page, "--json", log))["reports"][0] for page in (
             ("nn-modules", "--top", "1000"), ("timeline", "--at", "peak", "--by", "nn-module", "--top", "1000")))
         of_page = {each["name"]: each["own_bytes"] for each in at_peak["devices"][0]["nn_modules"] if each["own_bytes"]}
