@@ -4,13 +4,12 @@
 #include <cstddef>
 #include <optional>
 
-#include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
 #include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "tools/live/find_processes.hpp"
-#include "tools/live/live_places.hpp"
+#include "tools/live/live_sites.hpp"
 
 namespace memlab::tools {
 namespace {
@@ -190,28 +189,19 @@ std::string status_text(pid_t process, const StatusDocument& status, const repor
 std::string sites_text(pid_t process, const IntervalDocument& document, bool since_mark,
                        const report::Style& style) {
     Page page(style);
-    report::Symbolizer symbolizer;
-    LivePlaces known(process, symbolizer);
-    const std::vector<report::Place> places = known.places(document);
-    const report::PlaceTextOptions options{style, known.working_directory()};
-    struct Row {
-        const IntervalDocument::Site* site;
-        const report::Place* place;
-    };
-    std::vector<Row> rows;
-    for (std::size_t i = 0; i < document.sites.size(); ++i) {
-        rows.push_back({&document.sites[i], &places[i]});
-    }
+    SiteNames names;
+    const LiveSites sites = names.name(document, process);
+    const std::vector<LiveSite> rows = one_per_place(sites.sites);
+    const std::string directory = working_directory_of(process);
     page.heading(since_mark ? "held of what was allocated since the latest mark" : "held now",
                  format_bytes(document.totals.end_bytes));
-    Table<Row> table(page);
-    table.bytes("bytes", [](const Row& row) { return row.site->bytes; })
-        .share([](const Row& row) { return row.site->bytes; }, document.totals.end_bytes)
-        .count("count", [](const Row& row) { return row.site->count; })
-        .number("GPU", 4, [](const Row& row) { return row.site->gpu; })
-        .last("call site", [&](const Row& row) {
-            return report::describe_place(*row.place, page.clean(row.site->kind), row.site->api,
-                                          table.last_width(), options);
+    Table<LiveSite> table(page);
+    table.bytes("bytes", &LiveSite::bytes)
+        .share(&LiveSite::bytes, document.totals.end_bytes)
+        .count("count", &LiveSite::count)
+        .number("GPU", 4, &LiveSite::gpu)
+        .last("call site", [&](const LiveSite& row) {
+            return site_text(row, table.last_width(), style.ascii, directory);
         });
     if (rows.empty()) {
         page.line("  nothing");

@@ -84,6 +84,8 @@ std::string origin_text(const ProcessSample& process, bool arguments, const repo
         if (!arguments) {
             command = command.substr(0, command.find(' '));
         }
+        constexpr std::size_t shown = 40;
+        command = report::shorten_end(page.clean(command), shown, page.style().ascii);
         parts.push_back("parent " + std::to_string(facts.parent) +
                         (command.empty() ? "" : " (" + command + ")"));
     }
@@ -180,7 +182,7 @@ class HoldersPage {
 
     void write_sites(const LiveSites& sites, std::uint64_t gpu, const std::string& directory) {
         std::size_t shown = 0;
-        for (const LiveSite& site : sites.sites) {
+        for (const LiveSite& site : one_per_place(sites.sites)) {
             if (site.gpu != gpu || shown == options_.top_sites) {
                 continue;
             }
@@ -234,7 +236,7 @@ ordered_json process_json(const Entry& entry, const MachineSample& sample, const
                          {"live_count", gpu.live_count}};
         const auto found = sites.find(process.pid());
         if (found != sites.end()) {
-            for (const LiveSite& site : found->second.sites) {
+            for (const LiveSite& site : one_per_place(found->second.sites)) {
                 if (site.gpu == gpu.gpu && out["sites"].size() < options.top_sites) {
                     out["sites"].push_back({{"bytes", site.bytes},
                                             {"count", site.count},
@@ -285,10 +287,11 @@ std::vector<std::string> advice_for(const ProcessSample& process, const GpuUse& 
         return advice;
     }
     const auto add = [&](std::string text) { advice.push_back(std::move(text)); };
-    if (facts.zombie && facts.threads_left) {
+    if (facts.zombie && facts.is_ending) {
+        add("it is ending: its memory goes once the driver has cleaned up");
+    } else if (facts.zombie && facts.threads_left) {
         add("its main thread has ended, others have not, and the memory stays until they have: "
-            "kill "
-            "-9 " +
+            "kill -9 " +
             pid);
     } else if (facts.zombie) {
         add("it is a zombie: its memory goes once the driver has cleaned up, its entry once " +
@@ -304,9 +307,10 @@ std::vector<std::string> advice_for(const ProcessSample& process, const GpuUse& 
     } else if (facts.parent_gone && facts.leader_gone) {
         add("the program that it was part of has ended: if it should have ended, too, kill " + pid);
     } else if (use.open_only) {
-        add("it keeps the GPU open, and NVML does not list it: a child of a program that used CUDA "
-            "keeps that program's memory from being freed; kill " +
-            pid);
+        add("NVML lists no memory of it, but it has the GPU open: it started CUDA without a "
+            "context, or is a fork of a program that used CUDA, whose memory stays until both "
+            "have ended; kill " +
+            pid + " ends it");
     } else if (advice.empty() && !facts.parent_gone && facts.worker) {
         add("it is a worker of process " + parent + ", which ends it: kill " + parent);
     }
@@ -389,9 +393,11 @@ SitesOf ask_sites(Collector& collector, const MachineSample& sample, std::size_t
             pids.push_back(process.pid());
         }
     }
+    constexpr std::size_t least = 50;  // several may be of one place
+    const std::string most = std::to_string(std::max(top, least));
     SitesOf sites;
     SiteNames names;
-    for (const auto& [pid, reply] : collector.ask_all(pids, Verb::sites, {std::to_string(top)})) {
+    for (const auto& [pid, reply] : collector.ask_all(pids, Verb::sites, {most})) {
         std::string problem;
         const auto document = reply.ok() ? read_interval(reply.document, &problem) : std::nullopt;
         if (document) {

@@ -1,11 +1,14 @@
 #include "tools/live/live_sites.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
+#include "model/bounded_sum.hpp"
 #include "model/report_device.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
+#include "report/text/terminal.hpp"
 #include "tools/live/live_places.hpp"
 
 namespace memlab::tools {
@@ -63,6 +66,24 @@ LiveSites SiteNames::name(const model::IntervalDocument& document, pid_t process
         live.count = site.count;
         out.sites.push_back(std::move(live));
     }
+    return out;
+}
+
+std::vector<LiveSite> one_per_place(const std::vector<LiveSite>& sites) {
+    std::vector<LiveSite> out;
+    std::map<std::pair<std::uint64_t, std::string>, std::size_t> known;
+    for (const LiveSite& site : sites) {
+        const std::string text = site_text(site, report::unlimited_width, true, "");
+        const auto [found, is_new] = known.try_emplace({site.gpu, text}, out.size());
+        if (is_new) {
+            out.push_back(site);
+        } else {
+            model::add_to(out[found->second].bytes, site.bytes);
+            model::add_to(out[found->second].count, site.count);
+        }
+    }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const LiveSite& a, const LiveSite& b) { return a.bytes > b.bytes; });
     return out;
 }
 

@@ -46,6 +46,9 @@ class SiteNames {
     report::Symbolizer symbolizer_;
 };
 
+/// Those whose lines of a list would read alike, as one; largest first.
+std::vector<LiveSite> one_per_place(const std::vector<LiveSite>& sites);
+
 /// "train.py:42  train" in `width` columns, printable.
 std::string site_text(const LiveSite& site, std::size_t width, bool ascii,
                       const std::string& directory);

@@ -8,6 +8,8 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <sstream>
 
@@ -76,6 +78,36 @@ bool looks_like_worker(const std::string& name, const std::string& command) {
            command.find("multiprocessing-fork") != std::string::npos ||
            command.find("multiprocessing.spawn") != std::string::npos ||
            command.find("multiprocessing.forkserver") != std::string::npos;
+}
+
+/// Whether each thread except the main one is in its exit, or has a SIGKILL before it, as all have
+/// when one of them calls exit() or the process is killed.
+bool threads_are_ending(const std::string& process, pid_t pid) {
+    constexpr unsigned exiting = 0x4;  // PF_EXITING of the kernel's flags, proc_pid_stat(5)
+    constexpr unsigned sigkill = 1U << (SIGKILL - 1);
+    constexpr std::string_view pending = "SigPnd:";
+    const Folder tasks(opendir((process + "/task").c_str()));
+    while (tasks != nullptr) {
+        const dirent* const entry = readdir(tasks.get());
+        if (entry == nullptr) {
+            return true;
+        }
+        if (!is_number(entry->d_name) || number_from<pid_t>(entry->d_name) == pid) {
+            continue;
+        }
+        const std::string task = process + "/task/" + entry->d_name;
+        const ProcessStat stat = process_stat(task);
+        if (stat.fields.size() < 7 || (number_from<unsigned>(stat.fields[6]) & exiting) != 0) {
+            continue;
+        }
+        const std::string status = whole_file(task + "/status");
+        const std::size_t at = status.find(pending);
+        if (at == std::string::npos ||
+            (std::strtoull(status.c_str() + at + pending.size(), nullptr, 16) & sigkill) == 0) {
+            return false;
+        }
+    }
+    return false;
 }
 
 void add_open_device(const char* target, OpenDevices* devices) {
@@ -192,6 +224,7 @@ ProcessFacts ProcessTable::of(pid_t pid) {
     facts.container = container_of(facts.cgroup);
     facts.zombie = facts.state == 'Z' || facts.state == 'X';
     facts.threads_left = facts.zombie && count_entries(process + "/task") > 1;
+    facts.is_ending = facts.threads_left && threads_are_ending(process, pid);
     const std::string parent = proc_ + "/" + std::to_string(facts.parent);
     const ProcessStat of_parent = facts.parent > 0 ? process_stat(parent) : ProcessStat();
     facts.parent_command = facts.parent > 0 ? shown_command_of(parent) : std::string();

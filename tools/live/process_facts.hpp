@@ -31,6 +31,7 @@ struct ProcessFacts {
     std::string container;            ///< the first 12 digits of its id, or its name; empty: none
     bool zombie = false;              ///< its main thread has ended
     bool threads_left = false;        ///< while others of its threads have not
+    bool is_ending = false;           ///< these are about to: the process exits, or was killed
     /// The one that started it has ended: it belongs to init, or to a manager that adopts.
     bool parent_gone = false;
     /// So has the leader of its process group: the program that it was a part of.

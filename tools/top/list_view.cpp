@@ -131,9 +131,9 @@ std::string bar(std::uint64_t part, std::uint64_t whole, std::size_t width, bool
 /// "train.py:42  train", with its bytes, of each; how many are left.
 void add_sites(const LiveSites& sites, const std::string& directory, const Screen& screen,
                std::size_t most, std::vector<Line>& lines) {
-    const std::size_t count = std::min(most, sites.sites.size());
-    for (std::size_t i = 0; i < count; ++i) {
-        const LiveSite& site = sites.sites[i];
+    std::vector<LiveSite> places = one_per_place(sites.sites);
+    places.resize(std::min(most, places.size()));
+    for (const LiveSite& site : places) {
         Line line;
         line.add("  " + right_in(compact_bytes(site.bytes), 7) + "  ", Tint::bold);
         line.add(site_text(site, screen.columns - std::min<std::size_t>(screen.columns, 12),

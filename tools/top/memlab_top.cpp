@@ -143,7 +143,6 @@ int print_once(const TopArguments& arguments) {
     Sampler sampler(std::chrono::seconds(2));
     Interest interest;
     interest.all = true;
-    interest.sites = arguments.json ? 50 : 8;
     interest.nn_modules = arguments.json ? 200 : 4;
     const Watched watched = sampler.take(interest);
     History history;

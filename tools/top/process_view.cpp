@@ -222,7 +222,7 @@ std::vector<Line> timeline_lines(const std::vector<HistoryPoint>& points, const 
 std::vector<Line> site_lines(const LiveSites& sites, const std::string& directory,
                              const Screen& screen) {
     std::vector<Line> lines;
-    for (const LiveSite& site : sites.sites) {
+    for (const LiveSite& site : one_per_place(sites.sites)) {
         Line line;
         line.add(right_in(compact_bytes(site.bytes), 8), Tint::bold);
         line.add(right_in(report::format_count(site.count), 9) + "  ", Tint::dim);

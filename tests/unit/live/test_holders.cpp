@@ -35,14 +35,39 @@ TEST_CASE("what to do is said of each state", "[live]") {
     facts.leader_gone = true;
     CHECK_THAT(first_advice(facts), ContainsSubstring("has ended"));
     facts.parent_gone = false;
-    CHECK_THAT(first_advice(facts, true), ContainsSubstring("NVML does not list it"));
+    CHECK_THAT(first_advice(facts, true), ContainsSubstring("has the GPU open"));
     facts.state = 'Z';
     facts.zombie = true;
     CHECK_THAT(first_advice(facts), ContainsSubstring("kill 100"));
     facts.threads_left = true;
     CHECK_THAT(first_advice(facts), ContainsSubstring("kill -9 50"));
+    facts.is_ending = true;
+    CHECK_THAT(first_advice(facts), ContainsSubstring("it is ending"));
     facts.visible = false;
     CHECK_THAT(first_advice(facts), ContainsSubstring("hidden from this user"));
+}
+
+TEST_CASE("call sites of one line are one", "[live]") {
+    const auto site_at = [](unsigned line, std::uint64_t gpu, std::uint64_t bytes) {
+        LiveSite site;
+        site.place.recorded = true;
+        site.place.file = "train.py";
+        site.place.line = static_cast<int>(line);
+        site.place.function = "step";
+        site.kind = "device";
+        site.gpu = gpu;
+        site.bytes = bytes;
+        site.count = 1;
+        return site;
+    };
+    const std::vector<LiveSite> places =
+        one_per_place({site_at(7, 0, 50), site_at(8, 0, 40), site_at(8, 1, 35), site_at(8, 0, 30)});
+    REQUIRE(places.size() == 3);
+    CHECK(places[0].place.line == 8);
+    CHECK(places[0].bytes == 70);
+    CHECK(places[0].count == 2);
+    CHECK(places[1].bytes == 50);
+    CHECK(places[2].gpu == 1);
 }
 
 TEST_CASE("the page names every holder and what is not known", "[live]") {

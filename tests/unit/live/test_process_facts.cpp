@@ -93,6 +93,27 @@ TEST_CASE("what is left of a program that has ended is told", "[live]") {
     CHECK(table.of(302).threads_left);
 }
 
+TEST_CASE("a process whose threads exit or have a SIGKILL is ending", "[live]") {
+    const std::string exiting = "1 0 -1 4228100 0 0";
+    const std::string running = "1 0 -1 4228096 0 0";
+    FakeProc proc;
+    const auto thread = [&](const std::string& task, const std::string& flags,
+                            const std::string& pending) {
+        fs::create_directories(proc.root() + "/302/task/" + task);
+        proc.write("302/task/" + task + "/stat", task + " (python3) S 77 302 " + flags);
+        proc.write("302/task/" + task + "/status", "Name:\tpython3\nSigPnd:\t" + pending + "\n");
+    };
+    proc.process(302, "python3", 77, 'Z', 302, "");
+    ProcessTable table(proc.root());
+    CHECK_FALSE(table.of(302).is_ending);
+    thread("303", exiting, "0000000000000000");
+    thread("304", running, "0000000000000100");
+    CHECK(table.of(302).is_ending);
+    thread("305", running, "0000000000000200");
+    CHECK(table.of(302).threads_left);
+    CHECK_FALSE(table.of(302).is_ending);
+}
+
 TEST_CASE("a program that is process 1 of a container has not ended", "[live]") {
     FakeProc proc;
     proc.process(1, "python3", 0, 'S', 1, "python3 train.py");
