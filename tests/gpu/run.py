@@ -707,7 +707,8 @@ class Suite(SeveralGpus):
                 expected = self.work / f"{file_name(name)}.json"
                 verdict, found, outcomes = self.framework_pair(
                     name, "module_witness.py", [("tracker:" if kind == "MemTracker:" else "") + model, str(expected)],
-                    settings=self.with_names | NO_MULTICAST, native_settings=NO_MULTICAST, timeout=200)
+                    settings=self.with_names | NO_MULTICAST | tensors.EXACT_BLOCKS,
+                    native_settings=NO_MULTICAST | tensors.EXACT_BLOCKS, timeout=200)
                 one = next((one for one in found if one.log and one.report and one.report["sites"]), None)
                 if one is None or not expected.exists():
                     verdict.problems.append("no log, or no word of the witness's")
@@ -1265,10 +1266,11 @@ class Suite(SeveralGpus):
         """`share`: how far down the list to begin, so that workers begin with different parts."""
         parts = [self.programs, self.samples, self.conformance, self.transcripts, self.shared_memory, self.limits,
                  self.waiting_work, self.race_hunter, self.one_stream, self.witness, self.pool_records, self.launcher,
-                 self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward, self.nn_modules,
-                 self.witnessed_nn_modules, self.line_profiles, self.limits_in_tests, self.names, self.validation, self.gpt2_training, self.categories, self.ledgers, self.unwinder, self.forked,
-                 self.ranks, self.frameworks, self.unmarked_steps, self.asked_while_it_runs, self.work_clock, self.given_programs, self.peer_memory,
-                 self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
+                 self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward,
+                 self.nn_modules, self.witnessed_nn_modules, self.line_profiles, self.limits_in_tests, self.names,
+                 self.validation, self.gpt2_training, self.categories, self.ledgers, self.unwinder, self.forked,
+                 self.ranks, self.frameworks, self.unmarked_steps, self.asked_while_it_runs, self.work_clock,
+                 self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))
         for part in parts[first:] + parts[:first]:
             if not self.plan.begin(part.__name__):

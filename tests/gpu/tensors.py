@@ -132,6 +132,10 @@ def judge_names(report: dict[str, Any], expected: dict[str, dict[str, Any]]) -> 
 
 WITNESSED = ("gpt2", "vit", "encoder", "lora", "ema", "checkpointing", "generate", "data_parallel", "fsdp2")
 TRACKED = ("gpt2", "vit", "encoder", "ema")
+# So that the witness sees all of a block, and no library takes memory in an nn.Module's call that it does not see: blocks
+# that PyTorch splits to the last 512 B, and small workspaces of cuBLAS.
+EXACT_BLOCKS = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "CUBLAS_WORKSPACE_CONFIG": ":16:8",
+                "CUBLASLT_WORKSPACE_SIZE": "0"}
 LARGE = 2 << 30  # of module_witness.py, at the peak
 OUTSIDE = "[of no nn.Module]"
 # What MemTracker calls memlab's categories. Its buffers are of the model, as parameters; what it calls temporary is what

@@ -217,6 +217,13 @@ def of_rows(model: torch.nn.Module, *shape: int) -> Loss:
     return lambda: model(rows).square().mean()
 
 
+def replicated(model: torch.nn.Module) -> Loss:
+    parallel = torch.nn.DataParallel(model)
+    loss = of_rows(parallel, 2048, 512)
+    loss.parallel = parallel
+    return loss
+
+
 def encoder() -> torch.nn.Module:
     return torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True), 6)
 
@@ -233,7 +240,7 @@ MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[[torch.nn.Module
     "lora": (low_rank, lambda model: of_rows(model, 2048, 512)),
     "ema": (Blocks, lambda model: of_rows(model, 2048, 512)),
     "checkpointing": (lambda: Blocks(recompute=True), lambda model: of_rows(model, 2048, 512)),
-    "data_parallel": (Blocks, lambda model: of_rows(torch.nn.DataParallel(model), 2048, 512)),
+    "data_parallel": (Blocks, replicated),
     "fsdp2": (llama, language), "generate": (gpt2, language)}
 
 
@@ -322,6 +329,8 @@ def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Cal
     if witness is not None:
         witness.optimizer = weakref.ref(optimizer)
     loss_of, losses = objective(model), []
+    if witness is not None and name == "data_parallel":
+        witness.hook(loss_of.parallel, root)  # its replicas are made in its own call; names leave it out
     for step[0] in range(4):
         loss = loss_of()
         kept = average(mean, model, torch.randn(2048, 512, device="cuda")) if mean is not None else None
