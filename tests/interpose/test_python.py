@@ -356,7 +356,8 @@ class PythonFrames(EndToEnd):
                         own[name] = own.get(name, 0) + label["live_bytes"]
                     for entry in report["nn_modules"]:
                         if entry.get("by_label"):
-                            at_end[entry["name"]] = sum(each["live_bytes"] for each in entry["sites"])
+                            held = sum(each["live_bytes"] for each in entry["sites"])
+                            at_end[entry["name"]] = at_end.get(entry["name"], 0) + held
                     self.assertEqual(at_end, own)
                     self.assertEqual(own[f"{teacher}.extra"], 64 << 10)
                     self.assertGreaterEqual(own["Net.layer"], 4 * 64 << 10)  # with gradient and Adam's states
