@@ -16,7 +16,7 @@ import os
 import sys
 import time
 import weakref
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _library, _nn_modules
 
@@ -55,6 +55,7 @@ class _State:
 
 _state = _State()
 _kept: List[Any] = []  # what C has the address of
+_disabled: Dict[Callable[..., None], Callable[..., None]] = {}  # by torch.compile
 _is_compiling: Callable[[], bool] = bool
 
 
@@ -96,7 +97,9 @@ def _unseen(work: Callable[..., None], *arguments: Any) -> None:
     dynamo = sys.modules.get("torch._dynamo")
     disable = getattr(dynamo, "disable", None)
     if callable(disable):
-        work = disable(work)
+        if work not in _disabled:  # it takes long
+            _disabled[work] = disable(work)
+        work = _disabled[work]
     no_functions = getattr(getattr(sys.modules.get("torch"), "_C", None), "DisableTorchFunction", None)
     with no_functions() if callable(no_functions) else contextlib.nullcontext():
         work(*arguments)
@@ -127,23 +130,29 @@ def _registered(*_: Any) -> None:
 
 
 def _after_step(optimizer: Any, *_: Any) -> None:
-    if _is_compiling():
-        return
     try:
-        _unseen(_step_ended, optimizer)
+        if not _is_compiling() and (_has_unnamed() or _is_to_label(optimizer)):
+            _unseen(_step_ended, optimizer)
     except Exception:
         pass
 
 
+def _has_unnamed() -> bool:
+    return (bool(_state.unnamed) or _nn_modules.models.stale) and _state.naming.allows()
+
+
+def _is_to_label(optimizer: Any) -> bool:
+    # After the first step there are states, and the second has gradients where they stay.
+    return _state.steps.get(optimizer, 0) < 2 or _state.labels.allows()
+
+
 def _step_ended(optimizer: Any) -> None:
     _refresh(False)
-    steps = _state.steps.get(optimizer, 0)
-    # After the first there are states, and the second has gradients where they stay.
-    if (steps >= 2 and not _state.labels.allows()) or not _state.lock.acquire(False):
+    if not _is_to_label(optimizer) or not _state.lock.acquire(False):
         return
     try:
         begin = time.perf_counter()
-        _state.steps[optimizer] = min(steps + 1, 2)
+        _state.steps[optimizer] = min(_state.steps.get(optimizer, 0) + 1, 2)
         _label_optimizer(optimizer)
         _state.labels.spent(begin)
     finally:

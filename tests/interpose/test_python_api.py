@@ -353,6 +353,33 @@ class Recordings(EndToEnd):
         self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=True, data_ptr=sparse)))
         self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=False)))
 
+    def test_a_step_that_is_not_labelled_costs_next_to_nothing(self) -> None:
+        """A step calls into PyTorch only where there is something to name or to label: the first two, then seldom."""
+        auto = importlib.import_module("memlab._auto")
+        disabled: list[Any] = []
+        ended: list[Any] = []
+
+        class Optimizer:
+            param_groups: list[dict[str, list[Any]]] = []
+
+        def disable(work: Any) -> Any:
+            disabled.append(work)
+            return lambda *arguments: (ended.append(work), work(*arguments))
+
+        dynamo = types.SimpleNamespace(disable=disable)
+        optimizer = Optimizer()
+        with unittest.mock.patch.dict(sys.modules, {"torch._dynamo": dynamo}):
+            for _ in range(2):
+                auto._after_step(optimizer)
+            self.assertEqual(len(ended), 2)
+            auto._state.labels._spent = 10  # seconds: for a while nothing more is to be spent
+            for _ in range(1000):
+                auto._after_step(optimizer)
+            self.assertEqual((len(disabled), len(ended)), (1, 2))
+            auto._state.labels._spent = 0
+            auto._after_step(optimizer)
+            self.assertEqual((len(disabled), len(ended)), (1, 3))
+
     def test_the_prototypes_are_those_of_memlab_h(self) -> None:
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         body = re.search(r"struct memlab_device_stats \{(.*?)\n\};", header, re.S).group(1)
