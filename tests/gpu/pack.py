@@ -72,6 +72,8 @@ def main() -> int:
             copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)
     for folder in ("tests/gpu/py", "python/memlab"):
         shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (target / "share" / "memlab").mkdir(parents=True)
+    (target / "share" / "memlab" / "python").symlink_to("../../python")  # where memlab-run looks for it
     for script in sorted((ROOT / "tests/bench").glob("bench_*.py")):
         copy(script, target / "tests/bench" / script.name)
     (target / "samples").mkdir()

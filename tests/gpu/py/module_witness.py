@@ -40,6 +40,11 @@ def tensors(values: object) -> list[torch.Tensor]:
     return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
 
 
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
+    """Of a DTensor, that of this rank's part."""
+    return getattr(tensor, "_local_tensor", tensor).untyped_storage()
+
+
 class Witness(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
@@ -47,6 +52,7 @@ class Witness(TorchDispatchMode):
         self.storages: dict[int, tuple[StorageWeakRef, str]] = {}
         self.models: list[tuple[weakref.ref[torch.nn.Module], str]] = []
         self.optimizer: weakref.ref[torch.optim.Optimizer] | None = None
+        self.optimized: list[tuple[weakref.ref[torch.Tensor], str]] = []
         self.lock = threading.Lock()
 
     def names(self) -> list[str]:
@@ -64,7 +70,7 @@ class Witness(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         for tensor in tensors(result):
             if tensor.is_cuda:
-                self.saw(tensor.untyped_storage())
+                self.saw(storage_of(tensor))
         return result
 
     def saw(self, storage: torch.UntypedStorage) -> None:
@@ -103,19 +109,28 @@ class Witness(TorchDispatchMode):
         module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
         module.register_forward_hook(ends, with_kwargs=True, always_call=True)
 
-    def own(self) -> dict[int, str]:
-        """The nn.Module of each storage of a parameter, of a buffer, of their gradients and of the optimizer's states."""
-        optimizer = self.optimizer() if self.optimizer is not None else None
-        found: dict[int, str] = {}
+    def watch_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before the first forward: FSDP2 then puts whole parameters in the place of those that the optimizer has."""
+        self.optimizer = weakref.ref(optimizer)
+        self.optimized = [(weakref.ref(tensor), owner) for tensor, owner in self.own_tensors()]
+
+    def own_tensors(self) -> Iterable[tuple[torch.Tensor, str]]:
         for reference, root in self.models:
             model = reference()
             for name, module in model.named_modules() if model is not None else ():
                 for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
-                    states = tensors(dict(optimizer.state.get(tensor, {}))) if optimizer is not None else []
-                    for each in [tensor, tensor.grad, *states]:
-                        if each is not None:
-                            local = getattr(each, "_local_tensor", each)  # of a DTensor
-                            found.setdefault(local.untyped_storage()._cdata, f"{root}.{name}" if name else root)
+                    yield tensor, f"{root}.{name}" if name else root
+
+    def own(self) -> dict[int, str]:
+        """The nn.Module of each storage of a parameter, of a buffer, of their gradients and of the optimizer's states."""
+        optimizer = self.optimizer() if self.optimizer is not None else None
+        found: dict[int, str] = {}
+        then = [(tensor, owner) for reference, owner in self.optimized if (tensor := reference()) is not None]
+        for tensor, owner in [*self.own_tensors(), *then]:
+            states = tensors(dict(optimizer.state.get(tensor, {}))) if optimizer is not None else []
+            for each in [tensor, tensor.grad, *states]:
+                if each is not None:
+                    found.setdefault(storage_of(each)._cdata, owner)
         return found
 
     def live(self) -> dict[str, int]:
@@ -327,7 +342,7 @@ def train(name: str, witness: Witness | None, moments: Moments, at_the_peak: Cal
     at_hooks(model.modules(), moments, step)
     optimizer = torch.optim.Adam([each for each in model.parameters() if each.requires_grad])
     if witness is not None:
-        witness.optimizer = weakref.ref(optimizer)
+        witness.watch_optimizer(optimizer)
     loss_of, losses = objective(model), []
     if witness is not None and name == "data_parallel":
         witness.hook(loss_of.parallel, root)  # its replicas are made in its own call; names leave it out
