@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Recordings of PyTorch's tensors, made on a GPU, as a user reads them. Run by ctest, as test_summary.py is."""
 
+import copy
 import json
 import os
+import tempfile
 import unittest
 
 from test_summary import REPORT, SOURCE
@@ -80,6 +82,43 @@ class Tensors(ViewTest):
         self.assertNotIn("labels", at_peak["devices"][0]["outside"])
         self.assertEqual(of_page | {"[of no nn.Module]": outside},
                          {each["nn_module"]: each["bytes"] for each in rows})
+
+    def test_what_labels_name_is_the_same_in_each_command(self):
+        """Parameters and an optimizer's states, which no call of an nn.Module allocated."""
+        path = recorded("h200/pytorch_gpt2_training_named.json")
+        page = json.loads(self.report("nn-modules", "--json", path))["reports"][0]["devices"][0]
+        own = {each["name"]: each["own_bytes"] for each in page["nn_modules"] if each["own_bytes"]}
+        wte = "GPT2LMHeadModel.transformer.wte"
+        words, width = 50257, 768
+        # A block of PyTorch's for a weight and two states of Adam; of the first of its two names.
+        self.assertLess(abs(own[wte] - 3 * words * width * 4), 3 * (1 << 20))
+        self.assertEqual(sum(own.values()) + page["outside"]["bytes"], page["peak_bytes"])
+        for limit, code in ((own[wte], 0), (own[wte] - 1, 1)):
+            result = self.call(REPORT, "check", "--nn-module", wte, "--peak-allocated", str(limit), path)
+            self.assertEqual((result.returncode, result.stderr), (code, ""))
+
+        with open(path, encoding="utf-8") as file:
+            whole = json.load(file)
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = []
+            for rank in (0, 1):
+                report = copy.deepcopy(whole)
+                report["process"] |= {"pid": 100 + rank, "ranks": {"RANK": str(rank), "WORLD_SIZE": "2"}}
+                if rank == 1:  # without this weight
+                    for each in report["nn_modules"]:
+                        each["sites"] = [] if each["name"] == wte else each["sites"]
+                ranks.append(os.path.join(folder, f"memlab.{rank}.json"))
+                with open(ranks[-1], "w", encoding="utf-8") as file:
+                    json.dump(report, file)
+            difference = json.loads(self.report("diff", "--by", "nn-module", "--json", "--level", "framework", *ranks))
+            rows = {row["nn_module"]: (row["before"]["at_peak_bytes"], row["after"]["at_peak_bytes"])
+                    for row in difference["devices"][0]["sites"]}
+            outside = page["outside"]["bytes"]
+            self.assertEqual(rows, {wte: (own[wte], 0), "[of no nn.Module]": (outside, outside + own[wte])})
+            merged = json.loads(self.report("merge", "--by", "nn-module", "--json", *ranks))
+            bytes_of = {row["name"]: row["bytes"] for row in merged["nn_modules"]}
+            self.assertEqual(bytes_of[wte], [own[wte], 0])
+            self.assertEqual(bytes_of["GPT2LMHeadModel.transformer.wpe"], 2 * [own["GPT2LMHeadModel.transformer.wpe"]])
 
     def test_one_failure_is_told_once(self):
         """The cache asks the driver, gives back what it has and asks once more before the tensor's allocation fails."""
