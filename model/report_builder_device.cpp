@@ -113,7 +113,7 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
     out.uuid = valid_utf8(from.info.uuid);
     out.total_bytes = from.info.total_bytes;
     out.limit_bytes = limit(from.info.limit_bytes);
-    out.driver_version = from.info.driver_version;
+    out.driver_version = std::max(0, from.info.driver_version);  // of a damaged log, below 0
     if (!from.info.is_gpu()) {
         out.allocator = valid_utf8(from.info.allocator);
         out.on_gpu = from.info.gpu;

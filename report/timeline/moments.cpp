@@ -59,7 +59,7 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
         if (auto* const follower = dynamic_cast<LogFollower*>(next_.get())) {
             follower->finish(read);
         }
-        pass(~std::uint64_t{0});
+        pass(std::nullopt);
         for (Moment& moment : moments_) {
             if (moment.report) {
                 name_nn_modules(*moment.report);
@@ -116,11 +116,11 @@ class MomentCollector::Sink final : public trace::GenericSink<Sink>, public LogF
         return known != sites.end() ? *known : sites.emplace_back(Holding{.site = of.site});
     }
 
-    /// The next record is of that time: what ends before it is known.
-    void pass(std::uint64_t time_ns) {
+    /// The next record is of that time, or there is none: what ends before it is known.
+    void pass(std::optional<std::uint64_t> time_ns) {
         for (std::size_t i = 0; i < moments_.size() && made_ != moments_.size(); ++i) {
             Moment& moment = moments_[i];
-            if (moment.time_ns && *moment.time_ns < time_ns && !is_made_[i]) {
+            if (moment.time_ns && (!time_ns || *moment.time_ns < *time_ns) && !is_made_[i]) {
                 moment.report = make_report(figures_, model::Moment::running).report;
                 is_made_[i] = true;
                 serials_[i] = figures_.latest_serial();
@@ -193,29 +193,6 @@ std::optional<model::Report> MomentCollector::at(const std::string& log,
 
 namespace {
 
-/// Ignores what happens after the moment.
-class UpTo final : public trace::GenericSink<UpTo> {
-  public:
-    UpTo(std::uint64_t time_ns, trace::Aggregator& figures)
-        : time_ns_(time_ns), figures_(figures) {}
-
-    template <typename Record>
-    void take(const Record& record) {
-        if (const auto time = time_of(record, figures_)) {
-            over_ = over_ || *time > time_ns_;
-            if (over_) {
-                return;
-            }
-        }
-        figures_.on(record);
-    }
-
-  private:
-    const std::uint64_t time_ns_;
-    trace::Aggregator& figures_;
-    bool over_ = false;
-};
-
 /// Frames and modules are numbered as the log defines them.
 void name_frames(model::Report& report, const model::Report& named) {
     const std::size_t frames = std::min(report.frames.size(), named.frames.size());
@@ -252,16 +229,6 @@ std::optional<model::Report> report_at(const std::string& log, std::uint64_t tim
         const trace::LogReadResult read = read_log_ahead(log, *sink);
         dynamic_cast<LogFollower&>(*sink).finish(read);
         made = one.at(log, time_ns);
-    }
-    if (!made) {
-        // Without what labels say later.
-        trace::Aggregator figures;
-        UpTo sink(time_ns, figures);
-        const auto gap = read_log_ahead(log, sink).gap;
-        if (gap && time_ns > gap->from_ns && time_ns < gap->to_ns) {
-            return {};
-        }
-        made = make_report(figures, model::Moment::running).report;
     }
     if (made) {
         name_frames(*made, named);
