@@ -58,8 +58,10 @@ def html(path: _Path, out: _Path, after: Optional[_Path] = None) -> str:
     return page
 
 
-def _file(path: _Path) -> str:
-    """The recording at the path. A process that still runs has a log only, beside the report's name."""
+def _file(path: Optional[_Path]) -> str:
+    """The recording at the path; ReportError for None. A process that still runs has a log only, beside the report's name."""
+    if path is None:  # of recording()
+        raise ReportError("there is no recording: this process does not run under memlab, or has not used CUDA yet", 2, "")
     name = os.fspath(path)
     log = name[:-len(".json")] + ".memlog" if name.endswith(".json") else name
     return log if not os.path.exists(name) and os.path.exists(log) else name
@@ -204,10 +206,11 @@ class Recording:
         return document
 
 
-def load(path: _Path) -> Recording:
+def load(path: Optional[_Path]) -> Recording:
     """Reads a recording: a report (memlab.*.json) or an event log (*.memlog), compressed or not.
 
-    ReportError: it cannot be read, or is a run of several processes, whose recordings are loaded one by one.
+    ReportError: it cannot be read, is None (recording() of a process without memlab), or is a run of several processes,
+    whose recordings are loaded one by one.
     """
     file = _file(path)
     document = json.loads(report("--json", file))

@@ -254,6 +254,10 @@ class Recordings(EndToEnd):
         self.assertEqual(recording.lacks, [])
         self.assertIn(str(self.one), repr(recording))
 
+    def test_no_recording(self) -> None:
+        with self.assertRaisesRegex(self.memlab.ReportError, "there is no recording: this process does not run under memlab"):
+            self.memlab.load(self.memlab.recording())
+
     def test_events(self) -> None:
         rows = self.printed("export", "--to", "csv", self.log).splitlines()[1:]
         events = list(self.memlab.load(self.one).events())
