@@ -13,7 +13,7 @@
 
 #include "report/exports/input.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report::exports {

@@ -11,7 +11,7 @@
 #include "report/reading/input_file.hpp"
 #include "report/reading/reader.hpp"
 #include "report/text/names.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report {

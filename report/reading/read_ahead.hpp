@@ -13,7 +13,7 @@
 
 #include "report/parallel.hpp"
 #include "report/reading/input_file.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 namespace memlab::report {
 

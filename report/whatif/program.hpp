@@ -18,7 +18,7 @@
 #include "report/reading/reader.hpp"
 #include "report/whatif/steps.hpp"
 #include "trace/address_map.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report::whatif {

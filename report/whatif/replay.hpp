@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "allocator/pool_options.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report::whatif {

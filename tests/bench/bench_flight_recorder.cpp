@@ -21,8 +21,8 @@
 
 #include "model/json_writer.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
+#include "trace/reading/log_reader.hpp"
 
 using namespace memlab;
 

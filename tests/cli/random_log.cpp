@@ -15,8 +15,8 @@
 #include <string>
 
 #include "tests/unit/trace/recording.hpp"
-#include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
+#include "trace/reading/log_reader.hpp"
 
 namespace {
 

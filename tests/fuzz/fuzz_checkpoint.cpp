@@ -17,8 +17,8 @@
 #include "trace/block_header.hpp"
 #include "trace/crc32c.hpp"
 #include "trace/event_codec.hpp"
-#include "trace/log_reader.hpp"
 #include "trace/log_ring.hpp"
+#include "trace/reading/log_reader.hpp"
 
 using namespace memlab::trace;
 using namespace memlab::fuzz;

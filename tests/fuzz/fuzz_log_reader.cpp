@@ -8,7 +8,7 @@
 #include "model/json_writer.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 using namespace memlab::trace;
 using namespace memlab::fuzz;

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 #include "trace/record_sink.hpp"
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include "model/json_writer.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 int main(int argc, char** argv) {
     if (argc != 2) {

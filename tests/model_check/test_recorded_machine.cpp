@@ -22,7 +22,7 @@
 #include "tests/catch.hpp"
 #include "tests/model_check/random_machine.hpp"
 #include "tests/unit/trace/recording.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 namespace memlab::model_check {
 

@@ -164,13 +164,14 @@ def check_presets(tree):
 
 # What a recording is to a user, and what an analysis of it may know.
 READING = ("report", "report/reading", "report/text", "report/symbols", "report/summary")
-ANALYSIS = ("trace", "trace/aggregate", "model", *READING)
+ANALYSIS = ("trace", "trace/aggregate", "trace/reading", "model", *READING)
 
 # Which folders a folder may include from, besides itself; dependencies point one way.
 MAY_INCLUDE = {
     "threads": (),
     "trace": ("threads",),
     "trace/aggregate": ("trace",),
+    "trace/reading": ("trace",),
     "model": ("trace", "trace/aggregate"),
     "model/live": ("model",),
     "allocator": ("threads",),
@@ -197,7 +198,7 @@ MAY_INCLUDE = {
                         "interpose/process"),
     "report/text": ("model",),
     "report": ("trace", "trace/aggregate", "model", "report/text"),
-    "report/reading": ("trace", "trace/aggregate", "model", "report", "report/text"),
+    "report/reading": ("trace", "trace/aggregate", "trace/reading", "model", "report", "report/text"),
     "report/schema": ("trace/aggregate", "model", "model/live", "report/reading", "report/runs"),
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),

@@ -15,7 +15,7 @@
 #include "profiler/clock.hpp"
 #include "profiler/thread_id.hpp"
 #include "tests/catch.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 using memlab::profiler::Recorder;
 using memlab::profiler::StackLimits;

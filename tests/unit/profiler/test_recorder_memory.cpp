@@ -9,7 +9,7 @@
 #include "profiler/clock.hpp"
 #include "profiler/recorder.hpp"
 #include "tests/catch.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "tests/unit/trace/recording.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/aggregate/state.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;

@@ -10,8 +10,8 @@
 #include "tests/unit/trace/temporary_folder.hpp"
 #include "trace/crc32c.hpp"
 #include "trace/definitions.hpp"
-#include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
+#include "trace/reading/log_reader.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;

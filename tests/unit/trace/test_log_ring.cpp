@@ -19,8 +19,8 @@
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/log_reader.hpp"
 #include "trace/log_writer.hpp"
+#include "trace/reading/log_reader.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;

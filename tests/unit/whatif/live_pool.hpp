@@ -10,7 +10,7 @@
 #include "allocator/pool.hpp"
 #include "tests/support/simulated_backend.hpp"
 #include "tests/unit/trace/recording.hpp"
-#include "trace/log_reader.hpp"
+#include "trace/reading/log_reader.hpp"
 
 namespace memlab::test {
 

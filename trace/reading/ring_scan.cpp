@@ -1,8 +1,7 @@
-#include "trace/ring_scan.hpp"
+#include "trace/reading/ring_scan.hpp"
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -99,55 +98,8 @@ class OpenBlock {
     CodecState state_;
 };
 
-/// The blocks of checkpoints that were found so far.
-class Checkpoints {
-  public:
-    void add(const std::uint8_t* prefix, std::uint64_t offset) {
-        const auto number = little_endian<std::uint32_t>(prefix);
-        const auto index = little_endian<std::uint32_t>(prefix + 4);
-        const auto count = little_endian<std::uint32_t>(prefix + 8);
-        const LogPosition position{.region = little_endian<std::uint64_t>(prefix + 12),
-                                   .offset = little_endian<std::uint64_t>(prefix + 20)};
-        Partial& partial = partial_[number];
-        if (index != partial.found.blocks.size() ||
-            (index != 0 &&
-             (partial.count != count || partial.found.position.region != position.region ||
-              partial.found.position.offset != position.offset))) {
-            partial.broken = true;  // its start was overwritten
-            return;
-        }
-        partial.count = count;
-        partial.found.number = number;
-        partial.found.position = position;
-        partial.found.blocks.push_back(offset);
-    }
-
-    std::vector<FoundCheckpoint> complete(const RingContents& contents, const LogRing& ring) {
-        std::vector<FoundCheckpoint> all;
-        for (auto& [number, partial] : partial_) {
-            const LogPosition& position = partial.found.position;
-            if (!partial.broken && partial.count == partial.found.blocks.size() &&
-                position.region >= contents.first &&
-                position.region < contents.first + contents.count &&
-                position.offset >= format::region_header_size &&
-                position.offset <= ring.region_size) {
-                all.push_back(std::move(partial.found));
-            }
-        }
-        return all;
-    }
-
-  private:
-    struct Partial {
-        FoundCheckpoint found;
-        std::uint32_t count = 0;
-        bool broken = false;
-    };
-    std::map<std::uint32_t, Partial> partial_;
-};
-
 void scan_region(const LogInput& input, std::uint64_t begin, std::uint64_t end,
-                 Checkpoints& checkpoints) {
+                 CheckpointIndex& checkpoints) {
     std::uint64_t at = begin + format::region_header_size;
     std::array<std::uint8_t, format::block_header_size> bytes{};
     while (at + bytes.size() <= end && input.peek(at, bytes.data(), bytes.size())) {
@@ -178,6 +130,50 @@ void scan_region(const LogInput& input, std::uint64_t begin, std::uint64_t end,
 
 }  // namespace
 
+void CheckpointIndex::add(const std::uint8_t* payload, std::uint64_t offset) {
+    const auto number = little_endian<std::uint32_t>(payload);
+    const auto index = little_endian<std::uint32_t>(payload + 4);
+    const auto count = little_endian<std::uint32_t>(payload + 8);
+    const LogPosition position{.region = little_endian<std::uint64_t>(payload + 12),
+                               .offset = little_endian<std::uint64_t>(payload + 20)};
+    Partial& partial = partial_[number];
+    if (index < partial.found.blocks.size() && partial.found.blocks[index] == offset) {
+        return;  // it was found before
+    }
+    if (index != partial.found.blocks.size() ||
+        (index != 0 &&
+         (partial.count != count || partial.found.position.region != position.region ||
+          partial.found.position.offset != position.offset))) {
+        partial.broken = true;  // its start was overwritten
+        return;
+    }
+    partial.count = count;
+    partial.found.number = number;
+    partial.found.position = position;
+    partial.found.blocks.push_back(offset);
+}
+
+std::vector<FoundCheckpoint> CheckpointIndex::complete(const RingContents& contents,
+                                                       const LogRing& ring) const {
+    std::vector<FoundCheckpoint> all;
+    for (const auto& [number, partial] : partial_) {
+        const LogPosition& position = partial.found.position;
+        if (!partial.broken && partial.count == partial.found.blocks.size() &&
+            position.region >= contents.first &&
+            position.region < contents.first + contents.count &&
+            position.offset >= format::region_header_size && position.offset <= ring.region_size) {
+            all.push_back(partial.found);
+        }
+    }
+    return all;
+}
+
+void CheckpointIndex::forget_before(std::uint64_t region) {
+    std::erase_if(partial_, [region](const auto& each) {
+        return each.second.found.position.region < region;
+    });
+}
+
 bool read_region_header(const LogInput& input, const LogRing& ring, std::uint64_t region,
                         std::uint64_t* number) {
     std::array<std::uint8_t, format::region_header_size> header{};
@@ -190,7 +186,7 @@ bool read_region_header(const LogInput& input, const LogRing& ring, std::uint64_
     return *number % ring.regions == region % ring.regions;
 }
 
-RingContents scan_ring(const LogInput& input, const LogRing& ring) {
+RingContents find_regions(const LogInput& input, const LogRing& ring) {
     RingContents contents;
     std::uint64_t newest = 0;
     bool any = false;
@@ -212,7 +208,13 @@ RingContents scan_ring(const LogInput& input, const LogRing& ring) {
         --contents.first;
         ++contents.count;
     }
-    Checkpoints checkpoints;
+    return contents;
+}
+
+RingContents scan_ring(const LogInput& input, const LogRing& ring, CheckpointIndex* index) {
+    RingContents contents = find_regions(input, ring);
+    CheckpointIndex own;
+    CheckpointIndex& checkpoints = index != nullptr ? *index : own;
     for (std::uint64_t region = contents.first; region < contents.first + contents.count;
          ++region) {
         const std::uint64_t begin = ring.offset(region);

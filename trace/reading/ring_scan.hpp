@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "trace/block_header.hpp"
-#include "trace/log_input.hpp"
 #include "trace/log_ring.hpp"
+#include "trace/reading/log_input.hpp"
 
 namespace memlab::trace {
 
@@ -26,8 +27,33 @@ struct RingContents {
     std::vector<FoundCheckpoint> checkpoints;
 };
 
-/// May throw std::bad_alloc. Whatever the input holds, the time is O(its size).
-RingContents scan_ring(const LogInput& input, const LogRing& ring);
+/// The checkpoints of which blocks were found so far. May throw std::bad_alloc.
+class CheckpointIndex {
+  public:
+    /// `payload`: of the block at `offset`, checkpoint_prefix_size bytes at least. Each block may
+    /// be added more than once.
+    void add(const std::uint8_t* payload, std::uint64_t offset);
+    /// Those that are complete and whose position is in the regions of `contents`, oldest first.
+    std::vector<FoundCheckpoint> complete(const RingContents& contents, const LogRing& ring) const;
+    /// Forgets those whose position is before the region.
+    void forget_before(std::uint64_t region);
+
+  private:
+    struct Partial {
+        FoundCheckpoint found;
+        std::uint32_t count = 0;
+        bool broken = false;
+    };
+    std::map<std::uint32_t, Partial> partial_;  ///< by number
+};
+
+/// The regions that are there, without looking for checkpoints in them.
+RingContents find_regions(const LogInput& input, const LogRing& ring);
+
+/// Adds those of all regions to `index`, too, if there is one. May throw std::bad_alloc. Whatever
+/// the input holds, the time is O(its size).
+RingContents scan_ring(const LogInput& input, const LogRing& ring,
+                       CheckpointIndex* index = nullptr);
 
 /// The time of a checkpoint whose checksums are right and that this version can read; none: it is
 /// of no use.
