@@ -30,6 +30,14 @@ bool may_have_left_out_steps(const model::Report& report) {
            report.mark_count > report.marks.size();
 }
 
+/// Of a log that is being written, and of a snapshot.
+std::string taken_text(const model::Process& process) {
+    return "Taken while the program ran, at " +
+           format_wall_time(process.start_wall_ns + process.duration_ns) + ", " +
+           format_duration(process.duration_ns) +
+           " after its start: all figures are those of that moment.";
+}
+
 class Finder {
   public:
     Finder(const model::Report& report, bool replaced) : report_(report), replaced_(replaced) {}
@@ -60,16 +68,9 @@ class Finder {
         }
         if (!report_.log.damage.empty()) {
             add(Kind::damaged, report_.log.damage).from_ns = recorded;
-        } else if (process.recording && !recording_stopped(report_)) {
-            add(Kind::running,
-                "The program still runs, and its log is being written: all figures are those of "
-                "this moment.")
-                .from_ns = recorded;
-        } else if (process.ended == "running") {
-            add(Kind::running,
-                "This is a snapshot of a program that went on: all figures are those of that "
-                "moment.")
-                .from_ns = recorded;
+        } else if ((process.recording && !recording_stopped(report_)) ||
+                   process.ended == "running") {
+            add(Kind::running, taken_text(process)).from_ns = recorded;
         } else if (process.ended == "cut off" && !recording_stopped(report_) && !replaced_) {
             add(Kind::cut_off,
                 "The recording stops without an end (killed, _exit or exec); all figures are those "

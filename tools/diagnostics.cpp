@@ -4,6 +4,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace memlab::tools {
 
@@ -15,10 +17,25 @@ spdlog::logger& logger() {
     return logger;
 }
 
+std::mutex collecting;
+std::vector<std::string>* collected = nullptr;
+
 }  // namespace
 
 void print_diagnostic(const std::string& line) {
+    {
+        const std::scoped_lock lock(collecting);
+        if (collected != nullptr) {
+            collected->push_back(line);
+            return;
+        }
+    }
     logger().log(spdlog::level::err, line);
+}
+
+void collect_diagnostics(std::vector<std::string>* lines) {
+    const std::scoped_lock lock(collecting);
+    collected = lines;
 }
 
 void set_program_name(const char* name) {

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace memlab::tools {
 
 /// Prints `line` behind the name given to set_program_name(). Thread-safe. Untrusted text (paths,
 /// messages of others) must be passed through report::printable().
 void print_diagnostic(const std::string& line);
+
+/// From now on lines are added to `lines` instead of being printed; null: they are printed.
+/// Thread-safety: none.
+void collect_diagnostics(std::vector<std::string>* lines);
 
 /// Call once, at the start of main.
 void set_program_name(const char* name);

@@ -157,7 +157,8 @@ class Metrics {
     void run() {
         family("memlab_run_info", "", "The process that was recorded; always 1.");
         for_processes([this](const Report& report) {
-            value({{"ended", report.process.ended}, {"memlab_version", report.memlab_version}}, 1);
+            value({{"ended", end_word(report.process)}, {"memlab_version", report.memlab_version}},
+                  1);
         });
         family("memlab_start_time_seconds", "seconds", "When the process started, in Unix time.");
         for_processes(

@@ -9,6 +9,7 @@
 
 #include "model/json_writer.hpp"
 #include "report/reading/input_file.hpp"
+#include "report/reading/log_report.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -51,10 +52,41 @@ std::string find_leftover(const std::string& path, std::uint64_t offset, bool is
 
 }  // namespace
 
+DeriveResult describe_reading(const std::string& log_path, const trace::LogReadResult& read) {
+    DeriveResult result;
+    result.from_log = true;
+    // The message begins with the file's name; our caller adds it again.
+    std::string message = read.message;
+    if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
+        message.erase(0, log_path.size() + 2);
+    }
+    if (read.status == trace::LogStatus::other_version) {
+        result.error = message;
+    } else if (!read.is_log()) {
+        result.error = "neither a memlab report nor an event log (" + message +
+                       "); give a memlab.*.json or .memlog file";
+    } else if (read.records == 0) {
+        result.error = "an event log without a whole record (" + message +
+                       "); there is nothing to show, record again";
+    }
+    if (!result.error.empty()) {
+        return result;
+    }
+    if (read.status == trace::LogStatus::damaged) {
+        result.warning = "The event log is " + message + ".";
+    }
+    result.records = read.records;
+    if (read.gap) {
+        result.gap = {read.gap->from_ns, read.gap->to_ns};
+    } else if (read.lacks_events) {
+        result.gap.emplace();
+    }
+    return result;
+}
+
 DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& make_sink,
                            trace::Aggregator& aggregator) {
     DeriveResult result;
-    result.from_log = true;
     try {
         const std::unique_ptr<trace::RecordSink> sink =
             make_sink ? make_sink(log_path, aggregator) : nullptr;
@@ -64,33 +96,9 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
         if (auto* const follower = dynamic_cast<LogFollower*>(sink.get())) {
             follower->finish(read);
         }
-        // The message begins with the file's name; our caller adds it again.
-        std::string message = read.message;
-        if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
-            message.erase(0, log_path.size() + 2);
-        }
-        if (read.status == trace::LogStatus::other_version) {
-            result.error = message;
+        result = describe_reading(log_path, read);
+        if (!result.error.empty()) {
             return result;
-        }
-        if (!read.is_log()) {
-            result.error = "neither a memlab report nor an event log (" + message +
-                           "); give a memlab.*.json or .memlog file";
-            return result;
-        }
-        if (read.records == 0) {
-            result.error = "an event log without a whole record (" + message +
-                           "); there is nothing to show, record again";
-            return result;
-        }
-        if (read.status == trace::LogStatus::damaged) {
-            result.warning = "The event log is " + message + ".";
-        }
-        result.records = read.records;
-        if (read.gap) {
-            result.gap = {read.gap->from_ns, read.gap->to_ns};
-        } else if (read.lacks_events) {
-            result.gap.emplace();
         }
         const bool complete = read.status == trace::LogStatus::complete;
         if (read.status != trace::LogStatus::damaged && !read.has_ring &&

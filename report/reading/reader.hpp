@@ -76,6 +76,9 @@ enum class StepSearch : std::uint8_t { none, in_log };
 ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink = {},
                        StepSearch search = StepSearch::none);
 
+/// What stands in for read_report() where recordings are read again and again.
+using RecordingReader = std::function<ReadResult(const std::string& path)>;
+
 /// Why `path` cannot be opened or is no file that could hold a recording: "what; what to do".
 /// Empty: it may hold one. Never throws but std::bad_alloc.
 std::string file_problem(const std::string& path);

@@ -1,5 +1,4 @@
 // Opens recordings of any kind and state; reports and event logs are distinguished by content.
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,13 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <vector>
 
 #include "model/json_writer.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/reading/input_file.hpp"
+#include "report/reading/log_report.hpp"
 #include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/log_format.hpp"
@@ -145,13 +144,6 @@ DeriveResult read_file(const std::string& path, Derive derive) {
     return derive();
 }
 
-std::uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-           static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 /// What a framework's cache holds comes before the GPU's view of it.
 void order_devices(std::vector<model::Device>& devices) {
     std::stable_sort(devices.begin(), devices.end(),
@@ -160,14 +152,8 @@ void order_devices(std::vector<model::Device>& devices) {
                      });
 }
 
-/// A process that still writes the log has run until now, not until its last event.
-void add_time_until_now(const std::string& log, model::Process& process) {
-    process.recording = process.ended == "cut off" && is_being_written(log, process.pid);
-    const std::uint64_t now = now_ns();
-    if (process.recording && now > process.start_wall_ns + process.duration_ns) {
-        process.recorded_ns = process.duration_ns;
-        process.duration_ns = now - process.start_wall_ns;
-    }
+bool process_records(const std::string& log, const model::Report& report) {
+    return report.process.ended == "cut off" && is_being_written(log, report.process.pid);
 }
 
 /// That what has the name of a report's log is no use, or another process's.
@@ -181,23 +167,16 @@ void note_log_beside(const std::string& path, ReadResult& read) {
 
 }  // namespace
 
-bool is_being_written(const std::string& log, std::uint64_t pid) {
-    struct stat file {};
-    DIR* const folder = opendir(("/proc/" + std::to_string(pid) + "/fd").c_str());
-    if (folder == nullptr) {
-        return false;
+ReadResult report_of_log(const trace::Aggregator& figures, const DeriveResult& read) {
+    ReadResult result = make_report(figures, model::Moment::end);
+    result.warning = read.warning;
+    if (result.report) {
+        order_devices(result.report->devices);
+        result.report->from_log = true;
+        result.report->log.damage = read.warning;
+        result.report->log.gap = read.gap;
     }
-    bool found = false;
-    if (stat(log.c_str(), &file) == 0) {
-        for (const dirent* entry = readdir(folder); entry != nullptr && !found;
-             entry = readdir(folder)) {
-            struct stat open {};
-            found = fstatat(dirfd(folder), entry->d_name, &open, 0) == 0 &&
-                    open.st_dev == file.st_dev && open.st_ino == file.st_ino;
-        }
-    }
-    closedir(folder);
-    return found;
+    return result;
 }
 
 std::string file_problem(const std::string& path) {
@@ -233,6 +212,9 @@ DeriveResult read_with_model(const std::string& path) {
                 read.model.report->from_log = true;
                 read.model.report->log.damage = read.warning;
                 read.model.report->log.gap = read.gap;
+                if (process_records(path, *read.model.report)) {
+                    add_time_until_now(read.model.report->process);
+                }
             }
         } else if (read.error.empty()) {
             read.model = parse_report(read.json);
@@ -266,20 +248,20 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink,
             result.error = read.error;
             return result;
         }
-        result =
-            read.from_log ? make_report(aggregator, model::Moment::end) : parse_report(read.json);
-        result.warning = read.warning;
-        if (!read.from_log) {
+        if (read.from_log) {
+            result = report_of_log(aggregator, read);
+        } else {
+            result = parse_report(read.json);
+            result.warning = read.warning;
             note_log_beside(path, result);
-        }
-        if (result.report) {
-            order_devices(result.report->devices);
+            if (result.report) {
+                order_devices(result.report->devices);
+            }
         }
         if (result.report && read.from_log) {
-            result.report->from_log = true;
-            result.report->log.damage = read.warning;
-            result.report->log.gap = read.gap;
-            add_time_until_now(path, result.report->process);
+            if (process_records(path, *result.report)) {
+                add_time_until_now(result.report->process);
+            }
             result.report->steps_looked_for = looked;
         }
         if (result.report && steps) {

@@ -445,7 +445,9 @@ Validation validate(const DeriveResult& recording) {
     } else {
         out = Validator(*read.report, nullptr).run();
         out.what = "log with " + format_plural(recording.records, "record") + ", " + out.what;
-        if (read.report->process.ended == "cut off") {
+        if (read.report->process.recording) {
+            out.what += ", of a process that still runs";
+        } else if (read.report->process.ended == "cut off") {
             out.what += ", without an end";
         }
         if (!recording.leftover.empty()) {

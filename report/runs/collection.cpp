@@ -93,19 +93,18 @@ class MemberReader {
         bool log_is_another_process = false;
     };
 
-    MemberReader(Keep keep, StackNumbers* numbers) : keep_(keep), numbers_(numbers) {}
+    MemberReader(Keep keep, StackNumbers* numbers, const RecordingReader& reader)
+        : keep_(keep), numbers_(numbers), reader_(reader) {}
 
     Result read(const Input& input) const {
         Result result;
-        const StepSearch search =
-            keep_ == Keep::found_steps ? StepSearch::in_log : StepSearch::none;
-        ReadResult read = read_report(input.path, {}, search);
+        ReadResult read = read_file(input.path);
         result.member.file = input.path;
         const auto name = recording_name(input.path);
         result.member.from_log = name && name->is_log;
         if (!read.report && !input.log.empty()) {
             result.problem = read.error;
-            read = read_report(input.log, {}, search);
+            read = read_file(input.log);
             if (read.report) {
                 result.member.file = input.log;
                 result.member.from_log = true;
@@ -131,13 +130,21 @@ class MemberReader {
     }
 
   private:
+    ReadResult read_file(const std::string& path) const {
+        return reader_ ? reader_(path)
+                       : read_report(
+                             path, {},
+                             keep_ == Keep::found_steps ? StepSearch::in_log : StepSearch::none);
+    }
+
     Keep keep_;
     StackNumbers* numbers_;
+    const RecordingReader& reader_;
 };
 
 class Collector {
   public:
-    explicit Collector(Keep keep) {
+    Collector(Keep keep, const RecordingReader& reader) : reader_(reader) {
         if (keep == Keep::totals_and_stacks) {
             out_.stack_numbers = std::make_unique<StackNumbers>();
         }
@@ -254,7 +261,7 @@ class Collector {
         while (!inputs_.empty()) {
             const std::vector<MemberReader::Input> inputs = std::exchange(inputs_, {});
             std::vector<MemberReader::Result> results(inputs.size());
-            const MemberReader reader(keep_, out_.stack_numbers.get());
+            const MemberReader reader(keep_, out_.stack_numbers.get(), reader_);
             std::vector<std::string> paths;
             paths.reserve(inputs.size());
             for (const MemberReader::Input& input : inputs) {
@@ -410,6 +417,7 @@ class Collector {
         out_.errors.emplace_back(file, error);
     }
 
+    const RecordingReader& reader_;
     RunCollection out_;
     Keep keep_ = Keep::everything;
     std::vector<MemberReader::Input> inputs_;
@@ -419,9 +427,10 @@ class Collector {
 
 }  // namespace
 
-RunCollection collect_run(const std::vector<std::string>& paths, Keep keep) {
+RunCollection collect_run(const std::vector<std::string>& paths, Keep keep,
+                          const RecordingReader& reader) {
     try {
-        Collector collector(keep);
+        Collector collector(keep, reader);
         for (const std::string& path : paths) {
             collector.add(path);
         }
@@ -434,11 +443,11 @@ RunCollection collect_run(const std::vector<std::string>& paths, Keep keep) {
     }
 }
 
-model::Report read_whole(const RunMember& member) {
+model::Report read_whole(const RunMember& member, const RecordingReader& reader) {
     if (!member.totals_only) {
         return member.report;
     }
-    ReadResult read = read_report(member.file);
+    ReadResult read = reader ? reader(member.file) : read_report(member.file);
     model::Report report;
     if (read.report) {
         report = std::move(*read.report);

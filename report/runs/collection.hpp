@@ -13,6 +13,7 @@
 #include "model/report.hpp"
 #include "report/lacks.hpp"
 #include "report/nn_module_parts.hpp"
+#include "report/reading/reader.hpp"
 #include "report/runs/nn_module_peaks.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/runs/stack_peaks.hpp"
@@ -53,9 +54,10 @@ enum class Keep : std::uint8_t {
 };
 
 /// Reads files, and the recordings in folders (not in their subfolders). Other files in a folder
-/// are ignored; a file that is named itself must be a recording. Reads on all processors. Never
-/// throws.
-RunCollection collect_run(const std::vector<std::string>& paths, Keep keep = Keep::everything);
+/// are ignored; a file that is named itself must be a recording. Reads on all processors, by
+/// `reader` if there is one. Never throws.
+RunCollection collect_run(const std::vector<std::string>& paths, Keep keep = Keep::everything,
+                          const RecordingReader& reader = {});
 
 /// An image that exec replaced is complete: its memory was released with it.
 inline bool replaced_by_exec(const RunCollection& run, const RunMember& member) {
@@ -103,8 +105,9 @@ inline std::vector<Lack> lacks_of_run(std::vector<Lack> lacks) {
     return lacks;
 }
 
-/// The whole report of a member. Where its file can no longer be read: what there is.
-model::Report read_whole(const RunMember& member);
+/// The whole report of a member, by `reader` if there is one. Where its file can no longer be read:
+/// what there is.
+model::Report read_whole(const RunMember& member, const RecordingReader& reader = {});
 
 /// True for a folder.
 bool is_folder(const std::string& path);

@@ -81,7 +81,8 @@ struct RunSummary {
             visit.number({"start_wall_ns", "when it started, since the Unix epoch"},
                          self.process.start_wall_ns);
             visit.number({"duration_ns", "as in the report"}, self.process.duration_ns);
-            visit.text({"ended", "as in the report"}, self.process.ended);
+            visit.text({"ended", "as in the report; `running`: its log is being written"},
+                       end_word(self.process));
             visit.text_or_null({"signal", "that killed it, as in the report"}, self.process.signal);
             visit.number_or_null({"exit_code", "as in the report"}, self.process.exit_code);
             visit.text({"outcome", "how it ended, in a word"}, self.outcome);

@@ -109,6 +109,11 @@ Summary summarize(const std::string& file, const model::Report& report, Resolver
 /// "killed by SIGKILL after 1.234 s": how the process ended, as far as known.
 std::string end_text(const model::Process& process);
 
+/// The same in the word of a report; of a log that is being written "running".
+inline std::string end_word(const model::Process& process) {
+    return process.recording ? "running" : process.ended;
+}
+
 /// False if the process was killed, cut off or ended with an exit code other than 0.
 bool succeeded(const model::Process& process);
 

@@ -119,7 +119,7 @@ json process_json(const Summary& summary) {
             {"host", process.host},
             {"start_wall_ns", process.start_wall_ns},
             {"duration_ns", process.duration_ns},
-            {"ended", process.recording ? "running" : process.ended},
+            {"ended", end_word(process)},
             {"ended_text", summary.ended},
             {"signal", text_or_null(process.signal)},
             {"exit_code", process.exit_code ? json(*process.exit_code) : json(nullptr)},

@@ -263,18 +263,25 @@ namespace {
 /// Lets a collector observe a log while it is aggregated.
 class CollectorSink final : public trace::GenericSink<CollectorSink>, public LogFollower {
   public:
-    CollectorSink(RangeCollector& range, trace::Aggregator& figures)
-        : range_(range), figures_(figures), observed_(range, figures) {}
+    /// `finished`: where what was collected goes when it is asked for.
+    CollectorSink(RangeCollector& range, trace::Aggregator& figures,
+                  std::unique_ptr<RangeCollector>& finished)
+        : range_(range), figures_(figures), finished_(finished), observed_(range, figures) {}
 
     template <typename Record>
     void take(const Record& record) {
         observed_.take(record);
     }
-    void finish(const trace::LogReadResult& read) override { range_.finish(figures_, read); }
+    /// The collecting may go on after that.
+    void finish(const trace::LogReadResult& read) override {
+        finished_ = std::make_unique<RangeCollector>(range_);
+        finished_->finish(figures_, read);
+    }
 
   private:
     RangeCollector& range_;
     trace::Aggregator& figures_;
+    std::unique_ptr<RangeCollector>& finished_;
     ObservedAggregator<RangeCollector> observed_;
 };
 
@@ -287,15 +294,17 @@ TimelineCollector::~TimelineCollector() = default;
 LogSinkFactory TimelineCollector::sink_factory() {
     return [this](const std::string& log, trace::Aggregator& figures) {
         log_ = log;
-        range_ = std::make_unique<RangeCollector>(from_ns_, to_ns_);
-        return std::make_unique<CollectorSink>(*range_, figures);
+        collecting_ = std::make_unique<RangeCollector>(from_ns_, to_ns_);
+        range_.reset();
+        return std::make_unique<CollectorSink>(*collecting_, figures, range_);
     };
 }
 
 bool TimelineCollector::has(const std::string& log, const model::Report& report,
                             std::uint64_t from_ns, std::uint64_t to_ns) const {
     const std::uint64_t known = known_until(report).value_or(report.process.duration_ns);
-    return log_ == log && from_ns == from_ns_ && to_ns == std::min(to_ns_, known);
+    return range_ != nullptr && log_ == log && from_ns == from_ns_ &&
+           to_ns == std::min(to_ns_, known);
 }
 
 TimelineView read_timeline(const model::Report& report, const std::string& log,
@@ -322,11 +331,12 @@ TimelineView read_timeline(const model::Report& report, const std::string& log,
         view = collected->range().view(std::move(devices));
         view.to_ns = to_ns;
     } else {
-        RangeCollector range(from_ns, to_ns);
+        TimelineCollector one(from_ns, to_ns);
         trace::Aggregator figures;
-        CollectorSink sink(range, figures);
-        sink.finish(read_log_ahead(log, sink));
-        view = range.view(std::move(devices));
+        const auto sink = one.sink_factory()(log, figures);
+        const trace::LogReadResult read = read_log_ahead(log, static_cast<CollectorSink&>(*sink));
+        dynamic_cast<LogFollower&>(*sink).finish(read);
+        view = one.range().view(std::move(devices));
     }
     // Of a recording that stopped the range ends there: what came later nobody knows.
     for (const TimelineView::Coarse& part : view.coarse) {

@@ -31,10 +31,11 @@ class TimelineCollector {
     explicit TimelineCollector(std::uint64_t from_ns = 0, std::uint64_t to_ns = end);
     ~TimelineCollector();
 
-    /// For read_report().
+    /// For read_report(), and for logs that are followed.
     LogSinkFactory sink_factory();
     /// The log that was read last; empty: none.
     const std::string& log() const { return log_; }
+    /// As of when it was last finished.
     const RangeCollector& range() const { return *range_; }
     /// Whether that range of `log`, the recording of `report`, was collected.
     bool has(const std::string& log, const model::Report& report, std::uint64_t from_ns,
@@ -44,6 +45,7 @@ class TimelineCollector {
     std::uint64_t from_ns_;
     std::uint64_t to_ns_;
     std::string log_;
+    std::unique_ptr<RangeCollector> collecting_;
     std::unique_ptr<RangeCollector> range_;
 };
 

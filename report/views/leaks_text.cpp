@@ -243,7 +243,7 @@ std::string render_leaks_text(const model::Report& report, const Leaks& leaks,
 std::string render_leaks_json(const std::string& file, const model::Report& report,
                               Resolver& resolver, const Leaks& leaks, const LeakOptions& options) {
     ordered_json out = {{"file", file},
-                        {"ended", report.process.ended},
+                        {"ended", end_word(report.process)},
                         {"ended_text", end_text(report.process)},
                         {"filter", text_or_null(options.filter)},
                         {"devices", ordered_json::array()},

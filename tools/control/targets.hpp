@@ -1,13 +1,14 @@
 // Whom memlab-ctl asks: a process, the processes of a run, or the only one that there is.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <sys/types.h>
 
-#include "tools/live/documents.hpp"
+#include "tools/live/run_processes.hpp"
 
 namespace memlab::tools {
 
@@ -15,13 +16,6 @@ namespace memlab::tools {
 struct ControlError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-
-/// The state of each process that has a control channel and that this user may ask; of one that
-/// does not answer, why.
-std::vector<LiveStatus> all_states();
-
-/// Whether the process writes its recording into that folder (absolute).
-bool records_into(const LiveStatus& process, const std::string& folder);
 
 /// The processes that record into the folder of a run. Throws ControlError: there are none.
 std::vector<pid_t> processes_of_run(const std::string& folder);

@@ -203,6 +203,8 @@ int recover(const Conversion& arguments) {
     const model::Report& report = *read.model.report;
     if (!read.warning.empty()) {
         std::cout << for_terminal(read.warning + " What follows there is lost.") << "\n";
+    } else if (report.process.recording) {
+        std::cout << "The process still runs and writes the log: the report is of this moment.\n";
     } else if (report.process.ended == "cut off") {
         std::cout
             << "The log has no end: the process was killed, ended by _exit, or became another "

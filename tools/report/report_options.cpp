@@ -20,6 +20,7 @@
 #include "report/text/page.hpp"
 #include "report/text/signal_cleanup.hpp"
 #include "tools/diagnostics.hpp"
+#include "tools/follow/follow.hpp"
 #include "tools/report/debuginfod_option.hpp"
 
 namespace memlab::tools {
@@ -75,8 +76,10 @@ class Reports {
   private:
     void open(const std::string& path) {
         if (!is_folder(path)) {
-            ReadResult read = read_report(
-                path, make_sink_, options_.find_steps ? StepSearch::in_log : StepSearch::none);
+            ReadResult read = options_.reader ? options_.reader(path)
+                                              : read_report(path, make_sink_,
+                                                            options_.find_steps ? StepSearch::in_log
+                                                                                : StepSearch::none);
             if (read.report) {
                 prepare(path, *read.report);
                 show(path, *read.report, find_lacks(*read.report), options_.files.size() > 1);
@@ -85,8 +88,8 @@ class Reports {
             }
             return;
         }
-        RunCollection run =
-            collect_run({path}, options_.find_steps ? Keep::found_steps : Keep::everything);
+        RunCollection run = collect_run(
+            {path}, options_.find_steps ? Keep::found_steps : Keep::everything, options_.reader);
         for (RunMember& member : run.members) {
             prepare(member.file, member.report);
             show(member.file, member.report, member.lacks,
@@ -99,7 +102,7 @@ class Reports {
     }
 
     void prepare(const std::string& file, model::Report& report) const {
-        if (options_.find_steps) {
+        if (options_.find_steps && !options_.reader) {
             add_found_steps(report, find_event_log(file, report));
         }
         apply_options(report, options_);
@@ -238,6 +241,14 @@ void default_to_newest(CLI::App& app, std::vector<std::string>& files, Wanted wa
     });
 }
 
+void default_to_newest(CLI::App& app, ReportOptions& options) {
+    app.callback([&options] {
+        if (options.files.empty()) {
+            options.files.push_back(newest_here(options.follow ? Wanted::log : Wanted::any));
+        }
+    });
+}
+
 void default_to_newest(CLI::App& app, std::string& file, Wanted wanted) {
     app.callback([&file, wanted] {
         if (file.empty()) {
@@ -250,7 +261,7 @@ void add_files(CLI::App& app, ReportOptions& options) {
     app.add_option("FILE", options.files,
                    what_files_are + std::string("; default: the newest recording of this folder"))
         ->type_name("");
-    default_to_newest(app, options.files);
+    default_to_newest(app, options);
 }
 
 void add_required_files(CLI::App& app, ReportOptions& options) {
@@ -263,7 +274,7 @@ void add_one_file(CLI::App& app, ReportOptions& options) {
                    "one process; default: the newest recording of this folder")
         ->expected(1)
         ->type_name("");
-    default_to_newest(app, options.files);
+    default_to_newest(app, options);
 }
 
 void add_json(CLI::App& app, ReportOptions& options, const std::string& what) {
@@ -363,6 +374,18 @@ void add_templates(CLI::App& app, ReportOptions& options) {
         "Show template arguments in full instead of <…>; lines are not cut");
 }
 
+void add_follow(CLI::App& app, ReportOptions& options) {
+    CLI::Option* const follow = app.add_flag(
+        "--follow", options.follow,
+        "Show it again and again while the program runs: of an event log, the folder of a run or a "
+        "process id. On a terminal in place (q ends), else when something changed");
+    app.add_option("--interval", options.interval_s,
+                   "With --follow, the time between two looks (default 1)")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(0.1, 3600.0).description(""))
+        ->needs(follow);
+}
+
 void add_rendering(CLI::App& app, ReportOptions& options) {
     add_style_options(app, options.style);
     add_symbols(app, options.no_symbols);
@@ -396,12 +419,29 @@ int show_reports(const ReportOptions& options, std::string_view format,
     return Reports(options, format, show, make_sink).run();
 }
 
+int show_or_follow(ReportOptions& options, const std::function<int()>& show,
+                   const LogSinkFactory& make_sink) {
+    if (!options.follow) {
+        return show();
+    }
+    for (std::string& file : options.files) {
+        file = meant_by(file);
+    }
+    const auto show_by = [&](const RecordingReader& reader) {
+        options.reader = reader;
+        return show();
+    };
+    return follow({options.files, options.interval_s, options.json, options.style.ascii,
+                   options.find_steps ? StepSearch::in_log : StepSearch::none, make_sink, show_by});
+}
+
 std::optional<LoadedReport> load_report(const std::string& given, std::string* problem,
                                         const std::string& several_hint,
-                                        const LogSinkFactory& make_sink, StepSearch search) {
+                                        const LogSinkFactory& make_sink, StepSearch search,
+                                        const RecordingReader& reader) {
     const std::string path = meant_by(given);
     if (!is_folder(path)) {
-        ReadResult read = read_report(path, make_sink, search);
+        ReadResult read = reader ? reader(path) : read_report(path, make_sink, search);
         if (!read.report) {
             *problem = path + ": " + read.error;
             return std::nullopt;
@@ -409,7 +449,7 @@ std::optional<LoadedReport> load_report(const std::string& given, std::string* p
         std::vector<Lack> lacks = find_lacks(*read.report);
         return LoadedReport{path, std::move(lacks), std::move(*read.report)};
     }
-    RunCollection run = collect_run({path});
+    RunCollection run = collect_run({path}, Keep::everything, reader);
     if (run.members.size() == 1) {
         RunMember& member = run.members.front();
         const std::vector<Lack> of_run = all_lacks(run);

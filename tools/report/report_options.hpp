@@ -38,6 +38,9 @@ struct ReportOptions {
     bool by_nn_module = false;  ///< the view groups by nn.Module
     report::FrameSkips skips;
     StyleOptions style;
+    bool follow = false;
+    double interval_s = 1;           ///< between two looks
+    report::RecordingReader reader;  ///< while recordings are followed; else none
 
     /// The view groups or filters by nn.Module: its reports need separate_nn_modules().
     bool tells_nn_modules_apart() const { return by_nn_module || filter.by_nn_module(); }
@@ -49,6 +52,8 @@ void default_to_newest(CLI::App& app, std::vector<std::string>& files,
                        report::Wanted wanted = report::Wanted::any);
 void default_to_newest(CLI::App& app, std::string& file,
                        report::Wanted wanted = report::Wanted::any);
+/// To be followed, the newest event log.
+void default_to_newest(CLI::App& app, ReportOptions& options);
 
 /// By default the newest recording.
 void add_files(CLI::App& app, ReportOptions& options);
@@ -78,6 +83,8 @@ std::string check_order(const ReportOptions& options);
 /// --skip and --no-default-skip.
 void add_skip(CLI::App& app, report::FrameSkips& skips);
 void add_templates(CLI::App& app, ReportOptions& options);
+/// --follow and --interval.
+void add_follow(CLI::App& app, ReportOptions& options);
 /// --no-symbols, --color and --ascii.
 void add_rendering(CLI::App& app, ReportOptions& options);
 
@@ -112,6 +119,11 @@ int show_reports(const ReportOptions& options, std::string_view format,
                  const std::function<std::string(const OpenReport&)>& show,
                  const report::LogSinkFactory& make_sink = {});
 
+/// show() once; with --follow again and again, by options.reader, and once more at the end. Returns
+/// the exit code. Logs that are followed are read through `make_sink`, if given.
+int show_or_follow(ReportOptions& options, const std::function<int()>& show,
+                   const report::LogSinkFactory& make_sink = {});
+
 /// What is to be read for a path: for the file of memlab-run the folder that it lies in.
 std::string meant_by(const std::string& path);
 
@@ -127,12 +139,13 @@ std::string lacks_text(const std::vector<report::Lack>& lacks, const report::Sty
 
 /// On errors returns nothing and sets `problem` ("FILE: what; what to do"). `several_hint`: what to
 /// do about the folder of a run with several processes. An event log that was named is read through
-/// `make_sink`, if given, else with `search`.
+/// `make_sink`, if given, else with `search`; or all by `reader`.
 std::optional<LoadedReport> load_report(
     const std::string& path, std::string* problem,
     const std::string& several_hint = "name the report of one of them",
     const report::LogSinkFactory& make_sink = {},
-    report::StepSearch search = report::StepSearch::none);
+    report::StepSearch search = report::StepSearch::none,
+    const report::RecordingReader& reader = {});
 
 /// Reads two reports, in parallel if a thread can be created. Nothing if one cannot be read.
 std::optional<std::pair<LoadedReport, LoadedReport>> load_two_reports(

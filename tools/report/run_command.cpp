@@ -26,13 +26,19 @@ namespace {
 
 using namespace memlab::report;
 
-void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions& options) {
+/// `follows`: what needs the whole log again is left out.
+void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions& options,
+                   bool follows) {
     const RunMember& member = view.collection.members.at(view.largest);
     Resolver& resolver = resolvers(view.largest);
     model::Report report = resolvers.report(view.largest);
-    add_found_steps(report, find_event_log(member.file, report));
+    if (!follows) {
+        add_found_steps(report, find_event_log(member.file, report));
+    }
     Summary summary = summarize(member.file, report, resolver);
-    try_settings_on_reserve(find_event_log(member.file, report), pool_settings_of, summary);
+    if (!follows) {
+        try_settings_on_reserve(find_event_log(member.file, report), pool_settings_of, summary);
+    }
     if (view.collection.members.size() > 1) {
         std::cout << "\n"
                   << options.style.dim()
@@ -153,15 +159,15 @@ void define(CLI::App& app, TrendArguments& arguments) {
 
 int show_run(const std::string& folder, const RunShowOptions& options) {
     return with_memory_for(folder, [&] {
-        const RunView view = view_run(folder, collect_run({folder}, Keep::totals));
+        const RunView view = view_run(folder, collect_run({folder}, Keep::totals, options.reader));
         if (options.json) {
             std::cout << render_run_json(view);
         } else if (!view.collection.members.empty()) {
             Symbolizer symbolizer;
             Resolvers resolvers(view.collection, options.symbols ? &symbolizer : nullptr,
-                                options.skips);
+                                options.skips, options.reader);
             std::cout << render_run_text(view, options.text.style);
-            print_largest(view, resolvers, options.text);
+            print_largest(view, resolvers, options.text, options.reader != nullptr);
         }
         return flush_output(report_errors(view.collection));
     });

@@ -12,6 +12,7 @@ struct RunShowOptions {
     bool json = false;
     bool symbols = true;
     report::FrameSkips skips{};
+    report::RecordingReader reader{};  ///< of a run that is followed
 };
 
 /// Shows the run with files in `folder`, then the summary of the process with the largest peak.

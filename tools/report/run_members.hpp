@@ -19,10 +19,14 @@ namespace memlab::tools {
 /// The members' resolvers, created on first use. Thread-safety: none.
 class Resolvers {
   public:
-    /// `symbolizer`: null: no names are looked up. Both must outlive it.
+    /// `symbolizer`: null: no names are looked up. Both must outlive it. `reader`: of whole
+    /// reports.
     Resolvers(const report::RunCollection& run, report::Symbolizer* symbolizer,
-              report::FrameSkips skips)
-        : run_(run), symbolizer_(symbolizer), skips_(std::move(skips)) {}
+              report::FrameSkips skips, report::RecordingReader reader = {})
+        : run_(run),
+          symbolizer_(symbolizer),
+          skips_(std::move(skips)),
+          reader_(std::move(reader)) {}
 
     report::Resolver& operator()(std::size_t member) {
         std::unique_ptr<report::Resolver>& resolver = resolvers_[member];
@@ -40,7 +44,7 @@ class Resolvers {
         }
         std::unique_ptr<model::Report>& whole = whole_[member];
         if (!whole) {
-            whole = std::make_unique<model::Report>(read_whole(of));
+            whole = std::make_unique<model::Report>(read_whole(of, reader_));
         }
         return *whole;
     }
@@ -49,6 +53,7 @@ class Resolvers {
     const report::RunCollection& run_;
     report::Symbolizer* symbolizer_;
     report::FrameSkips skips_;
+    report::RecordingReader reader_;
     std::map<std::size_t, std::unique_ptr<model::Report>> whole_;
     std::map<std::size_t, std::unique_ptr<report::Resolver>> resolvers_;
 };

@@ -94,6 +94,7 @@ int sites_command(int argc, char** argv) {
     add_device(app, arguments);
     add_templates(app, arguments);
     add_json(app, arguments, "the table");
+    add_follow(app, arguments);
     add_rendering(app, arguments);
     app.footer(std::string("Orders:") + what_orders_mean +
                "\n"
@@ -104,6 +105,7 @@ int sites_command(int argc, char** argv) {
                "  memlab-report sites --filter kind=pinned --sort live run/\n"
                "  memlab-report sites --nn-module 'encoder.*' memlab.python3.*.json\n"
                "  memlab-report sites --json memlab.train.4711.json | jq .reports[].devices[]\n"
+               "  memlab-report sites --follow --sort live memlab.train.4711.memlog\n"
                "\n"
                "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
     parse(app, argc, argv);
@@ -111,15 +113,18 @@ int sites_command(int argc, char** argv) {
     if (const std::string problem = check_order(arguments); !problem.empty()) {
         return fail(problem);
     }
-    report::ViewOptions view = make_view_options(arguments);
-    view.by = by == "category"         ? report::SitesBy::category
-              : arguments.by_nn_module ? report::SitesBy::nn_module
-                                       : report::SitesBy::place;
-    return show_reports(arguments, "memlab-sites", [&](const OpenReport& open) {
-        const auto tables = report::site_tables(
-            open.report, open.resolver, arguments.filter.sites(open.report, open.resolver), view);
-        return arguments.json ? report::render_sites_json(open.file, tables, view)
-                              : report::render_sites_text(tables, view);
+    return show_or_follow(arguments, [&] {
+        report::ViewOptions view = make_view_options(arguments);
+        view.by = by == "category"         ? report::SitesBy::category
+                  : arguments.by_nn_module ? report::SitesBy::nn_module
+                                           : report::SitesBy::place;
+        return show_reports(arguments, "memlab-sites", [&](const OpenReport& open) {
+            const auto tables =
+                report::site_tables(open.report, open.resolver,
+                                    arguments.filter.sites(open.report, open.resolver), view);
+            return arguments.json ? report::render_sites_json(open.file, tables, view)
+                                  : report::render_sites_text(tables, view);
+        });
     });
 }
 
@@ -132,6 +137,7 @@ int nn_modules_command(int argc, char** argv) {
     add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_json(app, arguments, "all nn.Modules");
+    add_follow(app, arguments);
     add_rendering(app, arguments);
     app.footer(
         "Memory counts for the innermost nn.Module whose call allocated it; in backward, for the "
@@ -145,11 +151,13 @@ int nn_modules_command(int argc, char** argv) {
         "\n"
         "Exit code: 0 success, 2 a file could not be read or the usage is wrong.");
     parse(app, argc, argv);
-    const report::ViewOptions view = make_view_options(arguments);
-    return show_reports(arguments, "memlab-nn-modules", [&](const OpenReport& open) {
-        const auto devices = report::nn_modules(open.report, open.resolver, view);
-        return arguments.json ? report::render_nn_modules_json(open.file, devices)
-                              : report::render_nn_modules_text(open.report, devices, view);
+    return show_or_follow(arguments, [&] {
+        const report::ViewOptions view = make_view_options(arguments);
+        return show_reports(arguments, "memlab-nn-modules", [&](const OpenReport& open) {
+            const auto devices = report::nn_modules(open.report, open.resolver, view);
+            return arguments.json ? report::render_nn_modules_json(open.file, devices)
+                                  : report::render_nn_modules_text(open.report, devices, view);
+        });
     });
 }
 

@@ -57,6 +57,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
     csv->excludes(at);
     add_json(app, arguments, "the curves, marks, scopes and failures");
     csv->excludes("--json");
+    add_follow(app, arguments);
     add_rendering(app, arguments);
     app.footer(
         "CSV columns: device, begin_ns, end_ns; the lowest (_min), highest (_max) and last (_last) "
@@ -189,6 +190,22 @@ report::TimelineCollector collector_of(const MomentOptions& options) {
     return report::TimelineCollector(from, report::time_of_moment(options.until).value_or(end));
 }
 
+/// Why a timeline cannot be followed with these options: they need the whole log each time. Empty:
+/// it can.
+std::string not_to_follow(const TimelineArguments& arguments) {
+    if (!arguments.at.empty() || !arguments.by.empty()) {
+        return std::string(arguments.at.empty() ? "--by" : "--at") +
+               " needs the whole recording and does not go with --follow; leave one out";
+    }
+    for (const auto& [option, moment] :
+         {std::pair("--from", arguments.from), std::pair("--until", arguments.until)}) {
+        if (!moment.empty() && !report::time_of_moment(moment)) {
+            return std::string(option) + " with --follow takes a time (1.5s, 200ms), not " + moment;
+        }
+    }
+    return "";
+}
+
 }  // namespace
 
 int timeline_command(int argc, char** argv) {
@@ -209,23 +226,31 @@ int timeline_command(int argc, char** argv) {
     if (arguments.at.empty() && arguments.skips.given()) {
         return fail("--skip is for the places that --at lists; add --at MOMENT");
     }
-    return with_memory_for(arguments.files.front(), [&] {
-        std::string problem;
-        report::TimelineCollector collected = collector_of(arguments);
-        report::MomentCollector moments({arguments.at});
-        const report::LogSinkFactory sinks = moments.sink_factory(collected.sink_factory());
-        std::optional<LoadedReport> loaded =
-            load_report(arguments.files.front(), &problem, "name the report of one of them", sinks);
-        if (!loaded) {
-            return fail(problem);
-        }
-        if (const std::string log = report::find_event_log(loaded->file, loaded->report);
-            !arguments.at.empty() && !log.empty() && collected.log() != log) {
-            report::read_through(log, sinks);  // one reading for both
-        }
-        apply_options(loaded->report, arguments);
-        return show(arguments, *loaded, collected, moments);
-    });
+    if (const std::string problem = arguments.follow ? not_to_follow(arguments) : "";
+        !problem.empty()) {
+        return fail(problem);
+    }
+    report::TimelineCollector collected = collector_of(arguments);
+    report::MomentCollector moments({arguments.at});
+    const report::LogSinkFactory sinks = moments.sink_factory(collected.sink_factory());
+    const auto show_file = [&] {
+        return with_memory_for(arguments.files.front(), [&] {
+            std::string problem;
+            std::optional<LoadedReport> loaded =
+                load_report(arguments.files.front(), &problem, "name the report of one of them",
+                            sinks, report::StepSearch::none, arguments.reader);
+            if (!loaded) {
+                return fail(problem);
+            }
+            if (const std::string log = report::find_event_log(loaded->file, loaded->report);
+                !arguments.at.empty() && !log.empty() && collected.log() != log) {
+                report::read_through(log, sinks);  // one reading for both
+            }
+            apply_options(loaded->report, arguments);
+            return show(arguments, *loaded, collected, moments);
+        });
+    };
+    return show_or_follow(arguments, show_file, sinks);
 }
 
 }  // namespace memlab::tools
