@@ -18,6 +18,7 @@
 #include "report/lacks.hpp"
 #include "report/runs/process_matching.hpp"
 #include "report/summary/ledger.hpp"
+#include "report/summary/summary.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report::exports {

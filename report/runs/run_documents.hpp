@@ -15,6 +15,7 @@
 #include "report/runs/process_stats.hpp"
 #include "report/runs/ranks.hpp"
 #include "report/runs/run_facts.hpp"
+#include "report/summary/summary.hpp"
 #include "report/views/diff.hpp"
 
 namespace memlab::report {

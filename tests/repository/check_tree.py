@@ -219,7 +219,7 @@ MAY_INCLUDE = {
     "tools/report": ("model", "interpose/options", *READING, "report/anonymize", "report/check", "report/exports",
                      "report/histogram", "report/html", "report/inefficiencies", "report/lines",
                      "report/pool_view", "report/runs",
-                     "report/timeline", "report/views", "report/whatif", "tools"),
+                     "report/timeline", "report/views", "report/whatif", "tools", "tools/follow"),
     # Which Pythons the recorder reads is written down there.
     "tools/dev.d/frameworks": ("interpose/hooks",),
     "tools/doctor": ("interpose/options", "profiler/python", "report", "report/text", "tools"),
@@ -229,6 +229,7 @@ MAY_INCLUDE = {
                       "tools/live"),
     "tools/top": ("model", "model/live", "report/text", "report/symbols", "report/summary", "report/anonymize",
                   "report/runs", "tools", "tools/live"),
+    "tools/follow": ("report/reading", "report/runs", "report/text", "tools", "tools/live"),
     "tools/run": ("model", "interpose/options", *READING, "tools", "tools/doctor"),
 }
 
