@@ -196,6 +196,17 @@ void FollowedLog::find_steps_at_times() {
     }
 }
 
+void FollowedLog::tell_now(model::Process& process) const {
+    if (process.recorded_ns != 0) {
+        process.duration_ns = process.recorded_ns;
+        process.recorded_ns = 0;
+    }
+    process.recording = state_ == State::growing;
+    if (process.recording && !hidden_) {
+        add_time_until_now(process);
+    }
+}
+
 ReadResult FollowedLog::report() {
     ReadResult result;
     if (state_ == State::failed) {
@@ -213,9 +224,7 @@ ReadResult FollowedLog::report() {
     if (!result.report) {
         return result;
     }
-    if (state_ == State::growing) {
-        add_time_until_now(result.report->process);
-    }
+    tell_now(result.report->process);
     result.report->steps_looked_for = looked_;
     if (steps_) {
         describe_found_steps(*result.report, *steps_);

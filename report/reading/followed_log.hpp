@@ -52,6 +52,8 @@ class FollowedLog {
 
     /// Of what was read so far. May throw std::bad_alloc.
     ReadResult report();
+    /// Its process at this moment: it runs, where its log still grows.
+    void tell_now(model::Process& process) const;
 
   private:
     bool open_file();

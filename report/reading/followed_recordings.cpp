@@ -39,13 +39,7 @@ ReadResult FollowedRecordings::read_log(Log& log) {
             log.latest = log.log->report();
             log.is_new = false;
         } else if (log.latest.report && log.latest.report->process.recording) {
-            // Only the time went on.
-            model::Process& process = log.latest.report->process;
-            if (process.recorded_ns != 0) {
-                process.duration_ns = process.recorded_ns;
-                process.recorded_ns = 0;
-            }
-            add_time_until_now(process);
+            log.log->tell_now(log.latest.report->process);  // only the time went on
         }
         return log.latest;
     } catch (const std::bad_alloc&) {

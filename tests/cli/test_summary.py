@@ -471,7 +471,7 @@ class Run(ToolTest):
                 (name,) = self.files(".memlog")
                 words = " ".join(self.report(name).split())
                 self.assertRegex(words, r"^train \(pid \d+\) still running after ")
-                self.assertIn("its log is being written: all figures are those of this moment", words)
+                self.assertRegex(words, r"Taken while the program ran, at [-\d]+ [:\d]+, .* after its start: all figures are")
                 self.assertIn("Still allocated now", words)
                 self.assertNotIn("cut off", words)
                 checked = self.call(REPORT, "check", "--leaks", "1TiB", name)

@@ -16,7 +16,7 @@ namespace memlab::tools {
 
 namespace {
 
-/// What can be had of a process that writes no event log.
+/// What is available of a process that writes no event log.
 std::string without_log(const LiveStatus& state) {
     const std::string pid = std::to_string(state.process);
     return "process " + pid + " writes no event log that could be followed" +

@@ -18,7 +18,7 @@ class FollowScreen {
     using Clock = std::chrono::steady_clock;
     enum class Event : std::uint8_t {
         time,   ///< it is over
-        size,   ///< of the window: lay it out anew
+        size,   ///< of the window: lay it out again
         ended,  ///< q, Ctrl-C, SIGTERM, or the terminal is gone
     };
 
