@@ -101,6 +101,7 @@ struct DeviceHistograms {
 struct Histograms {
     std::vector<DeviceHistograms> devices;    ///< the used ones
     std::optional<std::uint64_t> gap_end_ns;  ///< as of AllocationCounts
+    bool runs = false;                        ///< its log is being written
     bool stopped = false;                     ///< the recording did, before the program's end
 };
 

@@ -22,7 +22,9 @@ class HistogramText {
         : options_(options), page_(options.style) {}
 
     std::string write(const Histograms& found) {
-        held_ = found.stopped ? "[held at the stop]" : "[held at the end]";
+        held_ = found.stopped ? "[held at the stop]"
+                : found.runs  ? "[held now]"
+                              : "[held at the end]";
         for (const DeviceHistograms& device : found.devices) {
             one(device);
         }

@@ -142,7 +142,9 @@ class LedgerText {
     void witness(const model::Ledger& ledger, const LedgerPage& shown) {
         page_.line("");
         if (ledger.witnesses.empty()) {
-            page_.paragraph("  ", "NVML was not queried: the process ended first.");
+            const bool runs = report_.process.recording || report_.process.ended == "running";
+            page_.paragraph("  ", runs ? "NVML was not queried yet."
+                                       : "NVML was not queried: the process ended first.");
             return;
         }
         const model::Ledger::Witness& last = ledger.witnesses.back();

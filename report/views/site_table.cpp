@@ -211,7 +211,8 @@ class SiteText {
             table.count("allocations", 12, &SiteStats::count);
             share_beside(Order::count);
         }
-        table.bytes("at end", &SiteStats::live_bytes);
+        const bool runs = of.report != nullptr && of.report->process.recording;
+        table.bytes(runs ? "now" : "at end", &SiteStats::live_bytes);
         share_beside(Order::live);
         if (!options_.by_parts) {
             table.count("temporary", 12, &SiteStats::temporaries);
