@@ -19,14 +19,6 @@ namespace {
 constexpr std::uint64_t max_wait_for_frees_ns = 1'000'000'000;
 constexpr std::uint64_t max_gpus = trace::DeviceInfo::max_gpus;
 
-void done(Verb verb, std::string text, Answer* answer, std::optional<std::uint64_t> bytes = {},
-          std::optional<std::string> path = {}) {
-    answer->document = model::to_json(model::ActionDocument{.verb = std::string(info(verb).name),
-                                                            .text = std::move(text),
-                                                            .path = std::move(path),
-                                                            .bytes = bytes});
-}
-
 /// Unused memory of the pools that cache more than `kept`, back to the driver.
 void give_back(Session& session, Verb verb, std::uint64_t kept, std::uint64_t until_ns,
                Answer* answer) {
@@ -35,11 +27,19 @@ void give_back(Session& session, Verb verb, std::uint64_t kept, std::uint64_t un
         return;
     }
     const std::uint64_t bytes = session.trimmer().give_back(session, kept, until_ns);
-    done(verb, "gave " + model::size_text(bytes) + " of cached memory back to the driver", answer,
-         bytes);
+    answer_done(verb, "gave " + model::size_text(bytes) + " of cached memory back to the driver",
+                answer, bytes);
 }
 
 }  // namespace
+
+void answer_done(Verb verb, std::string text, Answer* answer, std::optional<std::uint64_t> bytes,
+                 std::optional<std::string> path) {
+    answer->document = model::to_json(model::ActionDocument{.verb = std::string(info(verb).name),
+                                                            .text = std::move(text),
+                                                            .path = std::move(path),
+                                                            .bytes = bytes});
+}
 
 void answer_snapshot(Session& session, Arguments arguments, Answer* answer) {
     const std::string name(arguments.empty() || arguments.front().empty() ? "snapshot"
@@ -53,7 +53,7 @@ void answer_snapshot(Session& session, Arguments arguments, Answer* answer) {
         answer->problem = session.write_snapshot(name, max_wait_for_recorder_ns, &path);
         if (answer->problem.empty()) {
             std::string text = "wrote " + path;
-            done(Verb::snapshot, std::move(text), answer, {}, std::move(path));
+            answer_done(Verb::snapshot, std::move(text), answer, {}, std::move(path));
         }
     }
 }
@@ -68,7 +68,7 @@ void answer_mark(Session& session, Arguments arguments, Answer* answer) {
     event.type = trace::EventType::mark;
     event.name = session.recorder()->string_id(name);
     session.recorder()->record(event);
-    done(Verb::mark, "marked " + name, answer);
+    answer_done(Verb::mark, "marked " + name, answer);
 }
 
 void answer_record(Session& session, Arguments arguments, Answer* answer) {
@@ -84,7 +84,7 @@ void answer_record(Session& session, Arguments arguments, Answer* answer) {
             "recording cannot begin now: what was allocated before would be missing; start the "
             "program without MEMLAB_RECORD=off";
     } else {
-        done(Verb::record, records ? "events are recorded" : "nothing is recorded", answer);
+        answer_done(Verb::record, records ? "events are recorded" : "nothing is recorded", answer);
     }
 }
 
@@ -98,11 +98,11 @@ void answer_stacks(Session& session, Arguments arguments, Answer* answer) {
         session.recorder()->set_stack_depth(static_cast<std::uint32_t>(*depth));
         session.recorder()->record(
             trace::OptionValue{"MEMLAB_STACK_DEPTH", std::to_string(*depth)});
-        done(Verb::stacks,
-             *depth == 0
-                 ? "no call stacks are kept from now on"
-                 : "call stacks have at most " + std::to_string(*depth) + " frames from now on",
-             answer);
+        answer_done(Verb::stacks,
+                    *depth == 0 ? "no call stacks are kept from now on"
+                                : "call stacks have at most " + std::to_string(*depth) +
+                                      " frames from now on",
+                    answer);
     }
 }
 
@@ -150,10 +150,11 @@ void answer_limit(Session& session, Arguments arguments, Answer* answer) {
             "the limit of the GPU's memory was changed while the program ran (memlab-ctl)", 0);
     }
     const std::string which = one ? "GPU " + std::to_string(gpu) : "each GPU";
-    done(Verb::limit,
-         *bytes == 0 ? which + " has no limit from now on"
-                     : which + " has a limit of " + model::size_text(*bytes) + " from now on",
-         answer);
+    answer_done(Verb::limit,
+                *bytes == 0
+                    ? which + " has no limit from now on"
+                    : which + " has a limit of " + model::size_text(*bytes) + " from now on",
+                answer);
 }
 
 void answer_hold_on_oom(Arguments arguments, Answer* answer) {
@@ -167,12 +168,13 @@ void answer_hold_on_oom(Arguments arguments, Answer* answer) {
     }
     const bool on = arguments[0] == "on";
     oom_hold().set(on ? *seconds : 0);
-    done(Verb::hold_on_oom,
-         on ? "a thread whose allocation fails for lack of memory waits, for " +
-                  std::to_string(*seconds) + " s at most"
-            : std::string("threads no longer wait at an out-of-memory; release lets those go on "
-                          "that wait already"),
-         answer);
+    answer_done(
+        Verb::hold_on_oom,
+        on ? "a thread whose allocation fails for lack of memory waits, for " +
+                 std::to_string(*seconds) + " s at most"
+           : std::string("threads no longer wait at an out-of-memory; release lets those go on "
+                         "that wait already"),
+        answer);
 }
 
 void answer_release(Answer* answer) {
@@ -181,7 +183,7 @@ void answer_release(Answer* answer) {
         answer->problem = "no thread waits at an out-of-memory";
         return;
     }
-    done(Verb::release, "released " + model::count_text(released, "thread"), answer);
+    answer_done(Verb::release, "released " + model::count_text(released, "thread"), answer);
 }
 
 }  // namespace memlab::interpose

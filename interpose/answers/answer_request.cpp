@@ -47,6 +47,10 @@ void answer_request(const Request& request, Answer* answer) {
             return answer_hold_on_oom(arguments, answer);
         case Verb::release:
             return answer_release(answer);
+        case Verb::yield:
+            return answer_yield(*session, arguments, answer);
+        case Verb::restore:
+            return answer_restore(*session, answer);
     }
 }
 

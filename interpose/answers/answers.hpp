@@ -1,6 +1,6 @@
 // The answers to what the control channel is asked: a function for each verb of verbs.inc, called
 // by answer_request() (control_channel.hpp) in the channel's thread. None waits for work of the
-// GPU's, and none holds a lock while a peer is sent anything.
+// GPU's, except yield, as long as it may; none holds a lock while a peer is sent anything.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,12 @@ void answer_trim(Session& session, Arguments arguments, Answer* answer);
 void answer_limit(Session& session, Arguments arguments, Answer* answer);
 void answer_hold_on_oom(Arguments arguments, Answer* answer);
 void answer_release(Answer* answer);
+void answer_yield(Session& session, Arguments arguments, Answer* answer);
+void answer_restore(Session& session, Answer* answer);
+
+/// The document of an action that was done.
+void answer_done(Verb verb, std::string text, Answer* answer,
+                 std::optional<std::uint64_t> bytes = {}, std::optional<std::string> path = {});
 
 /// A whole number, no larger than `most`; none: it is not.
 std::optional<std::uint64_t> number_in(std::string_view text, std::uint64_t most);

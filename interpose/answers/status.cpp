@@ -8,6 +8,7 @@
 
 #include "interpose/answers/answers.hpp"
 #include "interpose/control/oom_hold.hpp"
+#include "interpose/moving/mover.hpp"
 #include "interpose/process/process_description.hpp"
 #include "interpose/process/session.hpp"
 #include "model/live/live_documents.hpp"
@@ -143,6 +144,18 @@ void fill_from_pools(Session& session, StatusDocument& status) {
     }
 }
 
+StatusDocument::StepAside step_aside_of(const Mover::State& state, std::uint64_t start_ns) {
+    StatusDocument::StepAside aside;
+    aside.phase = name_of(state.phase);
+    if (state.since_ns != 0) {
+        aside.since_ns = state.since_ns - std::min(state.since_ns, start_ns);
+    }
+    aside.away_bytes = state.away_bytes;
+    aside.waiting = state.waiting;
+    aside.short_of_memory = state.short_of_memory;
+    return aside;
+}
+
 StatusDocument::Hold hold_of(std::uint64_t start_ns) {
     const OomHold::State state = oom_hold().state();
     StatusDocument::Hold hold;
@@ -201,6 +214,9 @@ void answer_status(Session& session, Answer* answer) {
     }
     status.pooling = session.pooling();
     status.hold_on_oom = hold_of(start_ns);
+    if (session.mover() != nullptr) {
+        status.step_aside = step_aside_of(session.mover()->state(), start_ns);
+    }
     answer->document = model::to_json(status);
 }
 

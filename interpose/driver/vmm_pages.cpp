@@ -117,14 +117,12 @@ CUresult VmmPages::map_chunk(std::uint64_t address, std::uint64_t bytes) {
 
 CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t chunk) {
     const threads::LockGuard lock(mutex_);
+    wait_for_move();
     if (!owns_locked(address)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     // What takes host memory comes first.
-    std::vector<CUmemAccessDesc> access;
-    for (const CUdevice accessor : accessors_) {
-        access.push_back(access_of(accessor, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    }
+    const std::vector<CUmemAccessDesc> access = accesses();
     Ranges fresh{{address, address + bytes}};
     std::uint64_t done = 0;
     CUresult result = CUDA_SUCCESS;
@@ -149,11 +147,12 @@ CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t
 
 CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
     const threads::LockGuard lock(mutex_);
+    wait_for_move();
     if (!owns_locked(address)) {
         return CUDA_ERROR_INVALID_VALUE;  // gone with its context: the addresses may be another's
     }
     erase_mapped(address, bytes);
-    return call_real(&Driver::cuMemUnmap, CUdeviceptr{address}, std::size_t{bytes});
+    return unmap_present(address, bytes);
 }
 
 bool VmmPages::owns(std::uint64_t address) {
@@ -172,8 +171,9 @@ bool VmmPages::owns_locked(std::uint64_t address) const {
 
 void VmmPages::release_all() {
     const threads::LockGuard lock(mutex_);
+    wait_for_move();
     for (const auto& [start, end] : mapped_) {
-        call_real(&Driver::cuMemUnmap, CUdeviceptr{start}, std::size_t{end - start});
+        unmap_present(start, end - start);
     }
     mapped_.clear();
     for (const auto& [start, bytes] : reserved_) {
@@ -187,6 +187,7 @@ CUresult VmmPages::set_peer(CUdevice accessor, bool enabled) {
         return CUDA_SUCCESS;
     }
     const threads::LockGuard lock(mutex_);
+    wait_for_move();
     // A copy may be under way.
     const bool copies = (copies_allowed_.load(std::memory_order_relaxed) & bit(accessor)) != 0;
     return enabled || !copies ? grant(accessor, enabled) : CUDA_SUCCESS;
@@ -194,6 +195,7 @@ CUresult VmmPages::set_peer(CUdevice accessor, bool enabled) {
 
 void VmmPages::allow_first_copy(CUdevice accessor) {
     const threads::LockGuard lock(mutex_);
+    wait_for_move();
     if (grant(accessor, true) == CUDA_SUCCESS) {
         copies_allowed_.fetch_or(bit(accessor), std::memory_order_relaxed);
     }
@@ -213,8 +215,7 @@ CUresult VmmPages::grant(CUdevice accessor, bool enabled) {
         accessor, enabled ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE);
     CUresult result = CUDA_SUCCESS;
     for (const auto& [start, end] : mapped_) {
-        const CUresult answer = call_real(&Driver::cuMemSetAccess, CUdeviceptr{start},
-                                          std::size_t{end - start}, &description, std::size_t{1});
+        const CUresult answer = set_access_where_present(start, end, description);
         if (answer != CUDA_SUCCESS) {
             result = answer;
         }

@@ -87,10 +87,22 @@ constexpr auto release_primary = [](mi::Hooked hooked, const auto& real, CUdevic
         real);
 };
 
+// A process that can step aside has to know all contexts whose work may use memory, also those that
+// never allocate any.
+void register_context(CUcontext context) {
+    mi::in_session([context](Session& session) {
+        const mi::CurrentContext current(context);
+        return session.contexts().current() != nullptr;
+    });
+}
+
 CUresult on_context(CUresult result, const CUcontext* context) {
     if (result == CUDA_SUCCESS) {
         if (Session* session = Session::current()) {
             session->contexts().check_identity(*context);
+        }
+        if (mi::gate.on()) [[unlikely]] {
+            register_context(*context);
         }
         mi::one_stream.has_context(*context);
     }

@@ -21,6 +21,10 @@ using mi::Session;
 
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address,
                                                                   size_t bytes) {
+    const mi::Passage passage;
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemAlloc_v2, address, bytes);
     return mi::hook(
@@ -46,6 +50,10 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr add
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
                                                   size_t height, unsigned int element_size) {
+    const mi::Passage passage;
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real =
         mi::real_call(&Driver::cuMemAllocPitch_v2, address, pitch, width, height, element_size);
@@ -75,6 +83,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* 
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* address, size_t bytes,
                                                  unsigned int flags) {
+    const mi::Passage passage;
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const auto real = mi::real_call(&Driver::cuMemAllocManaged, address, bytes, flags);
     return mi::hook(
         [&](Session& session) {

@@ -9,6 +9,7 @@
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/driver.hpp"
 #include "interpose/driver/reentrancy.hpp"
+#include "interpose/moving/gate.hpp"
 #include "interpose/process/session.hpp"
 
 /// An exported function of libmemlab.so; all other symbols are hidden.
@@ -29,7 +30,8 @@
     MEMLAB_EXPORT_AS(symbol,                                                                 \
                      (&memlab::interpose::GenericHook<                                       \
                          &memlab::interpose::Driver::symbol, memlab::interpose::Api::symbol, \
-                         std::string_view(#symbol).ends_with("_ptsz"), decltype(body)>::function))
+                         std::string_view(#symbol).ends_with("_ptsz"), decltype(body),       \
+                         memlab::interpose::waits_at_gate(#symbol)>::function))
 
 /// Passed through: call_real() notices sticky errors.
 #define MEMLAB_EXPORT_PASSED(symbol) \
@@ -80,16 +82,41 @@ auto last_of(Arguments... arguments) {
     return std::get<sizeof...(Arguments) - 1>(std::tuple(arguments...));
 }
 
-template <auto Function, Api api, bool per_thread, class Body>
+/// Whether a call waits at the gate while the process steps aside (moving/gate.hpp): it submits
+/// work, begins a capture or takes device memory. Those of submitting_functions.inc all do.
+constexpr bool waits_at_gate(std::string_view symbol) {
+    for (const std::string_view first :
+         {"cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuArrayCreate", "cuArray3DCreate",
+          "cuMipmappedArrayCreate", "cuCtxCreate", "cuGraphLaunch", "cuGraphUpload",
+          "cuStreamBegin", "cuModuleLoad", "cuLibraryLoad"}) {
+        if (symbol.starts_with(first)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+template <auto Function, Api api, bool per_thread, class Body, bool waits>
 struct GenericHook;
 
 template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), Api api,
-          bool per_thread, class Body>
-struct GenericHook<Function, api, per_thread, Body> {
-    static CUresult CUDAAPI call(Arguments... arguments) {
-        return Body{}(Hooked{api, per_thread}, real_call(Function, arguments...), arguments...);
-    }
+          bool per_thread, class Body, bool waits>
+struct GenericHook<Function, api, per_thread, Body, waits> {
+    static CUresult CUDAAPI call(Arguments... arguments) { return run(arguments...); }
     [[gnu::hot]] static CUresult CUDAAPI hot_call(Arguments... arguments) {
+        return run(arguments...);
+    }
+
+  private:
+    [[gnu::always_inline]] static CUresult run(Arguments... arguments) {
+        if constexpr (waits) {
+            const Passage passage;
+            return passage.refused() ? CUDA_ERROR_DEINITIALIZED : go_on(arguments...);
+        } else {
+            return go_on(arguments...);
+        }
+    }
+    [[gnu::always_inline]] static CUresult go_on(Arguments... arguments) {
         return Body{}(Hooked{api, per_thread}, real_call(Function, arguments...), arguments...);
     }
 };

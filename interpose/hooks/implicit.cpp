@@ -109,13 +109,24 @@ CUresult measure_first(mi::Session& session, const void* code, const Real& real,
     return result;
 }
 
-template <auto Function, Api api, LedgerKind kind, bool unloads>
+template <auto Function, Api api, LedgerKind kind, bool unloads, bool waits, bool binds>
 struct Implicit;
 
 template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), Api api,
-          LedgerKind kind, bool unloads>
-struct Implicit<Function, api, kind, unloads> {
+          LedgerKind kind, bool unloads, bool waits, bool binds>
+struct Implicit<Function, api, kind, unloads, waits, binds> {
     static CUresult CUDAAPI call(Arguments... arguments) {
+        if constexpr (waits) {
+            const mi::Passage passage;
+            return passage.refused() ? CUDA_ERROR_DEINITIALIZED : go_on(arguments...);
+        } else {
+            return go_on(arguments...);
+        }
+    }
+    [[gnu::always_inline]] static CUresult go_on(Arguments... arguments) {
+        if constexpr (binds) {
+            mi::gate.stay_from_now_on("memory is bound to a multicast object");
+        }
         const auto real = mi::real_call(Function, arguments...);
         return mi::hook(
             [&](mi::Session& session) {
@@ -139,11 +150,12 @@ struct Implicit<Function, api, kind, unloads> {
 };
 
 [[gnu::used]] void export_implicit_functions() {
-#define MEMLAB_HOOK(symbol, base, version, per_thread)             \
-    MEMLAB_EXPORT_AS(                                              \
-        symbol,                                                    \
-        (&Implicit<&Driver::symbol, Api::symbol, kind_of(#symbol), \
-                   std::string_view(#symbol).find("Unload") != std::string_view::npos>::call));
+#define MEMLAB_HOOK(symbol, base, version, per_thread)                                         \
+    MEMLAB_EXPORT_AS(                                                                          \
+        symbol, (&Implicit<&Driver::symbol, Api::symbol, kind_of(#symbol),                     \
+                           std::string_view(#symbol).find("Unload") != std::string_view::npos, \
+                           mi::waits_at_gate(#symbol),                                         \
+                           std::string_view(#symbol).starts_with("cuMulticastBind")>::call));
 #include "interpose/driver/implicit_functions.inc"
 #undef MEMLAB_HOOK
 }

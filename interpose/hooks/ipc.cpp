@@ -141,6 +141,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
                         0);
                 }
                 try {
+                    if (session.settings().yield) {
+                        pooled->context->backend().pages().must_stay(pooled->block->address,
+                                                                     pooled->block->size);
+                    }
                     return mi::exporter().share(session, *pooled, handle);
                 } catch (const std::bad_alloc&) {  // the driver's handle would be another block's
                     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -211,6 +215,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
             }
             if (pooled && (!pooled->block || bytes > mapping_end(*pooled) - address)) {
                 return CUDA_ERROR_INVALID_VALUE;
+            }
+            if (pooled && session.settings().yield) {
+                pooled->context->backend().pages().must_stay(address, bytes);
             }
             return real();
         },

@@ -18,8 +18,9 @@ using memlab::profiler::AnnotationNames;
 
 namespace {
 
+constexpr std::uint64_t forever = ~std::uint64_t{0} >> 2;
+
 bool write_snapshot(mi::Session& session, std::string_view name) {
-    constexpr std::uint64_t forever = ~std::uint64_t{0} >> 2;
     if (session.report_path().empty() && name.find('/') == std::string_view::npos) {
         return false;
     }
@@ -192,6 +193,42 @@ MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
         return true;
     });
     return released;
+}
+
+MEMLAB_EXPORT int memlab_api_yield(char* problem, size_t size) {
+    const bool done = mi::in_session([&](mi::Session& session) {
+        mi::YieldOrder order;
+        order.timeout_ns = session.settings().yield_timeout_ns;
+        order.comes_back = true;
+        mi::MoveOutcome outcome;
+        if (session.mover() != nullptr) {
+            session.mover()->yield(order, forever, &outcome);
+        } else {
+            outcome.problem = "it was started without MEMLAB_YIELD=on";
+        }
+        if (outcome.problem.empty()) {
+            return true;
+        }
+        if (problem == nullptr || size == 0) {
+            mi::warn("this process did not step aside: " + outcome.problem);
+        } else {
+            problem[outcome.problem.copy(problem, size - 1)] = '\0';
+        }
+        return false;
+    });
+    return done ? 0 : -1;
+}
+
+MEMLAB_EXPORT int memlab_api_restore(void) {
+    const bool done = mi::in_session([](mi::Session& session) {
+        mi::MoveOutcome outcome;
+        if (session.mover() == nullptr) {
+            return false;
+        }
+        session.mover()->restore(forever, &outcome);
+        return outcome.problem.empty();
+    });
+    return done ? 0 : -1;
 }
 
 MEMLAB_EXPORT int memlab_api_snapshot(const char* name) {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "interpose/driver/current_context.hpp"
+#include "interpose/hooks/away_attributes.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/sharing/exporter.hpp"
@@ -32,6 +33,14 @@ CUresult attributes_of_unallocated(unsigned count, CUpointer_attribute* attribut
         }
     }
     return result;
+}
+
+CUresult attributes_while_away(unsigned count, CUpointer_attribute* attributes, void** values,
+                               const mi::PooledBlock& pooled, CUdeviceptr address) {
+    for (unsigned i = 0; i < count; ++i) {
+        mi::answer_while_away(attributes[i], pooled, address, true, values[i]);
+    }
+    return CUDA_SUCCESS;
 }
 
 // Blocks with synchronous memory operations. The driver can set the attribute only on whole
@@ -194,10 +203,13 @@ void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total)
         return;
     }
     std::uint64_t cached = 0;
+    std::uint64_t away = 0;
     std::size_t index = 0;
     while (mi::Context* const context = session.contexts().next(current->device(), &index)) {
         cached += context->pool().reclaimable();
+        away += context->backend().pages().away_bytes();
     }
+    *free -= std::min<std::uint64_t>(*free, away);  // it has to come back
     const mi::VisibleMemory visible =
         mi::visible_memory(*free, *total, cached, session.limits().limit_for(current->device()));
     *free = visible.free;
@@ -293,6 +305,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
 
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attribute attribute,
                                                      CUdeviceptr address) {
+    const mi::Passage passage(mi::wait_at_gate(1, &attribute, address));
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const auto real = mi::real_call(&Driver::cuPointerGetAttribute, value, attribute, address);
     return mi::hook_nested(
         [&](Session& session, bool nested) -> CUresult {
@@ -300,7 +316,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attr
             if (pooled && !pooled->block) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
-            const CUresult result = real();
+            const CUresult result =
+                pooled && mi::is_away(*pooled, address)
+                    ? mi::answer_while_away(attribute, *pooled, address, false, value)
+                    : real();
             if (result == CUDA_SUCCESS && !pooled && !nested) {
                 correct_import(attribute, address, value);
             }
@@ -315,6 +334,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attr
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
                                                       CUpointer_attribute* attributes,
                                                       void** values, CUdeviceptr address) {
+    const mi::Passage passage(mi::wait_at_gate(count, attributes, address));
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const auto real =
         mi::real_call(&Driver::cuPointerGetAttributes, count, attributes, values, address);
     return mi::hook_nested(
@@ -323,7 +346,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
             if (pooled && !pooled->block) {
                 return attributes_of_unallocated(count, attributes, values, address);
             }
-            const CUresult result = real();
+            const CUresult result =
+                pooled && mi::is_away(*pooled, address)
+                    ? attributes_while_away(count, attributes, values, *pooled, address)
+                    : real();
             for (unsigned i = 0; result == CUDA_SUCCESS && !pooled && !nested && i < count; ++i) {
                 correct_import(attributes[i], address, values[i]);
             }

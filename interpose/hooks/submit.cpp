@@ -21,6 +21,7 @@
 #include "interpose/memory/bounds.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
+#include "interpose/moving/gate.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::trace::LedgerKind;
@@ -260,8 +261,15 @@ struct Submit<Function, api, per_thread> {
         return memory_came_back() ? call_in_order(Function, arguments...)
                                   : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    static CUresult CUDAAPI with_memory(Arguments... arguments) { return submit(arguments...); }
+    static CUresult CUDAAPI with_memory(Arguments... arguments) {
+        const mi::Passage passage;
+        return passage.refused() ? CUDA_ERROR_DEINITIALIZED : submit(arguments...);
+    }
     [[gnu::hot]] static CUresult CUDAAPI without_memory(Arguments... arguments) {
+        const mi::Passage passage;
+        if (passage.refused()) [[unlikely]] {
+            return CUDA_ERROR_DEINITIALIZED;
+        }
         if constexpr (launches) {
             if (!mi::launched.knows_at_once(function_of(arguments...))) [[unlikely]] {
                 return submit_first(arguments...);

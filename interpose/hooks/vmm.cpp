@@ -66,6 +66,10 @@ constexpr auto endpoint = [](mi::Hooked hooked, const auto& real, auto...) {
 MEMLAB_EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                                            const CUmemAllocationProp* properties,
                                            unsigned long long flags) {
+    const mi::Passage passage;
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemCreate, handle, bytes, properties, flags);
     return mi::hook(

@@ -25,6 +25,14 @@ bool switched_off() {
     return value != nullptr && value[0] != '\0' && !(value[0] == '0' && value[1] == '\0');
 }
 
+/// 0: NCCL does not tell.
+int ranks_of(const void* library, void* communicator) {
+    int ranks = 0;
+    const auto count =
+        reinterpret_cast<int (*)(void*, int*)>(definition_for(library, "ncclCommCount"));
+    return count != nullptr && count(communicator, &ranks) == nccl_success ? ranks : 0;
+}
+
 }  // namespace
 
 NcclWitness::Functions NcclWitness::functions_of(const void* library) {
@@ -47,7 +55,7 @@ std::vector<NcclWitness::Known>::iterator NcclWitness::find(const void* communic
 }
 
 void NcclWitness::used(void* communicator, int result, const void* function) noexcept {
-    if (!enabled_ || communicator == nullptr) {
+    if (!follows_ || communicator == nullptr) {
         return;
     }
     try {
@@ -68,6 +76,9 @@ void NcclWitness::used(void* communicator, int result, const void* function) noe
                 }
                 known_.push_back({communicator, ++numbers_, library, functions_of(library)});
                 known = known_.end() - 1;
+                if (memory_.settings().yield) {
+                    known->ranks = ranks_of(library, communicator);
+                }
             }
             known->ready = result == nccl_success;
             if (!known->ready || !may_ask(*known)) {
@@ -93,7 +104,7 @@ void NcclWitness::used(void* communicator, int result, const void* function) noe
 }
 
 void NcclWitness::ends(void* communicator, bool ask_first) noexcept {
-    if (!enabled_) {
+    if (!follows_) {
         return;
     }
     try {
@@ -112,6 +123,16 @@ void NcclWitness::ends(void* communicator, bool ask_first) noexcept {
         }
     } catch (const std::bad_alloc&) {  // not asked
     }
+}
+
+bool NcclWitness::has_peers_elsewhere() {
+    const threads::LockGuard lock(mutex_);
+    return std::any_of(known_.begin(), known_.end(), [this](const Known& one) {
+        const auto here = std::count_if(known_.begin(), known_.end(), [&one](const Known& other) {
+            return other.ranks == one.ranks;
+        });
+        return one.ranks == 0 || here < one.ranks;
+    });
 }
 
 /// Without the lock: NCCL and the recorder have their own.

@@ -29,7 +29,10 @@ namespace memlab::interpose {
 class NcclWitness {
   public:
     NcclWitness(Memory& memory, MeasuringBudget& budget, bool enabled)
-        : memory_(memory), budget_(budget), enabled_(enabled) {}
+        : memory_(memory),
+          budget_(budget),
+          enabled_(enabled),
+          follows_(enabled || memory.settings().yield) {}
     NcclWitness(const NcclWitness&) = delete;
     NcclWitness& operator=(const NcclWitness&) = delete;
 
@@ -39,6 +42,10 @@ class NcclWitness {
     /// The communicator will end with the next call, in this thread. `ask_first`: NCCL may be asked
     /// about it before.
     void ends(void* communicator, bool ask_first) noexcept;
+
+    /// Whether a communicator that was used has ranks in other processes, which would wait for this
+    /// one. Only where the process can step aside (MEMLAB_YIELD).
+    bool has_peers_elsewhere();
 
   private:
     /// Of one NCCL library; all of them null: it cannot be queried.
@@ -54,6 +61,7 @@ class NcclWitness {
         const void* library;
         Functions functions;
         bool ready = true;  ///< its last call had succeeded
+        int ranks = 0;      ///< 0: not known
         std::uint64_t interval_ns = 0;
         std::uint64_t not_before_ns = 0;
         trace::CommunicatorMemory last = {};
@@ -64,7 +72,7 @@ class NcclWitness {
     std::vector<Known>::iterator find(const void* communicator) MEMLAB_REQUIRES(mutex_);
     /// Whether its NCCL has the function, and no answer of it was refused.
     bool may_ask(const Known& known) const {
-        return known.functions.statistic != nullptr &&
+        return enabled_ && known.functions.statistic != nullptr &&
                known.library != refused_.load(std::memory_order_relaxed);
     }
     void ask(Known known, bool ended);
@@ -72,6 +80,7 @@ class NcclWitness {
     Memory& memory_;
     MeasuringBudget& budget_;
     const bool enabled_;
+    const bool follows_;  ///< which communicators there are
     threads::Mutex mutex_;
     std::vector<Known> known_ MEMLAB_GUARDED_BY(mutex_);
     std::uint32_t numbers_ MEMLAB_GUARDED_BY(mutex_) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstring>
 
 #include "interpose/options/pytorch_conf.hpp"
@@ -96,6 +97,16 @@ bool parse_number(std::string_view text, std::uint64_t max, std::uint64_t* numbe
 }
 
 /// "off", "on", or seconds.
+bool yield_signals_option(Settings& settings, std::string_view text) {
+    constexpr std::uint64_t usable = (std::uint64_t{1} << SIGUSR1) | (std::uint64_t{1} << SIGUSR2);
+    std::uint64_t signals = 0;
+    if (!parse_signals(text, &signals) || (signals & ~usable) != 0) {
+        return false;
+    }
+    settings.yield_signals = signals;
+    return true;
+}
+
 bool hold_option(Settings& settings, std::string_view text) {
     constexpr std::uint64_t usual = 600;
     constexpr std::uint64_t a_week = 7ULL * 24 * 3600;
@@ -320,6 +331,19 @@ constexpr OptionDef options[] = {
      "for 600 seconds (on) or as many as given, or until memlab-ctl releases it, so that the "
      "process can be looked at while everything is still there.",
      hold_option},
+    {"MEMLAB_YIELD", "on, off", "off",
+     "Let the process step aside: memlab-ctl yield moves its GPU memory to the host, and restore "
+     "brings it back, at the same addresses. The pool's memory is mapped then, and segments of "
+     "PyTorch's own cache come from the pool, so that they can be moved.",
+     switch_option<&Settings::yield>},
+    {"MEMLAB_YIELD_ON", "signals: SIGUSR1,SIGUSR2", "",
+     "With MEMLAB_YIELD=on: signals that make the process step aside, or come back if it is away, "
+     "unless the program handles or ignores them.",
+     yield_signals_option},
+    {"MEMLAB_YIELD_TIMEOUT", "duration: 500ms, 2s", "2s",
+     "How long the process may take to get to a moment in which no work is under way on its GPUs. "
+     "Beyond it, it does not step aside and goes on.",
+     parsed_option<&Settings::yield_timeout_ns, parse_duration>},
     {"MEMLAB_FILES", "on, off", "on",
      "Write the event log and the report. off: no files; the figures are available through "
      "memlab.h and memlab's Python package, which can still write a report.",

@@ -60,6 +60,9 @@ struct Settings {
     bool share_ipc = true;            ///< export pooled blocks to processes under memlab
     bool live = true;                 ///< answer on the control channel
     std::uint64_t hold_on_oom = 0;    ///< seconds to wait at an out-of-memory; 0: not
+    bool yield = false;               ///< the process can step aside
+    std::uint64_t yield_signals = 0;  ///< signals that do that: bit 1 << number each
+    std::uint64_t yield_timeout_ns = 0;
     bool names = true;                ///< the Python package names nn.Modules without a call
     bool forward_lines = true;        ///< of what PyTorch's backward allocates
     bool pytorch_caches = true;       ///< PyTorch's own cache is on: its segments are not pooled

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "interpose/driver/reentrancy.hpp"
+#include "interpose/moving/gate.hpp"
 #include "profiler/clock.hpp"
 #include "threads/own_thread.hpp"
 
@@ -58,6 +59,7 @@ void wait_for_report(std::uint32_t number) {
 
 void on_signal(int signal) {
     const int saved = errno;
+    gate.own_handler_ran();
     if (owner.load(std::memory_order_acquire) != getpid()) {
         act_by_default(signal);
     } else {

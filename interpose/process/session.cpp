@@ -242,6 +242,7 @@ Session* Session::start_once(bool late) {
             !report_on_signals(session->settings_.report_signals, &Session::report_for_signals)) {
             warn("MEMLAB_REPORT_ON has no effect: no thread could be created");
         }
+        session->start_mover();
         session->start_answering();
         state.store(State::running, std::memory_order_release);
         watch_for_last_thread();
@@ -371,6 +372,7 @@ void Session::on_pool_created() {
     if (trimmer_.start(*this, settings_.pool_options.trim_after_ns)) {
         std::atexit(stop_trimmer_at_exit);
     }
+    stop_moving_at_exit();
 }
 
 bool Session::others_gave_back(CUdevice device, std::uint64_t bytes) noexcept {
@@ -396,6 +398,9 @@ void Session::finish(trace::EndKind kind) {
     const std::int32_t code = kind == trace::EndKind::exit
                                   ? exit_code.load(std::memory_order_relaxed)
                                   : trace::End::unknown_code;
+    if (session->mover_) {
+        session->mover_->stop();
+    }
     session->channel_.stop();
     session->trimmer_.stop();
     session->ledger_->witness().stop(false);
@@ -476,6 +481,7 @@ void Session::forget_after_fork() {
     forget_report_signals_after_fork();
     one_stream.forget_after_fork();
     oom_hold().forget_after_fork();
+    forget_moving_after_fork();
     Session* const parents = std::exchange(started, nullptr);
     instance.load(std::memory_order_relaxed)->store(nullptr, std::memory_order_relaxed);
     note_fork(parents != nullptr);

@@ -14,6 +14,7 @@
 #include "interpose/control/control_channel.hpp"
 #include "interpose/ledger/ledger.hpp"
 #include "interpose/memory/memory.hpp"
+#include "interpose/moving/mover.hpp"
 #include "interpose/options/option_table.hpp"
 #include "interpose/process/cupti_subscription.hpp"
 #include "interpose/process/ipc_users.hpp"
@@ -75,6 +76,8 @@ class Session final : public Memory {
     GroupLimit group_limit(CUdevice device) override { return ledger_->group_limit(device); }
     void ask_for_others() noexcept override { ledger_->witness().ask_soon(); }
     CuptiSubscription& cupti() { return cupti_; }
+    /// Null: the process cannot step aside (MEMLAB_YIELD).
+    Mover* mover() { return mover_.get(); }
     Ledger& ledger() { return *ledger_; }
     /// Ledger::context_created(), and what is then to be done at exit.
     void context_created(const Ledger::Before& before, Api api, CUcontext context) noexcept;
@@ -94,6 +97,9 @@ class Session final : public Memory {
     static Session* start_once(bool late);
     void start_answering();
     static void stop_answering();
+    void start_mover();
+    void stop_moving_at_exit();
+    static void forget_moving_after_fork();
     void choose_pooling();
     void write_final_report(const trace::Aggregator& aggregate, const std::string& log_problem);
 
@@ -116,6 +122,7 @@ class Session final : public Memory {
     CuptiSubscription cupti_;
     ControlChannel channel_;
     std::unique_ptr<Ledger> ledger_;  ///< made when the recorder is there
+    std::unique_ptr<Mover> mover_;
 };
 
 }  // namespace memlab::interpose

@@ -79,6 +79,29 @@ struct StatusDocument {
             visit.number_or_null({"gpu", "of which GPU"}, self.gpu);
         }
     };
+    /// Of a process whose memory can be moved out of the GPU.
+    struct StepAside {
+        std::string phase = "off";
+        std::optional<std::uint64_t> since_ns = {};
+        std::uint64_t away_bytes = 0;
+        std::uint64_t waiting = 0;
+        bool short_of_memory = false;
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.text({"phase",
+                        "off (without `MEMLAB_YIELD`), running, closing, draining, moving out, "
+                        "asleep or moving in"},
+                       self.phase);
+            visit.number_or_null({"since_ns", "when that began; null: from the start"},
+                                 self.since_ns);
+            visit.number({"away_bytes", "of its GPU memory that are kept elsewhere now"},
+                         self.away_bytes);
+            visit.number({"waiting", "threads that wait for it to come back"}, self.waiting);
+            visit.flag({"short_of_memory", "it comes back as soon as the GPU has room"},
+                       self.short_of_memory);
+        }
+    };
     std::string memlab_version = {};
     std::uint64_t pid = 0;
     std::string host = {};
@@ -102,6 +125,7 @@ struct StatusDocument {
     std::optional<std::string> latest_mark = {};
     bool at_least = false;
     Hold hold_on_oom = {};
+    StepAside step_aside = {};
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -137,6 +161,8 @@ struct StatusDocument {
                     "memory may be missing from these figures: the report says why (`missed`)"},
                    self.at_least);
         visit.object({"hold_on_oom", "whether threads wait at an out-of-memory"}, self.hold_on_oom);
+        visit.object({"step_aside", "whether its memory has left the GPU (`yield`)"},
+                     self.step_aside);
     }
 };
 

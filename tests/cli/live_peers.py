@@ -33,7 +33,8 @@ def status(spec, pid, requests):
             "oom_count": spec.get("ooms", 0), "step_count": spec.get("steps", 0) + requests,
             "latest_mark": spec.get("mark"), "at_least": False,
             "hold_on_oom": {"on": False, "timeout_s": 600, "waiting": 0, "since_ns": None, "requested_bytes": None,
-                            "gpu": None}}
+                            "gpu": None},
+            "step_aside": {"phase": "off", "since_ns": None, "away_bytes": 0, "waiting": 0, "short_of_memory": False}}
 
 
 def frame(function, line):

@@ -152,6 +152,13 @@ std::string status_text(pid_t process, const StatusDocument& status, const repor
         add_pair(page, "waits",
                  "at an out-of-memory, for " + std::to_string(hold.timeout_s) + " s at most");
     }
+    const StatusDocument::StepAside& aside = status.step_aside;
+    if (aside.phase != "off" && aside.phase != "running") {
+        add_pair(page, "aside",
+                 page.red(page.clean(aside.phase)) + ", " + format_bytes(aside.away_bytes) +
+                     " away, " + format_plural(aside.waiting, "thread") + " waiting" +
+                     (aside.short_of_memory ? "; no room on the GPU to come back" : ""));
+    }
     for (const StatusDocument::Gpu& gpu : status.gpus) {
         struct Row {
             const char* name;

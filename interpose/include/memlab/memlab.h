@@ -57,6 +57,8 @@ __attribute__((weak)) size_t memlab_api_nn_modules_unnamed(const void** nn_modul
 __attribute__((weak)) void memlab_api_nn_modules_tell(memlab_add_pending_call add,
                                                       memlab_pending_call call);
 __attribute__((weak)) uint64_t memlab_api_empty_cache(void);
+__attribute__((weak)) int memlab_api_yield(char* problem, size_t size);
+__attribute__((weak)) int memlab_api_restore(void);
 __attribute__((weak)) int memlab_api_snapshot(const char* name);
 __attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size);
 __attribute__((weak)) uint64_t memlab_api_interval_begin(void);
@@ -161,6 +163,20 @@ static inline void memlab_nn_modules_tell(memlab_add_pending_call add, memlab_pe
  * work that still uses freed memory. Returns the bytes released; 0 without memlab. */
 static inline uint64_t memlab_empty_cache(void) {
     return memlab_api_empty_cache ? memlab_api_empty_cache() : 0;
+}
+
+/* Steps aside (docs/step-aside.md): moves the memory of memlab's pool from the GPUs to the host, at
+ * unchanged addresses. The next work or allocation of any thread brings it back and waits for that;
+ * so does memlab_restore(). Call it when nothing is submitted any more: waits for the GPUs' work,
+ * two seconds at most. Returns 0; -1 when nothing was moved, without memlab, or without
+ * MEMLAB_YIELD=on; then stderr says why. */
+static inline int memlab_yield(void) {
+    return memlab_api_yield ? memlab_api_yield(0, 0) : -1;
+}
+
+/* Brings the memory back and waits for that. Returns 0; -1 when none was away. */
+static inline int memlab_restore(void) {
+    return memlab_api_restore ? memlab_api_restore() : -1;
 }
 
 /* Writes a report of everything recorded so far, while the program goes on. A name with a '/' is

@@ -1,0 +1,84 @@
+// What the driver would say of a pooled pointer whose memory is away (moving/): it knows nothing at
+// that address then. What is not answered here has to wait until the memory is back.
+#pragma once
+
+#include <algorithm>
+
+#include "interpose/driver/cuda_abi.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/moving/gate.hpp"
+
+namespace memlab::interpose {
+
+/// Whether a live block's memory is away. Costs a load while nothing is.
+inline bool is_away(const PooledBlock& pooled, CUdeviceptr address) {
+    return gate.on() && pooled.context->backend().pages().is_away(address);
+}
+
+/// Whether answer_while_away() has an answer.
+constexpr bool is_answered_while_away(CUpointer_attribute attribute) {
+    switch (static_cast<int>(attribute)) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// Whether these attributes have to be asked at the gate. Call without any of memlab's locks.
+inline bool wait_at_gate(unsigned count, const CUpointer_attribute* attributes,
+                         CUdeviceptr address) {
+    if (!gate.on() || gate.phase() == Phase::running || attributes == nullptr ||
+        std::all_of(attributes, attributes + count, is_answered_while_away)) {
+        return false;
+    }
+    return in_session(
+        [address](Session& session) { return session.segments().find(address) != nullptr; });
+}
+
+/// Writes what the driver says of memory from cuMemAlloc before memlab corrects it. `several`: as
+/// cuPointerGetAttributes, which answers with null what has no answer.
+inline CUresult answer_while_away(CUpointer_attribute attribute, const PooledBlock& pooled,
+                                  CUdeviceptr address, bool several, void* value) {
+    switch (static_cast<int>(attribute)) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            *static_cast<unsigned*>(value) = CU_MEMORYTYPE_DEVICE;
+            break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+            *static_cast<CUdeviceptr*>(value) = address;
+            break;
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            *static_cast<void**>(value) = nullptr;
+            return several ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            *static_cast<int*>(value) = pooled.context->device();
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+            *static_cast<unsigned*>(value) = 0;
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+            *static_cast<unsigned*>(value) = 1;
+            break;
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+            *static_cast<CUmemoryPool*>(value) = nullptr;
+            break;
+        default:  // memlab's own answers
+            break;
+    }
+    return CUDA_SUCCESS;
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,187 @@
+#include "interpose/moving/gate.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+
+#include "interpose/driver/reentrancy.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+// The calling thread's calls that have passed: only the outermost one is counted.
+struct Passing {
+    std::uint32_t depth;
+    std::uint32_t slot;  // 0: none yet
+};
+__attribute__((tls_model("initial-exec"))) constinit thread_local Passing passing{};
+
+// The mover has so long to say itself that the time is over.
+constexpr std::uint64_t grace_ns = 200'000'000;
+constexpr std::uint64_t look_for_end_ns = 50'000'000;
+constexpr std::uint64_t look_again_ns = 1'000'000'000;
+
+long gate_futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+                const timespec* timeout) {
+    return ::syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
+}
+
+bool can_be_given_up(Phase phase) {
+    return phase == Phase::closing || phase == Phase::draining;
+}
+
+}  // namespace
+
+constinit Gate gate;
+
+const char* name_of(Phase phase) {
+    constexpr const char* names[] = {"running",    "closing", "draining",
+                                     "moving out", "asleep",  "moving in"};
+    return names[static_cast<std::size_t>(phase)];
+}
+
+bool Gate::close(std::uint64_t deadline_ns, bool comes_back) noexcept {
+    std::uint32_t word = word_.load();
+    if (phase_of(word) != Phase::running) {
+        return false;
+    }
+    deadline_ns_.store(deadline_ns);
+    comes_back_.store(comes_back);
+    wanted_back_.store(false);
+    return word_.compare_exchange_strong(word, with(word, Phase::closing));
+}
+
+bool Gate::advance(Phase from, Phase to) noexcept {
+    std::uint32_t word = word_.load();
+    if (phase_of(word) != from || !word_.compare_exchange_strong(word, with(word, to))) {
+        return false;
+    }
+    gate_futex(word_, FUTEX_WAKE, INT_MAX, nullptr);
+    return true;
+}
+
+void Gate::open() noexcept {
+    std::uint32_t word = word_.load();
+    while (!word_.compare_exchange_weak(word, with(word, Phase::running))) {
+    }
+    gate_futex(word_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+std::uint32_t Gate::under_way() const {
+    std::uint32_t count = 0;
+    for (const Slot& slot : slots_) {
+        count += slot.count.load();
+    }
+    return count;
+}
+
+void Gate::want_back() noexcept {
+    wanted_back_.store(true);
+    ring();
+}
+
+void Gate::ring() noexcept {
+    bells_.fetch_add(1);
+    gate_futex(bells_, FUTEX_WAKE, 1, nullptr);
+}
+
+void Gate::sleep(std::uint32_t bells, std::uint64_t ns) noexcept {
+    const timespec timeout = profiler::to_timespec(ns);
+    gate_futex(bells_, FUTEX_WAIT, bells, &timeout);
+}
+
+void Gate::exiting() noexcept {
+    exiting_thread_.store(static_cast<std::int32_t>(::syscall(SYS_gettid)));
+}
+
+void Gate::forget_after_fork() noexcept {
+    word_.store(0);
+    wanted_back_.store(false);
+    waiting_.store(0);
+    exiting_thread_.store(0);
+    stays_.store(nullptr);
+    for (Slot& slot : slots_) {
+        slot.count.store(0);
+    }
+    passing.depth = 0;
+}
+
+// All in one order (seq_cst): a call counts itself, then looks at the phase; who closes sets the
+// phase, then looks at the counts.
+bool Gate::enter() noexcept {
+    if (passing.depth != 0) {
+        ++passing.depth;
+        return true;
+    }
+    if (passing.slot == 0) {
+        passing.slot = 1 + next_slot_.fetch_add(1, std::memory_order_relaxed) % slots;
+    }
+    std::atomic<std::uint32_t>& count = slots_[passing.slot - 1].count;
+    for (;;) {
+        count.fetch_add(1);
+        // A callback inside of memlab's own call holds what the mover may need.
+        if (phase_of(word_.load()) == Phase::running || thread_is_inside_memlab()) {
+            passing.depth = 1;
+            return true;
+        }
+        count.fetch_sub(1);
+        if (!wait()) {
+            return false;
+        }
+    }
+}
+
+void Gate::leave() noexcept {
+    if (--passing.depth == 0) {
+        slots_[passing.slot - 1].count.fetch_sub(1);
+    }
+}
+
+/// Until the gate is open; false: the process ends by this thread.
+bool Gate::wait() noexcept {
+    const int saved_errno = errno;
+    bool passes = true;
+    waiting_.fetch_add(1);
+    for (;;) {
+        const std::uint32_t handlers = own_handlers_.load();
+        const std::uint32_t word = word_.load();
+        const Phase phase = phase_of(word);
+        if (phase == Phase::running) {
+            break;
+        }
+        const std::int32_t exiting = exiting_thread_.load();
+        if (exiting != 0 && exiting == static_cast<std::int32_t>(::syscall(SYS_gettid))) {
+            passes = false;
+            break;
+        }
+        open_if_late(word);
+        if (comes_back_.load() && phase == Phase::asleep && !wanted_back_.load()) {
+            want_back();
+        }
+        // With a time-out: only then a handler's return ends the wait, whatever its flags are.
+        const timespec timeout =
+            profiler::to_timespec(can_be_given_up(phase) ? look_for_end_ns : look_again_ns);
+        if (gate_futex(word_, FUTEX_WAIT, word, &timeout) != 0 && errno == EINTR &&
+            own_handlers_.load() == handlers) {
+            want_back();
+        }
+    }
+    waiting_.fetch_sub(1);
+    errno = saved_errno;
+    return passes;
+}
+
+void Gate::open_if_late(std::uint32_t word) noexcept {
+    if (can_be_given_up(phase_of(word)) &&
+        profiler::monotonic_ns() > deadline_ns_.load() + grace_ns &&
+        word_.compare_exchange_strong(word, with(word, Phase::running))) {
+        gate_futex(word_, FUTEX_WAKE, INT_MAX, nullptr);
+    }
+}
+
+}  // namespace memlab::interpose

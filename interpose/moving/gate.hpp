@@ -1,0 +1,139 @@
+// The gate of yield and restore (docs/step-aside.md): which calls of the program go on, and which
+// wait, while its memory is away.
+//
+// A call that submits work or allocates passes the gate before it takes any lock of memlab's, and
+// is counted while it is under way. Who closes the gate waits until none is: from then on nothing
+// is submitted. Each side first says what it does, then looks at what the other says, so one of
+// them sees the other.
+//
+// What waits at a closed gate holds no lock of memlab's, and never waits for a mover that is stuck:
+// while the device is drained the waiting threads themselves open the gate when the time is over.
+//
+// With MEMLAB_YIELD=off nobody is counted: a load and a branch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace memlab::interpose {
+
+/// What happens to the program's memory. The gate is open while it runs.
+enum class Phase : std::uint8_t {
+    running,
+    closing,     ///< waits for the calls under way
+    draining,    ///< waits for the device's work
+    moving_out,  ///< from here on no way back but to move in
+    asleep,
+    moving_in,
+};
+/// "running", "moving out", ...
+const char* name_of(Phase phase);
+
+/// Thread-safety: all functions, from any thread. Constant-initialized: works before main.
+class Gate {
+  public:
+    /// Whether calls are counted at all. Only to be set before anything could be yielded.
+    bool on() const { return on_.load(std::memory_order_relaxed); }
+    void turn_on() { on_.store(true); }
+
+    Phase phase() const { return phase_of(word_.load()); }
+
+    /// Closes the gate until that time, if it is open. `comes_back`: the first call that waits
+    /// brings the memory back. False: it was closed already.
+    bool close(std::uint64_t deadline_ns, bool comes_back) noexcept;
+    /// From one phase to another; false where the gate is in a third one, since the time was over.
+    bool advance(Phase from, Phase to) noexcept;
+    /// Lets everybody pass.
+    void open() noexcept;
+
+    /// How many calls are under way. Meaningful while the gate is closed: then it only falls.
+    std::uint32_t under_way() const;
+
+    /// Somebody wants the memory back: a waiting call, a signal of the program's.
+    bool wanted_back() const { return wanted_back_.load(); }
+    /// The same of anybody; wakes the mover. Async-signal-safe.
+    void want_back() noexcept;
+
+    /// The mover's: sleeps until ring() was called since it returned `bells`, or for so long.
+    std::uint32_t bells() const { return bells_.load(); }
+    void sleep(std::uint32_t bells, std::uint64_t ns) noexcept;
+    /// Async-signal-safe.
+    void ring() noexcept;
+
+    /// From now on this process does not step aside, since of this: a sentence that lives for good.
+    void stay_from_now_on(const char* why) { stays_.store(why); }
+    /// Null: it may.
+    const char* why_it_stays() const { return stays_.load(); }
+
+    /// A handler of memlab's runs: what it interrupted was not interrupted by the program.
+    void own_handler_ran() noexcept { own_handlers_.fetch_add(1); }
+
+    /// The process ends by the calling thread, whose calls wait for nobody from now on.
+    void exiting() noexcept;
+
+    /// In a forked child, in which nothing is away and nobody waits.
+    void forget_after_fork() noexcept;
+
+    /// How many threads wait.
+    std::uint32_t waiting() const { return waiting_.load(); }
+
+  private:
+    friend class Passage;
+
+    static Phase phase_of(std::uint32_t word) { return static_cast<Phase>(word & 0xf); }
+    static std::uint32_t with(std::uint32_t word, Phase phase) {
+        return ((word & ~0xfU) + 0x10) | static_cast<std::uint32_t>(phase);
+    }
+    /// False: the process ends by this thread, and the gate is closed.
+    bool enter() noexcept;
+    void leave() noexcept;
+    bool wait() noexcept;
+    void open_if_late(std::uint32_t word) noexcept;
+
+    static constexpr unsigned slots = 16;
+    struct alignas(64) Slot {
+        std::atomic<std::uint32_t> count{0};
+    };
+
+    std::atomic<bool> on_{false};
+    alignas(64) std::atomic<std::uint32_t> word_{0};  ///< a futex: the phase, and a number
+    std::atomic<std::uint64_t> deadline_ns_{0};
+    std::atomic<bool> comes_back_{false};
+    std::atomic<bool> wanted_back_{false};
+    std::atomic<std::uint32_t> bells_{0};  ///< a futex
+    std::atomic<std::uint32_t> waiting_{0};
+    std::atomic<std::uint32_t> own_handlers_{0};
+    std::atomic<std::int32_t> exiting_thread_{0};
+    std::atomic<std::uint32_t> next_slot_{0};
+    std::atomic<const char*> stays_{nullptr};
+    Slot slots_[slots];
+};
+
+extern constinit Gate gate;
+
+/// A call that submits or allocates. Make it before any lock; nested ones pass.
+class Passage {
+  public:
+    [[gnu::always_inline]] explicit Passage(bool needed = true) {
+        if (needed && gate.on()) [[unlikely]] {
+            counted_ = gate.enter();
+            refused_ = !counted_;
+        }
+    }
+    [[gnu::always_inline]] ~Passage() {
+        if (counted_) [[unlikely]] {
+            gate.leave();
+        }
+    }
+    Passage(const Passage&) = delete;
+    Passage& operator=(const Passage&) = delete;
+
+    /// The process is ending and the memory is away: the call must not be made.
+    [[gnu::always_inline]] bool refused() const { return refused_; }
+
+  private:
+    bool counted_ = false;
+    bool refused_ = false;
+};
+
+}  // namespace memlab::interpose

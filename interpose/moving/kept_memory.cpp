@@ -1,0 +1,174 @@
+#include "interpose/moving/kept_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace memlab::interpose {
+namespace {
+
+constexpr std::uint64_t huge_page = 2ULL << 20;
+
+std::string why(const char* what) {
+    return std::string(what) + ": " + std::strerror(errno);
+}
+
+/// Host memory that begins at a huge page; null: there is none.
+std::byte* map_host_memory(std::uint64_t bytes) {
+    void* const mapped = ::mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+        return nullptr;
+    }
+    auto* const begin = static_cast<std::byte*>(mapped);
+    const std::uint64_t skip =
+        (huge_page - reinterpret_cast<std::uintptr_t>(mapped) % huge_page) % huge_page;
+    if (skip != 0) {
+        ::munmap(begin, skip);
+    }
+    ::munmap(begin + skip + bytes, huge_page - skip);
+    ::madvise(begin + skip, bytes, MADV_HUGEPAGE);
+    ::madvise(begin + skip, bytes, MADV_DONTFORK);
+    ::madvise(begin + skip, bytes, MADV_DONTDUMP);
+    return begin + skip;
+}
+
+/// A file without a name; -1: not possible there.
+int open_nameless(const std::string& folder) {
+    constexpr mode_t owner_only = 0600;
+    for (const int direct : {O_DIRECT, 0}) {
+        const int file =
+            ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | direct, owner_only);
+        if (file >= 0) {
+            return file;
+        }
+    }
+    const int error = errno;
+    const std::string path = folder + "/.memlab-kept." + std::to_string(::getpid());
+    for (const int direct : {O_DIRECT, 0}) {
+        const int file =
+            ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | direct, owner_only);
+        if (file >= 0) {
+            ::unlink(path.c_str());
+            return file;
+        }
+    }
+    errno = error;
+    return -1;
+}
+
+}  // namespace
+
+KeptFile::~KeptFile() {
+    ::munmap(mapping_, bytes_);
+    const threads::LockGuard lock(mutex_);
+    descriptor_.close();
+}
+
+int KeptFile::descriptor() {
+    const threads::LockGuard lock(mutex_);
+    return descriptor_.check() ? descriptor_.number() : -1;
+}
+
+bool KeptFile::write(std::uint64_t offset, const void* from, std::size_t bytes) {
+    for (std::size_t done = 0; done < bytes;) {
+        const ssize_t written = ::pwrite(descriptor(), static_cast<const std::byte*>(from) + done,
+                                         bytes - done, static_cast<off_t>(offset + done));
+        if (written <= 0 && errno != EINTR) {
+            return false;
+        }
+        done += written > 0 ? static_cast<std::size_t>(written) : 0;
+    }
+    return true;
+}
+
+bool KeptFile::read(std::uint64_t offset, void* to, std::size_t bytes) {
+    std::size_t done = 0;
+    while (done < bytes) {
+        const ssize_t count = ::pread(descriptor(), static_cast<std::byte*>(to) + done,
+                                      bytes - done, static_cast<off_t>(offset + done));
+        if (count <= 0 && errno != EINTR) {
+            break;
+        }
+        done += count > 0 ? static_cast<std::size_t>(count) : 0;
+    }
+    if (done < bytes) {
+        std::memcpy(to, static_cast<const std::byte*>(mapping_) + offset, bytes);
+    }
+    return true;
+}
+
+HeldContents::~HeldContents() {
+    if (memory_ != nullptr) {
+        ::munmap(memory_, bytes_);
+    }
+}
+
+bool HeldContents::keep(std::uint64_t at, const void* stage, std::size_t bytes) {
+    if (file_ != nullptr) {
+        return file_->write(offset_ + at, stage, bytes);
+    }
+    std::memcpy(memory_ + at, stage, bytes);
+    return true;
+}
+
+bool HeldContents::give(std::uint64_t at, void* stage, std::size_t bytes) {
+    if (file_ != nullptr) {
+        return file_->read(offset_ + at, stage, bytes);
+    }
+    std::memcpy(stage, memory_ + at, bytes);
+    return true;
+}
+
+KeptRoom::KeptRoom(std::uint64_t bytes, const std::string& folder, std::string* problem)
+    : bytes_(bytes) {
+    if (bytes == 0) {
+        return;
+    }
+    if (folder.empty()) {
+        memory_ = map_host_memory(bytes);
+        if (memory_ == nullptr) {
+            *problem = why("no host memory");
+        }
+        return;
+    }
+    const int file = open_nameless(folder);
+    if (file < 0) {
+        *problem = why(("no file can be made in " + folder).c_str());
+        return;
+    }
+    if (const int error = ::posix_fallocate(file, 0, static_cast<off_t>(bytes)); error != 0) {
+        errno = error;
+        *problem = why(("no room in " + folder).c_str());
+        ::close(file);
+        return;
+    }
+    void* const mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+    if (mapping == MAP_FAILED) {
+        *problem = why("the file cannot be mapped");
+        ::close(file);
+        return;
+    }
+    ::madvise(mapping, bytes, MADV_DONTFORK);
+    file_ = std::make_shared<KeptFile>(file, mapping, bytes);
+}
+
+KeptRoom::~KeptRoom() {
+    if (memory_ != nullptr && taken_ < bytes_) {
+        ::munmap(memory_ + taken_, bytes_ - taken_);
+    }
+}
+
+std::unique_ptr<HeldContents> KeptRoom::take(std::uint64_t bytes) {
+    std::unique_ptr<HeldContents> part =
+        file_ != nullptr ? std::make_unique<HeldContents>(file_, taken_, bytes)
+                         : std::make_unique<HeldContents>(memory_ + taken_, bytes);
+    taken_ += bytes;
+    return part;
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,119 @@
+// Moves the pool's memory out of the GPU and back, at unchanged addresses, while the program waits
+// at the gate (docs/step-aside.md).
+//
+// One thread of memlab's own does all of it, on request of the control channel, of a signal or of
+// the program. Until the first chunk is unmapped each step has a way back: whatever fails there,
+// the gate opens again and the program goes on. From then on the way is back to the GPU: the mover
+// waits for memory as long as that takes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "interpose/driver/function_ref.hpp"
+#include "interpose/memory/memory.hpp"
+#include "interpose/moving/gate.hpp"
+#include "interpose/moving/kept_memory.hpp"
+#include "threads/mutex.hpp"
+
+namespace memlab::interpose {
+
+enum class Engine : std::uint8_t { automatic, pool };
+
+/// What is to leave the GPU, and where to.
+struct YieldOrder {
+    std::uint64_t kept_bytes = 0;  ///< of each device stay there
+    CUdevice device = -1;          ///< -1: all
+    std::string folder;            ///< of the file that takes it; empty: host memory
+    Engine engine = Engine::automatic;
+    std::uint64_t timeout_ns = default_timeout_ns;  ///< of the program's work
+    bool comes_back = false;                        ///< the program's next work restores
+
+    static constexpr std::uint64_t default_timeout_ns = 2'000'000'000;
+};
+
+/// What became of an order.
+struct MoveOutcome {
+    std::string problem;      ///< why nothing was moved; empty: it was
+    std::string text;         ///< what was done, in a sentence
+    std::uint64_t bytes = 0;  ///< that left the GPU, or came back
+};
+
+/// Thread-safety: all functions, from any thread.
+class Mover {
+  public:
+    /// `refusal`: a sentence that says why this process cannot step aside, by what lies outside of
+    /// its memory; empty: it can. May throw std::bad_alloc.
+    Mover(Memory& memory, std::string (*refusal)(Memory&)) : memory_(memory), refusal_(refusal) {}
+    Mover(const Mover&) = delete;
+    Mover& operator=(const Mover&) = delete;
+
+    /// Starts the thread, and lets the calls pass the gate from now on. False: there is none.
+    bool start() noexcept;
+
+    /// Steps aside, or comes back; waits until that is done, but not longer than `max_wait_ns`:
+    /// then *outcome says that it goes on. May throw std::bad_alloc. Call without any of memlab's
+    /// locks, and not in a call that has passed the gate.
+    void yield(const YieldOrder& order, std::uint64_t max_wait_ns, MoveOutcome* outcome);
+    void restore(std::uint64_t max_wait_ns, MoveOutcome* outcome);
+
+    /// Steps aside if the program runs, else brings it back. Async-signal-safe.
+    void toggle() noexcept;
+
+    /// The process ends: nothing begins after this. Waits for what is under way, a second at most.
+    void stop() noexcept;
+
+    struct State {
+        Phase phase = Phase::running;
+        std::uint64_t since_ns = 0;  ///< monotonic_ns() of the last change; 0: none
+        std::uint64_t away_bytes = 0;
+        std::uint32_t waiting = 0;  ///< threads at the gate
+        bool short_of_memory = false;
+    };
+    State state() const;
+
+  private:
+    enum class Wanted : std::uint8_t { nothing, out, in };
+
+    static void* run(void* self);
+    void loop();
+    void take_orders();
+    std::uint64_t place(Wanted wanted, const YieldOrder& order, MoveOutcome* outcome);
+    void finish(MoveOutcome outcome) noexcept;
+    void wait_for(std::uint64_t ticket, std::uint64_t max_wait_ns, MoveOutcome* outcome);
+
+    MoveOutcome move_out(const YieldOrder& order);
+    std::string quiesce(const YieldOrder& order);
+    void give_up() noexcept;
+
+    MoveOutcome move_in() noexcept;
+    /// One try. Out of memory: *lacks is how much of which device.
+    struct Lack {
+        CUdevice device = -1;
+        std::uint64_t bytes = 0;
+    };
+    bool try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back);
+    void wait_for_memory(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept;
+    void set_phase_time() noexcept;
+
+    Memory& memory_;
+    std::string (*const refusal_)(Memory&);
+    std::atomic<bool> started_{false};
+    std::atomic<bool> stopping_{false};
+    std::atomic<bool> idle_{true};
+    std::atomic<bool> toggle_{false};
+    std::atomic<bool> short_of_memory_{false};
+    std::atomic<std::uint64_t> phase_since_ns_{0};
+    std::atomic<std::uint64_t> tickets_done_{0};
+
+    threads::Mutex mutex_;
+    Wanted wanted_ MEMLAB_GUARDED_BY(mutex_) = Wanted::nothing;
+    YieldOrder order_ MEMLAB_GUARDED_BY(mutex_);
+    std::uint64_t tickets_ MEMLAB_GUARDED_BY(mutex_) = 0;
+    MoveOutcome outcome_ MEMLAB_GUARDED_BY(mutex_);
+};
+
+}  // namespace memlab::interpose

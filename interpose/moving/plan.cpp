@@ -1,0 +1,106 @@
+#include "interpose/moving/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "interpose/driver/current_context.hpp"
+#include "model/size_text.hpp"
+#include "trace/event.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+void add_staying(Movable& movable, const char* what, std::uint64_t bytes) {
+    if (bytes != 0) {
+        movable.stays += bytes;
+        movable.staying += (movable.staying.empty() ? "" : ", ") + std::string(what) + " " +
+                           model::size_text(bytes);
+    }
+}
+
+std::uint64_t positive(std::int64_t value) {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0));
+}
+
+}  // namespace
+
+Movable movable_memory(Memory& memory, CUdevice device) {
+    Movable movable;
+    std::uint64_t segments = 0;
+    std::array<bool, trace::DeviceInfo::max_gpus> seen{};
+    LiveAllocations::BytesByKind kinds{};
+    for (Context* const context : memory.contexts().all(device)) {
+        const std::uint64_t mapped = context->backend().pages().mapped_bytes();
+        const std::uint64_t unused = context->unused_bytes();
+        const std::uint64_t reserved = positive(context->pool().stats().reserved_bytes.all.current);
+        movable.can_move += mapped - std::min(mapped, unused);
+        segments += reserved - std::min(reserved, std::max(mapped, unused));
+        const auto index = static_cast<std::size_t>(context->device());
+        if (index < seen.size() && !seen[index]) {
+            seen[index] = true;
+            const auto live = memory.live().bytes_by_kind(static_cast<std::uint32_t>(index));
+            std::transform(live.begin(), live.end(), kinds.begin(), kinds.begin(), std::plus<>());
+        }
+    }
+    add_staying(movable, "segments from cuMemAlloc", segments);
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+        const auto each = static_cast<trace::MemoryKind>(kind);
+        if (trace::counts_as_device_memory(each)) {
+            add_staying(movable, trace::name_of(each), kinds[kind]);
+        }
+    }
+    return movable;
+}
+
+bool PagesInMove::add(Context& context, std::vector<VmmPages::MovableChunk>* chunks,
+                      std::uint64_t* unknown) {
+    all_.reserve(all_.size() + 1);
+    auto one = std::make_unique<One>(context);
+    if (!one->use.held()) {
+        return false;
+    }
+    const CurrentContext current(context.handle());  // the driver says of whose memory it tells
+    *chunks = context.backend().pages().begin_move(unknown);
+    all_.push_back(std::move(one));
+    return true;
+}
+
+PagesInMove::~PagesInMove() {
+    for (const std::unique_ptr<One>& one : all_) {
+        one->context.backend().pages().end_move();
+    }
+}
+
+std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
+                                           std::uint64_t kept_bytes, PagesInMove& moving) {
+    std::vector<LeavingContext> leaving;
+    std::vector<std::uint64_t> kept;  // by device
+    for (Context* const context : memory.contexts().all(device)) {
+        LeavingContext one;
+        one.context = context;
+        std::uint64_t unknown = 0;
+        if (!moving.add(*context, &one.chunks, &unknown)) {
+            continue;
+        }
+        const auto index = static_cast<std::size_t>(context->device());
+        if (index >= kept.size()) {
+            kept.resize(index + 1);
+        }
+        kept[index] += unknown;
+        for (VmmPages::MovableChunk& chunk : one.chunks) {
+            if (chunk.stays || kept[index] + chunk.bytes <= kept_bytes) {
+                kept[index] += chunk.bytes;
+                chunk.stays = true;
+            }
+        }
+        std::erase_if(one.chunks, [](const auto& chunk) { return chunk.stays; });
+        one.bytes =
+            std::accumulate(one.chunks.begin(), one.chunks.end(), std::uint64_t{0},
+                            [](std::uint64_t sum, const auto& chunk) { return sum + chunk.bytes; });
+        leaving.push_back(std::move(one));
+    }
+    return leaving;
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,329 @@
+"""Yield and restore (docs/step-aside.md): a program's memory leaves the GPU and comes back, whatever the program does
+meanwhile, and nothing that keeps it from stepping aside keeps it from going on.
+
+MEMLAB_TEST_RUNS is how many random runs of yields, restores and kills of either side there are (6).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import signal
+import subprocess
+import threading
+import time
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+
+from test_live import Asked
+
+ROUNDS = int(os.environ.get("MEMLAB_TEST_RUNS", "6"))
+YIELD = {"MEMLAB_YIELD": "on"}
+
+
+class StepAside(Asked):
+    """A program that can step aside, told what to do by its standard input."""
+
+    @contextlib.contextmanager
+    def aside(self, more: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        with self.started(YIELD | (more or {}), self.program("steps_aside")) as process:
+            self.assertEqual(self.line(process), "ready")
+            yield process
+
+    @staticmethod
+    def send(process: subprocess.Popen[bytes], word: str) -> None:
+        assert process.stdin is not None
+        process.stdin.write(word.encode() + b"\n")
+        process.stdin.flush()
+
+    @staticmethod
+    def says_nothing(process: subprocess.Popen[bytes], seconds: float) -> bool:
+        assert process.stdout is not None
+        return not select.select([process.stdout], [], [], seconds)[0]
+
+    def refused(self, process: subprocess.Popen[bytes], *words: str) -> str:
+        state, text = self.ask(process, "yield", *words)
+        self.assertEqual(state, "error", text)
+        return str(text)
+
+    def phase(self, process: subprocess.Popen[bytes]) -> str:
+        return str(self.asked(process, "status")["step_aside"]["phase"])
+
+    def goes_on(self, process: subprocess.Popen[bytes]) -> None:
+        """After a yield that was refused: the gate is open, everything is as it was, and it can step aside again."""
+        self.assertEqual(self.phase(process), "running")
+        self.assertEqual(self.tell(process, "check"), "intact")
+        self.asked(process, "yield")
+        self.asked(process, "restore")
+        self.assertEqual(self.tell(process, "check"), "intact")
+        self.ends(process)
+
+
+class Moves(StepAside):
+    def test_contents_and_addresses(self) -> None:
+        with self.aside() as process:
+            before = [self.tell(process, word) for word in ("where", "used")]
+            self.assertGreater(int(before[1]), 12)
+            answer = self.asked(process, "yield")
+            self.assertGreater(answer["bytes"], 12 << 20)
+            self.assertRegex(answer["text"], r"^moved .* MiB of GPU memory to the host in \d+\.\d\d s$")
+            self.assertEqual(self.tell(process, "used"), "0")
+            self.assertEqual(self.phase(process), "asleep")
+            self.send(process, "check")
+            self.assertTrue(self.says_nothing(process, 0.3))
+            self.assertEqual(self.asked(process, "status")["step_aside"]["waiting"], 1)
+            back = self.asked(process, "restore")
+            self.assertEqual(back["bytes"], answer["bytes"])
+            self.assertEqual(self.line(process), "intact")
+            self.assertEqual(self.tell(process, "where"), before[0])
+            self.assertEqual(self.phase(process), "running")
+            self.assertEqual(self.ask(process, "restore"), ("error", "nothing of this process is away"))
+            self.ends(process)
+
+    def test_many_times_while_threads_work(self) -> None:
+        with self.aside() as process:
+            self.tell(process, "churn")
+            moved = 0
+            for _ in range(10):
+                moved += self.asked(process, "yield", "timeout=10")["bytes"]
+                count = self.tell(process, "count")
+                time.sleep(0.02)
+                self.assertEqual(self.tell(process, "count"), count)
+                self.asked(process, "restore")
+                time.sleep(0.01)
+            self.assertGreater(moved, 100 << 20)
+            self.assertEqual(self.tell(process, "still"), "intact")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+
+    def test_what_is_answered_while_it_is_away(self) -> None:
+        with self.aside() as process:
+            before = self.tell(process, "asks")
+            self.asked(process, "yield")
+            self.assertEqual(self.tell(process, "asks"), before)
+            self.assertEqual(self.tell(process, "free"), "done")
+            self.asked(process, "restore")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.assertEqual(self.tell(process, "more"), "done")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+
+    def test_a_part(self) -> None:
+        with self.aside() as process:
+            used = int(self.tell(process, "used"))
+            self.asked(process, "yield", "keep=8MiB")
+            kept = int(self.tell(process, "used"))
+            self.assertTrue(0 < kept <= 8 < used, kept)
+            self.asked(process, "restore")
+            self.assertIn("takes the number", self.refused(process, "gpu=x"))
+            self.assertIn("no memory of memlab's pool", self.refused(process, "gpu=3"))
+            self.assertIn("engine=pool", self.refused(process, "engine=driver"))
+            self.goes_on(process)
+
+    def test_to_a_file(self) -> None:
+        folder = self.work / "kept"
+        folder.mkdir()
+        with self.aside() as process:
+            answer = self.asked(process, "yield", f"to=disk:{folder}")
+            self.assertIn(f"to {folder}", answer["text"])
+            self.assertEqual(list(folder.iterdir()), [])
+            descriptors = Path(f"/proc/{process.pid}/fd")
+            opened = [os.readlink(each) for each in descriptors.iterdir()]
+            self.assertTrue(any(str(folder) in each for each in opened), opened)
+            self.asked(process, "restore")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            opened = [os.readlink(each) for each in descriptors.iterdir()]
+            self.assertFalse(any(str(folder) in each for each in opened), opened)
+            self.assertIn("no file can be made", self.refused(process, "to=disk:/nonexistent"))
+            self.goes_on(process)
+
+    def test_by_the_program(self) -> None:
+        with self.aside() as process:
+            self.assertEqual(self.tell(process, "yields"), "0")
+            self.assertEqual(self.tell(process, "used"), "0")
+            self.assertEqual(self.tell(process, "check"), "intact")  # the first work brings it back
+            self.assertEqual(self.tell(process, "yields"), "0")
+            self.assertEqual(self.tell(process, "restores"), "0")
+            self.assertEqual(self.tell(process, "restores"), "-1")
+            self.ends(process)
+        with self.started({}, self.program("steps_aside")) as process:
+            self.assertEqual(self.line(process), "ready")
+            self.assertEqual(self.tell(process, "yields"), "-1")
+            self.ends(process)
+
+    def test_by_a_signal(self) -> None:
+        with self.aside({"MEMLAB_YIELD_ON": "SIGUSR2"}) as process:
+            for phase in ("asleep", "running", "asleep", "running"):
+                process.send_signal(signal.SIGUSR2)
+                self.until(process, phase)
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+
+    def until(self, process: subprocess.Popen[bytes], phase: str) -> None:
+        for _ in range(200):
+            if self.phase(process) == phase:
+                return
+            time.sleep(0.02)
+        self.fail(f"not {phase}: {self.phase(process)}")
+
+    def test_waits_for_memory(self) -> None:
+        with self.aside({"SIMCUDA_FAIL": "cuMemCreate:30:2,cuMemCreate:31:2,cuMemCreate:32:2"}) as process:
+            for _ in range(4):
+                self.asked(process, "yield")
+                self.asked(process, "restore")
+                self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+
+
+class Refuses(StepAside):
+    def test_without_the_option_nothing_of_it_runs(self) -> None:
+        with self.started({}, self.program("steps_aside")) as process:
+            self.assertEqual(self.line(process), "ready")
+            self.assertIn("MEMLAB_YIELD=on", self.refused(process))
+            self.assertEqual(self.ask(process, "restore")[0], "error")
+            threads = {Path(f"/proc/{process.pid}/task/{each}/comm").read_text()
+                       for each in os.listdir(f"/proc/{process.pid}/task")}
+            self.assertEqual(self.phase(process), "off")
+            self.assertEqual(len(threads), 1)
+            self.ends(process)
+
+    def test_work_that_does_not_end(self) -> None:
+        for word in ("close", "queue"):
+            with self.subTest(word), self.aside() as process:
+                self.tell(process, word)
+                begin = time.monotonic()
+                self.assertIn("in time", self.refused(process, "timeout=1"))
+                self.assertTrue(0.9 < time.monotonic() - begin < 3)
+                self.tell(process, "open")
+                self.goes_on(process)
+
+    def test_a_host_function_that_waits_for_a_thread_at_the_gate(self) -> None:
+        with self.aside() as process:
+            self.tell(process, "locks")
+            self.refused(process, "timeout=1")
+            self.assertEqual(self.tell(process, "still"), "intact")
+            self.goes_on(process)
+
+    def test_a_host_function_that_submits(self) -> None:
+        with self.aside() as process:
+            self.send(process, "submits")
+            self.ask(process, "yield", "timeout=1")
+            self.ask(process, "restore")
+            self.assertEqual(self.line(process), "done")
+            self.goes_on(process)
+
+    def test_a_capture(self) -> None:
+        with self.aside() as process:
+            self.tell(process, "captures")
+            begin = time.monotonic()
+            self.assertIn("captured", self.refused(process))
+            self.assertLess(time.monotonic() - begin, 0.5)
+            self.tell(process, "captured")
+            self.goes_on(process)
+
+    def test_each_failing_call_of_the_driver(self) -> None:
+        """On the way out it goes on as if nothing had been; on the way back it still comes back."""
+        for function in ("cuCtxRecordEvent", "cuEventCreate", "cuEventQuery", "cuMemGetAddressRange_v2",
+                         "cuMemHostAlloc", "cuStreamCreate", "cuMemcpyDtoHAsync", "cuStreamSynchronize", "cuMemUnmap",
+                         "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemcpyHtoDAsync"):
+            for nth in (1, 2, 3, 5, 8, 13, 21):
+                with self.subTest(function=function, nth=nth), self.aside() as process:
+                    if self.tell(process, f"fail {function} {nth}") != "done":
+                        self.fail("cannot inject")
+                    state, _ = self.ask(process, "yield")
+                    if state == "ok":
+                        self.asked(process, "restore")
+                    self.assertEqual(self.phase(process), "running")
+                    self.assertEqual(self.tell(process, "check"), "intact")
+                    self.ends(process)
+
+
+class Ends(StepAside):
+    def test_exit_and_signals_while_it_is_away(self) -> None:
+        for how in ("exits", "term", "kill"):
+            with self.subTest(how), self.aside() as process:
+                self.asked(process, "yield")
+                begin = time.monotonic()
+                if how == "exits":
+                    self.send(process, "exits")
+                else:
+                    process.send_signal(signal.SIGTERM if how == "term" else signal.SIGKILL)
+                code = process.wait(timeout=10)
+                self.assertLess(time.monotonic() - begin, 1.5)
+                self.assertEqual(code, {"exits": 0, "term": -signal.SIGTERM, "kill": -signal.SIGKILL}[how])
+
+    def test_exit_with_a_thread_at_the_gate(self) -> None:
+        with self.aside() as process:
+            self.asked(process, "yield")
+            self.send(process, "thread")
+            time.sleep(0.2)
+            begin = time.monotonic()
+            self.send(process, "exits")
+            self.assertEqual(process.wait(timeout=10), 0)
+            self.assertLess(time.monotonic() - begin, 1.5)
+
+    def test_fork_while_it_is_away(self) -> None:
+        with self.aside() as process:
+            self.asked(process, "yield")
+            self.assertEqual(self.tell(process, "forks"), "the child runs")
+            self.asked(process, "restore")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+
+    def test_a_handler_of_the_program_brings_it_back(self) -> None:
+        with self.aside() as process:
+            self.tell(process, "handles")
+            self.asked(process, "yield")
+            self.send(process, "check")
+            self.assertTrue(self.says_nothing(process, 0.3))
+            process.send_signal(signal.SIGUSR1)
+            self.assertEqual(self.line(process), "intact")
+            self.ends(process)
+
+
+class Storm(StepAside):
+    def test_yields_restores_and_kills_at_random(self) -> None:
+        for seed in range(ROUNDS):
+            with self.subTest(seed=seed), self.aside() as process:
+                chance = random.Random(seed)
+                if chance.random() < 0.7:
+                    self.tell(process, "churn")
+                for _ in range(chance.randrange(1, 8)):
+                    what = chance.random()
+                    if what < 0.45:
+                        self.ask(process, "yield", "timeout=5", *(["keep=4MiB"] if chance.random() < 0.3 else []))
+                    elif what < 0.9:
+                        self.ask(process, "restore")
+                    else:  # a client that asks and goes
+                        with self.connect(process) as client:
+                            client.sendall(b"yield\n" if chance.random() < 0.5 else b"restore\n")
+                            time.sleep(chance.random() / 100)
+                    time.sleep(chance.random() / 50)
+                if chance.random() < 0.3:
+                    threading.Timer(chance.random() / 20, process.kill).start()
+                    self.ask_until_it_ends(process)
+                    continue
+                self.wait_until_running(process)
+                self.assertEqual(self.tell(process, "still"), "intact")
+                self.assertEqual(self.tell(process, "check"), "intact")
+                self.ends(process)
+
+    def ask_until_it_ends(self, process: subprocess.Popen[bytes]) -> None:
+        while process.poll() is None:
+            with contextlib.suppress(OSError, ValueError):
+                self.ask(process, random.choice(["yield", "restore"]))
+
+    def wait_until_running(self, process: subprocess.Popen[bytes]) -> None:
+        for _ in range(100):
+            if self.phase(process) == "running":
+                return
+            self.ask(process, "restore")
+            time.sleep(0.05)
+        self.fail("it does not come back")
+
+
+if __name__ == "__main__":
+    unittest.main()

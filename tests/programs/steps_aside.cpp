@@ -1,0 +1,267 @@
+// A program whose memory is moved out of the GPU and back while it runs. It holds blocks of known
+// contents, says "ready" and does what it reads from standard input, a word on each line:
+//
+//   where      says the addresses of its blocks, as one number
+//   check      says whether its blocks have their contents
+//   free       frees every second block
+//   more       allocates one block more
+//   used       says how many MiB of the device this process uses (simulated driver)
+//   calls      says how often it called the driver to unmap (simulated driver)
+//   close      begins work that does not end until "open" (simulated driver)
+//   open       lets it end
+//   queue      a thread makes a call that does not return until "open"
+//   locks      a thread takes a lock and submits a little later; a host function waits for that
+//   lock submits    a host function of a stream submits work itself captures   begins a capture;
+//   "captured" ends it asks       says what queries, attributes and cuMemGetInfo answer churn
+//   threads allocate, fill, read and free from now on; "still" ends that and says whether
+//              all was as it should be, "count" how much they did
+//   forks      a child says that it runs
+//   handles    handles SIGUSR1 from now on
+//   thread     a second thread checks the blocks and says so
+//   fail F N   the N-th next call of this function of the driver's fails (simulated driver)
+//   yields     steps aside by memlab.h and says what that returned; restores the same
+//   exits      ends
+//
+// Recorded: the blocks that it holds.
+#include <sys/wait.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <iostream>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "interpose/include/memlab/memlab.h"
+#include "tests/programs/simulated.hpp"
+
+using namespace program;
+
+namespace {
+
+struct Block {
+    CUdeviceptr address;
+    std::size_t bytes;
+    std::uint32_t seed;
+};
+
+std::vector<unsigned char> contents_of(const Block& block) {
+    std::vector<unsigned char> bytes(block.bytes);
+    std::uint32_t state = block.seed * 2654435761U + 1;
+    for (unsigned char& byte : bytes) {
+        state = state * 1664525U + 1013904223U;
+        byte = static_cast<unsigned char>(state >> 24);
+    }
+    return bytes;
+}
+
+Block make_block(std::size_t bytes, std::uint32_t seed) {
+    const Block block{allocate(bytes), bytes, seed};
+    CHECK(cuMemcpyHtoD(block.address, contents_of(block).data(), bytes));
+    return block;
+}
+
+bool is_intact(const Block& block) {
+    std::vector<unsigned char> seen(block.bytes);
+    CHECK(cuMemcpyDtoH(seen.data(), block.address, block.bytes));
+    return seen == contents_of(block);
+}
+
+bool are_intact(const std::vector<Block>& blocks) {
+    return std::all_of(blocks.begin(), blocks.end(), is_intact);
+}
+
+// "done", or "no such function".
+const char* fail(const std::string& function, std::uint64_t nth) {
+    const bool known = control<decltype(simcuda_fail)>("simcuda_fail")(function.c_str(), nth,
+                                                                       CUDA_ERROR_UNKNOWN) == 0;
+    return known ? "done" : "no such function";
+}
+
+std::atomic<bool> churning{false};
+std::atomic<std::uint64_t> rounds{0};
+std::atomic<std::uint64_t> damaged{0};
+
+void churn(CUcontext context, std::uint32_t seed) {
+    CHECK(cuCtxSetCurrent(context));
+    CUstream stream = nullptr;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    std::vector<Block> held;
+    for (; churning.load(); rounds.fetch_add(1)) {
+        seed = seed * 1664525U + 1013904223U;
+        const std::size_t bytes = 4096 + seed % (3 << 20);
+        held.push_back(make_block(bytes, seed));
+        if (held.size() > 4 || seed % 3 == 0) {
+            const Block oldest = held.front();
+            damaged.fetch_add(is_intact(oldest) ? 0 : 1);
+            CHECK(cuMemsetD8Async(oldest.address, 7, oldest.bytes, stream));
+            if (seed % 2 == 0) {
+                CHECK(cuStreamSynchronize(stream));
+            }
+            release(oldest.address);
+            held.erase(held.begin());
+        }
+    }
+    damaged.fetch_add(are_intact(held) ? 0 : 1);
+}
+
+std::mutex lock_of_program;
+
+void hold_lock(CUcontext context, CUdeviceptr address) {
+    CHECK(cuCtxSetCurrent(context));
+    const std::lock_guard held(lock_of_program);
+    ::usleep(300'000);
+    CHECK(cuMemsetD8Async(address, 0, 64, nullptr));
+}
+
+void CUDA_CB take_lock(void* /*unused*/) {
+    const std::lock_guard held(lock_of_program);
+}
+
+struct Submission {
+    CUcontext context;
+    CUdeviceptr address;
+};
+
+void CUDA_CB submit(void* given) {
+    ::usleep(100'000);
+    const auto* const what = static_cast<const Submission*>(given);
+    CHECK(cuCtxSetCurrent(what->context));
+    CHECK(cuMemsetD8Async(what->address, 0, 64, nullptr));
+}
+
+void say_answers(CUevent event, CUdeviceptr address) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    unsigned type = 0;
+    CHECK(cuMemGetInfo(&free, &total));
+    CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+    SAY("event %d stream %d synchronized %d type %u free %llu\n",
+        static_cast<int>(cuEventQuery(event)), static_cast<int>(cuStreamQuery(nullptr)),
+        static_cast<int>(cuCtxSynchronize()), type, static_cast<unsigned long long>(free >> 20));
+}
+
+}  // namespace
+
+int main() {
+    const CUcontext context = use_device();
+    const CUdeviceptr scratch = allocate(1 << 20);
+    CUstream stream = nullptr;
+    CUstream own = nullptr;
+    CUevent event = nullptr;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    CHECK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&event, 0));
+    CHECK(cuEventRecord(event, own));
+    std::vector<Block> blocks;
+    for (std::uint32_t seed = 0; seed < 12; ++seed) {
+        blocks.push_back(make_block(std::size_t{100'000} << seed % 6, seed));
+    }
+    std::vector<std::thread> threads;
+    Submission submission{context, scratch};
+    SAY("ready\n");
+    for (std::string word; std::getline(std::cin, word) && word != "exits";) {
+        if (word == "where") {
+            CUdeviceptr sum = 0;
+            for (const Block& block : blocks) {
+                sum = sum * 31 + block.address;
+            }
+            SAY("%llu\n", static_cast<unsigned long long>(sum));
+        } else if (word == "check") {
+            SAY("%s\n", are_intact(blocks) ? "intact" : "damaged");
+        } else if (word == "free") {
+            for (std::size_t i = 0; i < blocks.size(); ++i) {
+                release(blocks[i].address);
+                blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
+            }
+            SAY("done\n");
+        } else if (word == "more") {
+            blocks.push_back(make_block(5 << 20, static_cast<std::uint32_t>(blocks.size()) + 100));
+            SAY("done\n");
+        } else if (word == "used") {
+            SAY("%llu\n", static_cast<unsigned long long>(
+                              control<decltype(simcuda_used)>("simcuda_used")() >> 20));
+        } else if (word == "calls") {
+            SAY("%llu\n", static_cast<unsigned long long>(
+                              control<decltype(simcuda_calls)>("simcuda_calls")("cuMemUnmap")));
+        } else if (word == "close") {
+            control<decltype(simcuda_close_stream)>("simcuda_close_stream")(stream);
+            CHECK(cuMemsetD8Async(scratch, 0, 64, stream));
+            SAY("done\n");
+        } else if (word == "open") {
+            control<decltype(simcuda_open_stream)>("simcuda_open_stream")(stream);
+            SAY("done\n");
+        } else if (word == "queue") {
+            control<decltype(simcuda_close_stream)>("simcuda_close_stream")(stream);
+            threads.emplace_back([&] {
+                CHECK(cuCtxSetCurrent(context));
+                CHECK(cuMemsetD8Async(scratch, 0, 64, stream));
+                unsigned char byte = 0;
+                CHECK(cuMemcpyDtoH(&byte, scratch, 1));
+            });
+            SAY("done\n");
+        } else if (word == "locks") {
+            threads.emplace_back(hold_lock, context, scratch);
+            ::usleep(50'000);
+            threads.emplace_back([&] {
+                CHECK(cuCtxSetCurrent(context));
+                CHECK(cuLaunchHostFunc(own, take_lock, nullptr));
+            });
+            ::usleep(50'000);
+            SAY("done\n");
+        } else if (word == "submits") {
+            CHECK(cuLaunchHostFunc(own, submit, &submission));
+            SAY("done\n");
+        } else if (word == "captures") {
+            CHECK(cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_RELAXED));
+            SAY("done\n");
+        } else if (word == "captured") {
+            CUgraph graph = nullptr;
+            CHECK(cuStreamEndCapture(own, &graph));
+            SAY("done\n");
+        } else if (word == "asks") {
+            say_answers(event, blocks.front().address);
+        } else if (word == "churn") {
+            churning.store(true);
+            for (std::uint32_t seed = 1; seed <= 4; ++seed) {
+                threads.emplace_back(churn, context, seed);
+            }
+            SAY("done\n");
+        } else if (word == "count") {
+            SAY("%llu\n", static_cast<unsigned long long>(rounds.load()));
+        } else if (word == "still") {
+            churning.store(false);
+            for (std::thread& thread : threads) {
+                thread.join();
+            }
+            threads.clear();
+            SAY("%s\n", damaged.load() == 0 ? "intact" : "damaged");
+        } else if (word == "forks") {
+            if (::fork() == 0) {
+                SAY("the child runs\n");
+                ::_exit(0);
+            }
+            ::wait(nullptr);
+        } else if (word == "handles") {
+            ::signal(SIGUSR1, [](int) {});
+            SAY("done\n");
+        } else if (word == "thread") {
+            threads.emplace_back([&] {
+                CHECK(cuCtxSetCurrent(context));
+                SAY("%s\n", are_intact(blocks) ? "intact" : "damaged");
+            });
+        } else if (word.starts_with("fail ")) {
+            const std::size_t blank = word.find(' ', 5);
+            SAY("%s\n", fail(word.substr(5, blank - 5), std::stoul(word.substr(blank))));
+        } else if (word == "yields") {
+            SAY("%d\n", memlab_yield());
+        } else if (word == "restores") {
+            SAY("%d\n", memlab_restore());
+        }
+    }
+    for (std::thread& thread : threads) {
+        thread.detach();
+    }
+    std::exit(0);
+}
