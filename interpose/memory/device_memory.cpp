@@ -251,7 +251,7 @@ void end_suballocations(Memory& memory, CUdeviceptr address) noexcept {
     }
     switch (calling_allocator()) {
         case Allocator::pytorch:
-            return memory.settings().pytorch_caches;
+            return memory.settings().pytorch_caches && !memory.settings().yield;
         case Allocator::exporting:
             memory.report_exporting_code();
             return true;

@@ -5,7 +5,7 @@ Two halves, which work without each other (docs/python.md):
 - in a program that runs under memlab: scope(), mark(), label(), watch(), peak(), stats(), snapshot(), empty_cache(),
   recording(). They are calls of the preloaded library. In a process without memlab they do nothing, say so once
   (NotRecordedWarning), and figures are None. LineProfiler, profile(), profile_every(), set_target_gpu(),
-  clear_global_line_profiler() and MemReporter are pytorch_memlab's, of what memlab records;
+  clear_global_line_profiler(), MemReporter and Courtesy are pytorch_memlab's, of what memlab records and moves;
 - in a notebook: %load_ext memlab has the magics %mlrun, %%mlrun and %%memlab;
 - afterwards, anywhere: load(), report(), html(). They run memlab-report, which this package has.
 
@@ -19,6 +19,7 @@ program.
 """
 
 from ._annotations import empty_cache, label, mark, recording, scope, snapshot, stats
+from ._courtesy import Courtesy
 from ._library import NotRecordedWarning
 from ._line_profiler import LineProfiler, clear_global_line_profiler, profile, profile_every, set_target_gpu
 from ._mem_reporter import MemReporter
@@ -28,7 +29,7 @@ from ._peak import Frame, Line, NnModule, Site, peak
 from ._recording import Curve, Device, Event, Place, Recording, ReportError, html, load, report
 from ._watch import watch
 
-__all__ = ["Curve", "Device", "Event", "Frame", "Line", "LineProfiler", "MemReporter", "NnModule",
+__all__ = ["Courtesy", "Curve", "Device", "Event", "Frame", "Line", "LineProfiler", "MemReporter", "NnModule",
            "NotRecordedWarning", "Place", "Recording", "ReportError", "Site", "__version__", "clear_global_line_profiler",
            "empty_cache", "html", "label", "load", "load_ipython_extension", "mark", "peak", "preload_path", "profile", "profile_every", "recording",
            "report", "scope", "set_target_gpu", "snapshot", "stats", "tool_path", "watch"]

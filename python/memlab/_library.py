@@ -28,6 +28,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "nn_modules_unnamed": (ctypes.c_size_t, (ctypes.c_void_p, ctypes.c_size_t)),
     "nn_modules_tell": (None, (ctypes.c_void_p, ctypes.c_void_p)),
     "empty_cache": (_LONG, ()),
+    "yield": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_size_t)),
+    "restore": (ctypes.c_int, ()),
     "snapshot": (ctypes.c_int, (ctypes.c_char_p,)),
     "stats": (ctypes.c_int, (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
     "interval_begin": (_LONG, ()),

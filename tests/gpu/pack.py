@@ -46,7 +46,7 @@ def main() -> int:
     target, build = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     wanted = ["bin/memlab-report", "bin/memlab-run", "bin/memlab-ctl", "bin/memlab-top", "bin/log_audit",
               "bin/log_to_report", "lib/libmemlab.so",
-              "lib/libmemlab_unfenced.so", "lib/libmemlab_unordered.so", "lib/libmemlab_peerless.so", "lib/libmemlab_verified.so", "bin/bench_unwind", "bin/race_hunter", "lib/cupti_reference.so", "lib/hook_timer.so", "bin/bench_pair", "bin/bench_startup", "bin/bench_passing", "bin/sample_cache_lines",
+              "lib/libmemlab_unfenced.so", "lib/libmemlab_unordered.so", "lib/libmemlab_peerless.so", "lib/libmemlab_verified.so", "bin/bench_unwind", "bin/race_hunter", "bin/yielding_work", "lib/cupti_reference.so", "lib/hook_timer.so", "bin/bench_pair", "bin/bench_startup", "bin/bench_passing", "bin/sample_cache_lines",
               "generated/share/memlab-report-v1.schema.json"]
     missing = [name for name in wanted if not (build / name).exists()]
     if missing:
@@ -66,7 +66,7 @@ def main() -> int:
     for program in sorted((build / "bin" / "programs").iterdir()):
         if program.is_file() and is_elf(program):
             copy(program, target / "bin" / "programs" / program.name)
-    for folder, names in (("tests/gpu", ("run.py", "several_gpus.py", "ledger.py", "lines.py", "live.py", "tensors.py", "plan.py", "steps.py", "verdicts.py", "driver_calls.py")), ("tests/conformance", ("compare.py",)),
+    for folder, names in (("tests/gpu", ("run.py", "several_gpus.py", "ledger.py", "lines.py", "live.py", "tensors.py", "plan.py", "step_aside.py", "steps.py", "verdicts.py", "driver_calls.py")), ("tests/conformance", ("compare.py",)),
                           ("tests/programs", ("catalogue.py", "harness.py", "sample_checks.py"))):
         for name in names:
             copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)

@@ -13,7 +13,7 @@ from verdicts import Verdict
 DIVIDED = ("programs", "samples", "one_stream", "witness", "unmarked_steps", "witnessed_nn_modules")
 # What fills the GPU's memory, compares how much is free or used, or takes times, has the GPU for itself.
 ALONE = ("limits", "transcripts", "benchmarks", "peer_memory", "training_ranks", "broken_ranks", "stray_context",
-         "frameworks_on_all", "ledgers", "given_programs")
+         "frameworks_on_all", "ledgers", "given_programs", "stepping_aside")
 ALONE_RUNS = ("program: memory info", "program: out of memory", "program: freed memory", "program: many frees",
               "program: short of memory", "program: beside a capture", "program: fragmented", "program: limited", "sample: oom_recovery",
               "program: descriptors", "program: memory of a context that is released",

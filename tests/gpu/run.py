@@ -46,6 +46,7 @@ from harness import (Found, Layout, Outcome, differences, file_name, judge_recor
 import ledger  # noqa: E402
 import lines  # noqa: E402
 import live  # noqa: E402
+import step_aside  # noqa: E402
 import sample_checks  # noqa: E402
 import steps  # noqa: E402
 import tensors  # noqa: E402
@@ -1154,6 +1155,14 @@ class Suite(SeveralGpus):
             problems = live.judge_live(self.layout, self.folder(name))
             self.add(Verdict(name, "", f"{time.monotonic() - start:.1f} s", problems))
 
+    def stepping_aside(self) -> None:
+        name = "step aside: memory out and back"
+        if self.wanted(name):
+            start = time.monotonic()
+            problems, figures = step_aside.judge_step_aside(self.layout, self.inheriting_layout, self.folder(name))
+            self.results.add_table("\n".join(figures) + "\n")
+            self.add(Verdict(name, "", f"{time.monotonic() - start:.1f} s", problems))
+
     def unmarked_steps(self) -> None:
         for module, mode, arguments, options, seen in steps.RUNS:
             name = " ".join(("steps:", mode, *arguments, *options))
@@ -1269,8 +1278,9 @@ class Suite(SeveralGpus):
                  self.sanitizer, self.cupti, self.python, self.tensors, self.flight_recorder, self.backward,
                  self.nn_modules, self.witnessed_nn_modules, self.line_profiles, self.limits_in_tests, self.names,
                  self.validation, self.gpt2_training, self.categories, self.ledgers, self.unwinder, self.forked,
-                 self.ranks, self.frameworks, self.unmarked_steps, self.asked_while_it_runs, self.work_clock,
-                 self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus, self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
+                 self.ranks, self.frameworks, self.unmarked_steps, self.asked_while_it_runs, self.stepping_aside,
+                 self.work_clock, self.given_programs, self.peer_memory, self.peer_races, self.shared_between_gpus,
+                 self.training_ranks, self.broken_ranks, self.stray_context, self.frameworks_on_all, self.benchmarks]
         first = int(share * len(parts))
         for part in parts[first:] + parts[:first]:
             if not self.plan.begin(part.__name__):

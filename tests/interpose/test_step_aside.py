@@ -12,12 +12,14 @@ import random
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
+from support import ROOT
 from test_live import Asked
 
 ROUNDS = int(os.environ.get("MEMLAB_TEST_RUNS", "6"))
@@ -153,6 +155,49 @@ class Moves(StepAside):
             self.assertEqual(self.line(process), "ready")
             self.assertEqual(self.tell(process, "yields"), "-1")
             self.ends(process)
+
+    def test_by_pythons_courtesy(self) -> None:
+        script = ("import ctypes, sys, warnings\nsys.path.insert(0, sys.argv[1])\nimport memlab\n"
+                  "warnings.simplefilter('error')\n"
+                  "cuda = ctypes.CDLL('libcuda.so.1')\nhost = ctypes.create_string_buffer(b'x' * 5000)\n"
+                  "context, address = ctypes.c_void_p(), ctypes.c_uint64()\n"
+                  "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+                  "assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(address), 5000) == 0\n"
+                  "assert cuda.cuMemcpyHtoD_v2(address, host, 5000) == 0\n"
+                  "used = lambda: cuda.simcuda_used() >> 20\ncuda.simcuda_used.restype = ctypes.c_uint64\n"
+                  "def check():\n    back = ctypes.create_string_buffer(5000)\n"
+                  "    assert cuda.cuMemcpyDtoH_v2(back, address, 5000) == 0 and back.raw == host.raw[:5000]\n"
+                  "courtesy = memlab.Courtesy()\nassert courtesy.yield_memory() and used() == 0, used()\n"
+                  "assert courtesy.restore() and used() > 0 and not courtesy.restore()\ncheck()\n"
+                  "with memlab.Courtesy():\n    assert used() == 0\ncheck()\n"
+                  "with memlab.Courtesy():\n    check()\ncheck()\n")
+        command = [sys.executable, "-B", "-c", script, str(ROOT / "python")]
+        outcome = self.under_memlab(command, YIELD)
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        outcome = self.under_memlab(command)
+        self.assertIn(b"NotMovedWarning: the GPU's memory was not moved: it was started without MEMLAB_YIELD=on",
+                      outcome.stderr)
+
+    def test_segments_of_pytorchs_cache(self) -> None:
+        """They come from the pool then, and the recording knows its tensors as always."""
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
+        programs = ROOT / "tests" / "programs" / "python"
+        then_waits = ("import runpy, sys\nsys.argv.pop(0)\nrunpy.run_path(sys.argv[0])\nprint('ready', flush=True)\n"
+                      "sys.stdin.readline()\n")
+        command = [sys.executable, "-B", "-c", then_waits, str(programs / "nn_modules.py"), str(library),
+                   str(programs / "stand_ins" / "torch")]
+        held = []
+        for settings in ({}, YIELD):
+            with self.started(settings | {"PYTHONHASHSEED": "0"}, command) as process:
+                self.line(process)
+                self.assertEqual(self.line(process), "ready")
+                status = self.asked(process, "status")["gpus"][0]
+                held.append((status["tensor_bytes"], status["max_tensor_bytes"]))
+                if settings:
+                    self.assertGreaterEqual(self.asked(process, "yield")["bytes"], status["tensor_bytes"])
+                    self.asked(process, "restore")
+                self.ends(process)
+        self.assertEqual(held[0], held[1])
 
     def test_by_a_signal(self) -> None:
         with self.aside({"MEMLAB_YIELD_ON": "SIGUSR2"}) as process:

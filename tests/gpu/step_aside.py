@@ -1,0 +1,268 @@
+"""Yield and restore on a real GPU (docs/step-aside.md): contents and results bit for bit as without, what is left on the
+GPU, and how long it takes.
+
+    step_aside.py BUILD [MIB]    all of it alone, with the build in that folder; MIB for the timing (default 10240)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "programs"))
+
+from harness import Layout  # noqa: E402  (the path above)
+
+MIB = 1 << 20
+YIELD = {"MEMLAB_YIELD": "on"}
+LONGEST_S = 240
+
+
+class Yielding:
+    """A program whose memory is moved while it runs. `problems`: what is wrong; `figures`: lines for the results."""
+
+    def __init__(self, layout: Layout, work: Path) -> None:
+        self.layout, self.work = layout, work
+        self.ctl = str(layout.tool("memlab-ctl"))
+        self.problems: list[str] = []
+        self.figures: list[str] = []
+
+    def expect(self, what: str, found: object, wanted: object) -> None:
+        if found != wanted:
+            self.problems.append(f"{what}: {found}, not {wanted}")
+
+    @contextlib.contextmanager
+    def program(self, name: str, command: list[str], *, memlab: bool = True) -> Iterator[subprocess.Popen[str]]:
+        environment = self.layout.environment(memlab=memlab, inherit=command[0] == sys.executable,
+                                              output=self.work / name if memlab else None,
+                                              settings=YIELD if memlab else None)
+        errors = (self.work / f"{name}.stderr").open("w+", encoding="utf-8")
+        process = subprocess.Popen(command, env=environment, cwd=self.work, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+            errors.seek(0)
+            if said := errors.read().strip():
+                self.figures.append(f"step aside, {name}: stderr: {said[-600:]}")
+            errors.close()
+
+    def line(self, process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        return process.stdout.readline().strip()
+
+    def tell(self, process: subprocess.Popen[str], word: str) -> None:
+        assert process.stdin is not None
+        process.stdin.write(word + "\n")
+        process.stdin.flush()
+
+    def ask(self, process: subprocess.Popen[str], *words: str) -> tuple[bool, dict[str, Any]]:
+        done = subprocess.run([self.ctl, "--json", str(process.pid), *words], capture_output=True, text=True,
+                              timeout=60, check=False)
+        if done.returncode != 0:
+            return False, {"text": done.stderr.strip()}
+        return True, dict(json.loads(done.stdout))
+
+    def must(self, process: subprocess.Popen[str], *words: str) -> dict[str, Any]:
+        good, answer = self.ask(process, *words)
+        if not good:
+            self.problems.append(f"memlab-ctl {' '.join(words)}: {answer['text']}")
+        return answer
+
+    def used_mib(self, process: subprocess.Popen[str]) -> int | None:
+        """What the driver's tools say that the process, or in a container all processes, have of the GPU."""
+        for query in ("compute-apps=pid,used_memory", "gpu=memory.used"):
+            kind, _, columns = query.partition("=")
+            done = subprocess.run(["nvidia-smi", f"--query-{kind}={columns}", "--format=csv,noheader,nounits"],
+                                  capture_output=True, text=True, check=False)
+            for row in done.stdout.splitlines():
+                cells = [cell.strip() for cell in row.split(",")]
+                if kind == "gpu" or cells[0] == str(process.pid):
+                    return int(cells[-1]) if cells[-1].isdigit() else None
+        return None
+
+    # ---- the parts
+
+    def blocks(self) -> None:
+        """The driver-API program of the tests on the simulated driver."""
+        with self.program("blocks", [str(self.layout.program("steps_aside"))]) as process:
+            self.expect("its first word", self.line(process), "ready")
+            self.tell(process, "where")
+            where = self.line(process)
+            self.tell(process, "asks")
+            asks = re.sub(r"free \d+", "", self.line(process))
+            for arguments in ((), ("keep=8MiB",), (f"to=disk:{self.work}",)):
+                self.must(process, "yield", *arguments)
+                self.tell(process, "asks")
+                self.expect(f"answers while it is away ({arguments})", re.sub(r"free \d+", "", self.line(process)), asks)
+                self.tell(process, "check")
+                time.sleep(0.2)
+                self.expect("threads that wait", self.must(process, "status").get("step_aside", {}).get("waiting"), 1)
+                self.must(process, "restore")
+                self.expect(f"its contents ({arguments})", self.line(process), "intact")
+                self.tell(process, "where")
+                self.expect("its addresses", self.line(process), where)
+            self.tell(process, "churn")
+            self.line(process)
+            for _ in range(10):
+                self.must(process, "yield", "timeout=10")
+                time.sleep(0.02)
+                self.must(process, "restore")
+                time.sleep(0.02)
+            self.tell(process, "still")
+            self.expect("what its threads found", self.line(process), "intact")
+            self.tell(process, "exits")
+            self.expect("its end", process.wait(timeout=60), 0)
+
+    def moved_meanwhile(self, name: str, command: list[str], least: int) -> None:
+        """The program's last line, run twice alone and then with its memory moved at random moments."""
+        said = []
+        for run in ("alone", "again"):
+            with self.program(f"{name}-{run}", command, memlab=False) as process:
+                output, _ = process.communicate(timeout=LONGEST_S)
+                said.append(output.strip().splitlines()[-1:])
+        self.expect(f"{name}: two runs alone", said[0], said[1])
+        chance = random.Random(name)
+        times: list[tuple[float, float]] = []
+        refused: list[str] = []
+        with self.program(f"{name}-moved", command) as process:
+            self.expect(f"{name}: its first word", self.line(process), "ready")
+            begin = time.monotonic()
+            while process.poll() is None and time.monotonic() - begin < LONGEST_S and len(times) < 40:
+                time.sleep(chance.random() / 4)
+                good, out = self.ask(process, "yield", "timeout=10", "engine=pool")
+                if not good:
+                    if process.poll() is None:
+                        refused.append(str(out["text"]))
+                    continue
+                time.sleep(chance.random() / 10)
+                good, back = self.ask(process, "restore")
+                if good:
+                    times.append((self.seconds(out), self.seconds(back)))
+                else:
+                    self.problems.append(f"{name}: restore: {back['text']}")
+                    break
+            output, _ = process.communicate(timeout=LONGEST_S)
+            self.expect(f"{name}: its end", process.returncode, 0)
+            self.expect(f"{name}: its result, moved {len(times)} times", output.strip().splitlines()[-1:], said[0])
+        if len(times) < least:
+            self.problems.append(f"{name}: moved {len(times)} times only; refused: {refused[:3]}")
+        if times:
+            self.figures.append(f"step aside, {name}: moved {len(times)} times, out "
+                                f"{statistics.median(out for out, _ in times):.2f} s, back "
+                                f"{statistics.median(back for _, back in times):.2f} s (medians), "
+                                f"refused {len(refused)} times {sorted(set(refused))[:2]}")
+
+    @staticmethod
+    def seconds(answer: dict[str, Any]) -> float:
+        found = re.search(r" in (\d+\.\d+) s", str(answer.get("text", "")))
+        return float(found.group(1)) if found else float("nan")
+
+    def timing(self, mebibytes: int, rounds: int = 4) -> None:
+        command = [sys.executable, str(HERE / "py" / "yielding_timing.py"), str(mebibytes)]
+        with self.program("timing", command) as process:
+            first = self.line(process)
+            if not first.startswith("{"):
+                self.problems.append(f"timing: it says {first!r}")
+                return
+            plain = json.loads(first)
+            self.expect("timing: ready", self.line(process), "ready")
+            before = self.used_mib(process)
+            for which in range(rounds):
+                begin = time.monotonic()
+                out = self.must(process, "yield")
+                middle = time.monotonic()
+                away = self.used_mib(process)
+                self.must(process, "status")
+                begin_back = time.monotonic()
+                back = self.must(process, "restore")
+                end = time.monotonic()
+                self.tell(process, "check")
+                self.expect("timing: its contents", self.line(process), "intact")
+                self.figures.append(
+                    f"step aside, {mebibytes} MiB of PyTorch's, round {which}: out {self.seconds(out):.2f} s "
+                    f"({middle - begin:.2f} with memlab-ctl), back {self.seconds(back):.2f} s ({end - begin_back:.2f}), "
+                    f"{int(out.get('bytes') or 0) / MIB:.0f} MiB moved; GPU in use {before} MiB, meanwhile {away} MiB; "
+                    f"tensor.cpu() {plain['out']:.2f} s, tensor.cuda() {plain['in']:.2f} s; {out.get('text')}")
+            self.tell(process, "end")
+            self.expect("timing: its end", process.wait(timeout=60), 0)
+
+    def courtesy(self) -> None:
+        """By the program itself, in Python: the first work brings it back."""
+        script = ("import torch, memlab, warnings\nwarnings.simplefilter('error')\n"
+                  "x = torch.arange(1 << 24, device='cuda')\ns = int(x.sum())\nplace = x.data_ptr()\n"
+                  "def used():\n    free, total = torch.cuda.mem_get_info()\n    return total - free\n"
+                  "c = memlab.Courtesy()\nassert c.yield_memory()\nassert int(x.sum()) == s\n"
+                  "assert x.data_ptr() == place\nassert not c.restore()\n"
+                  "with memlab.Courtesy():\n    pass\nassert int(x.sum()) == s\nprint('courtesy')\n")
+        package = os.pathsep.join([str(HERE.parent.parent / "python"), os.environ.get("PYTHONPATH", "")])
+        environment = self.layout.environment(memlab=True, inherit=True, output=self.work / "courtesy",
+                                              settings=YIELD | {"PYTHONPATH": package})
+        done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=self.work, capture_output=True,
+                              text=True, timeout=LONGEST_S, check=False)
+        self.expect("courtesy", (done.returncode, done.stdout.strip(), done.stderr[-400:]), (0, "courtesy", ""))
+
+
+def has_torch() -> bool:
+    return subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"],
+                          capture_output=True, check=False).returncode == 0
+
+
+def judge_step_aside(layout: Layout, inheriting: Layout, work: Path, mebibytes: int = 10240,
+                     ) -> tuple[list[str], list[str]]:
+    """What is wrong, and lines of figures. `inheriting`: for Python, with the environment of this process."""
+    native, python = Yielding(layout, work), Yielding(inheriting, work)
+
+    def part(of: Yielding, what: str, run: Any) -> None:
+        begin = time.monotonic()
+        try:
+            run()
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            of.problems.append(f"{what}: {type(error).__name__}: {error}")
+        of.figures.append(f"step aside, {what}: {time.monotonic() - begin:.0f} s")
+
+    part(native, "blocks", native.blocks)
+    work_tool = layout.tool("yielding_work")
+    if work_tool.exists():
+        part(native, "streams and a graph", lambda: native.moved_meanwhile("work", [str(work_tool), "30000", "1024"], 5))
+    else:
+        native.figures.append("step aside: no yielding_work here (no CUDA compiler)")
+    if has_torch():
+        part(python, "courtesy", python.courtesy)
+        part(python, "training", lambda: python.moved_meanwhile(
+            "training", [sys.executable, str(HERE / "py" / "yielding_training.py"), "800", "512"], 5))
+        part(python, "timing", lambda: python.timing(mebibytes))
+    else:
+        python.figures.append("step aside: no PyTorch here")
+    return native.problems + python.problems, native.figures + python.figures
+
+
+def main() -> int:
+    if len(sys.argv) not in (2, 3):
+        print(__doc__)
+        return 2
+    layout = Layout(Path(sys.argv[1]).resolve(), [], [], {}, None)
+    with tempfile.TemporaryDirectory(prefix="memlab-step-aside.") as folder:
+        problems, figures = judge_step_aside(layout, layout, Path(folder),
+                                             int(sys.argv[2]) if len(sys.argv) == 3 else 10240)
+    print("\n".join(figures))
+    print("\n".join(f"PROBLEM: {problem}" for problem in problems) or "all as it should be")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
