@@ -358,7 +358,7 @@ class Recordings(EndToEnd):
         self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=False)))
 
     def test_a_step_that_is_not_labelled_costs_next_to_nothing(self) -> None:
-        """A step calls into PyTorch only where there is something to name or to label: the first two, then seldom."""
+        """A step calls into PyTorch only where there is something to name or to label: the first two, then rarely."""
         auto = importlib.import_module("memlab._auto")
         disabled: list[Any] = []
         ended: list[Any] = []

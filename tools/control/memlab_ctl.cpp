@@ -29,6 +29,7 @@ namespace {
 
 using memlab::interpose::argument_problem;
 using memlab::interpose::find_verb;
+using memlab::interpose::info;
 using memlab::interpose::Verb;
 using memlab::interpose::VerbDef;
 using memlab::interpose::verbs;
@@ -41,6 +42,8 @@ struct ControlArguments {
     bool json = false;
     std::uint64_t device = 0;
     bool has_device = false;
+    /// "keep=2GiB" of --keep 2GiB, and the like.
+    std::vector<std::string> of_yield;
     std::string completion;
     bool completes = false;
 };
@@ -59,6 +62,32 @@ constexpr const char* description =
     "those that record into the folder RUN/, or the only one there is. Without a VERB: lists them, "
     "or says the status of PID.";
 
+/// Options for the words that yield takes.
+void define_yield(CLI::App& app, ControlArguments& arguments) {
+    struct Option {
+        const char* name;
+        const char* type;
+        const char* text;
+    };
+    constexpr Option options[] = {
+        {"keep", "BYTES", "Leave so much memory on each GPU"},
+        {"gpu", "N", "Move the memory of this GPU of the program alone"},
+        {"to", "host|disk:DIR", "Move it to the host (default), or into a file in DIR"},
+        {"engine", "auto|pool", "pool: move what memlab's pool has, also if more stays"},
+        {"timeout", "SECONDS", "Wait so long for the GPU's work (default: MEMLAB_YIELD_TIMEOUT)"},
+    };
+    for (const Option& option : options) {
+        app.add_option_function<std::string>(
+               std::string("--") + option.name,
+               [&arguments, name = option.name](const std::string& value) {
+                   arguments.of_yield.push_back(std::string(name) + "=" + value);
+               },
+               option.text)
+            ->type_name(option.type)
+            ->group("With yield");
+    }
+}
+
 void define(CLI::App& app, ControlArguments& arguments) {
     set_help(app, std::make_shared<ControlFormatter>());
     app.add_option("words", arguments.words)->type_name("WORDS");
@@ -70,6 +99,7 @@ void define(CLI::App& app, ControlArguments& arguments) {
                    "Print a script that completes command lines in bash, zsh or fish, or the man "
                    "page")
         ->type_name("bash|zsh|fish|man");
+    define_yield(app, arguments);
     app.set_version_flag("--version", std::string("memlab-ctl ") + memlab::own_version,
                          "Print the version");
     app.footer(
@@ -78,6 +108,7 @@ void define(CLI::App& app, ControlArguments& arguments) {
         "  memlab-ctl sites 20                 who holds the memory of the only one\n"
         "  memlab-ctl 4711 mark before-epoch   then: memlab-ctl 4711 sites since-mark\n"
         "  memlab-ctl 4711 snapshot now        a report of this moment\n"
+        "  memlab-ctl 4711 yield --keep 2GiB   its memory leaves the GPU, except 2 GiB\n"
         "  memlab-ctl holders --device 0       all that hold memory of GPU 0\n"
         "\n"
         "Exit code: 0; 2 if a process does not answer or cannot do what is asked, if there are "
@@ -103,6 +134,12 @@ Command command_of(const ControlArguments& given) {
         command.target = words.front();
         words.erase(words.begin());
     }
+    if (!given.of_yield.empty() && (words.empty() || find_verb(words.front()) == nullptr ||
+                                    words.front() != info(Verb::yield).name)) {
+        const std::string& word = given.of_yield.front();
+        throw ControlError("--" + word.substr(0, word.find('=')) + " is an option of yield");
+    }
+    words.insert(words.end(), given.of_yield.begin(), given.of_yield.end());
     if (words.empty()) {
         return command;
     }

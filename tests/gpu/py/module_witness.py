@@ -110,7 +110,7 @@ class Witness(TorchDispatchMode):
         module.register_forward_hook(ends, with_kwargs=True, always_call=True)
 
     def watch_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Before the first forward: FSDP2 then puts whole parameters in the place of those that the optimizer has."""
+        """Before the first forward: FSDP2 then puts whole parameters in place of those that the optimizer has."""
         self.optimizer = weakref.ref(optimizer)
         self.optimized = [(weakref.ref(tensor), owner) for tensor, owner in self.own_tensors()]
 
