@@ -85,8 +85,7 @@ void FollowedLog::begin() {
     }
     read_ = {};
     tail_ = std::make_unique<trace::LogTail>(
-        fcntl(descriptor_, F_DUPFD_CLOEXEC, 0), path_,
-        sink_ ? *sink_ : static_cast<trace::RecordSink&>(*figures_),
+        descriptor_, path_, sink_ ? *sink_ : static_cast<trace::RecordSink&>(*figures_),
         make_sink_ ? trace::LogPart::everything : trace::LogPart::sums);
 }
 
@@ -139,6 +138,7 @@ bool FollowedLog::refresh() {
 /// Whether to look again at once.
 bool FollowedLog::look() {
     // Asked before: what a process has written that is gone by now is all there.
+    const bool knows_writer = pid() != 0;
     const LogWriterState by = writer();
     hidden_ = by == LogWriterState::unknown && pid() != 0;
     const std::uint64_t before = records_read_;
@@ -173,6 +173,8 @@ bool FollowedLog::look() {
             return true;
         }
         state_ = State::gone;
+    } else if (!knows_writer && pid() != 0) {
+        return true;
     } else if (!is_at_its_path()) {
         fail("was removed or replaced while it was followed; follow the file that is written now");
     }

@@ -40,6 +40,7 @@ void follow(const std::uint8_t* data, std::size_t size, std::size_t piece, LogPa
         require(memlab::model::report_to_string(figures) ==
                 memlab::model::report_to_string(at_once));
     }
+    close(file);
     require(whole.status != LogStatus::complete || read.status == LogStatus::complete);
 }
 

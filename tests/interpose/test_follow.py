@@ -18,8 +18,9 @@ import time
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from support import EndToEnd
+from support import ROOT, EndToEnd
 
 SEPARATOR = re.compile(r"^--- \d{4}-\d\d-\d\d \d\d:\d\d:\d\d ---\n", re.MULTILINE)
 VIEWS = ([], ["sites"], ["timeline"], ["nn-modules"])
@@ -45,6 +46,13 @@ class Following:
         if not re.search(pattern, self.text):
             raise AssertionError(f"no {pattern} in\n{self.text[-3000:]}")
         return self.text
+
+    def wait_for_lines(self, count: int, patience: float = 60) -> None:
+        end = time.monotonic() + patience
+        while self.text.count("\n") < count and time.monotonic() < end:
+            self.read(0.2)
+        if self.text.count("\n") < count:
+            raise AssertionError(f"no {count} lines in\n{self.text[-3000:]}")
 
     def ends(self, patience: float = 20) -> tuple[int, str, str]:
         stdout, stderr = self.process.communicate(timeout=patience)
@@ -127,9 +135,9 @@ class Follow(EndToEnd):
         with self.started() as process:
             log = str(self.log_of(process))
             following = self.follow("sites", "--json", log)
-            following.wait_for("\n")
+            following.wait_for_lines(1)
             self.tell(process, "allocate")
-            following.wait_for("\n.*\n")
+            following.wait_for_lines(2)
             self.finish(process)
             code, text, errors = following.ends()
             documents = [json.loads(line) for line in text.splitlines()]
@@ -203,7 +211,7 @@ class Follow(EndToEnd):
             log = str(self.log_of(process))
             followers = [self.follow(*view, log, "--json") for view in VIEWS[:3]]
             for following in followers:
-                following.wait_for("\n")
+                following.wait_for_lines(1)
                 os.kill(following.process.pid, signal.SIGSTOP)
             self.tell(process, "churn")
             end = time.monotonic() + 30
@@ -284,6 +292,36 @@ class Follow(EndToEnd):
                 process.send_signal(signal.SIGSTOP)  # a mapped log that is cut would end it
                 change(self.log_of(process))
                 self.one_line(following, what)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs the rights to make namespaces")
+    def test_at_each_step_the_figures_are_those_of_reading_all(self) -> None:
+        """Logs that grow by any bytes, as if a process of another host wrote them."""
+        told = {"lacks", "ended", "ended_text", "warnings"}  # that it runs
+
+        def figures(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: figures(each) for name, each in value.items() if name not in told}
+            return [figures(each) for each in value] if isinstance(value, list) else value
+
+        log = self.work / "memlab.grown.1.memlog"
+        for name in ("pytorch_nn_modules", "sample_leak"):
+            recorded = (ROOT / "tests" / "data" / "h200" / f"{name}.memlog").read_bytes()
+            ends = [len(recorded) * part // 9 + part for part in (1, 3, 4, 8)]
+            for view in VIEWS:
+                with self.subTest(name=name, view=view):
+                    log.write_bytes(recorded[:ends[0]])
+                    command = ["unshare", "-u", "sh", "-c", 'hostname elsewhere && exec "$0" "$@"',
+                               str(self.layout.tool("memlab-report")), *view, str(log), "--json", "--no-symbols",
+                               "--follow", "--interval", "0.1"]
+                    following = Following(command, self.tools, self.cwd)
+                    self.addCleanup(self.stop, following.process)
+                    for step, end in enumerate(ends):
+                        with log.open("ab") as file:
+                            file.write(recorded[log.stat().st_size:end])
+                        following.wait_for_lines(step + 1)
+                        shown = json.loads(following.text.splitlines()[step])
+                        whole = json.loads(self.report(*view, str(log), "--json", "--no-symbols")[1])
+                        self.assertEqual(figures(shown), figures(whole))
 
     @unittest.skipUnless(os.geteuid() == 0, "needs the rights to make namespaces")
     def test_a_process_with_other_folders_is_followed_through_its_root(self) -> None:

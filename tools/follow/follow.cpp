@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,6 +75,15 @@ std::string contents_of(const std::string& folder) {
     return all;
 }
 
+/// Each log of a run stays open.
+void allow_many_files() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 /// Takes what is printed meanwhile, and the diagnostics.
 class Captured {
   public:
@@ -120,6 +130,7 @@ class Follower {
         if (!find_files()) {
             return bad_input;
         }
+        allow_many_files();
         // What reads long draws no line of its own into the view.
         report::show_progress_on(-1);
         const bool asked_to_end = on_terminal_ ? on_terminal() : in_lines();
@@ -248,8 +259,8 @@ class Follower {
     }
     std::string bottom() const {
         std::ostringstream text;
-        text << time_now().substr(11) << (request_.ascii ? ", " : " · ") << "every " << request_.interval_s
-             << " s" << (request_.ascii ? ", " : " · ") << "q ends";
+        text << time_now().substr(11) << (request_.ascii ? ", " : " · ") << "every "
+             << request_.interval_s << " s" << (request_.ascii ? ", " : " · ") << "q ends";
         return text.str();
     }
 

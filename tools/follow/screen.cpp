@@ -80,11 +80,15 @@ bool FollowScreen::is_possible() {
 FollowScreen::FollowScreen(bool ascii) : ascii_(ascii) {
     sigset_t taken;
     sigemptyset(&taken);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP}) {
         sigaddset(&taken, signal);
     }
     sigprocmask(SIG_BLOCK, &taken, &mask_before_);
     signals_ = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    enter();
+}
+
+void FollowScreen::enter() {
     has_keys_ = isatty(STDIN_FILENO) != 0 && tcgetattr(STDIN_FILENO, &before_) == 0;
     if (has_keys_) {
         termios keys = before_;
@@ -97,11 +101,15 @@ FollowScreen::FollowScreen(bool ascii) : ascii_(ascii) {
     write_all(enter_screen);
 }
 
-FollowScreen::~FollowScreen() {
+void FollowScreen::leave() {
     write_all(leave_screen);
     if (has_keys_) {
         tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
     }
+}
+
+FollowScreen::~FollowScreen() {
+    leave();
     // What has come is taken: after this it would end the process.
     signalfd_siginfo taken{};
     while (read(signals_, &taken, sizeof taken) == sizeof taken) {
@@ -175,7 +183,11 @@ FollowScreen::Event FollowScreen::wait(Clock::time_point until) {
         }
         signalfd_siginfo signal{};
         if (read(signals_, &signal, sizeof signal) == sizeof signal) {
-            if (signal.ssi_signo != SIGWINCH) {
+            if (signal.ssi_signo == SIGTSTP) {  // Ctrl-Z: the shell has its terminal until fg
+                leave();
+                kill(getpid(), SIGSTOP);
+                enter();
+            } else if (signal.ssi_signo != SIGWINCH) {
                 return Event::ended;
             }
             measure();

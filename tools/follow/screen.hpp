@@ -36,6 +36,8 @@ class FollowScreen {
     Event wait(Clock::time_point until);
 
   private:
+    void enter();
+    void leave();
     void draw();
     bool take_keys();
     void scroll(long lines);

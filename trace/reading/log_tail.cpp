@@ -1,7 +1,5 @@
 #include "trace/reading/log_tail.hpp"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <limits>
 #include <map>
@@ -22,14 +20,10 @@
 namespace memlab::trace {
 namespace {
 
-/// A descriptor and the bytes behind it; before what refers to them.
+/// The bytes of the log; before what refers to them.
 struct OpenLog {
-    explicit OpenLog(int file) : descriptor(file), input(file, &bytes_read) {}
-    OpenLog(const OpenLog&) = delete;
-    OpenLog& operator=(const OpenLog&) = delete;
-    ~OpenLog() { close(descriptor); }
+    explicit OpenLog(int descriptor) : input(descriptor, &bytes_read) {}
 
-    int descriptor;
     std::atomic<std::uint64_t> bytes_read{0};
     LogInput input;
 };
@@ -38,8 +32,10 @@ struct OpenLog {
 
 class LogTail::Impl : private OpenLog, private LogDecoder {
   public:
-    Impl(int file, std::string name, RecordSink& sink, LogPart part)
-        : OpenLog(file), LogDecoder(OpenLog::input, std::move(name), sink, true), part_(part) {
+    Impl(int descriptor, std::string name, RecordSink& sink, LogPart part)
+        : OpenLog(descriptor),
+          LogDecoder(OpenLog::input, std::move(name), sink, true),
+          part_(part) {
         result_.status = LogStatus::cut_off;
         passed_ = &checkpoints_;
     }

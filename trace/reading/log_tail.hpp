@@ -17,7 +17,7 @@ namespace memlab::trace {
 /// Thread-safety: none.
 class LogTail {
   public:
-    /// `descriptor`: of the log, which is closed at the end. `name`: for messages. `part`: sums or
+    /// `descriptor`: of the log; it must stay open. `name`: for messages. `part`: sums or
     /// everything; of everything also what has been overwritten since it was read. The sink must
     /// outlive this.
     LogTail(int descriptor, std::string name, RecordSink& sink, LogPart part);

@@ -36,6 +36,9 @@ class Followed {
           part_(part),
           descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)),
           tail_(descriptor_, path, figures_, part) {}
+    ~Followed() { close(descriptor_); }
+    Followed(const Followed&) = delete;
+    Followed& operator=(const Followed&) = delete;
 
     const LogReadResult& read() { return tail_.read(); }
     LogTail& tail() { return tail_; }
