@@ -167,10 +167,12 @@ class Follower {
                 recordings_.add_log(file);
             }
         }
-        if (!folders_.empty() && contents_of(folders_.front()).empty()) {
-            const std::string without = process_without_log(folders_.front());
-            say(without.empty() ? folders_.front() + ": no recording yet; waiting for the first one"
-                                : without);
+        for (const std::string& folder : folders_) {
+            if (const std::string without = process_without_log(folder); !without.empty()) {
+                say(without);
+            } else if (contents_of(folder).empty()) {
+                say(folder + ": no recording yet; waiting for the first one");
+            }
         }
         return true;
     }

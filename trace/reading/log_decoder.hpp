@@ -16,6 +16,7 @@
 #include "trace/reading/log_input.hpp"
 #include "trace/reading/log_read_result.hpp"
 #include "trace/reading/ring_scan.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::trace {
 
