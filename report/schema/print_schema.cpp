@@ -14,6 +14,7 @@
 #include "report/reading/schema_fields.hpp"
 #include "report/runs/run_documents.hpp"
 #include "report/runs/trend.hpp"
+#include "report/summary/machine_documents.hpp"
 
 namespace {
 
@@ -27,7 +28,7 @@ struct Document {
     Schema (*fields)();
 };
 
-constexpr std::array<Document, 9> documents = {{
+constexpr std::array<Document, 11> documents = {{
     {"report", "A recorded process", SchemaFields::of<memlab::model::Report>},
     {"interval", "memlab_interval_end of memlab.h",
      SchemaFields::of<memlab::model::IntervalDocument>},
@@ -35,6 +36,8 @@ constexpr std::array<Document, 9> documents = {{
      SchemaFields::of<memlab::model::StatusDocument>},
     {"action", "What a running process did for memlab-ctl, with --json",
      SchemaFields::of<memlab::model::ActionDocument>},
+    {"holders", "memlab-ctl holders --json", SchemaFields::of<memlab::report::HoldersDocument>},
+    {"top", "memlab-top --json", SchemaFields::of<memlab::report::TopDocument>},
     {"run", "What memlab-run says of a run that has a folder of its own",
      SchemaFields::of<memlab::model::RunFile>},
     {"run-summary", "memlab-report --json FOLDER", SchemaFields::of<memlab::report::RunSummary>},

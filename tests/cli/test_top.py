@@ -16,6 +16,7 @@ import time
 import unittest
 
 from live_peers import GIB, Peers
+from test_schemas import judge
 from test_summary import BIN, ToolTest
 
 TOP = os.path.join(BIN, "memlab-top")
@@ -198,6 +199,20 @@ class Once(TopTest):
         self.assertEqual(process["sites"][0]["place"]["line"], 42)
         self.assertEqual(process["nn_modules"][0]["name"], "encoder.layers.0.linear")
         self.assertEqual(document["gpus"][0]["unaccounted_bytes"], 512 << 20)
+
+    def test_documents_are_valid(self):
+        """Of processes with and without memlab, one that does not answer, and without NVML."""
+        pid, stopped = self.peers.start(2, tensors=8 * GIB, rank="1", steps=20)
+        os.kill(stopped, signal.SIGSTOP)
+        other = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        for nvml in ("", "%d:22000,%d:700" % (pid, other.pid)):
+            if nvml:
+                self.use_nvml(nvml)
+            judge(self, json.loads(self.top("--json")), "top")
+            result = self.call(os.path.join(BIN, "memlab-ctl"), "holders", "--json")
+            judge(self, json.loads(result.stdout), "holders")
 
     def test_without_nvml_it_says_so(self):
         (pid,) = self.peers.start()

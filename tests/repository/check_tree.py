@@ -201,7 +201,7 @@ MAY_INCLUDE = {
     "report/text": ("model",),
     "report": ("trace", "trace/aggregate", "model", "report/text"),
     "report/reading": ("trace", "trace/aggregate", "trace/reading", "model", "report", "report/text"),
-    "report/schema": ("trace/aggregate", "model", "model/live", "report/reading", "report/runs"),
+    "report/schema": ("trace/aggregate", "model", "model/live", "report/reading", "report/runs", "report/summary"),
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
     "report/anonymize": ("trace", "trace/aggregate", "report/reading", "report/symbols"),

@@ -1,19 +1,18 @@
 #include "tools/live/holders.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-
+#include "report/summary/json_object.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"
 #include "report/text/units.hpp"
 #include "tools/doctor/environment.hpp"
+#include "tools/live/machine_rows.hpp"
 
 namespace memlab::tools {
 namespace {
 
 using report::format_bytes;
-using report::ordered_json;
 
 /// Below that a cache is not worth a line.
 constexpr std::uint64_t least_cached = std::uint64_t{16} << 20;
@@ -202,51 +201,36 @@ class HoldersPage {
     report::Page page_;
 };
 
-ordered_json number_or_null(const std::optional<std::uint64_t>& number) {
-    return number ? ordered_json(*number) : ordered_json(nullptr);
-}
-
-ordered_json process_json(const Entry& entry, const MachineSample& sample, const SitesOf& sites,
-                          const HoldersOptions& options) {
+report::HoldersDocument::Process process_row(const Entry& entry, const MachineSample& sample,
+                                             const SitesOf& sites, const HoldersOptions& options) {
     const ProcessSample& process = *entry.process;
     const ProcessFacts& facts = process.facts;
-    ordered_json out = {{"pid", process.pid()},
-                        {"visible", facts.visible},
-                        {"bytes", number_or_null(entry.use->used)},
-                        {"listed_by_nvml", entry.use->listed},
-                        {"command", shown_command(process, options.arguments)},
-                        {"user", report::text_or_null(facts.user)},
-                        {"start_wall_ns", facts.start_wall_ns},
-                        {"state", std::string(1, facts.state)},
-                        {"parent", facts.parent},
-                        {"parent_gone", facts.parent_gone},
-                        {"zombie", facts.zombie},
-                        {"container", report::text_or_null(facts.container)},
-                        {"cgroup", report::text_or_null(facts.cgroup)},
-                        {"memlab", nullptr},
-                        {"sites", ordered_json::array()},
-                        {"advice", advice_for(process, *entry.use, sample.pids_of_the_host)}};
-    if (entry.use->memlab) {
-        const auto& gpu = *entry.use->memlab;
-        out["memlab"] = {{"allocated_bytes", gpu.allocated_bytes},
-                         {"max_allocated_bytes", gpu.max_allocated_bytes},
-                         {"reserved_bytes", gpu.reserved_bytes},
-                         {"cached_bytes", gpu.cached_bytes},
-                         {"tensor_bytes", number_or_null(gpu.tensor_bytes)},
-                         {"live_count", gpu.live_count}};
-        const auto found = sites.find(process.pid());
-        if (found != sites.end()) {
-            for (const LiveSite& site : one_per_place(found->second.sites)) {
-                if (site.gpu == gpu.gpu && out["sites"].size() < options.top_sites) {
-                    out["sites"].push_back({{"bytes", site.bytes},
-                                            {"count", site.count},
-                                            {"kind", site.kind},
-                                            {"place", report::place_json(site.place)}});
-                }
+    report::HoldersDocument::Process row{
+        .pid = static_cast<std::uint64_t>(process.pid()),
+        .visible = facts.visible,
+        .bytes = entry.use->used,
+        .listed_by_nvml = entry.use->listed,
+        .command = shown_command(process, options.arguments),
+        .user = facts.user,
+        .start_wall_ns = facts.start_wall_ns,
+        .state = std::string(1, facts.state),
+        .parent = static_cast<std::uint64_t>(std::max<pid_t>(facts.parent, 0)),
+        .parent_gone = facts.parent_gone,
+        .zombie = facts.zombie,
+        .container = facts.container,
+        .cgroup = facts.cgroup,
+        .memlab = memlab_row(*entry.use),
+        .sites = {},
+        .advice = advice_for(process, *entry.use, sample.pids_of_the_host)};
+    const auto found = sites.find(process.pid());
+    if (entry.use->memlab && found != sites.end()) {
+        for (const LiveSite& site : one_per_place(found->second.sites)) {
+            if (site.gpu == entry.use->memlab->gpu && row.sites.size() < options.top_sites) {
+                row.sites.push_back(site_row(site));
             }
         }
     }
-    return out;
+    return row;
 }
 
 }  // namespace
@@ -360,30 +344,22 @@ std::string render_holders_text(const MachineSample& sample, const SitesOf& site
 
 std::string render_holders_json(const MachineSample& sample, const SitesOf& sites,
                                 const HoldersOptions& options) {
-    ordered_json gpus = ordered_json::array();
+    report::HoldersDocument out{.host = sample.host,
+                                .wall_ns = sample.wall_ns,
+                                .driver = sample.driver,
+                                .gpus = {},
+                                .unknown = unknown_in(sample)};
     for (std::size_t i = 0; i < sample.gpus.size(); ++i) {
-        const GpuSample& gpu = sample.gpus[i];
-        if (!is_shown(gpu, options)) {
+        if (!is_shown(sample.gpus[i], options)) {
             continue;
         }
-        ordered_json processes = ordered_json::array();
+        auto& gpu = out.gpus.emplace_back();
+        gpu.gpu = gpu_row(sample.gpus[i]);
         for (const Entry& entry : users_of(sample, i)) {
-            processes.push_back(process_json(entry, sample, sites, options));
+            gpu.processes.push_back(process_row(entry, sample, sites, options));
         }
-        gpus.push_back({{"index", gpu.gpu.index},
-                        {"uuid", gpu.gpu.uuid},
-                        {"name", gpu.gpu.name},
-                        {"total_bytes", gpu.gpu.total},
-                        {"used_bytes", gpu.gpu.used},
-                        {"free_bytes", gpu.gpu.free},
-                        {"unaccounted_bytes", number_or_null(gpu.unaccounted)},
-                        {"processes", std::move(processes)}});
     }
-    return report::json_text({{"host", sample.host},
-                              {"wall_ns", sample.wall_ns},
-                              {"driver", report::text_or_null(sample.driver)},
-                              {"gpus", std::move(gpus)},
-                              {"unknown", unknown_in(sample)}});
+    return report::json_text(report::JsonObject::of(out));
 }
 
 SitesOf ask_sites(Collector& collector, const MachineSample& sample, std::size_t top) {
