@@ -160,6 +160,13 @@ Device ReportBuilder::device(const trace::DeviceTotals& from) const {
         of_kind.at_peak = holders(from_.kind_at_peak(from.info.index, kind, most));
         of_kind.live = holders(from_.kind_now(from.info.index, kind, most));
     }
+    static_assert(Device::max_absences == trace::DeviceTotals::max_absences);
+    std::transform(from.absences.begin(), from.absences.end(), std::back_inserter(out.absences),
+                   [](const trace::Absence& each) {
+                       return Absence{each.begin_ns,
+                                      each.end_ns != 0 ? std::optional(each.end_ns) : std::nullopt,
+                                      each.bytes};
+                   });
     out.ledger = ledger(from.ledger);
     if (std::none_of(from.work.begin(), from.work.end(),
                      [](const trace::WorkTotals& totals) { return totals.count != 0; })) {

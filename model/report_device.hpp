@@ -309,6 +309,22 @@ struct KernelsAtPeak {
     bool operator==(const KernelsAtPeak&) const = default;
 };
 
+/// A stretch in which memory of the pool was away (MEMLAB_YIELD).
+struct Absence {
+    std::uint64_t begin_ns = 0;
+    std::optional<std::uint64_t> end_ns = {};
+    std::uint64_t bytes = 0;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number({"begin_ns", "when it left the GPU"}, self.begin_ns);
+        visit.number_or_null({"end_ns", "when it was back; null: it was away at the end"},
+                             self.end_ns);
+        visit.number({"bytes", "that were away at most"}, self.bytes);
+    }
+    bool operator==(const Absence&) const = default;
+};
+
 /// A GPU, or what an allocator of the program's holds on one: its segments are allocations of the
 /// GPU's, its allocations are cut from them.
 struct Device {
@@ -336,6 +352,8 @@ struct Device {
     std::optional<Ledger> ledger = {};  ///< of a GPU, where it was kept
     /// By kind; none: nothing of the kinds that the curves do not include, or an older report.
     std::optional<Named<KindCurve>> kind_curves = {};
+    static constexpr std::size_t max_absences = 1024;
+    std::vector<Absence> absences = {};
 
     const CurveSummary& curve(Curve which) const {
         static constexpr CurveSummary none;
@@ -442,6 +460,12 @@ struct Device {
              "is the owner",
              NameOf<trace::MemoryKind>{}, Newer{}},
             self.kind_curves);
+        visit.line();
+        visit.list_if_any({"absences",
+                           "when memory of the pool was away from the GPU (`memlab-ctl yield`): "
+                           "`reserved` is without it then, all else as if it were there",
+                           AtMost{max_absences}, Newer{}},
+                          self.absences);
     }
     bool operator==(const Device&) const = default;
 };

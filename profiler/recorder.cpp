@@ -184,6 +184,7 @@ void Recorder::record_rare(const Record& given) noexcept {
 template void Recorder::record_rare(const trace::LedgerEntry&) noexcept;
 template void Recorder::record_rare(const trace::Witness&) noexcept;
 template void Recorder::record_rare(const trace::CommunicatorMemory&) noexcept;
+template void Recorder::record_rare(const trace::MemoryMoved&) noexcept;
 template void Recorder::record_rare(const trace::OptionValue&) noexcept;
 template void Recorder::record_rare(const trace::DeviceInfo&) noexcept;
 template void Recorder::record_rare(const trace::ContextInfo&) noexcept;

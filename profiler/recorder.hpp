@@ -107,6 +107,7 @@ class Recorder final : private StackDefinitions {
     void record(const trace::LedgerEntry& entry) noexcept { record_rare(entry); }
     void record(const trace::Witness& witness) noexcept { record_rare(witness); }
     void record(const trace::CommunicatorMemory& memory) noexcept { record_rare(memory); }
+    void record(const trace::MemoryMoved& moved) noexcept { record_rare(moved); }
     void record(const trace::OptionValue& option) noexcept { record_rare(option); }
     void record(const trace::DeviceInfo& device) noexcept { record_rare(device); }
     void record(const trace::ContextInfo& context) noexcept { record_rare(context); }

@@ -309,6 +309,22 @@ struct ThreadInfo {
     bool operator==(const ThreadInfo&) const = default;
 };
 
+/// Memory of the pool has left a device for elsewhere, or is back (MEMLAB_YIELD). It is not freed:
+/// blocks and addresses are as before.
+struct MemoryMoved {
+    std::uint64_t time_ns = 0;
+    std::uint32_t device = 0;
+    std::uint64_t away = 0;  ///< bytes that are elsewhere from now on, in all
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.subject("device", Definition::device, self.device);
+        visit.number("bytes that are away", self.away);
+    }
+    bool operator==(const MemoryMoved&) const = default;
+};
+
 /// How the process ended. A log without End was cut off: killed, _exit, exec.
 enum class EndKind : std::uint8_t {
     exit,        ///< exit() or return from main
@@ -360,7 +376,7 @@ struct End {
 /// its reader delivers it where records before it are missing.
 struct Checkpoint {
     /// Of the state's format; see StateReader.
-    static constexpr std::uint32_t state_version = 8;
+    static constexpr std::uint32_t state_version = 9;
 
     std::uint64_t time_ns = 0;  ///< of the latest record before
     std::uint32_t version = state_version;
@@ -415,7 +431,8 @@ struct AggregateState {
     KIND(Witness, witness, 22)                        \
     KIND(CommunicatorMemory, communicator_memory, 23) \
     KIND(NnModuleStackDef, nn_module_stack_def, 24)   \
-    KIND(NnModuleName, nn_module_name, 25)
+    KIND(NnModuleName, nn_module_name, 25)            \
+    KIND(MemoryMoved, memory_moved, 26)
 
 #define MEMLAB_ALTERNATIVE(Record, name, tag) , Record
 /// A record of any kind.

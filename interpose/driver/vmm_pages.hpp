@@ -9,9 +9,9 @@
 // the device supports that for VMM allocations.
 //
 // Chunks can be away: their contents are kept elsewhere and their addresses stay reserved, until
-// they are mapped there again (interpose/moving/away_chunks.cpp; who moves them: mover.hpp there). To everybody
-// else they are mapped all the time: one that is away can be unmapped, which drops its contents,
-// and access to it granted, which it has when it is back.
+// they are mapped there again (interpose/moving/away_chunks.cpp; who moves them: mover.hpp there).
+// To everybody else they are mapped all the time: one that is away can be unmapped, which drops its
+// contents, and access to it granted, which it has when it is back.
 #pragma once
 
 #include <atomic>
@@ -130,6 +130,8 @@ class VmmPages {
 
     /// Bytes that are away. Takes no lock.
     std::uint64_t away_bytes() const { return away_bytes_.load(std::memory_order_relaxed); }
+    /// Whether any chunk was ever away.
+    bool was_moved() const { return was_moved_.load(std::memory_order_relaxed); }
     /// Whether the memory at this address is away. A load while nothing is.
     bool is_away(std::uint64_t address);
     /// Bytes that are mapped, those that are away included.
@@ -172,6 +174,7 @@ class VmmPages {
     Ranges mapped_ MEMLAB_GUARDED_BY(mutex_);    ///< adjacent ones are merged
     AwayChunks away_ MEMLAB_GUARDED_BY(mutex_);  ///< parts of these
     std::atomic<std::uint64_t> away_bytes_{0};
+    std::atomic<bool> was_moved_{false};
     bool moving_ MEMLAB_GUARDED_BY(mutex_) = false;
     threads::ConditionVariable moved_;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> staying_

@@ -148,6 +148,7 @@ CUresult VmmPages::take_out(const MovableChunk& chunk, std::unique_ptr<KeptConte
         call_real(&Driver::cuMemUnmap, CUdeviceptr{chunk.address}, std::size_t{chunk.bytes});
     if (result == CUDA_SUCCESS) {
         away_.insert(one.extract(one.begin()));
+        was_moved_.store(true, std::memory_order_relaxed);
         away_bytes_.fetch_add(chunk.bytes, std::memory_order_relaxed);
     }
     return result;

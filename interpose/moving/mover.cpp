@@ -257,6 +257,7 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         give_up();
         return not_moved("the driver unmapped nothing");
     }
+    record_moves(memory_);
     gate.advance(Phase::moving_out, Phase::asleep);
     set_phase_time();
     try {
@@ -383,6 +384,7 @@ MoveOutcome Mover::move_in() noexcept {
         }
     }
     short_of_memory_.store(false);
+    record_moves(memory_);
     gate.open();
     set_phase_time();
     try {

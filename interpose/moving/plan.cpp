@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <numeric>
+#include <optional>
 
 #include "interpose/driver/current_context.hpp"
+#include "interpose/memory/device_memory.hpp"
 #include "model/size_text.hpp"
 #include "trace/event.hpp"
 
@@ -16,6 +19,22 @@ void add_staying(Movable& movable, const char* what, std::uint64_t bytes) {
         movable.stays += bytes;
         movable.staying += (movable.staying.empty() ? "" : ", ") + std::string(what) + " " +
                            model::size_text(bytes);
+    }
+}
+
+/// What the driver says of the whole device now.
+void sample_there(Memory& memory, CUdevice device) {
+    std::size_t index = 0;
+    Context* const context = memory.contexts().next(device, &index);
+    if (context == nullptr) {
+        return;
+    }
+    const EndGate::Use use(context->end_gate());
+    if (use.held()) {
+        const CurrentContext current(context->handle());
+        if (const std::optional<UsedMemory> used = used_memory(memory)) {
+            record_sample(memory, device, *used);
+        }
     }
 }
 
@@ -101,6 +120,34 @@ std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
         leaving.push_back(std::move(one));
     }
     return leaving;
+}
+
+void record_moves(Memory& memory) noexcept {
+    if (memory.recorder() == nullptr) {
+        return;
+    }
+    try {
+        std::vector<std::uint64_t> away(trace::DeviceInfo::max_gpus);
+        std::vector<bool> has_moved(away.size());
+        for (Context* const context : memory.contexts().all()) {
+            const auto device = static_cast<std::size_t>(context->device());
+            if (device < away.size()) {
+                away[device] += context->backend().pages().away_bytes();
+                has_moved[device] = has_moved[device] || context->backend().pages().was_moved();
+            }
+        }
+        for (std::size_t device = 0; device < away.size(); ++device) {
+            if (has_moved[device]) {
+                memory.contexts().describe_device(static_cast<CUdevice>(device));
+                trace::MemoryMoved moved;
+                moved.device = static_cast<std::uint32_t>(device);
+                moved.away = away[device];
+                memory.recorder()->record(moved);
+                sample_there(memory, static_cast<CUdevice>(device));
+            }
+        }
+    } catch (const std::bad_alloc&) {  // missing in the recording
+    }
 }
 
 }  // namespace memlab::interpose

@@ -55,4 +55,7 @@ class PagesInMove {
 std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
                                            std::uint64_t kept_bytes, PagesInMove& moving);
 
+/// Records what is away of each device now, where anything ever was.
+void record_moves(Memory& memory) noexcept;
+
 }  // namespace memlab::interpose

@@ -20,7 +20,6 @@
 #include "report/text/units.hpp"
 
 namespace memlab::report {
-
 void SummaryPage::device_sections(const DeviceSummary& summary) {
     const model::Device& device = *summary.device;
     std::string name = clean(device_label(device)) + ": " + clean(device.name);
@@ -36,6 +35,7 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
     if (summary.reserve) {
         paragraph("  " + yellow(style().ascii ? "! " : "⚠ "), summary.reserve->text(), 4);
     }
+    absences(device);
     const bool outside_only = is_outside_curves_only(device);
     if (outside_only) {
         line("  no device memory was allocated");

@@ -1,9 +1,12 @@
 // The sections of the summary for memory that the curves of a GPU do not include: managed memory,
 // pinned host memory, other processes' memory.
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/text/plot.hpp"
@@ -79,6 +82,26 @@ void SummaryPage::kinds(const model::Device& device) {
         const bool outside = !model::is_in_curves(kind);
         table.row(each, outside ? dim(width() >= 92 ? note : place) : "");
     }
+}
+
+/// How often its memory was away, how long and how much of it.
+void SummaryPage::absences(const model::Device& device) {
+    if (device.absences.empty()) {
+        return;
+    }
+    std::uint64_t away_ns = 0;
+    std::uint64_t most = 0;
+    for (const model::Absence& each : device.absences) {
+        const std::uint64_t end = each.end_ns.value_or(summary_.report->process.duration_ns);
+        away_ns = model::saturating_add(away_ns, end - std::min(end, each.begin_ns));
+        most = std::max(most, each.bytes);
+    }
+    paragraph("  ",
+              "Its memory was away from the GPU (memlab-ctl yield) " +
+                  format_plural(device.absences.size(), "time") + ", for " +
+                  format_duration(away_ns) + " in all, " + format_bytes(most) +
+                  " at most; reserved is without it then.",
+              2);
 }
 
 }  // namespace memlab::report

@@ -38,6 +38,7 @@ class SummaryPage : private Page {
     /// From the used memory of the GPU down to the requested bytes; shows the difference between
     /// adjacent levels. Equal levels share a line.
     void waterfall(const model::Device& device);
+    void absences(const model::Device& device);
     void remainder(const model::Device& device);
     /// What PyTorch used the memory for at the allocated peak.
     void categories(const DeviceSummary& summary);

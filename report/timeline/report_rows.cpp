@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "report/text/units.hpp"
+
 namespace memlab::report {
 
 namespace {
@@ -120,12 +122,33 @@ void read_report_rows(DeviceTimeline& device, const TimelineView& view) {
     device.kinds = kind_timelines(*device.device, view.from_ns, view.to_ns);
 }
 
+std::string moved_text(std::uint64_t device, std::uint64_t away) {
+    const std::string gpu = "GPU " + std::to_string(device);
+    return away == 0 ? "memory of " + gpu + " is back (restore)"
+                     : format_bytes(away) + " of " + gpu + " are away (yield)";
+}
+
 void read_report_marks(const model::Report& report, TimelineView& view) {
     for (const model::Mark& mark : report.marks) {
         if (mark.time_ns >= view.from_ns && mark.time_ns <= view.to_ns) {
             view.marks.push_back({mark.time_ns, mark.name});
         }
     }
+    for (const model::Device& device : report.devices) {
+        for (const model::Absence& each : device.absences) {
+            const auto add = [&](std::uint64_t time_ns, std::uint64_t away) {
+                if (time_ns >= view.from_ns && time_ns <= view.to_ns) {
+                    view.marks.push_back({time_ns, moved_text(device.index, away)});
+                }
+            };
+            add(each.begin_ns, each.bytes);
+            if (each.end_ns) {
+                add(*each.end_ns, 0);
+            }
+        }
+    }
+    std::stable_sort(view.marks.begin(), view.marks.end(),
+                     [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
     for (const model::Oom& oom : report.ooms) {
         if (oom.time_ns >= view.from_ns && oom.time_ns <= view.to_ns) {
             view.ooms.push_back({oom.time_ns, oom.device, oom.requested_bytes, oom.api});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "report/timeline/timeline_view.hpp"
 
@@ -12,7 +13,10 @@ namespace memlab::report {
 /// Takes the rows of the device's report within the time range, and its curves; the first row has
 /// the values at its start.
 void read_report_rows(DeviceTimeline& device, const TimelineView& view);
-/// The report's marks and failures in the time range.
+/// What stands on a timeline where memory left a GPU (`away`: how much), or was back (0).
+std::string moved_text(std::uint64_t device, std::uint64_t away);
+
+/// The report's marks and failures in the time range, and when memory left a GPU and was back.
 void read_report_marks(const model::Report& report, TimelineView& view);
 
 /// Adds what the report of `device` has between `from_ns` and `to_ns`, both exclusive, to its rows

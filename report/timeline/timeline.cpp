@@ -122,6 +122,11 @@ class RangeCollector {
             if (within) {
                 sample(state, record.device, now);
             }
+        } else if constexpr (std::same_as<Record, trace::MemoryMoved>) {
+            if (within) {
+                note(view_.marks, TimelineMark{now, moved_text(record.device, record.away)});
+                sample(state, record.device, now);
+            }
         } else if constexpr (std::same_as<Record, trace::ContextLost>) {
             for (std::uint32_t device = 0; within && device < state.devices().size(); ++device) {
                 sample(state, device, now);

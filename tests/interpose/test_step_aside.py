@@ -7,6 +7,7 @@ MEMLAB_TEST_RUNS is how many random runs of yields, restores and kills of either
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import select
@@ -221,6 +222,43 @@ class Moves(StepAside):
                 self.asked(process, "restore")
                 self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
+
+
+class Recorded(StepAside):
+    def test_what_the_recording_says(self) -> None:
+        """Nothing is freed: what is reserved dips, and every view says when."""
+        with self.aside() as process:
+            self.asked(process, "yield", "keep=4MiB")
+            self.tell(process, "free")
+            gpu = self.asked(process, "status")["gpus"][0]
+            self.assertLess(gpu["reserved_bytes"], gpu["allocated_bytes"])
+            self.asked(process, "restore")
+            gpu = self.asked(process, "status")["gpus"][0]
+            self.assertGreaterEqual(gpu["reserved_bytes"], gpu["allocated_bytes"])
+            self.asked(process, "yield")
+            gpu = self.asked(process, "status")["gpus"][0]
+            self.assertEqual((gpu["reserved_bytes"], gpu["total_bytes"]), (0, gpu["free_bytes"]))
+            self.ends(process)
+        path = self.output / f"memlab.steps_aside.{process.pid}.json"
+        device = json.loads(path.read_text())["devices"][0]
+        self.assertEqual([each["end_ns"] is None for each in device["absences"]], [False, True])
+        for each in device["absences"]:
+            self.assertGreater(each["bytes"], 1 << 20)
+        curves = device["curves"]
+        self.assertEqual((curves["reserved"]["at_end_bytes"], curves["device_used"]["at_end_bytes"]), (0, 0))
+        self.assertEqual((device["kinds"]["device"]["count"], device["kinds"]["device"]["live_count"]), (13, 7))
+        self.assertGreater(curves["allocated"]["at_end_bytes"], 1 << 20)
+        report = str(self.layout.tool("memlab-report"))
+        log = path.with_suffix(".memlog")
+        derived = self.without_memlab([str(self.layout.tool("log_to_report")), str(log)])
+        self.assertEqual(derived.stdout, path.read_bytes())
+        for file in (path, log):
+            shown = self.without_memlab([report, str(file)]).stdout.decode()
+            self.assertIn("Its memory was away from the GPU (memlab-ctl yield) 2 times", shown)
+            shown = self.without_memlab([report, "timeline", str(file)]).stdout.decode()
+            self.assertRegex(shown, r"MiB of GPU 0 are away \(yield\)\n.*memory of GPU 0 is back \(restore\)")
+            leaks = self.without_memlab([report, "leaks", str(file)]).stdout.decode()
+            self.assertIn("in 7 allocations", leaks)
 
 
 class Refuses(StepAside):

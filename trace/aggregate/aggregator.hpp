@@ -121,6 +121,7 @@ class Aggregator final : public RecordSink {
     void on(const LedgerEntry& record) override;
     void on(const Witness& record) override;
     void on(const CommunicatorMemory& record) override;
+    void on(const MemoryMoved& record) override;
     void on(const Missed& missed) override;
     void on(const Work& work) override;
     void on(const Bypass& bypass) override;

@@ -432,11 +432,10 @@ std::uint64_t Aggregator::remove_segment(DeviceTotals& device, std::uint64_t bas
 void Aggregator::segment(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
     PoolLayout& pool = device.pool;
-    Curve& reserved = device.curve(CurveName::reserved);
     if (event.type == EventType::segment_alloc || event.type == EventType::segment_map) {
         end_blocks_in(device, event.address, event.size);
         for (const std::uint64_t base : pool.segments_in(event.address, event.size)) {
-            reserved.current -= remove_segment(device, base);
+            device.no_longer_reserved(remove_segment(device, base));
             ++integrity_.overwritten_segments;
         }
         Fragmentation& fragmentation = device.fragmentation;
@@ -459,7 +458,7 @@ void Aggregator::segment(const Event& event) {
         Site& site = sites_[site_index(event)];
         ++site.segment_count;
         site.segment_bytes += added;
-        reserved.current += added;
+        device.curve(CurveName::reserved).current += added;
         if (event.kind == MemoryKind::suballocation) {
             take_as_segment(event);
         }
@@ -469,7 +468,7 @@ void Aggregator::segment(const Event& event) {
             ++integrity_.unmatched_segment_frees;
             return;
         }
-        reserved.current -= remove_segment(device, event.address);
+        device.no_longer_reserved(remove_segment(device, event.address));
     } else {
         end_blocks_in(device, event.address, event.size);
         if (observer_ != nullptr) {
@@ -481,7 +480,7 @@ void Aggregator::segment(const Event& event) {
         }
         const std::uint64_t unmapped = pool.unmap(event.address, event.size);
         integrity_.unmatched_segment_frees += unmapped == 0 ? 1 : 0;
-        reserved.current -= unmapped;
+        device.no_longer_reserved(unmapped);
     }
     commit(device);
 }

@@ -257,6 +257,15 @@ void Aggregator::on(const CommunicatorMemory& record) {
     });
 }
 
+void Aggregator::on(const MemoryMoved& record) {
+    guarded([&] {
+        advance(record.time_ns);
+        DeviceTotals& device = *devices_[record.device];
+        device.moved(record.away, now_);
+        commit(device);
+    });
+}
+
 void Aggregator::on(const Missed& missed) {
     guarded([&] {
         advance(missed.time_ns);
@@ -407,7 +416,7 @@ void Aggregator::on(const ContextLost& record) {
                 continue;
             }
             for (const std::uint64_t base : device->pool.context_segments(record.context)) {
-                device->curve(CurveName::reserved).current -= remove_segment(*device, base);
+                device->no_longer_reserved(remove_segment(*device, base));
             }
             commit(*device);
         }

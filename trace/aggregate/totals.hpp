@@ -187,6 +187,18 @@ struct PeakMoment {
     }
 };
 
+/// A stretch in which memory of the pool was away from its device.
+struct Absence {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;  ///< 0: it is away
+    std::uint64_t bytes = 0;   ///< at most
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.begin_ns, self.end_ns, self.bytes);
+    }
+};
+
 struct DeviceTotals {
     DeviceInfo info;
     std::array<Curve, curve_count> curves{};
@@ -208,17 +220,48 @@ struct DeviceTotals {
     /// The part of `allocated` that is segments of allocators seen from inside.
     std::uint64_t segment_bytes = 0;
     Ledger ledger;  ///< of a GPU
+    /// Of the pool's segments: not in `reserved` meanwhile, while all else stays as it is.
+    std::uint64_t away_bytes = 0;
+    static constexpr std::size_t max_absences = 1024;
+    std::vector<Absence> absences;
+    std::uint64_t absence_count = 0;
     /// Of the kinds that `curves` do not include, once one occurred; none: not known, since the
     /// recording continues from a checkpoint that had no such curves.
     std::map<MemoryKind, std::optional<KindCurve>> kind_curves;
 
     const Curve& curve(CurveName name) const { return curves[static_cast<std::size_t>(name)]; }
     Curve& curve(CurveName name) { return curves[static_cast<std::size_t>(name)]; }
+    /// From now on so much of the pool's segments is away; 0: all is back.
+    void moved(std::uint64_t away, std::uint64_t now_ns) {
+        Curve& reserved = curve(CurveName::reserved);
+        const std::uint64_t all = reserved.current + away_bytes;
+        const bool was_away = away_bytes != 0;
+        away_bytes = std::min(away, pool.stats.reserved_bytes.all.current);
+        reserved.current = all - std::min(all, away_bytes);
+        if (!was_away && away_bytes != 0) {
+            ++absence_count;
+            if (absences.size() < max_absences) {
+                absences.push_back({now_ns, 0, away_bytes});
+            }
+        } else if (was_away && !absences.empty() && absence_count == absences.size()) {
+            absences.back().bytes = std::max(absences.back().bytes, away_bytes);
+            absences.back().end_ns = away_bytes == 0 ? now_ns : 0;
+        }
+    }
+    /// Of the pool's segments; what is away counts as leaving first.
+    void no_longer_reserved(std::uint64_t bytes) {
+        const std::uint64_t gone = std::min(bytes, away_bytes);
+        away_bytes -= gone;
+        curve(CurveName::reserved).current -= bytes - gone;
+    }
     /// What the allocations take at this moment.
     RecordedBytes recorded() const {
+        const auto present = [this](std::uint64_t of_pool) {
+            return of_pool - std::min(of_pool, away_bytes);
+        };
         RecordedBytes bytes{.reserved = curve(CurveName::reserved).current,
-                            .pool_reserved = pool.stats.reserved_bytes.all.current,
-                            .pool_active = pool.stats.active_bytes.all.current,
+                            .pool_reserved = present(pool.stats.reserved_bytes.all.current),
+                            .pool_active = present(pool.stats.active_bytes.all.current),
                             .segments = segment_bytes,
                             .kinds = {}};
         for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
@@ -238,6 +281,9 @@ struct DeviceTotals {
         }
         if (archive.version() >= 3) {
             archive(self.at_peak, self.at_peak_known);
+        }
+        if (archive.version() >= 9) {
+            archive(self.away_bytes, self.absences, self.absence_count);
         }
         if (archive.version() >= 5) {
             archive(self.kind_curves);
