@@ -59,6 +59,10 @@ std::string read_word(std::string_view word, YieldOrder* order) {
         }
         return *engine == "pool" || *engine == "auto" ? "" : "engine= takes auto or pool";
     }
+    if (word == "prepare") {
+        order->only_prepare = true;
+        return {};
+    }
     return "yield takes " + std::string(info(Verb::yield).arguments);
 }
 

@@ -83,12 +83,30 @@ auto last_of(Arguments... arguments) {
 }
 
 /// Whether a call waits at the gate while the process steps aside (moving/gate.hpp): it submits
-/// work, begins a capture or takes device memory. Those of submitting_functions.inc all do.
+/// work, begins a capture, takes device memory, or has the driver look at memory that may be away.
+/// Those of submitting_functions.inc all do.
 constexpr bool waits_at_gate(std::string_view symbol) {
-    for (const std::string_view first :
-         {"cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuArrayCreate", "cuArray3DCreate",
-          "cuMipmappedArrayCreate", "cuCtxCreate", "cuGraphLaunch", "cuGraphUpload",
-          "cuStreamBegin", "cuModuleLoad", "cuLibraryLoad"}) {
+    for (const std::string_view first : {"cuMemAllocAsync",
+                                         "cuMemAllocFromPoolAsync",
+                                         "cuArrayCreate",
+                                         "cuArray3DCreate",
+                                         "cuMipmappedArrayCreate",
+                                         "cuCtxCreate",
+                                         "cuGraphLaunch",
+                                         "cuGraphUpload",
+                                         "cuGraphAdd",
+                                         "cuGraphMem",
+                                         "cuGraphExecMem",
+                                         "cuGraphNodeSetParams",
+                                         "cuGraphExecNodeSetParams",
+                                         "cuGraphInstantiate",
+                                         "cuGraphExecUpdate",
+                                         "cuStreamBegin",
+                                         "cuModuleLoad",
+                                         "cuLibraryLoad",
+                                         "cuTexObjectCreate",
+                                         "cuSurfObjectCreate",
+                                         "cuMulticast"}) {
         if (symbol.starts_with(first)) {
             return true;
         }

@@ -202,6 +202,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
                                                              size_t bytes,
                                                              CUmemRangeHandleType type,
                                                              unsigned long long flags) {
+    const mi::Passage passage;  // the memory has to be there
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     // The handle names a range of host pages, exact for pooled memory too. Plain CUDA accepts pages
     // of any mapped memory, and maps in units of 2 MiB.
     const auto real =

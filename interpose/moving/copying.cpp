@@ -1,29 +1,16 @@
 #include "interpose/moving/copying.hpp"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <cstddef>
 
 #include "interpose/driver/current_context.hpp"
-#include "interpose/driver/reentrancy.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
-#include "threads/own_thread.hpp"
+#include "interpose/moving/own_threads.hpp"
 
 namespace memlab::interpose {
 namespace {
 
 constexpr std::size_t stage_bytes = std::size_t{4} << 20;
-constexpr unsigned most_copiers = 12;
-
-unsigned own_cores() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    const int count =
-        ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
-    return static_cast<unsigned>(count);
-}
 
 /// What the threads of one call share.
 struct Copying {
@@ -45,18 +32,20 @@ struct Copying {
 CUresult copy_piece(const CopyTask& piece, Direction direction, std::byte* stage, CUstream stream,
                     bool* file_failed) {
     CUresult result = CUDA_SUCCESS;
+    std::byte* const pinned = piece.contents->pinned(piece.at);
+    std::byte* const host = pinned != nullptr ? pinned : stage;
     if (direction == Direction::out) {
-        result = call_real(&Driver::cuMemcpyDtoHAsync_v2, static_cast<void*>(stage),
+        result = call_real(&Driver::cuMemcpyDtoHAsync_v2, static_cast<void*>(host),
                            CUdeviceptr{piece.address}, std::size_t{piece.bytes}, stream);
-    } else if (piece.contents->give(piece.at, stage, piece.bytes)) {
+    } else if (pinned != nullptr || piece.contents->give(piece.at, stage, piece.bytes)) {
         result = call_real(&Driver::cuMemcpyHtoDAsync_v2, CUdeviceptr{piece.address},
-                           static_cast<const void*>(stage), std::size_t{piece.bytes}, stream);
+                           static_cast<const void*>(host), std::size_t{piece.bytes}, stream);
     } else {
         *file_failed = true;
     }
     const CUresult waited = call_real(&Driver::cuStreamSynchronize, stream);
     result = result == CUDA_SUCCESS ? waited : result;
-    if (result == CUDA_SUCCESS && direction == Direction::out) {
+    if (result == CUDA_SUCCESS && direction == Direction::out && pinned == nullptr) {
         *file_failed = !piece.contents->keep(piece.at, stage, piece.bytes);
     }
     return result;
@@ -91,12 +80,6 @@ void copy_pieces(Copying& copying) {
     call_real(&Driver::cuStreamDestroy_v2, stream);
 }
 
-void* run_copier(void* argument) {
-    const InsideMemlab inside;
-    copy_pieces(*static_cast<Copying*>(argument));
-    return nullptr;
-}
-
 }  // namespace
 
 void add_pieces(std::uint64_t address, std::uint64_t bytes, HeldContents& contents,
@@ -113,33 +96,25 @@ std::string copy_contents(CUcontext context, const std::vector<CopyTask>& pieces
         return {};
     }
     const auto wanted =
-        static_cast<unsigned>(std::min<std::size_t>({own_cores(), most_copiers, pieces.size()}));
-    std::vector<pthread_t> others;
-    others.reserve(wanted);
+        static_cast<unsigned>(std::min<std::size_t>(own_thread_count(), pieces.size()));
     Copying copying{context, pieces, direction, stop};
     {
         const RelaxedCapture relaxed(true);
         const CurrentContext current(context);
         void* stages = nullptr;
-        if (const CUresult result =
-                call_real(&Driver::cuMemHostAlloc, &stages, wanted * stage_bytes,
-                          unsigned{CU_MEMHOSTALLOC_PORTABLE});
-            result != CUDA_SUCCESS) {
-            return "no pinned memory for copies (error " + std::to_string(result) + ")";
+        if (pieces.front().contents->pinned(0) == nullptr) {
+            if (const CUresult result =
+                    call_real(&Driver::cuMemHostAlloc, &stages, wanted * stage_bytes,
+                              unsigned{CU_MEMHOSTALLOC_PORTABLE});
+                result != CUDA_SUCCESS) {
+                return "no pinned memory for copies (error " + std::to_string(result) + ")";
+            }
         }
         copying.stages = static_cast<std::byte*>(stages);
-        for (unsigned more = 1; more < wanted; ++more) {
-            pthread_t thread{};
-            if (!threads::start_own_thread(&run_copier, &copying, &thread)) {
-                break;
-            }
-            others.push_back(thread);
+        in_own_threads([&copying] { copy_pieces(copying); }, wanted);
+        if (stages != nullptr) {
+            call_real(&Driver::cuMemFreeHost, stages);
         }
-        copy_pieces(copying);
-        for (const pthread_t thread : others) {
-            ::pthread_join(thread, nullptr);
-        }
-        call_real(&Driver::cuMemFreeHost, stages);
     }
     if (stop.load()) {
         return "the process ends";

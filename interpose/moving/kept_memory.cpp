@@ -5,13 +5,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+
+#include "interpose/driver/driver.hpp"
+#include "interpose/moving/own_threads.hpp"
 
 namespace memlab::interpose {
 namespace {
 
 constexpr std::uint64_t huge_page = 2ULL << 20;
+constexpr std::uint64_t small_page = 4096;
 
 std::string why(const char* what) {
     return std::string(what) + ": " + std::strerror(errno);
@@ -102,6 +108,40 @@ bool KeptFile::read(std::uint64_t offset, void* to, std::size_t bytes) {
     return true;
 }
 
+PreparedMemory::PreparedMemory(std::uint64_t bytes, std::string* problem) : bytes_(bytes) {
+    memory_ = map_host_memory(bytes);
+    if (memory_ == nullptr) {
+        *problem = why("no host memory");
+        return;
+    }
+    // Each touches pages until all are there.
+    constexpr std::uint64_t step = std::uint64_t{64} << 20;
+    std::atomic<std::uint64_t> next{0};
+    in_own_threads([&] {
+        for (std::uint64_t at = next.fetch_add(step); at < bytes; at = next.fetch_add(step)) {
+            const std::uint64_t end = std::min(at + step, bytes);
+            for (std::uint64_t page = at; page < end; page += small_page) {
+                memory_[page] = std::byte{0};
+            }
+        }
+    });
+    const CUresult result = call_real(&Driver::cuMemHostRegister_v2, static_cast<void*>(memory_),
+                                      std::size_t{bytes}, unsigned{CU_MEMHOSTREGISTER_PORTABLE});
+    pinned_ = result == CUDA_SUCCESS;
+    if (!pinned_) {
+        *problem = "the memory could not be pinned (error " + std::to_string(result) + ")";
+    }
+}
+
+PreparedMemory::~PreparedMemory() {
+    if (pinned_) {
+        call_real(&Driver::cuMemHostUnregister, static_cast<void*>(memory_));
+    }
+    if (memory_ != nullptr) {
+        ::munmap(memory_, bytes_);
+    }
+}
+
 HeldContents::~HeldContents() {
     if (memory_ != nullptr) {
         ::munmap(memory_, bytes_);
@@ -165,8 +205,9 @@ KeptRoom::~KeptRoom() {
 
 std::unique_ptr<HeldContents> KeptRoom::take(std::uint64_t bytes) {
     std::unique_ptr<HeldContents> part =
-        file_ != nullptr ? std::make_unique<HeldContents>(file_, taken_, bytes)
-                         : std::make_unique<HeldContents>(memory_ + taken_, bytes);
+        prepared_ != nullptr ? std::make_unique<HeldContents>(prepared_, taken_, bytes)
+        : file_ != nullptr   ? std::make_unique<HeldContents>(file_, taken_, bytes)
+                             : std::make_unique<HeldContents>(memory_ + taken_, bytes);
     taken_ += bytes;
     return part;
 }

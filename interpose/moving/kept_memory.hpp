@@ -41,14 +41,40 @@ class KeptFile {
     const std::uint64_t bytes_;
 };
 
+/// Host memory that is there and pinned before it is needed: copies need no stage. Kept until the
+/// process ends.
+class PreparedMemory {
+  public:
+    /// In a context of the driver's that is current. On failure *problem says why.
+    PreparedMemory(std::uint64_t bytes, std::string* problem);
+    ~PreparedMemory();
+    PreparedMemory(const PreparedMemory&) = delete;
+    PreparedMemory& operator=(const PreparedMemory&) = delete;
+
+    std::byte* memory() const { return memory_; }
+    std::uint64_t bytes() const { return bytes_; }
+
+  private:
+    std::byte* memory_ = nullptr;
+    const std::uint64_t bytes_;
+    bool pinned_ = false;
+};
+
 /// What a chunk held. Thread-safety: copies of different parts from any thread.
 class HeldContents final : public KeptContents {
   public:
     HeldContents(std::byte* memory, std::uint64_t bytes) : memory_(memory), bytes_(bytes) {}
+    HeldContents(std::shared_ptr<PreparedMemory> prepared, std::uint64_t offset,
+                 std::uint64_t bytes)
+        : bytes_(bytes), prepared_(std::move(prepared)), offset_(offset) {}
     HeldContents(std::shared_ptr<KeptFile> file, std::uint64_t offset, std::uint64_t bytes)
         : bytes_(bytes), file_(std::move(file)), offset_(offset) {}
     ~HeldContents() override;
 
+    /// Where the driver copies without a stage; null: it does not.
+    std::byte* pinned(std::uint64_t at) const {
+        return prepared_ != nullptr ? prepared_->memory() + offset_ + at : nullptr;
+    }
     /// `stage` begins at a multiple of a page. False: the file failed.
     bool keep(std::uint64_t at, const void* stage, std::size_t bytes);
     bool give(std::uint64_t at, void* stage, std::size_t bytes);
@@ -57,6 +83,7 @@ class HeldContents final : public KeptContents {
     std::byte* const memory_ = nullptr;
     const std::uint64_t bytes_;
     const std::shared_ptr<KeptFile> file_;
+    const std::shared_ptr<PreparedMemory> prepared_;
     const std::uint64_t offset_ = 0;
 };
 
@@ -66,6 +93,8 @@ class KeptRoom {
   public:
     /// `folder`: of the file; empty: host memory. On failure *problem says why.
     KeptRoom(std::uint64_t bytes, const std::string& folder, std::string* problem);
+    /// In prepared memory, which has enough.
+    explicit KeptRoom(std::shared_ptr<PreparedMemory> prepared) : prepared_(std::move(prepared)) {}
     ~KeptRoom();
     KeptRoom(const KeptRoom&) = delete;
     KeptRoom& operator=(const KeptRoom&) = delete;
@@ -76,7 +105,8 @@ class KeptRoom {
   private:
     std::byte* memory_ = nullptr;
     std::shared_ptr<KeptFile> file_;
-    std::uint64_t bytes_;
+    std::shared_ptr<PreparedMemory> prepared_;
+    std::uint64_t bytes_ = 0;
     std::uint64_t taken_ = 0;
 };
 

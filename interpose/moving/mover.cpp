@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
-#include "interpose/driver/sticky_errors.hpp"
 #include "interpose/moving/copying.hpp"
 #include "interpose/moving/plan.hpp"
 #include "interpose/moving/quiescence.hpp"
@@ -22,28 +22,13 @@ namespace {
 constexpr std::uint64_t move_second_ns = 1'000'000'000;
 constexpr std::uint64_t poll_calls_ns = 50'000;
 constexpr std::uint64_t poll_outcome_ns = 300'000;
-constexpr std::uint64_t retry_memory_ns = 50'000'000;
-constexpr std::uint64_t tell_after_ns = 5 * move_second_ns;
 
 constexpr const char* no_host_memory = "the host is out of memory";
-
-std::string seconds_text(std::uint64_t ns) {
-    const std::uint64_t hundredths = ns / 10'000'000;
-    std::string digits = std::to_string(hundredths % 100);
-    digits.insert(0, digits.size() < 2 ? 1 : 0, '0');
-    return std::to_string(hundredths / 100) + "." + digits + " s";
-}
 
 MoveOutcome not_moved(std::string problem) {
     MoveOutcome outcome;
     outcome.problem = std::move(problem);
     return outcome;
-}
-
-/// Whether the context's own state refuses all work: what it held cannot matter any more.
-bool is_broken(const Context& context) {
-    const CurrentContext current(context.handle());
-    return is_sticky(call_real(&Driver::cuStreamQuery, CUstream{nullptr}));
 }
 
 }  // namespace
@@ -108,9 +93,11 @@ void Mover::take_orders() {
     if (wanted == Wanted::out) {
         MoveOutcome outcome;
         try {
-            outcome = move_out(order);
+            outcome = order.only_prepare ? prepare() : move_out(order);
         } catch (const std::bad_alloc&) {
-            give_up();
+            if (!order.only_prepare) {
+                give_up();
+            }
             outcome.problem = no_host_memory;
         }
         if (!ordered && !outcome.problem.empty()) {
@@ -170,6 +157,34 @@ std::string Mover::quiesce(const YieldOrder& order) {
     return drain(memory_, deadline);
 }
 
+MoveOutcome Mover::prepare() {
+    const std::uint64_t begin = profiler::monotonic_ns();
+    const std::vector<Context*> contexts = memory_.contexts().all();
+    std::uint64_t bytes = 0;
+    for (Context* const context : contexts) {
+        bytes += context->backend().pages().mapped_bytes();
+    }
+    if (gate.phase() != Phase::running || bytes == 0) {
+        return not_moved("nothing of this process is on the GPU that could be moved");
+    }
+    prepared_.reset();
+    if (host_memory_available() < bytes / 20 * 21) {
+        return not_moved("the host has not enough memory available for " + model::size_text(bytes));
+    }
+    const EndGate::Use use(contexts.front()->end_gate(), EndGate::max_wait_ns);
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(contexts.front()->handle());
+    MoveOutcome outcome;
+    auto memory = std::make_shared<PreparedMemory>(bytes, &outcome.problem);
+    if (outcome.problem.empty()) {
+        prepared_ = std::move(memory);
+        outcome.bytes = bytes;
+        outcome.text = "prepared " + model::size_text(bytes) + " of host memory in " +
+                       seconds_text(profiler::monotonic_ns() - begin);
+    }
+    return outcome;
+}
+
 MoveOutcome Mover::move_out(const YieldOrder& order) {
     const std::uint64_t begin = profiler::monotonic_ns();
     if (gate.phase() != Phase::running) {
@@ -193,7 +208,9 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
                          ". Start the program with MEMLAB_BACKEND=vmm MEMLAB_IPC=off, or with "
                          "memlab-run --replace, so that memlab's pool serves it");
     }
-    if (order.folder.empty() && host_memory_available() < movable.can_move / 20 * 21) {
+    const std::uint64_t prepared = prepared_ == nullptr ? 0 : prepared_->bytes();
+    if (order.folder.empty() && prepared < movable.can_move &&
+        host_memory_available() < movable.can_move / 20 * 21) {
         return not_moved("the host has only " + model::size_text(host_memory_available()) +
                          " of memory available for " + model::size_text(movable.can_move));
     }
@@ -217,10 +234,18 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
     std::string problem;
     if (bytes == 0) {
         problem = "nothing is left to move";
-    } else if (order.folder.empty() && host_memory_available() < bytes / 20 * 21) {
+    } else if (order.folder.empty() && prepared < bytes &&
+               host_memory_available() < bytes / 20 * 21) {
         problem = "the host has not enough memory available";
     }
-    KeptRoom room(problem.empty() ? bytes : 0, order.folder, &problem);
+    const bool is_prepared =
+        order.folder.empty() && prepared_ != nullptr && prepared_->bytes() >= bytes;
+    std::optional<KeptRoom> room;
+    if (is_prepared) {
+        room.emplace(prepared_);
+    } else if (problem.empty()) {
+        room.emplace(bytes, order.folder, &problem);
+    }
     std::vector<std::vector<std::unique_ptr<KeptContents>>> contents(leaving.size());
     if (problem.empty() && !gate.advance(Phase::draining, Phase::moving_out)) {
         problem = "the time was over";
@@ -228,7 +253,7 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
     for (std::size_t i = 0; i < leaving.size() && problem.empty(); ++i) {
         std::vector<CopyTask> pieces;
         for (const VmmPages::MovableChunk& chunk : leaving[i].chunks) {
-            std::unique_ptr<HeldContents> held = room.take(chunk.bytes);
+            std::unique_ptr<HeldContents> held = room->take(chunk.bytes);
             add_pieces(chunk.address, chunk.bytes, *held, pieces);
             contents[i].push_back(std::move(held));
         }
@@ -272,125 +297,6 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
             outcome.text += "; this stays: " + movable.staying;
         }
     } catch (const std::bad_alloc&) {  // it is away without a word
-    }
-    return outcome;
-}
-
-// ---- in
-
-bool Mover::try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back) {
-    PagesInMove moving;
-    std::vector<Context*> returning;
-    for (Context* const context : memory_.contexts().all()) {
-        if (context->backend().pages().away_bytes() == 0) {
-            continue;
-        }
-        std::vector<VmmPages::MovableChunk> present;
-        std::uint64_t unknown = 0;
-        if (!moving.add(*context, &present, &unknown)) {
-            return false;  // it may be ending; then nothing of it is away the next time
-        }
-        returning.push_back(context);
-    }
-    back->reserve(returning.size());
-    std::vector<std::vector<CopyTask>> pieces(returning.size());
-    for (std::size_t i = 0; i < returning.size(); ++i) {
-        returning[i]->backend().pages().for_each_away(
-            [&](std::uint64_t address, std::uint64_t bytes, KeptContents& contents) {
-                add_pieces(address, bytes, static_cast<HeldContents&>(contents), pieces[i]);
-            });
-    }
-    // All of the memory before any is mapped: who has a part of it and waits for the rest could
-    // wait for a process that does the same.
-    std::size_t got = 0;
-    std::size_t mapped = 0;
-    bool all = true;
-    for (; got < returning.size(); ++got) {
-        VmmPages& pages = returning[got]->backend().pages();
-        const CurrentContext current(returning[got]->handle());
-        if (pages.get_memory() != CUDA_SUCCESS) {
-            *lack = {returning[got]->device(), pages.away_bytes()};
-            all = false;
-            break;
-        }
-    }
-    for (; all && mapped < returning.size(); ++mapped) {
-        const CurrentContext current(returning[mapped]->handle());
-        all = returning[mapped]->backend().pages().map_memory() == CUDA_SUCCESS;
-        if (!all) {
-            break;
-        }
-    }
-    for (std::size_t i = 0; all && i < returning.size(); ++i) {
-        all = copy_contents(returning[i]->handle(), pieces[i], Direction::in, stopping_).empty() ||
-              is_broken(*returning[i]);
-    }
-    for (std::size_t i = 0; i < got; ++i) {
-        VmmPages& pages = returning[i]->backend().pages();
-        const CurrentContext current(returning[i]->handle());
-        if (all) {
-            back->push_back(pages.came_back());
-            continue;
-        }
-        if (i < mapped) {
-            pages.unmap_memory();
-        }
-        pages.return_memory();
-    }
-    return all;
-}
-
-void Mover::wait_for_memory(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept {
-    const std::uint64_t now = profiler::monotonic_ns();
-    short_of_memory_.store(lack.bytes != 0);
-    if (!*told && now - since_ns > tell_after_ns && lack.bytes != 0) {
-        *told = true;
-        try {
-            warn("this process waits to come back: GPU " + std::to_string(lack.device) +
-                 " has no room for its " + model::size_text(lack.bytes));
-        } catch (const std::bad_alloc&) {  // it waits anyway
-        }
-    }
-    if (lack.bytes == 0 || !memory_.others_gave_back(lack.device, lack.bytes)) {
-        profiler::sleep_ns(retry_memory_ns);
-    }
-}
-
-MoveOutcome Mover::move_in() noexcept {
-    MoveOutcome outcome;
-    gate.advance(Phase::asleep, Phase::moving_in);
-    set_phase_time();
-    const std::uint64_t begin = profiler::monotonic_ns();
-    std::vector<VmmPages::AwayChunks> back;
-    bool told = false;
-    while (!stopping_.load()) {
-        Lack lack;
-        try {
-            back.clear();
-            if (try_to_move_in(&lack, &back)) {
-                break;
-            }
-        } catch (const std::bad_alloc&) {  // of the host; tried again
-        }
-        wait_for_memory(lack, begin, &told);
-    }
-    if (stopping_.load()) {
-        outcome.problem = "the process ends";
-        return outcome;
-    }
-    for (const VmmPages::AwayChunks& chunks : back) {
-        for (const auto& [address, away] : chunks) {
-            outcome.bytes += away.bytes;
-        }
-    }
-    short_of_memory_.store(false);
-    record_moves(memory_);
-    gate.open();
-    set_phase_time();
-    try {
-        outcome.text = "moved " + model::size_text(outcome.bytes) + " back to the GPU in " +
-                       seconds_text(profiler::monotonic_ns() - begin);
-    } catch (const std::bad_alloc&) {  // it is back without a word
     }
     return outcome;
 }

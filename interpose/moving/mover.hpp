@@ -31,6 +31,7 @@ struct YieldOrder {
     Engine engine = Engine::automatic;
     std::uint64_t timeout_ns = default_timeout_ns;  ///< of the program's work
     bool comes_back = false;                        ///< the program's next work restores
+    bool only_prepare = false;                      ///< the host memory for it; nothing moves
 
     static constexpr std::uint64_t default_timeout_ns = 2'000'000'000;
 };
@@ -85,6 +86,7 @@ class Mover {
     void finish(MoveOutcome outcome) noexcept;
     void wait_for(std::uint64_t ticket, std::uint64_t max_wait_ns, MoveOutcome* outcome);
 
+    MoveOutcome prepare();
     MoveOutcome move_out(const YieldOrder& order);
     std::string quiesce(const YieldOrder& order);
     void give_up() noexcept;
@@ -108,6 +110,7 @@ class Mover {
     std::atomic<bool> short_of_memory_{false};
     std::atomic<std::uint64_t> phase_since_ns_{0};
     std::atomic<std::uint64_t> tickets_done_{0};
+    std::shared_ptr<PreparedMemory> prepared_;  ///< the mover's
 
     threads::Mutex mutex_;
     Wanted wanted_ MEMLAB_GUARDED_BY(mutex_) = Wanted::nothing;

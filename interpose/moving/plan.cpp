@@ -150,4 +150,11 @@ void record_moves(Memory& memory) noexcept {
     }
 }
 
+std::string seconds_text(std::uint64_t ns) {
+    const std::uint64_t hundredths = ns / 10'000'000;
+    std::string digits = std::to_string(hundredths % 100);
+    digits.insert(0, digits.size() < 2 ? 1 : 0, '0');
+    return std::to_string(hundredths / 100) + "." + digits + " s";
+}
+
 }  // namespace memlab::interpose

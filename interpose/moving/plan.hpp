@@ -55,6 +55,9 @@ class PagesInMove {
 std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
                                            std::uint64_t kept_bytes, PagesInMove& moving);
 
+/// "0.44 s"
+std::string seconds_text(std::uint64_t ns);
+
 /// Records what is away of each device now, where anything ever was.
 void record_moves(Memory& memory) noexcept;
 

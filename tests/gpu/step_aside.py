@@ -172,7 +172,7 @@ class Yielding:
         found = re.search(r" in (\d+\.\d+) s", str(answer.get("text", "")))
         return float(found.group(1)) if found else float("nan")
 
-    def timing(self, mebibytes: int, rounds: int = 4) -> None:
+    def timing(self, mebibytes: int, rounds: int = 3) -> None:
         command = [sys.executable, str(HERE / "py" / "yielding_timing.py"), str(mebibytes)]
         with self.program("timing", command) as process:
             first = self.line(process)
@@ -182,7 +182,9 @@ class Yielding:
             plain = json.loads(first)
             self.expect("timing: ready", self.line(process), "ready")
             before = self.used_mib(process)
-            for which in range(rounds):
+            for which in range(2 * rounds):
+                if which == rounds:
+                    self.figures.append(f"step aside, {self.must(process, 'yield', 'prepare').get('text')}")
                 begin = time.monotonic()
                 out = self.must(process, "yield")
                 middle = time.monotonic()
@@ -194,7 +196,7 @@ class Yielding:
                 self.tell(process, "check")
                 self.expect("timing: its contents", self.line(process), "intact")
                 self.figures.append(
-                    f"step aside, {mebibytes} MiB of PyTorch's, round {which}: out {self.seconds(out):.2f} s "
+                    f"step aside, {mebibytes} MiB of PyTorch's, {'prepared' if which >= rounds else 'cold'}: out {self.seconds(out):.2f} s "
                     f"({middle - begin:.2f} with memlab-ctl), back {self.seconds(back):.2f} s ({end - begin_back:.2f}), "
                     f"{int(out.get('bytes') or 0) / MIB:.0f} MiB moved; GPU in use {before} MiB, meanwhile {away} MiB; "
                     f"tensor.cpu() {plain['out']:.2f} s, tensor.cuda() {plain['in']:.2f} s; {out.get('text')}")

@@ -143,6 +143,19 @@ class Moves(StepAside):
             self.assertIn("no file can be made", self.refused(process, "to=disk:/nonexistent"))
             self.goes_on(process)
 
+    def test_prepared(self) -> None:
+        with self.aside() as process:
+            self.assertRegex(self.asked(process, "yield", "prepare")["text"], "^prepared .* of host memory")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            for word in ("more", "free"):  # beyond what was prepared, and within
+                self.assertGreater(self.asked(process, "yield")["bytes"], 1 << 20)
+                self.assertEqual(self.tell(process, "used"), "0")
+                self.assertEqual(self.ask(process, "yield", "prepare")[0], "error")
+                self.asked(process, "restore")
+                self.assertEqual(self.tell(process, word), "done")
+                self.assertEqual(self.tell(process, "check"), "intact")
+            self.goes_on(process)
+
     def test_by_the_program(self) -> None:
         with self.aside() as process:
             self.assertEqual(self.tell(process, "yields"), "0")
@@ -267,10 +280,11 @@ class Refuses(StepAside):
             self.assertEqual(self.line(process), "ready")
             self.assertIn("MEMLAB_YIELD=on", self.refused(process))
             self.assertEqual(self.ask(process, "restore")[0], "error")
-            threads = {Path(f"/proc/{process.pid}/task/{each}/comm").read_text()
-                       for each in os.listdir(f"/proc/{process.pid}/task")}
             self.assertEqual(self.phase(process), "off")
-            self.assertEqual(len(threads), 1)
+            without = len(os.listdir(f"/proc/{process.pid}/task"))
+            self.ends(process)
+        with self.aside() as process:
+            self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), without + 1)
             self.ends(process)
 
     def test_work_that_does_not_end(self) -> None:

@@ -1,0 +1,147 @@
+// The way back: everything of all GPUs, or nothing yet.
+#include <new>
+#include <string>
+#include <vector>
+
+#include "interpose/driver/current_context.hpp"
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/sticky_errors.hpp"
+#include "interpose/moving/copying.hpp"
+#include "interpose/moving/mover.hpp"
+#include "interpose/moving/plan.hpp"
+#include "model/size_text.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr std::uint64_t retry_memory_ns = 50'000'000;
+constexpr std::uint64_t tell_after_ns = 5'000'000'000;
+
+/// Whether the context's own state refuses all work: what it held cannot matter any more.
+bool is_broken(const Context& context) {
+    const CurrentContext current(context.handle());
+    return is_sticky(call_real(&Driver::cuStreamQuery, CUstream{nullptr}));
+}
+
+}  // namespace
+
+bool Mover::try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back) {
+    PagesInMove moving;
+    std::vector<Context*> returning;
+    for (Context* const context : memory_.contexts().all()) {
+        if (context->backend().pages().away_bytes() == 0) {
+            continue;
+        }
+        std::vector<VmmPages::MovableChunk> present;
+        std::uint64_t unknown = 0;
+        if (!moving.add(*context, &present, &unknown)) {
+            return false;  // it may be ending; then nothing of it is away the next time
+        }
+        returning.push_back(context);
+    }
+    back->reserve(returning.size());
+    std::vector<std::vector<CopyTask>> pieces(returning.size());
+    for (std::size_t i = 0; i < returning.size(); ++i) {
+        returning[i]->backend().pages().for_each_away(
+            [&](std::uint64_t address, std::uint64_t bytes, KeptContents& contents) {
+                add_pieces(address, bytes, static_cast<HeldContents&>(contents), pieces[i]);
+            });
+    }
+    // All of the memory before any is mapped: who has a part of it and waits for the rest could
+    // wait for a process that does the same.
+    std::size_t got = 0;
+    std::size_t mapped = 0;
+    bool all = true;
+    for (; got < returning.size(); ++got) {
+        VmmPages& pages = returning[got]->backend().pages();
+        const CurrentContext current(returning[got]->handle());
+        if (pages.get_memory() != CUDA_SUCCESS) {
+            *lack = {returning[got]->device(), pages.away_bytes()};
+            all = false;
+            break;
+        }
+    }
+    for (; all && mapped < returning.size(); ++mapped) {
+        const CurrentContext current(returning[mapped]->handle());
+        all = returning[mapped]->backend().pages().map_memory() == CUDA_SUCCESS;
+        if (!all) {
+            break;
+        }
+    }
+    for (std::size_t i = 0; all && i < returning.size(); ++i) {
+        all = copy_contents(returning[i]->handle(), pieces[i], Direction::in, stopping_).empty() ||
+              is_broken(*returning[i]);
+    }
+    for (std::size_t i = 0; i < got; ++i) {
+        VmmPages& pages = returning[i]->backend().pages();
+        const CurrentContext current(returning[i]->handle());
+        if (all) {
+            back->push_back(pages.came_back());
+            continue;
+        }
+        if (i < mapped) {
+            pages.unmap_memory();
+        }
+        pages.return_memory();
+    }
+    return all;
+}
+
+void Mover::wait_for_memory(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept {
+    const std::uint64_t now = profiler::monotonic_ns();
+    short_of_memory_.store(lack.bytes != 0);
+    if (!*told && now - since_ns > tell_after_ns && lack.bytes != 0) {
+        *told = true;
+        try {
+            warn("this process waits to come back: GPU " + std::to_string(lack.device) +
+                 " has no room for its " + model::size_text(lack.bytes));
+        } catch (const std::bad_alloc&) {  // it waits anyway
+        }
+    }
+    if (lack.bytes == 0 || !memory_.others_gave_back(lack.device, lack.bytes)) {
+        profiler::sleep_ns(retry_memory_ns);
+    }
+}
+
+MoveOutcome Mover::move_in() noexcept {
+    MoveOutcome outcome;
+    gate.advance(Phase::asleep, Phase::moving_in);
+    set_phase_time();
+    const std::uint64_t begin = profiler::monotonic_ns();
+    std::vector<VmmPages::AwayChunks> back;
+    bool told = false;
+    while (!stopping_.load()) {
+        Lack lack;
+        try {
+            back.clear();
+            if (try_to_move_in(&lack, &back)) {
+                break;
+            }
+        } catch (const std::bad_alloc&) {  // of the host; tried again
+        }
+        wait_for_memory(lack, begin, &told);
+    }
+    if (stopping_.load()) {
+        outcome.problem = "the process ends";
+        return outcome;
+    }
+    for (const VmmPages::AwayChunks& chunks : back) {
+        for (const auto& [address, away] : chunks) {
+            outcome.bytes += away.bytes;
+        }
+    }
+    short_of_memory_.store(false);
+    record_moves(memory_);
+    toggle_.store(false);  // a signal while it waited for memory asked for this
+    gate.open();
+    set_phase_time();
+    try {
+        outcome.text = "moved " + model::size_text(outcome.bytes) + " back to the GPU in " +
+                       seconds_text(profiler::monotonic_ns() - begin);
+    } catch (const std::bad_alloc&) {  // it is back without a word
+    }
+    return outcome;
+}
+
+}  // namespace memlab::interpose
