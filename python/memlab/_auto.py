@@ -27,14 +27,15 @@ _MOST = 64  # nn.Modules taken from the recorder at a time
 
 
 class _Budget:
-    """Keeps work that comes again to a share of the program's time."""
+    """Keeps work that comes again to a share of the program's time, in which it was not stopped or waiting for others."""
 
     def __init__(self, credit: float) -> None:
-        self._begin = time.perf_counter()
+        self._begin, self._begin_of_processors = time.perf_counter(), time.process_time()
         self._spent = -credit
 
     def allows(self) -> bool:
-        return self._spent <= (time.perf_counter() - self._begin) * _SHARE
+        lasted = min(time.perf_counter() - self._begin, time.process_time() - self._begin_of_processors)
+        return self._spent <= lasted * _SHARE
 
     def spent(self, begin: float) -> None:
         """Work that began then is over."""

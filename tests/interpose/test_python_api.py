@@ -357,6 +357,26 @@ class Recordings(EndToEnd):
         self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=True, data_ptr=sparse)))
         self.assertIsNone(naming.pointer_of(types.SimpleNamespace(is_cuda=False)))
 
+    def test_names_take_a_share_of_the_time_in_which_the_program_runs(self) -> None:
+        auto = importlib.import_module("memlab._auto")
+        wall, processors = [100.0], [5.0]
+        with unittest.mock.patch.object(auto.time, "perf_counter", lambda: wall[0]), \
+                unittest.mock.patch.object(auto.time, "process_time", lambda: processors[0]):
+            budget = auto._Budget(0)
+            wall[0] += 0.01
+            budget.spent(100.0)
+            wall[0] += 1000  # while it is stopped, or others have their turn
+            processors[0] += 1.9
+            self.assertFalse(budget.allows())
+            processors[0] += 0.2
+            self.assertTrue(budget.allows())
+            processors[0] += 1000  # of many threads
+            budget = auto._Budget(0)
+            budget.spent(wall[0] - 0.01)
+            processors[0] += 1000
+            wall[0] += 1.9
+            self.assertFalse(budget.allows())
+
     def test_a_step_that_is_not_labelled_costs_next_to_nothing(self) -> None:
         """A step calls into PyTorch only where there is something to name or to label: the first two, then rarely."""
         auto = importlib.import_module("memlab._auto")
