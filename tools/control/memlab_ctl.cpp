@@ -86,6 +86,10 @@ void define_yield(CLI::App& app, ControlArguments& arguments) {
             ->type_name(option.type)
             ->group("With yield");
     }
+    app.add_flag_callback(
+           "--prepare", [&arguments] { arguments.of_yield.emplace_back("prepare"); },
+           "Move nothing yet: take and pin the host memory for it")
+        ->group("With yield");
 }
 
 void define(CLI::App& app, ControlArguments& arguments) {

@@ -223,10 +223,9 @@ std::string sites_text(pid_t process, const IntervalDocument& document, bool sin
 std::string nn_modules_text(const IntervalDocument& document, const report::Style& style) {
     using NnModule = IntervalDocument::NnModule;
     Page page(style);
-    page.heading("held now by what nn.Modules allocated", "without those within them");
+    page.heading("held now by nn.Modules", "without those inside them");
     if (document.nn_modules.empty()) {
-        page.line(
-            "  nothing: no nn.Module of PyTorch was seen to allocate memory that is held now");
+        page.line("  nothing: no nn.Module of PyTorch is known to hold memory now");
         return page.take();
     }
     Table<NnModule> table(page);
