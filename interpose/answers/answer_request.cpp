@@ -29,6 +29,8 @@ void answer_request(const Request& request, Answer* answer) {
             return answer_sites(*session, arguments, answer);
         case Verb::nn_modules:
             return answer_nn_modules(*session, arguments, answer);
+        case Verb::pool:
+            return answer_pool(*session, arguments, answer);
         case Verb::snapshot:
             return answer_snapshot(*session, arguments, answer);
         case Verb::mark:

@@ -24,6 +24,7 @@ inline constexpr std::uint64_t max_wait_for_recorder_ns = 2'000'000'000;
 void answer_status(Session& session, Answer* answer);
 void answer_sites(Session& session, Arguments arguments, Answer* answer);
 void answer_nn_modules(Session& session, Arguments arguments, Answer* answer);
+void answer_pool(Session& session, Arguments arguments, Answer* answer);
 void answer_snapshot(Session& session, Arguments arguments, Answer* answer);
 void answer_mark(Session& session, Arguments arguments, Answer* answer);
 void answer_record(Session& session, Arguments arguments, Answer* answer);

@@ -32,4 +32,8 @@ std::string to_json(const ActionDocument& document) {
     return json_of(document);
 }
 
+std::string to_json(const PoolDocument& document) {
+    return json_of(document);
+}
+
 }  // namespace memlab::model

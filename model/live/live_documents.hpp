@@ -188,8 +188,75 @@ struct ActionDocument {
     }
 };
 
+/// The segments of memlab's pool, with what is in them.
+struct PoolDocument {
+    static constexpr const char* format = "memlab-pool";
+    static constexpr std::uint64_t known_version = 1;
+    /// Parts of a segment in its picture.
+    static constexpr std::size_t cells = 64;
+
+    struct Segment {
+        std::uint64_t bytes = 0;
+        std::uint64_t active_bytes = 0;
+        std::uint64_t pending_bytes = 0;
+        std::uint64_t block_count = 0;
+        std::string picture = {};
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.number({"bytes", "its size"}, self.bytes);
+            visit.number({"active_bytes", "of blocks, without pending ones"}, self.active_bytes);
+            visit.number({"pending_bytes",
+                          "of blocks that are freed, but may still be in use by "
+                          "the GPU"},
+                         self.pending_bytes);
+            visit.number({"block_count", "of both"}, self.block_count);
+            visit.text({"picture",
+                        "a character for each of its 64 equal parts, by address: `#` "
+                        "something in it is active, `o` pending, `.` all is free"},
+                       self.picture);
+        }
+    };
+    struct Gpu {
+        std::uint64_t gpu = 0;
+        std::uint64_t segment_count = 0;
+        std::uint64_t reserved_bytes = 0;
+        std::uint64_t active_bytes = 0;
+        std::uint64_t pending_bytes = 0;
+        std::uint64_t empty_count = 0;
+        std::uint64_t empty_bytes = 0;
+        std::vector<Segment> segments = {};
+
+        template <typename Self, typename Visitor>
+        static void fields(Self& self, Visitor& visit) {
+            visit.number({"gpu", "its index in the program"}, self.gpu);
+            visit.number({"segment_count", "of its pools"}, self.segment_count);
+            visit.number({"reserved_bytes", "of these"}, self.reserved_bytes);
+            visit.number({"active_bytes", "of blocks in them, without pending ones"},
+                         self.active_bytes);
+            visit.number({"pending_bytes",
+                          "of blocks that are freed, but may still be in use by "
+                          "the GPU"},
+                         self.pending_bytes);
+            visit.number({"empty_count", "segments without a block"}, self.empty_count);
+            visit.number({"empty_bytes", "of these"}, self.empty_bytes);
+            visit.list({"segments", "of the others those with the most free memory first"},
+                       self.segments);
+        }
+    };
+    std::vector<Gpu> gpus = {};
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.constant({"format", "the format's name"}, format);
+        visit.constant({"version", "of the format"}, known_version);
+        visit.list({"gpus", "on which memlab's pool has memory"}, self.gpus);
+    }
+};
+
 /// May throw std::bad_alloc.
 std::string to_json(const StatusDocument& document);
 std::string to_json(const ActionDocument& document);
+std::string to_json(const PoolDocument& document);
 
 }  // namespace memlab::model

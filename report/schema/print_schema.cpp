@@ -28,7 +28,7 @@ struct Document {
     Schema (*fields)();
 };
 
-constexpr std::array<Document, 11> documents = {{
+constexpr std::array<Document, 12> documents = {{
     {"report", "A recorded process", SchemaFields::of<memlab::model::Report>},
     {"interval", "memlab_interval_end of memlab.h",
      SchemaFields::of<memlab::model::IntervalDocument>},
@@ -36,6 +36,8 @@ constexpr std::array<Document, 11> documents = {{
      SchemaFields::of<memlab::model::StatusDocument>},
     {"action", "What a running process did for memlab-ctl, with --json",
      SchemaFields::of<memlab::model::ActionDocument>},
+    {"pool", "memlab-ctl pool --json of a running process",
+     SchemaFields::of<memlab::model::PoolDocument>},
     {"holders", "memlab-ctl holders --json", SchemaFields::of<memlab::report::HoldersDocument>},
     {"top", "memlab-top --json", SchemaFields::of<memlab::report::TopDocument>},
     {"run", "What memlab-run says of a run that has a folder of its own",

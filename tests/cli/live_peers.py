@@ -59,6 +59,14 @@ def interval(spec, since_mark):
             "gpus": [{"gpu": 0, "name": "Simulated GPU"}], "build_ids": [], **dict.fromkeys(zeros, 0)}
 
 
+def pool(spec):
+    segment = {"bytes": spec["reserved"] // 2, "active_bytes": spec["allocated"] // 2, "pending_bytes": 0,
+               "block_count": 3, "picture": "#" * 40 + "." * 24}
+    return {"format": "memlab-pool", "version": 1, "gpus": [
+        {"gpu": 0, "segment_count": 2, "reserved_bytes": spec["reserved"], "active_bytes": spec["allocated"],
+         "pending_bytes": 0, "empty_count": 0, "empty_bytes": 0, "segments": [segment, segment]}]}
+
+
 class Peer:
     """The process itself."""
 
@@ -74,6 +82,8 @@ class Peer:
             return status(self.spec, os.getpid(), self.requests)
         if verb in ("sites", "nn-modules"):
             return interval(self.spec, "since-mark" in arguments)
+        if verb == "pool":
+            return pool(self.spec)
         if verb == "mark":
             self.spec["mark"] = arguments[0]
         with open(self.spec["log"], "a", encoding="utf-8") as log:

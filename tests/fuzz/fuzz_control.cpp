@@ -70,5 +70,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try_document(text, memlab::tools::read_status);
     try_document(text, memlab::tools::read_interval);
     try_document(text, memlab::tools::read_action);
+    try_document(text, memlab::tools::read_pool);
     return 0;
 }

@@ -22,6 +22,11 @@ from typing import Any
 
 from support import ROOT, Build, EndToEnd
 
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
 ROUNDS = int(os.environ.get("MEMLAB_TEST_RUNS", "30"))
 ROOT_ONLY = unittest.skipUnless(os.geteuid() == 0, "needs the rights to be another user")
 
@@ -266,6 +271,37 @@ class Live(Asked):
             client.sendall(b"status\n")
             self.assertEqual(self.reply_on(client)[1]["pid"], process.pid)
             self.ends(process)
+
+    def test_the_pool_is_as_memlab_report_shows_it(self) -> None:
+        with self.started({"MEMLAB_BACKEND": "classic"}) as process:
+            for _ in range(30):
+                self.tell(process, "allocate")
+            document = self.asked(process, "pool")
+            if jsonschema is not None:
+                jsonschema.Draft7Validator(json.loads(self.layout.schema("pool").read_text())).validate(document)
+            (gpu,) = document["gpus"]
+            segments = gpu["segments"]
+            self.assertEqual(gpu["active_bytes"], 33 << 20)
+            self.assertEqual(gpu["reserved_bytes"], sum(each["bytes"] for each in segments) + gpu["empty_bytes"])
+            self.assertEqual(gpu["segment_count"], len(segments) + gpu["empty_count"])
+            for each in segments:
+                self.assertEqual(len(each["picture"]), 64)
+                self.assertAlmostEqual(each["picture"].count("#") / 64, each["active_bytes"] / each["bytes"], delta=0.1)
+            (first,) = self.asked(process, "pool", "1")["gpus"]
+            self.assertEqual((first["segments"], first["reserved_bytes"]), (segments[:1], gpu["reserved_bytes"]))
+            self.assertEqual(self.ask(process, "pool", "x"), ("error", "pool takes a number of segments"))
+            text = self.ctl(str(process.pid), "pool").stdout
+            self.assertRegex(text, r"GPU 0  .* reserved in \d+ segments?, 33\.00 MiB of it active")
+            self.assertIn("█", text)
+            self.ends(process)
+        outcome = self.without_memlab([str(self.layout.tool("memlab-report")), "pool", "--json",
+                                       str(self.output / f"memlab.asked.{process.pid}.memlog")])
+        end = json.loads(outcome.stdout)["reports"][0]["devices"][0]["moments"][-1]
+        self.assertEqual(end["what"], "end")
+        told = [(each["size"], sum(block["size"] for block in each["blocks"]), len(each["blocks"]))
+                for each in end["segments"] if each["blocks"]]
+        self.assertEqual(sorted(told), sorted((each["bytes"], each["active_bytes"], each["block_count"])
+                                              for each in segments))
 
     def test_a_program_without_cuda_does_not_answer(self) -> None:
         with self.started() as process:

@@ -198,6 +198,11 @@ std::string text_of(pid_t process, const Command& command, const std::string& do
                            : sites_text(process, *interval, since_mark, style());
             }
             break;
+        case Verb::pool:
+            if (const auto pool = read_pool(document, &problem)) {
+                return pool_text(*pool, style());
+            }
+            break;
         default:
             if (const auto action = read_action(document, &problem)) {
                 return memlab::report::printable(action->text, false) + "\n";

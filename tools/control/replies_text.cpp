@@ -10,6 +10,7 @@
 #include "report/text/units.hpp"
 #include "tools/live/find_processes.hpp"
 #include "tools/live/live_sites.hpp"
+#include "tools/live/pool_picture.hpp"
 
 namespace memlab::tools {
 namespace {
@@ -238,6 +239,26 @@ std::string nn_modules_text(const IntervalDocument& document, const report::Styl
         });
     table.head();
     table.rows(document.nn_modules, document.nn_modules.size());
+    return page.take();
+}
+
+std::string pool_text(const model::PoolDocument& document, const report::Style& style) {
+    Page page(style);
+    for (const model::PoolDocument::Gpu& gpu : document.gpus) {
+        page.heading("GPU " + std::to_string(gpu.gpu),
+                     format_bytes(gpu.reserved_bytes) + " reserved in " +
+                         format_plural(gpu.segment_count, "segment") + ", " +
+                         format_bytes(gpu.active_bytes) + " of it active" +
+                         (gpu.pending_bytes == 0
+                              ? std::string()
+                              : ", " + format_bytes(gpu.pending_bytes) + " freed and pending"));
+        for (const std::string& line : pool_picture(gpu, page.width(), style.ascii)) {
+            page.line(line);
+        }
+    }
+    if (page.empty()) {
+        page.line("memlab's pool has no memory here");
+    }
     return page.take();
 }
 

@@ -21,4 +21,6 @@ std::string sites_text(pid_t process, const model::IntervalDocument& document, b
 
 std::string nn_modules_text(const model::IntervalDocument& document, const report::Style& style);
 
+std::string pool_text(const model::PoolDocument& document, const report::Style& style);
+
 }  // namespace memlab::tools

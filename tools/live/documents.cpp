@@ -44,6 +44,10 @@ std::optional<model::ActionDocument> read_action(const std::string& json, std::s
     return read<model::ActionDocument>(json, problem);
 }
 
+std::optional<model::PoolDocument> read_pool(const std::string& json, std::string* problem) {
+    return read<model::PoolDocument>(json, problem);
+}
+
 LiveStatus ask_status(LiveConnection& connection) {
     LiveStatus answer{.process = connection.process(), .status = {}, .problem = {}, .document = {}};
     LiveReply reply = connection.ask(Verb::status);

@@ -15,6 +15,7 @@ namespace memlab::tools {
 std::optional<model::StatusDocument> read_status(const std::string& json, std::string* problem);
 std::optional<model::IntervalDocument> read_interval(const std::string& json, std::string* problem);
 std::optional<model::ActionDocument> read_action(const std::string& json, std::string* problem);
+std::optional<model::PoolDocument> read_pool(const std::string& json, std::string* problem);
 
 /// A process's state, or why it is not known.
 struct LiveStatus {

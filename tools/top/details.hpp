@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/live/live_documents.hpp"
 #include "tools/live/live_sites.hpp"
 
 namespace memlab::tools {
@@ -20,8 +21,9 @@ struct Details {
     std::optional<LiveSites> since_mark;  ///< none: not asked, or there is no mark
     NnModules nn_modules;                 ///< now
     std::optional<NnModules> nn_modules_since_mark;
-    std::string mark;     ///< the latest one's name; empty: none
-    std::string problem;  ///< why there is nothing; empty: there is
+    std::optional<model::PoolDocument> pool;  ///< none: not asked, or not known
+    std::string mark;                         ///< the latest one's name; empty: none
+    std::string problem;                      ///< why there is nothing; empty: there is
 };
 
 /// By process id.

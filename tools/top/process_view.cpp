@@ -8,6 +8,7 @@
 #include "report/text/plot.hpp"
 #include "report/text/units.hpp"
 #include "tools/live/holders.hpp"
+#include "tools/live/pool_picture.hpp"
 #include "tools/top/list_view.hpp"
 #include "tools/top/rows.hpp"
 
@@ -156,7 +157,7 @@ std::vector<Line> body_lines(const ProcessSample& process, const History& histor
         return timeline_lines(history.points(process), screen, rows);
     }
     if (state.page == ProcessPage::map) {
-        return map_lines(process, history.latest(), screen);
+        return map_lines(process, history.latest(), details, screen);
     }
     if (!process.memlab) {
         return {
@@ -278,8 +279,30 @@ std::vector<Line> nn_module_lines(const NnModules& nn_modules, const Screen& scr
     return lines;
 }
 
+namespace {
+
+/// The segments of memlab's pool on a GPU, by the program's index of it.
+void add_pool(const model::PoolDocument& pool, std::uint64_t gpu, const Screen& screen,
+              std::vector<Line>& lines) {
+    for (const model::PoolDocument::Gpu& each : pool.gpus) {
+        if (each.gpu != gpu) {
+            continue;
+        }
+        lines.emplace_back("");
+        lines.emplace_back(
+            "    memlab's pool: " + report::format_plural(each.segment_count, "segment") + ", " +
+                compact_bytes(each.reserved_bytes) + " reserved",
+            Tint::bold);
+        for (std::string& line : pool_picture(each, screen.columns, screen.ascii)) {
+            lines.emplace_back(std::move(line));
+        }
+    }
+}
+
+}  // namespace
+
 std::vector<Line> map_lines(const ProcessSample& process, const MachineSample& sample,
-                            const Screen& screen) {
+                            const Details& details, const Screen& screen) {
     struct Part {
         const char* name;
         const char* glyph;
@@ -333,6 +356,9 @@ std::vector<Line> map_lines(const ProcessSample& process, const MachineSample& s
             lines.emplace_back(std::string("    ") + (screen.ascii ? part.letter : part.glyph) +
                                " " + left_in(part.name, 18, screen.ascii) +
                                right_in(compact_bytes(part.bytes), 8));
+        }
+        if (use.memlab && details.pool) {
+            add_pool(*details.pool, use.memlab->gpu, screen, lines);
         }
     }
     return lines;

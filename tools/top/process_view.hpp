@@ -22,7 +22,8 @@ std::vector<Line> site_lines(const LiveSites& sites, const std::string& director
                              const Screen& screen);
 std::vector<Line> tree_lines(const LiveSites& sites, const Screen& screen);
 std::vector<Line> nn_module_lines(const NnModules& nn_modules, const Screen& screen);
+/// `details`: with the pool, if it is known.
 std::vector<Line> map_lines(const ProcessSample& process, const MachineSample& sample,
-                            const Screen& screen);
+                            const Details& details, const Screen& screen);
 
 }  // namespace memlab::tools

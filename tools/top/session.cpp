@@ -134,6 +134,7 @@ class Session {
         Interest interest;
         interest.pid = state_.chosen;
         interest.since_mark = state_.since_mark;
+        interest.pool = state_.looks_into && state_.page == ProcessPage::map;
         watcher_.set_interest(interest);
     }
 

@@ -72,6 +72,13 @@ void Sampler::add_details(const Interest& interest, Watched& watched) {
     if (interest.since_mark) {
         add_since_mark(pids, interest, watched);
     }
+    if (interest.pool) {
+        for (const auto& [pid, reply] : collector_.ask_all(pids, Verb::pool)) {
+            std::string problem;
+            watched.details[pid].pool =
+                reply.ok() ? read_pool(reply.document, &problem) : std::nullopt;
+        }
+    }
 }
 
 void Sampler::add_since_mark(const std::vector<pid_t>& pids, const Interest& interest,
@@ -137,7 +144,8 @@ std::shared_ptr<const Watched> Watcher::latest() const {
 void Watcher::set_interest(const Interest& interest) {
     const std::lock_guard lock(mutex_);
     interest_changed_ |= interest.pid != interest_.pid || interest.all != interest_.all ||
-                         interest.since_mark != interest_.since_mark;
+                         interest.since_mark != interest_.since_mark ||
+                         interest.pool != interest_.pool;
     interest_ = interest;
     if (interest_changed_) {
         wake_.notify_one();

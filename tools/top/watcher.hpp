@@ -29,6 +29,7 @@ struct Interest {
     bool all = false;  ///< every one, else `pid`
     pid_t pid = 0;     ///< 0: none
     bool since_mark = false;
+    bool pool = false;
     std::size_t sites = 50;
     std::size_t nn_modules = 200;
 };

@@ -29,6 +29,15 @@ Details some_details() {
     details.now.other_sites = 2;
     details.now.other_bytes = mib;
     details.nn_modules = {{"encoder.0", "Linear", 3 * gib, 7}};
+    model::PoolDocument::Gpu pool;
+    pool.segment_count = 4;
+    pool.reserved_bytes = 84 * mib;
+    pool.active_bytes = 50 * mib;
+    pool.pending_bytes = 2 * mib;
+    pool.empty_count = 2;
+    pool.empty_bytes = 4 * mib;
+    pool.segments = {{20 * mib, 2 * mib, 2 * mib, 2, "#o" + std::string(62, '.')}};
+    details.pool.emplace().gpus = {pool};
     return details;
 }
 
@@ -115,7 +124,12 @@ TEST_CASE("pages of a process", "[top]") {
     CHECK_THAT(tree, ContainsSubstring("12.0G  main\n   12.0G  train\n    8.0G    forward\n"
                                        "    4.0G    backward\n"));
     CHECK_THAT(page(ProcessPage::nn_modules), ContainsSubstring("encoder.0 (Linear)"));
-    CHECK_THAT(page(ProcessPage::map), ContainsSubstring("= cached"));
+    const std::string map = page(ProcessPage::map);
+    CHECK_THAT(map, ContainsSubstring("= cached"));
+    CHECK_THAT(map, ContainsSubstring("memlab's pool: 4 segments, 84.0M reserved"));
+    CHECK_THAT(map, ContainsSubstring("   20.00 MiB   16.00 MiB       2  #o......"));
+    CHECK_THAT(map, ContainsSubstring("               12.00 MiB          [1 segment more]"));
+    CHECK_THAT(map, ContainsSubstring("    4.00 MiB    4.00 MiB       0  [2 empty segments]"));
     state.since_mark = true;
     CHECK_THAT(page(ProcessPage::sites), ContainsSubstring("There is no mark yet"));
     state.chosen = 4712;
