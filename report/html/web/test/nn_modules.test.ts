@@ -3,8 +3,10 @@ import { matchSites, usedSites } from "../src/model/filter";
 import { groupsOf } from "../src/model/groups";
 import {
   beginnings,
+  belongsToNnModule,
   comparedName,
   deepestNnModule,
+  namesOutside,
   type NnModule,
   nnModuleMatcher,
   nnModuleName,
@@ -42,6 +44,36 @@ describe("names of nn.Modules", () => {
     expect(nnModuleMatcher("encoder.*")("encoder")).toBe(false);
     expect(nnModuleMatcher("*.mlp")("encoder.layers.0.mlp.up")).toBe(true);
     expect(nnModuleMatcher("a._orig_mod.b")("a.b")).toBe(true);
+  });
+});
+
+describe("names of memory", () => {
+  test("belong to the nn.Module whose parameters and states they are of", () => {
+    const known = new Set(["encoder.0", "head", ""]);
+    for (const name of [
+      "encoder.0.weight",
+      "encoder.0.weight.grad",
+      "Adam.encoder.0.weight.exp_avg",
+      "head.weight+embedding.weight",
+      "weight",
+      "weight.grad",
+      "Adam.weight.exp_avg",
+      "Adam.weight+bias",
+    ])
+      expect(belongsToNnModule(name, known), name).toBe(true);
+    for (const name of ["batch.0", "encoder.1.weight", "targets.x", "Adam.", "two words", ".grad"])
+      expect(belongsToNnModule(name, known), name).toBe(false);
+    expect(belongsToNnModule("weight", new Set(["head"]))).toBe(false);
+  });
+  test("of no nn.Module are told, those of nn.Modules are not", () => {
+    const source = recording({ steps: 6, sites: 30, moments: 120, layers: 3 });
+    const sites = [...found.outsideSites.slice(0, 3)];
+    const names = ["batch.inputs", "transformer.h.0.mlp.weight", "ema.0"].map((name) => source.strings.push(name) - 1);
+    source.labels = { site: sites, name: names, detail: sites.map(() => -1), bytes: [1, 2, 3] };
+    const named = new RecordingModel(source);
+    const again = nnModulesOf(named.sites, named.figures(moment), usedSites(named.sites, 0, ""));
+    expect(again.outsideSites).toEqual(found.outsideSites);
+    expect(namesOutside(named, again)).toEqual(["ema.0", "batch.inputs"]);
   });
 });
 

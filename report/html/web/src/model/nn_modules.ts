@@ -1,6 +1,6 @@
 // What PyTorch's nn.Modules hold, by qualified name, as `memlab-report nn-modules` adds it up.
 import { globExpression } from "./glob";
-import type { Figures } from "./recording";
+import type { Figures, RecordingModel } from "./recording";
 import type { SiteTable } from "./site_table";
 
 export const outsideNnModules = "[of no nn.Module]";
@@ -26,6 +26,7 @@ export interface NnModules {
   unnamed: NnModuleShare;
   unnamedCount: number;
   outside: NnModuleShare; // of none
+  outsideSites: number[]; // that hold it
 }
 
 const maxDepth = 32; // components that are told apart
@@ -99,6 +100,7 @@ export function nnModulesOf(table: SiteTable, figures: Figures, use: (site: numb
   const unnamed = emptyShare();
   const without = new Set<number>();
   const outside = emptyShare();
+  const outsideSites: number[] = [];
   const paths = table.nnModules.map(({ name }) => (name === null ? [] : beginnings(name)));
   for (let site = 0; site < table.count; ++site) {
     const bytes = figures.bytes[site]!;
@@ -111,8 +113,10 @@ export function nnModulesOf(table: SiteTable, figures: Figures, use: (site: numb
       to.categories.set(category, (to.categories.get(category) ?? 0) + bytes);
     };
     const index = table.nnModule[site]!;
-    if (index < 0) add(outside);
-    else if (table.nnModules[index]!.name === null) {
+    if (index < 0) {
+      add(outside);
+      outsideSites.push(site);
+    } else if (table.nnModules[index]!.name === null) {
       add(unnamed);
       without.add(index);
     } else {
@@ -132,7 +136,36 @@ export function nnModulesOf(table: SiteTable, figures: Figures, use: (site: numb
     }
   }
   for (const one of known.values()) one.children.sort((a, b) => b.bytes - a.bytes);
-  return { outermost, unnamed, unnamedCount: without.size, outside };
+  return { outermost, unnamed, unnamedCount: without.size, outside, outsideSites };
+}
+
+// Whether a name of memory is that of an nn.Module's: by the rules of trace/aggregate/nn_module_owner.hpp. `known`: the
+// qualified names of nn.Modules; "" is the outermost.
+export function belongsToNnModule(label: string, known: ReadonlySet<string>): boolean {
+  const tied = label.includes("+");
+  const name = label.split("+", 1)[0]!;
+  const first = name.indexOf(".");
+  const byClass = first >= 0 && /^[A-Z]/.test(name);
+  const behindClass = byClass ? name.slice(first + 1) : "";
+  for (let beginning of [name, behindClass])
+    for (let end = beginning.lastIndexOf("."); end > 0; end = beginning.lastIndexOf(".")) {
+      beginning = beginning.slice(0, end);
+      if (known.has(beginning)) return true;
+    }
+  const second = behindClass.indexOf(".");
+  const isOwn = first < 0 || name.slice(first) === ".grad";
+  const isState = byClass && (second >= 0 || tied);
+  const own = isOwn
+    ? name.slice(0, first < 0 ? undefined : first)
+    : behindClass.slice(0, second < 0 ? undefined : second);
+  return (isOwn || isState) && /^[A-Za-z_][A-Za-z0-9_]*$/.test(own) && known.has("");
+}
+
+// The names of memory of no nn.Module, those first under which most lives at the end; as `memlab-report nn-modules` has
+// them.
+export function namesOutside(model: RecordingModel, found: NnModules): string[] {
+  const known = new Set(model.sites.nnModules.flatMap(({ name }) => (name === null ? [] : [name])));
+  return model.labelsOf(found.outsideSites, (name) => !belongsToNnModule(name, known)).map(([name]) => name);
 }
 
 export interface Level {

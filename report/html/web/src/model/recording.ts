@@ -146,14 +146,14 @@ export class RecordingModel {
 
   // The program's names for memory of these sites, with what it holds where that is known. Those first under which most
   // lives at the end.
-  labelsOf(sites: number[]): [name: string, bytes: number][] {
+  labelsOf(sites: number[], wants: (name: string) => boolean = () => true): [name: string, bytes: number][] {
     const of = new Set(sites);
     const { site, name, detail, bytes } = this.source.labels;
     const held = new Map<string, number>();
     site.forEach((one, i) => {
       const named = this.sites.text(name[i]!);
       const text = [named, this.sites.text(detail[i]!)].filter(Boolean).join("  ");
-      if (of.has(one) && named !== "") held.set(text, (held.get(text) ?? 0) + bytes[i]!);
+      if (of.has(one) && named !== "" && wants(named)) held.set(text, (held.get(text) ?? 0) + bytes[i]!);
     });
     return [...held].sort((a, b) => b[1] - a[1]);
   }

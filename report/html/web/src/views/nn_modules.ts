@@ -4,6 +4,7 @@ import { bytes, count, duration, markdownRows, markdownTable, percent, plural } 
 import {
   beginnings,
   lastComponent,
+  namesOutside,
   type NnModule,
   type NnModules,
   nnModulesOf,
@@ -20,6 +21,7 @@ import type { Surroundings, View } from "./view";
 interface Row {
   share: NnModuleShare;
   label: string;
+  names?: string; // of what is in it
   module: NnModule | null; // null: a sum of what has no name
   open: boolean | null; // null: nothing within
 }
@@ -104,7 +106,7 @@ export class NnModulesView implements View {
         head: "nn.Module",
         width: "minmax(0, 1fr)",
         cell: (row) => this.nameCell(row),
-        text: (row) => "  ".repeat(row.module?.depth ?? 0) + row.label,
+        text: (row) => "  ".repeat(row.module?.depth ?? 0) + row.label + (row.names ? `: ${row.names}` : ""),
       },
       figures<Row>(
         "bytes",
@@ -148,10 +150,11 @@ export class NnModulesView implements View {
     const { module } = row;
     const cell = h(
       "span.nn-module",
-      { title: module?.name ?? row.label },
+      { title: module?.name ?? (row.names ? `${row.label}: ${row.names}` : row.label) },
       h("span.fold", row.open === null ? "" : row.open ? "▾" : "▸"),
       module ? h("span.function", module.depth === 0 ? "" : lastComponent(module.name)) : h("span.muted", row.label),
       module?.className ? h("span.class", module.className) : null,
+      row.names ? h("span.class", row.names) : null,
       module && module.depth === 0 && !module.className ? h("span.class", "outermost") : null,
     );
     cell.style.setProperty("--depth", String(module?.depth ?? 0));
@@ -181,11 +184,11 @@ export class NnModulesView implements View {
       if (open) module.children.forEach(add);
     };
     if (outermost.blocks > 0) add(outermost);
-    const sum = (share: NnModuleShare, label: string) => {
-      if (share.blocks > 0) rows.push({ share, label, module: null, open: null });
+    const sum = (share: NnModuleShare, label: string, names = "") => {
+      if (share.blocks > 0) rows.push({ share, label, names, module: null, open: null });
     };
     sum(unnamed, `[${plural(unnamedCount, "nn.Module")} without a name]`);
-    sum(outside, outsideNnModules);
+    sum(outside, outsideNnModules, namesOutside(this.scene!.model, this.found!).join(", "));
     this.grid!.keep(rows);
     this.tell();
   }

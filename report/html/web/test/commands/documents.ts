@@ -38,7 +38,7 @@ export interface NnModulesReport {
     peak_bytes: number;
     nn_modules: (NnModuleHeld & { name: string; class: string | null; own_bytes: number; own_count: number })[];
     unnamed: NnModuleHeld & { nn_modules: number };
-    outside: NnModuleHeld;
+    outside: NnModuleHeld & { labels?: { name: string; detail?: string | null }[] };
   }[];
 }
 

@@ -5,6 +5,7 @@ import { groupsOf } from "../../src/model/groups";
 import {
   comparedName,
   lastComponent,
+  namesOutside,
   type NnModule,
   nnModuleLevels,
   nnModuleName,
@@ -79,6 +80,13 @@ function trees(to: Comparison, page: Page, report: NnModulesReport): void {
       to.same(what, `GPU ${index} ${name}: blocks`, share.blocks, of.count);
       sameCategories(to, `GPU ${index} ${name}`, share, of.categories);
     }
+    const names = (command.outside.labels ?? []).map(({ name, detail }) => (detail ? `${name}  ${detail}` : name));
+    to.same(
+      "names of memory of no nn.Module",
+      `GPU ${index}`,
+      JSON.stringify(namesOutside(page.model, found).sort()),
+      JSON.stringify(names.sort()),
+    );
     to.same(
       what,
       `GPU ${index}: all`,
