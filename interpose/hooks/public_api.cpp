@@ -18,9 +18,8 @@ using memlab::profiler::AnnotationNames;
 
 namespace {
 
-constexpr std::uint64_t forever = ~std::uint64_t{0} >> 2;
-
 bool write_snapshot(mi::Session& session, std::string_view name) {
+    constexpr std::uint64_t forever = ~std::uint64_t{0} >> 2;
     if (session.report_path().empty() && name.find('/') == std::string_view::npos) {
         return false;
     }
@@ -202,7 +201,7 @@ MEMLAB_EXPORT int memlab_api_yield(char* problem, size_t size) {
         order.comes_back = true;
         mi::MoveOutcome outcome;
         if (session.mover() != nullptr) {
-            session.mover()->yield(order, forever, &outcome);
+            session.mover()->yield(order, mi::Mover::forever, &outcome);
         } else {
             outcome.problem = "it was started without MEMLAB_YIELD=on";
         }
@@ -225,7 +224,7 @@ MEMLAB_EXPORT int memlab_api_restore(void) {
         if (session.mover() == nullptr) {
             return false;
         }
-        session.mover()->restore(forever, &outcome);
+        session.mover()->restore(mi::Mover::forever, &outcome);
         return outcome.problem.empty();
     });
     return done ? 0 : -1;

@@ -305,9 +305,11 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
 
 void Mover::wait_for(std::uint64_t ticket, std::uint64_t max_wait_ns, MoveOutcome* outcome) {
     gate.ring();
-    const std::uint64_t until = profiler::monotonic_ns() + max_wait_ns;
+    const std::uint64_t begin = profiler::monotonic_ns();
     while (tickets_done_.load() < ticket) {
-        if (stopping_.load() || profiler::monotonic_ns() >= until) {
+        const std::uint64_t waited = profiler::monotonic_ns() - begin;
+        if (stopping_.load() || waited >= max_wait_ns ||
+            (max_wait_ns != forever && short_of_memory_.load() && waited >= move_second_ns)) {
             outcome->text = short_of_memory_.load()
                                 ? "it waits for GPU memory, and comes back when there is enough"
                                 : "it goes on; status says how far it is";

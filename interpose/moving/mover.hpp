@@ -55,9 +55,11 @@ class Mover {
     /// Starts the thread, and lets the calls pass the gate from now on. False: there is none.
     bool start() noexcept;
 
-    /// Steps aside, or comes back; waits until that is done, but not longer than `max_wait_ns`:
-    /// then *outcome says that it goes on. May throw std::bad_alloc. Call without any of memlab's
-    /// locks, and not in a call that has passed the gate.
+    static constexpr std::uint64_t forever = ~std::uint64_t{0};
+    /// Steps aside, or comes back; waits until that is done, but not longer than `max_wait_ns`, and
+    /// unless that is forever not for memory of the GPU: then *outcome says that it goes on. May
+    /// throw std::bad_alloc. Call without any of memlab's locks, and not in a call that has passed
+    /// the gate.
     void yield(const YieldOrder& order, std::uint64_t max_wait_ns, MoveOutcome* outcome);
     void restore(std::uint64_t max_wait_ns, MoveOutcome* outcome);
 

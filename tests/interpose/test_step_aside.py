@@ -237,6 +237,47 @@ class Moves(StepAside):
             self.ends(process)
 
 
+    def test_waits_while_another_process_has_the_memory(self) -> None:
+        shared = {"SIMCUDA_SHARED": str(self.work / "shared"), "SIMCUDA_MEMORY": "100MiB"}
+        with self.aside(shared) as process:
+            self.asked(process, "yield")
+            with self.started(YIELD | shared) as other:  # of asked.cpp
+                taken = [self.tell(other, "allocate") for _ in range(90)]
+                self.assertEqual(set(taken), {"done"})
+                begin = time.monotonic()
+                self.assertIn("waits for GPU memory", self.asked(process, "restore")["text"])
+                self.assertLess(time.monotonic() - begin, 5)
+                aside = self.asked(process, "status")["step_aside"]
+                self.assertEqual((aside["phase"], aside["short_of_memory"]), ("moving in", True))
+                self.send(process, "check")
+                self.assertTrue(self.says_nothing(process, 0.3))
+                self.assertEqual(self.ask(process, "yield")[0], "error")
+                self.tell(other, "free")
+                self.asked(other, "empty-cache")
+                self.assertEqual(self.line(process), "intact")
+                self.ends(other)
+            self.ends(process)
+
+    def test_a_communicator_with_ranks_elsewhere(self) -> None:
+        script = ("import ctypes, sys\nsys.path.insert(0, sys.argv[1])\nimport memlab\n"
+                  "cuda, nccl = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL('libnccl.so.2')\n"
+                  "context, address = ctypes.c_void_p(), ctypes.c_uint64()\n"
+                  "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+                  "assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(address), 5000) == 0\n"
+                  "ranks = int(sys.argv[2])\ncomms = (ctypes.c_void_p * ranks)()\n"
+                  "assert nccl.ncclCommInitAll(comms, ranks, None) == 0\n"
+                  "for comm in comms[:int(sys.argv[3])]:\n"
+                  "    assert nccl.ncclAllReduce(None, None, ctypes.c_size_t(0), 0, 0, ctypes.c_void_p(comm), None) == 0\n"
+                  "courtesy = memlab.Courtesy()\nprint(courtesy.yield_memory())\n")
+        libraries = ":".join([*self.layout.library_path, str(self.layout.root / "lib" / "simnccl")])
+        for ranks, used, away in (("1", "1", b"True"), ("2", "1", b"False")):
+            for settings in ({}, {"MEMLAB_LEDGER": "off"}):
+                command = [sys.executable, "-B", "-c", script, str(ROOT / "python"), ranks, used]
+                outcome = self.under_memlab(command, YIELD | settings | {"LD_LIBRARY_PATH": libraries})
+                self.assertEqual((outcome.code, outcome.stdout.strip()), (0, away), outcome.describe())
+                self.assertEqual(b"NCCL communicator has ranks in other processes" in outcome.stderr, away == b"False")
+
+
 class Recorded(StepAside):
     def test_what_the_recording_says(self) -> None:
         """Nothing is freed: what is reserved dips, and every view says when."""
