@@ -143,6 +143,25 @@ class Moves(StepAside):
             self.assertIn("no file can be made", self.refused(process, "to=disk:/nonexistent"))
             self.goes_on(process)
 
+    def test_by_memlab_ctl(self) -> None:
+        folder = self.work / "kept"
+        folder.mkdir()
+        with self.aside() as process:
+            pid = str(process.pid)
+            for options in ((), ("--keep", "4MiB"), ("--keep=4MiB", "--device", "0"), ("--to", f"disk:{folder}"),
+                            ("keep=4MiB", "--timeout", "5", "--engine=pool")):
+                moved = self.ctl(pid, "yield", *options)
+                self.assertEqual((moved.returncode, moved.stderr), (0, ""), options)
+                self.assertRegex(moved.stdout, "^moved .* of GPU memory to ")
+                self.assertEqual(self.tell(process, "used") != "0", any("4MiB" in option for option in options))
+                self.assertRegex(self.ctl(pid).stdout, r"aside +asleep, .* MiB away, 0 threads waiting")
+                self.assertRegex(self.ctl(pid, "restore").stdout, "^moved .* back to the GPU")
+                self.assertEqual(self.tell(process, "check"), "intact")
+            self.assertRegex(self.ctl(pid, "yield", "--prepare").stdout, "^prepared ")
+            for options in (("--keep",), ("--keep", "x"), ("--to", "somewhere"), ("--nothing",)):
+                self.assertEqual(self.ctl(pid, "yield", *options).returncode, 2, options)
+            self.ends(process)
+
     def test_prepared(self) -> None:
         with self.aside() as process:
             self.assertRegex(self.asked(process, "yield", "prepare")["text"], "^prepared .* of host memory")

@@ -71,7 +71,6 @@ void define_yield(CLI::App& app, ControlArguments& arguments) {
     };
     constexpr Option options[] = {
         {"keep", "BYTES", "Leave so much memory on each GPU"},
-        {"gpu", "N", "Move the memory of this GPU of the program alone"},
         {"to", "host|disk:DIR", "Move it to the host (default), or into a file in DIR"},
         {"engine", "auto|pool", "pool: move what memlab's pool has, also if more stays"},
         {"timeout", "SECONDS", "Wait so long for the GPU's work (default: MEMLAB_YIELD_TIMEOUT)"},
@@ -97,7 +96,8 @@ void define(CLI::App& app, ControlArguments& arguments) {
     app.add_option("words", arguments.words)->type_name("WORDS");
     app.add_flag("--json", arguments.json, "Print the replies as JSON");
     app.add_option("--device", arguments.device,
-                   "With holders: this GPU alone, as nvidia-smi counts")
+                   "With holders: this GPU alone, as nvidia-smi counts; with yield, as the program "
+                   "counts")
         ->type_name("N");
     app.add_option("--completion", arguments.completion,
                    "Print a script that completes command lines in bash, zsh or fish, or the man "
@@ -138,12 +138,18 @@ Command command_of(const ControlArguments& given) {
         command.target = words.front();
         words.erase(words.begin());
     }
-    if (!given.of_yield.empty() && (words.empty() || find_verb(words.front()) == nullptr ||
-                                    words.front() != info(Verb::yield).name)) {
+    const bool yields = !words.empty() && words.front() == info(Verb::yield).name;
+    if (!given.of_yield.empty() && !yields) {
         const std::string& word = given.of_yield.front();
         throw ControlError("--" + word.substr(0, word.find('=')) + " is an option of yield");
     }
+    if (given.has_device && !yields) {
+        throw ControlError("--device is for holders and yield");
+    }
     words.insert(words.end(), given.of_yield.begin(), given.of_yield.end());
+    if (given.has_device) {
+        words.push_back("gpu=" + std::to_string(given.device));
+    }
     if (words.empty()) {
         return command;
     }
@@ -258,9 +264,6 @@ int run(const ControlArguments& arguments) {
     if (asks_for_holders(arguments)) {
         const auto device = arguments.has_device ? std::optional(arguments.device) : std::nullopt;
         return print(holders_text(device, arguments.json, style()), EXIT_SUCCESS);
-    }
-    if (arguments.has_device) {
-        throw ControlError("--device is for holders");
     }
     Command command = command_of(arguments);
     std::vector<pid_t> processes = targets_of(command);
