@@ -124,11 +124,14 @@ std::vector<VmmPages::MovableChunk> VmmPages::begin_move(std::uint64_t* unknown)
                     *unknown += end - start;
                     return CUDA_SUCCESS;
                 }
-                chunks.push_back({start, size, stays(start, size)});
+                chunks.push_back({start, size});
                 start += size;
             }
             return CUDA_SUCCESS;
         });
+    }
+    for (MovableChunk& chunk : chunks) {
+        chunk.stays = stays(chunk.address, chunk.bytes);
     }
     moving_ = true;
     return chunks;
