@@ -94,6 +94,7 @@ class Mover {
     void give_up() noexcept;
 
     MoveOutcome move_in() noexcept;
+    void drop_what_is_free() noexcept;
     /// One try. Out of memory: *lacks is how much of which device.
     struct Lack {
         CUdevice device = -1;

@@ -26,6 +26,17 @@ bool is_broken(const Context& context) {
 
 }  // namespace
 
+/// What was freed meanwhile need not come back.
+void Mover::drop_what_is_free() noexcept {
+    std::size_t index = 0;
+    while (Context* const context = memory_.contexts().next(-1, &index)) {
+        const EndGate::Use use(context->end_gate(), EndGate::max_wait_ns);
+        if (use.held() && context->backend().pages().away_bytes() != 0) {
+            context->pool().release_cached(false);
+        }
+    }
+}
+
 bool Mover::try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back) {
     PagesInMove moving;
     std::vector<Context*> returning;
@@ -111,6 +122,7 @@ MoveOutcome Mover::move_in() noexcept {
     const std::uint64_t begin = profiler::monotonic_ns();
     std::vector<VmmPages::AwayChunks> back;
     bool told = false;
+    drop_what_is_free();
     while (!stopping_.load()) {
         Lack lack;
         try {

@@ -112,7 +112,28 @@ class Moves(StepAside):
             self.assertEqual(self.tell(process, "check"), "intact")
             self.assertEqual(self.tell(process, "more"), "done")
             self.assertEqual(self.tell(process, "check"), "intact")
+            moved = self.asked(process, "yield")["bytes"]
+            self.assertEqual(self.tell(process, "drop"), "done")
+            self.assertLess(self.asked(process, "restore")["bytes"], moved)  # what was freed does not come back
+            self.assertEqual(self.tell(process, "more"), "done")
+            self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
+
+    def test_what_another_gpu_copies(self) -> None:
+        """Access of other devices is as before, also what was granted while the memory was away."""
+        for early in (True, False):
+            with self.subTest(early=early), self.aside({"SIMCUDA_DEVICES": "2"}) as process:
+                if early:
+                    self.assertEqual(self.tell(process, "peer"), "intact")
+                self.asked(process, "yield")
+                self.send(process, "peer")
+                self.assertTrue(self.says_nothing(process, 0.2))
+                self.asked(process, "restore")
+                self.assertEqual(self.line(process), "intact")
+                self.asked(process, "yield")
+                self.asked(process, "restore")
+                self.assertEqual(self.tell(process, "peer"), "intact")
+                self.ends(process)
 
     def test_a_part(self) -> None:
         with self.aside() as process:

@@ -4,17 +4,20 @@
 //   where      says the addresses of its blocks, as one number
 //   check      says whether its blocks have their contents
 //   free       frees every second block
+//   drop       frees all of them
 //   more       allocates one block more
 //   used       says how many MiB of the device this process uses (simulated driver)
 //   calls      says how often it called the driver to unmap (simulated driver)
 //   close      begins work that does not end until "open" (simulated driver)
 //   open       lets it end
 //   queue      a thread makes a call that does not return until "open"
-//   locks      a thread takes a lock and submits a little later; a host function waits for that
-//   lock submits    a host function of a stream submits work itself captures   begins a capture;
-//   "captured" ends it asks       says what queries, attributes and cuMemGetInfo answer churn
-//   threads allocate, fill, read and free from now on; "still" ends that and says whether
-//              all was as it should be, "count" how much they did
+//   locks      a thread takes a lock and submits later; a host function waits for that lock
+//   submits    a host function of a stream submits work itself
+//   captures   begins a capture; "captured" ends it
+//   peer       says whether a copy in a context of the second GPU finds the blocks intact
+//   asks       says what queries, attributes and cuMemGetInfo answer
+//   churn      threads allocate, fill, read and free from now on; "still" ends that and says
+//              whether all was as it should be, "count" how much they did
 //   forks      a child says that it runs
 //   handles    handles SIGUSR1 from now on
 //   thread     a second thread checks the blocks and says so
@@ -176,6 +179,11 @@ int main() {
                 blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
             }
             SAY("done\n");
+        } else if (word == "drop") {
+            std::for_each(blocks.begin(), blocks.end(),
+                          [](const Block& block) { release(block.address); });
+            blocks.clear();
+            SAY("done\n");
         } else if (word == "more") {
             blocks.push_back(make_block(5 << 20, static_cast<std::uint32_t>(blocks.size()) + 100));
             SAY("done\n");
@@ -220,6 +228,10 @@ int main() {
             CUgraph graph = nullptr;
             CHECK(cuStreamEndCapture(own, &graph));
             SAY("done\n");
+        } else if (word == "peer") {
+            use_device(1);
+            SAY("%s\n", are_intact(blocks) ? "intact" : "damaged");
+            CHECK(cuCtxSetCurrent(context));
         } else if (word == "asks") {
             say_answers(event, blocks.front().address);
         } else if (word == "churn") {
