@@ -153,6 +153,8 @@ class Yielding:
                 good, back = self.ask(process, "restore")
                 if good:
                     times.append((self.seconds(out), self.seconds(back)))
+                elif self.ends_by_itself(process):
+                    break
                 else:
                     self.problems.append(f"{name}: restore: {back['text']}")
                     break
@@ -166,6 +168,13 @@ class Yielding:
                                 f"{statistics.median(out for out, _ in times):.2f} s, back "
                                 f"{statistics.median(back for _, back in times):.2f} s (medians), "
                                 f"refused {len(refused)} times {sorted(set(refused))[:2]}")
+
+    @staticmethod
+    def ends_by_itself(process: subprocess.Popen[str]) -> bool:
+        """It was through with its work, and ended while its memory was away."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=5) == 0
+        return False
 
     @staticmethod
     def seconds(answer: dict[str, Any]) -> float:
