@@ -169,7 +169,7 @@ def test_archives(build, folder):
     names = ("memlab-run", "memlab-report", "memlab-ctl", "memlab-top")
     library, tools = unpacked / "lib/libmemlab.so", [unpacked / "bin" / name for name in names]
     # It is loaded into every program: what makes it larger has to be worth that.
-    expect(library.stat().st_size <= 2.25 * MEBIBYTE, f"the library has {library.stat().st_size} bytes")
+    expect(library.stat().st_size <= 2.5 * MEBIBYTE, f"the library has {library.stat().st_size} bytes")
     total = sum(path.stat().st_size for path in [library, *tools])
     print(f"library {library.stat().st_size} bytes, with the tools {total}")
     expect(total <= 21 * MEBIBYTE, f"library and tools have {total} bytes")
