@@ -202,11 +202,12 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
                          (movable.staying.empty() ? "" : ": " + movable.staying));
     }
     if (order.engine == Engine::automatic && !movable.mostly_moves()) {
-        return not_moved("only " + model::size_text(movable.can_move) + " of " +
-                         model::size_text(movable.can_move + movable.stays) +
-                         " can be moved (--engine pool moves that); this stays: " + movable.staying +
-                         ". Start the program with MEMLAB_BACKEND=vmm MEMLAB_IPC=off, or with "
-                         "memlab-run --replace, so that memlab's pool serves it");
+        return not_moved(
+            "only " + model::size_text(movable.can_move) + " of " +
+            model::size_text(movable.can_move + movable.stays) +
+            " can be moved (--engine pool moves that); this stays: " + movable.staying +
+            ". Start the program with MEMLAB_BACKEND=vmm MEMLAB_IPC=off, or with "
+            "memlab-run --replace, so that memlab's pool serves it");
     }
     const std::uint64_t prepared = prepared_ == nullptr ? 0 : prepared_->bytes();
     if (order.folder.empty() && prepared < movable.can_move &&

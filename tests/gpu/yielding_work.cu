@@ -1,9 +1,10 @@
 // Work on a GPU whose result is a number, the same in every run: several streams, events, an
 // executable graph with a kernel, a copy and a fill, a texture on linear memory, an access policy
-// window of L2, memory that comes and goes, copies to and from the host. While it runs its memory is
-// moved out of the GPU and back (tests/gpu/step_aside.py).
+// window of L2, memory that comes and goes, copies to and from the host. While it runs its memory
+// is moved out of the GPU and back (tests/gpu/step_aside.py).
 //
-//   yielding_work ROUNDS MIB    says "ready" when the first round is over, and the number at the end;
+//   yielding_work ROUNDS MIB    says "ready" when the first round is over, and the number at the
+//   end;
 //                               holds so many MiB beside what it works with
 #include <cuda_runtime.h>
 
@@ -76,7 +77,8 @@ cudaTextureObject_t texture_on(std::uint32_t* data) {
     return texture;
 }
 
-cudaGraphExec_t graph_of(cudaStream_t stream, std::uint32_t* a, std::uint32_t* b, std::uint32_t* c) {
+cudaGraphExec_t graph_of(cudaStream_t stream, std::uint32_t* a, std::uint32_t* b,
+                         std::uint32_t* c) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
@@ -141,8 +143,10 @@ int main(int count, char** arguments) {
         CHECK(cudaMalloc(&passing, words * sizeof *passing));
         CHECK(cudaMemcpyAsync(passing, b, words * sizeof *b, cudaMemcpyDeviceToDevice, streams[2]));
         add<<<grid, block, 0, streams[2]>>>(passing, c, d);
-        CHECK(cudaMemcpyAsync(pinned, passing, words * sizeof *pinned, cudaMemcpyDeviceToHost, streams[2]));
-        CHECK(cudaMemcpyAsync(c, pinned, words * sizeof *pinned, cudaMemcpyHostToDevice, streams[2]));
+        CHECK(cudaMemcpyAsync(pinned, passing, words * sizeof *pinned, cudaMemcpyDeviceToHost,
+                              streams[2]));
+        CHECK(
+            cudaMemcpyAsync(c, pinned, words * sizeof *pinned, cudaMemcpyHostToDevice, streams[2]));
         CHECK(cudaEventRecord(events[2], streams[2]));
         CHECK(cudaStreamWaitEvent(streams[0], events[2]));
         if (round % 3 == 0) {
@@ -162,8 +166,9 @@ int main(int count, char** arguments) {
     for (const unsigned char byte : held) {
         wrong += byte == 42 ? 0 : 1;
     }
-    std::printf("%016llx %016llx %016llx %016llx %llu\n", static_cast<unsigned long long>(sum_of(a)),
-                static_cast<unsigned long long>(sum_of(b)), static_cast<unsigned long long>(sum_of(c)),
-                static_cast<unsigned long long>(sum_of(d)), static_cast<unsigned long long>(wrong));
+    std::printf(
+        "%016llx %016llx %016llx %016llx %llu\n", static_cast<unsigned long long>(sum_of(a)),
+        static_cast<unsigned long long>(sum_of(b)), static_cast<unsigned long long>(sum_of(c)),
+        static_cast<unsigned long long>(sum_of(d)), static_cast<unsigned long long>(wrong));
     return 0;
 }
