@@ -127,12 +127,15 @@ void NcclWitness::ends(void* communicator, bool ask_first) noexcept {
 
 bool NcclWitness::has_peers_elsewhere() {
     const threads::LockGuard lock(mutex_);
-    return std::any_of(known_.begin(), known_.end(), [this](const Known& one) {
+    for (const Known& one : known_) {
         const auto here = std::count_if(known_.begin(), known_.end(), [&one](const Known& other) {
             return other.ranks == one.ranks;
         });
-        return one.ranks == 0 || here < one.ranks;
-    });
+        if (one.ranks == 0 || here < one.ranks) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /// Without the lock: NCCL and the recorder have their own.
