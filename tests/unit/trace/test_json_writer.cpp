@@ -176,11 +176,16 @@ TEST_CASE("integers are exact up to the last bit") {
     const Json json = Json::parse(
         report_of({DeviceInfo{.index = 0,
                               .total_bytes = (std::uint64_t{1} << 53) + 1,
-                              .driver_version = std::numeric_limits<std::int32_t>::min()},
+                              .driver_version = std::numeric_limits<std::int32_t>::max()},
                    event}));
     CHECK(json["sites"][0]["bytes"].get<std::uint64_t>() == 0xfffffffffffffffe);
     CHECK(json["devices"][0]["total_bytes"].get<std::uint64_t>() == 9007199254740993);
-    CHECK(json["devices"][0]["driver_version"].get<std::int64_t>() == -2147483648);
+    CHECK(json["devices"][0]["driver_version"].get<std::int64_t>() == 2147483647);
+}
+
+TEST_CASE("a driver's version below 0 is unknown") {
+    const Json json = Json::parse(report_of({DeviceInfo{.index = 0, .driver_version = -1}}));
+    CHECK(json["devices"][0]["driver_version"].get<std::int64_t>() == 0);
 }
 
 TEST_CASE("text is valid UTF-8 and valid JSON whatever it was") {
