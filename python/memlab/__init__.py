@@ -19,7 +19,7 @@ program.
 """
 
 from ._annotations import empty_cache, label, mark, recording, scope, snapshot, stats
-from ._courtesy import Courtesy
+from ._courtesy import Courtesy, NotMovedWarning
 from ._library import NotRecordedWarning
 from ._line_profiler import LineProfiler, clear_global_line_profiler, profile, profile_every, set_target_gpu
 from ._mem_reporter import MemReporter
@@ -30,6 +30,6 @@ from ._recording import Curve, Device, Event, Place, Recording, ReportError, htm
 from ._watch import watch
 
 __all__ = ["Courtesy", "Curve", "Device", "Event", "Frame", "Line", "LineProfiler", "MemReporter", "NnModule",
-           "NotRecordedWarning", "Place", "Recording", "ReportError", "Site", "__version__", "clear_global_line_profiler",
+           "NotMovedWarning", "NotRecordedWarning", "Place", "Recording", "ReportError", "Site", "__version__", "clear_global_line_profiler",
            "empty_cache", "html", "label", "load", "load_ipython_extension", "mark", "peak", "preload_path", "profile", "profile_every", "recording",
            "report", "scope", "set_target_gpu", "snapshot", "stats", "tool_path", "watch"]
