@@ -7,6 +7,7 @@
 #include <charconv>
 #include <climits>
 
+#include "interpose/driver/function_ref.hpp"
 #include "interpose/options/small_file.hpp"
 
 namespace memlab::interpose {
@@ -90,6 +91,18 @@ std::optional<std::uint64_t> limit_value(std::string_view text) {
 
 std::string read_cgroup_file(const std::string& path) {
     return read_small_file(path, max_cgroup_file_bytes);
+}
+
+/// visit(directory) for the cgroup of a place and each above it that is visible.
+void for_each_cgroup(const CgroupPlace& place, FunctionRef<void(const std::string&)> visit) {
+    std::string directory = place.directory;
+    for (;;) {  // once for each component of a path, at most
+        visit(directory);
+        if (directory.size() <= place.top.size()) {
+            return;
+        }
+        directory.resize(std::max(directory.rfind('/'), place.top.size()));
+    }
 }
 
 /// What a symbolic link says; empty where it cannot be read.
@@ -180,8 +193,7 @@ std::optional<CgroupLimit> dmem_limit(const CgroupPlace& place, std::string_view
     if (place.path.empty()) {
         return tightest;
     }
-    std::string directory = place.directory;
-    for (;;) {  // once for each component of a path, at most
+    for_each_cgroup(place, [&](const std::string& directory) {
         const auto value = [&](const char* file) {
             return dmem_value(read_cgroup_file(directory + file), pci);
         };
@@ -202,16 +214,29 @@ std::optional<CgroupLimit> dmem_limit(const CgroupPlace& place, std::string_view
                 tightest = std::move(here);
             }
         }
-        if (directory.size() <= place.top.size()) {
-            break;
-        }
-        directory.resize(std::max(directory.rfind('/'), place.top.size()));
-    }
+    });
     if (tightest) {
         tightest->capacity =
             dmem_value(read_cgroup_file(place.top + "/dmem.capacity"), pci).value_or(0);
     }
     return tightest;
+}
+
+std::uint64_t memory_room(const CgroupPlace& place) {
+    std::uint64_t least = CgroupLimit::unlimited;
+    for_each_cgroup(place, [&](const std::string& directory) {
+        const auto value = [&](const char* file) {
+            const std::string text = read_cgroup_file(directory + file);
+            std::string_view lines = text;
+            return limit_value(next_line(lines));
+        };
+        const std::optional<std::uint64_t> limit = value("/memory.max");
+        const std::optional<std::uint64_t> used = value("/memory.current");
+        if (limit && *limit != CgroupLimit::unlimited && used) {
+            least = std::min(least, *limit - std::min(*limit, *used));
+        }
+    });
+    return least;
 }
 
 std::optional<bool> is_in_own_cgroup(std::uint32_t pid, const std::string& proc) {

@@ -50,6 +50,10 @@ struct CgroupLimit {
 /// throw std::bad_alloc.
 std::optional<CgroupLimit> dmem_limit(const CgroupPlace& place, std::string_view pci);
 
+/// How much host memory this place leaves, by memory.max and memory.current;
+/// CgroupLimit::unlimited: it has no limit. May throw std::bad_alloc.
+std::uint64_t memory_room(const CgroupPlace& place);
+
 /// The value of a GPU's region in one of these files: of those named "vram...", else of all, the
 /// smallest. Values beyond 2^63 are no limit. None: the GPU has no line.
 std::optional<std::uint64_t> dmem_value(std::string_view file, std::string_view pci);

@@ -96,25 +96,6 @@ std::optional<std::uint64_t> number_at(std::string_view text) {
     return problem == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-/// What `folder` and the cgroups above it leave of memory.
-std::uint64_t left_by_cgroups(std::string folder, const std::string& top) {
-    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-    for (;;) {
-        const std::string most_text = read_small_file(folder + "/memory.max", max_text_bytes);
-        const std::string used_text = read_small_file(folder + "/memory.current", max_text_bytes);
-        const auto most = number_at(most_text);
-        const auto used = number_at(used_text);
-        if (most && used) {
-            least = std::min(least, *most - std::min(*most, *used));
-        }
-        const std::size_t slash = folder.rfind('/');
-        if (folder.size() <= top.size() || slash == std::string::npos || slash == 0) {
-            return least;
-        }
-        folder.resize(slash);
-    }
-}
-
 /// An event behind all work of a context.
 class ContextEvent {
   public:
@@ -230,9 +211,7 @@ std::uint64_t host_memory_available() {
         }
     }
     const CgroupPlace place = own_cgroup();
-    return place.directory.empty()
-               ? available
-               : std::min(available, left_by_cgroups(place.directory, place.top));
+    return place.directory.empty() ? available : std::min(available, memory_room(place));
 }
 
 }  // namespace memlab::interpose

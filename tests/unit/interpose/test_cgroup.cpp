@@ -67,6 +67,21 @@ TEST_CASE("a value is of the region with the GPU's address") {
     CHECK(dmem_value("", gpu_address) == std::nullopt);
 }
 
+TEST_CASE("host memory is bounded by the cgroup with the least room") {
+    const FakeTree tree;
+    const CgroupPlace place = own_cgroup(tree.proc());
+    CHECK(memory_room(place) == CgroupLimit::unlimited);
+    tree.write("sys/pods/pod one/app/memory.max", "max\n");
+    tree.write("sys/pods/pod one/app/memory.current", "1000\n");
+    CHECK(memory_room(place) == CgroupLimit::unlimited);
+    tree.write("sys/pods/pod one/memory.max", "5000\n");
+    tree.write("sys/pods/pod one/memory.current", "1500\n");
+    CHECK(memory_room(place) == 3500);
+    tree.write("sys/pods/memory.max", "2000\n");
+    tree.write("sys/pods/memory.current", "2500\n");
+    CHECK(memory_room(place) == 0);
+}
+
 TEST_CASE("values that are none") {
     const auto value = [](const std::string& text) {
         return dmem_value("drm/0000:03:00.0/vram0 " + text + "\n", gpu_address);
