@@ -61,7 +61,10 @@ void copy_pieces(Copying& copying) {
         copying.error.store(made);
         return;
     }
-    std::byte* const stage = copying.stages + copying.copiers.fetch_add(1) * stage_bytes;
+    // Contents that are pinned themselves need none.
+    std::byte* const stage = copying.stages != nullptr
+                                 ? copying.stages + copying.copiers.fetch_add(1) * stage_bytes
+                                 : nullptr;
     while (copying.goes_on()) {
         const std::size_t which = copying.next.fetch_add(1);
         if (which >= copying.pieces.size()) {

@@ -82,11 +82,10 @@ void Mover::take_orders() {
     }
     if (asleep && (wanted == Wanted::in || gate.wanted_back())) {
         MoveOutcome outcome = move_in();
-        if (wanted == Wanted::in && ordered) {
-            finish(std::move(outcome));
-            return;
-        }
         if (wanted == Wanted::in) {
+            if (ordered) {
+                finish(std::move(outcome));
+            }
             return;
         }
     }
