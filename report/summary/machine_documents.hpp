@@ -91,6 +91,31 @@ struct HeldSite {
     }
 };
 
+/// What both documents say of a process: which it is,
+template <typename Self, typename Visitor>
+void identity_fields(Self& self, Visitor& visit) {
+    visit.text({"command",
+                "with its arguments, unless `MEMLAB_ARGUMENTS=off` is set here "
+                "or there"},
+               self.command);
+    visit.text_or_null({"user", "its owner's name or number"}, self.user);
+    visit.number({"start_wall_ns", "when it started, since the Unix epoch; 0: not known"},
+                 self.start_wall_ns);
+}
+/// its container,
+template <typename Container, typename Visitor>
+void container_field(Container& container, Visitor& visit) {
+    visit.text_or_null({"container", "the start of its id, or its name; null: none"}, container);
+}
+/// and what memlab in it knows.
+template <typename Use, typename Visitor>
+void memlab_field(Use& use, Visitor& visit) {
+    visit.object_or_null({"memlab",
+                          "what memlab in it knows; null: it is not in it, or "
+                          "does not answer"},
+                         use);
+}
+
 /// memlab-ctl holders --json.
 struct HoldersDocument {
     struct Process {
@@ -123,25 +148,15 @@ struct HoldersDocument {
                                   "null: it does not"},
                                  self.bytes);
             visit.flag({"listed_by_nvml", "as a user of this GPU"}, self.listed_by_nvml);
-            visit.text({"command",
-                        "with its arguments, unless `MEMLAB_ARGUMENTS=off` is set here "
-                        "or there"},
-                       self.command);
-            visit.text_or_null({"user", "its owner's name or number"}, self.user);
-            visit.number({"start_wall_ns", "when it started, since the Unix epoch; 0: not known"},
-                         self.start_wall_ns);
+            identity_fields(self, visit);
             visit.text({"state", "as `ps` has it: `R`, `S`, `D`, `Z`, `T`; `?`: not known"},
                        self.state);
             visit.number({"parent", "its parent's id; 0: not known"}, self.parent);
             visit.flag({"parent_gone", "who started it has ended"}, self.parent_gone);
             visit.flag({"zombie", "its main thread has ended"}, self.zombie);
-            visit.text_or_null({"container", "the start of its id, or its name; null: none"},
-                               self.container);
+            container_field(self.container, visit);
             visit.text_or_null({"cgroup", "its path; null: the root, or not known"}, self.cgroup);
-            visit.object_or_null({"memlab",
-                                  "what memlab in it knows; null: it is not in it, or "
-                                  "does not answer"},
-                                 self.memlab);
+            memlab_field(self.memlab, visit);
             visit.list({"sites", "the call sites that hold the most of this GPU, largest first"},
                        self.sites);
             visit.texts({"advice", "what can be done, sentences"}, self.advice);
@@ -192,10 +207,7 @@ struct TopDocument {
                                   "of it, contexts and code among them, as NVML says; null: it "
                                   "does not"},
                                  self.used_bytes);
-            visit.object_or_null({"memlab",
-                                  "what memlab in it knows; null: it is not in it, or "
-                                  "does not answer"},
-                                 self.memlab);
+            memlab_field(self.memlab, visit);
         }
     };
     struct Process {
@@ -220,15 +232,8 @@ struct TopDocument {
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
             visit.number({"pid", "its id"}, self.pid);
-            visit.text({"command",
-                        "with its arguments, unless `MEMLAB_ARGUMENTS=off` is set here "
-                        "or there"},
-                       self.command);
-            visit.text_or_null({"user", "its owner's name or number"}, self.user);
-            visit.number({"start_wall_ns", "when it started, since the Unix epoch; 0: not known"},
-                         self.start_wall_ns);
-            visit.text_or_null({"container", "the start of its id, or its name; null: none"},
-                               self.container);
+            identity_fields(self, visit);
+            container_field(self.container, visit);
             visit.flag({"under_memlab", "it has a control channel"}, self.under_memlab);
             visit.text_or_null({"problem", "why it does not answer"}, self.problem);
             visit.text_or_null({"rank", "of a launcher's job; null: none"}, self.rank);
@@ -251,9 +256,7 @@ struct TopDocument {
                                  self.growth_per_step);
             visit.list({"gpus", "that it uses"}, self.gpus);
             visit.list({"sites", "the call sites that hold the most, largest first"}, self.sites);
-            visit.list({"nn_modules",
-                        "nn.Modules of PyTorch whose calls allocated what is held, "
-                        "largest first"},
+            visit.list({"nn_modules", "nn.Modules of PyTorch that hold the most, largest first"},
                        self.nn_modules);
         }
     };
