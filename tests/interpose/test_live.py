@@ -42,6 +42,15 @@ class Asked(EndToEnd):
     def settings(self, more: dict[str, str] | None = None) -> dict[str, str]:
         return {"XDG_RUNTIME_DIR": str(self.runtime)} | (more or {})
 
+    def trained_nn_modules(self) -> list[str]:
+        """nn.Modules of a stand-in for PyTorch: says what they hold, "ready", and waits for a line."""
+        library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
+        programs = ROOT / "tests" / "programs" / "python"
+        then_waits = ("import runpy, sys\nsys.argv.pop(0)\nrunpy.run_path(sys.argv[0])\nprint('ready', flush=True)\n"
+                      "sys.stdin.readline()\n")
+        return [sys.executable, "-B", "-c", then_waits, str(programs / "nn_modules.py"), str(library),
+                str(programs / "stand_ins" / "torch")]
+
     @contextlib.contextmanager
     def started(self, settings: dict[str, str] | None = None,
                 command: list[str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
@@ -169,13 +178,7 @@ class Live(Asked):
         self.assertEqual([mark["name"] for mark in report["marks"]], ["before it"])
 
     def test_nn_modules(self) -> None:
-        library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
-        programs = ROOT / "tests" / "programs" / "python"
-        then_waits = ("import runpy, sys\nsys.argv.pop(0)\nrunpy.run_path(sys.argv[0])\nprint('ready', flush=True)\n"
-                      "sys.stdin.readline()\n")
-        command = [sys.executable, "-B", "-c", then_waits, str(programs / "nn_modules.py"), str(library),
-                   str(programs / "stand_ins" / "torch")]
-        with self.started({"PYTHONHASHSEED": "0"}, command) as process:
+        with self.started({"PYTHONHASHSEED": "0"}, self.trained_nn_modules()) as process:
             expected: dict[str, list[int]] = {}
             for size, names in json.loads(self.line(process)).items():
                 if names:

@@ -234,15 +234,9 @@ class Moves(StepAside):
 
     def test_segments_of_pytorchs_cache(self) -> None:
         """They come from the pool then, and the recording knows its tensors as always."""
-        library = self.layout.program("pytorch_cache").parent / "pytorch" / "torch" / "libtorch_cpu.so"
-        programs = ROOT / "tests" / "programs" / "python"
-        then_waits = ("import runpy, sys\nsys.argv.pop(0)\nrunpy.run_path(sys.argv[0])\nprint('ready', flush=True)\n"
-                      "sys.stdin.readline()\n")
-        command = [sys.executable, "-B", "-c", then_waits, str(programs / "nn_modules.py"), str(library),
-                   str(programs / "stand_ins" / "torch")]
         held = []
         for settings in ({}, YIELD):
-            with self.started(settings | {"PYTHONHASHSEED": "0"}, command) as process:
+            with self.started(settings | {"PYTHONHASHSEED": "0"}, self.trained_nn_modules()) as process:
                 self.line(process)
                 self.assertEqual(self.line(process), "ready")
                 status = self.asked(process, "status")["gpus"][0]
