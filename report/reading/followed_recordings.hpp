@@ -25,7 +25,7 @@ class FollowedRecordings {
     /// A file that must be an event log. `pid`: the process that writes it, where that is known.
     void add_log(const std::string& path, std::uint64_t pid = 0);
 
-    /// The report of now; of a file that was not read before, it is read. Thread-safe.
+    /// The report as of the latest refresh(); reads a file that was not read before. Thread-safe.
     ReadResult read(const std::string& path);
 
     /// Reads what is new in the logs that were read. Whether there was anything.

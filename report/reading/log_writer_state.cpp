@@ -6,12 +6,12 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include "report/reading/log_report.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 
@@ -61,10 +61,7 @@ bool is_being_written(const std::string& log, std::uint64_t pid) {
 
 void add_time_until_now(model::Process& process) {
     process.recording = true;
-    timespec time{};
-    clock_gettime(CLOCK_REALTIME, &time);
-    const std::uint64_t now = static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
-                              static_cast<std::uint64_t>(time.tv_nsec);
+    const std::uint64_t now = wall_time_now_ns();
     if (now > process.start_wall_ns + process.duration_ns) {
         process.recorded_ns = process.duration_ns;
         process.duration_ns = now - process.start_wall_ns;

@@ -103,6 +103,13 @@ std::string format_plural(std::uint64_t count, const char* singular) {
     return model::count_text(count, singular);
 }
 
+std::uint64_t wall_time_now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 std::string format_wall_time(std::uint64_t unix_nanoseconds) {
     const auto seconds = static_cast<std::time_t>(unix_nanoseconds / 1'000'000'000);
     std::tm parts{};

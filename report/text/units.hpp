@@ -39,4 +39,7 @@ std::string format_plural(std::uint64_t count, const char* singular);
 /// Nanoseconds since the Unix epoch as local time: "2026-03-01 14:02:07".
 std::string format_wall_time(std::uint64_t unix_nanoseconds);
 
+/// The time now, in nanoseconds since the Unix epoch.
+std::uint64_t wall_time_now_ns();
+
 }  // namespace memlab::report

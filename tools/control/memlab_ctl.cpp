@@ -24,6 +24,7 @@
 #include "tools/control/targets.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/help_formatter.hpp"
+#include "tools/live/find_processes.hpp"
 
 namespace {
 

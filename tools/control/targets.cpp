@@ -1,6 +1,5 @@
 #include "tools/control/targets.hpp"
 
-#include <charconv>
 #include <filesystem>
 
 #include "tools/live/run_processes.hpp"
@@ -23,12 +22,6 @@ std::vector<pid_t> processes_of_run(const std::string& folder) {
         throw ControlError("no running process records into " + folder);
     }
     return processes;
-}
-
-pid_t process_id(std::string_view text) {
-    pid_t process = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), process);
-    return problem == std::errc() && end == text.data() + text.size() && process > 0 ? process : 0;
 }
 
 }  // namespace memlab::tools

@@ -3,7 +3,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -19,8 +18,5 @@ struct ControlError : std::runtime_error {
 
 /// The processes that record into the folder of a run. Throws ControlError: there are none.
 std::vector<pid_t> processes_of_run(const std::string& folder);
-
-/// "4711" as a process id; 0: it is none.
-pid_t process_id(std::string_view text);
 
 }  // namespace memlab::tools

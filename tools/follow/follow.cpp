@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <iostream>
 #include <optional>
 #include <sstream>
@@ -39,9 +38,7 @@ constexpr int bad_input = 2;
 constexpr auto least_patience = 3s;
 
 std::string time_now() {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    return report::format_wall_time(static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000);
+    return report::format_wall_time(report::wall_time_now_ns());
 }
 
 int say(const std::string& line) {

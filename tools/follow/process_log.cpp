@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
@@ -63,11 +62,7 @@ std::string process_without_log(const std::string& folder) {
 }
 
 pid_t process_meant_by(const std::string& argument) {
-    pid_t process = 0;
-    const char* const end = argument.data() + argument.size();
-    const auto [at, problem] = std::from_chars(argument.data(), end, process);
-    const bool number = problem == std::errc() && at == end && process > 0;
-    return number && access(argument.c_str(), F_OK) != 0 ? process : 0;
+    return access(argument.c_str(), F_OK) != 0 ? process_id(argument) : 0;
 }
 
 }  // namespace memlab::tools

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "report/text/units.hpp"
 #include "tools/live/find_processes.hpp"
 
 namespace memlab::tools {
@@ -173,7 +174,7 @@ MachineSample Collector::sample() {
 
     MachineSample sample = join(std::move(observed));
     sample.time_ns = since_epoch_ns(Clock::now());
-    sample.wall_ns = since_epoch_ns(std::chrono::system_clock::now());
+    sample.wall_ns = report::wall_time_now_ns();
     sample.host = host_name();
     return sample;
 }

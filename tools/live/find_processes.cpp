@@ -175,6 +175,10 @@ ProcessOwner owner_of(pid_t process) {
     return owner;
 }
 
+pid_t process_id(std::string_view text) {
+    return std::max(number_in<pid_t>(text).value_or(0), 0);
+}
+
 bool shares_files(pid_t process) {
     return same_namespace(process, "mnt");
 }

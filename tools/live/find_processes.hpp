@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -18,6 +19,9 @@ struct ProcessOwner {
 };
 
 ProcessOwner owner_of(pid_t process);
+
+/// "4711" as a process id; 0: it is none.
+pid_t process_id(std::string_view text);
 
 /// Whether its paths are those of this process.
 bool shares_files(pid_t process);

@@ -86,28 +86,22 @@ bool threads_are_ending(const std::string& process, pid_t pid) {
     constexpr unsigned exiting = 0x4;  // PF_EXITING of the kernel's flags, proc_pid_stat(5)
     constexpr unsigned sigkill = 1U << (SIGKILL - 1);
     constexpr std::string_view pending = "SigPnd:";
-    const Folder tasks(opendir((process + "/task").c_str()));
-    while (tasks != nullptr) {
-        const dirent* const entry = readdir(tasks.get());
-        if (entry == nullptr) {
+    const std::vector<std::string> tasks = entries_of(process + "/task");
+    const auto is_ending = [&](const std::string& id) {
+        if (!is_number(id) || number_from<pid_t>(id) == pid) {
             return true;
         }
-        if (!is_number(entry->d_name) || number_from<pid_t>(entry->d_name) == pid) {
-            continue;
-        }
-        const std::string task = process + "/task/" + entry->d_name;
+        const std::string task = process + "/task/" + id;
         const ProcessStat stat = process_stat(task);
         if (stat.fields.size() < 7 || (number_from<unsigned>(stat.fields[6]) & exiting) != 0) {
-            continue;
+            return true;
         }
         const std::string status = whole_file(task + "/status");
         const std::size_t at = status.find(pending);
-        if (at == std::string::npos ||
-            (std::strtoull(status.c_str() + at + pending.size(), nullptr, 16) & sigkill) == 0) {
-            return false;
-        }
-    }
-    return false;
+        return at != std::string::npos &&
+               (std::strtoull(status.c_str() + at + pending.size(), nullptr, 16) & sigkill) != 0;
+    };
+    return !tasks.empty() && std::all_of(tasks.begin(), tasks.end(), is_ending);
 }
 
 void add_open_device(const char* target, OpenDevices* devices) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +21,7 @@
 #include "interpose/options/option_table.hpp"
 #include "own_version.hpp"
 #include "report/text/terminal.hpp"
+#include "report/text/units.hpp"
 #include "tools/completion.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/doctor/command_file.hpp"
@@ -355,12 +355,6 @@ RunArguments parse(int argc, char** argv) {
     return arguments;
 }
 
-std::uint64_t wall_ns() {
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                          std::chrono::system_clock::now().time_since_epoch())
-                                          .count());
-}
-
 int examine(const RunArguments& arguments) {
     memlab::model::RunFile description;
     std::string folder;
@@ -407,9 +401,9 @@ int run(const RunArguments& arguments) {
         memlab::tools::print_diagnostic(manifest.error() +
                                         "; reports are written anyway, but not listed here");
     }
-    description.start_wall_ns = wall_ns();
+    description.start_wall_ns = memlab::report::wall_time_now_ns();
     const LaunchResult result = launch(arguments.command, environment);
-    description.end_wall_ns = wall_ns();
+    description.end_wall_ns = memlab::report::wall_time_now_ns();
     if (result.start_error != 0) {
         return explain_start_error(arguments.command[0], result.start_error);
     }
