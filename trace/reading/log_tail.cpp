@@ -1,5 +1,7 @@
 #include "trace/reading/log_tail.hpp"
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <limits>
 #include <map>
@@ -22,8 +24,16 @@ namespace {
 
 /// The bytes of the log; before what refers to them.
 struct OpenLog {
-    explicit OpenLog(int descriptor) : input(descriptor, &bytes_read) {}
+    explicit OpenLog(int descriptor) : descriptor(descriptor), input(descriptor, &bytes_read) {}
 
+    /// Bytes of the file now; unknown: without end.
+    std::uint64_t size() const {
+        struct stat status {};
+        return fstat(descriptor, &status) == 0 ? static_cast<std::uint64_t>(status.st_size)
+                                               : std::numeric_limits<std::uint64_t>::max();
+    }
+
+    const int descriptor;
     std::atomic<std::uint64_t> bytes_read{0};
     LogInput input;
 };
@@ -49,7 +59,7 @@ class LogTail::Impl : private OpenLog, private LogDecoder {
         }
         read_dropped_again();
         if (ring_.regions == 0) {
-            go_on(std::numeric_limits<std::uint64_t>::max());
+            go_on(size());
         } else {
             read_parts();
         }
@@ -89,7 +99,10 @@ class LogTail::Impl : private OpenLog, private LogDecoder {
     }
 
     void read_parts() {
-        while (!stopped_) {
+        // At most twice what the ring holds: a writer that is faster than this reads would be
+        // followed without end.
+        const std::uint64_t most_parts = 2 * (ring_.regions + std::uint64_t{1});
+        for (std::uint64_t parts = 0; parts < most_parts && !stopped_; ++parts) {
             // Asked before the part is read: if the next one was begun, this one is complete.
             const std::uint64_t next = in_region_ ? region_ + 1 : 0;
             const std::optional<std::uint64_t> there = number_at(next);

@@ -28,7 +28,8 @@ class LogTail {
     /// Delivers what is new. The result is that of all that was read so far: `cut_off` until there
     /// is an end; `gap` as read_log() tells it of the log as it is now, but of `everything` what
     /// this lacks itself. After `damaged`, `not_a_log` and `other_version` nothing more is
-    /// delivered. Cost: O(what is new), a region's headers, and a ring's worth after a lap. Throws
+    /// delivered. Cost: O(what is new), a region's headers, and a ring's worth after a lap; what is
+    /// written meanwhile may be left to the next call, so that it returns beside any writer. Throws
     /// what the sink throws, and std::bad_alloc; then it must not be used any more.
     const LogReadResult& read();
 

@@ -75,6 +75,28 @@ class Followed {
     LogTail tail_;
 };
 
+/// Writes a record for each that is read: a reader never comes to the end of its log.
+class SteadyWriter final : public GenericSink<SteadyWriter> {
+  public:
+    SteadyWriter(const Records& records, RecordSink& log) : records_(records), log_(log) {}
+
+    template <typename Record>
+    void take(const Record& /*record*/) {
+        write(1);
+    }
+    void write(std::size_t count) {
+        for (; count != 0 && !is_done(); --count, ++at_) {
+            feed(records_[at_], log_);
+        }
+    }
+    bool is_done() const { return at_ == records_.size(); }
+
+  private:
+    const Records& records_;
+    RecordSink& log_;
+    std::size_t at_ = 0;
+};
+
 void append(const std::string& path, const std::vector<std::uint8_t>& bytes, std::size_t from,
             std::size_t to) {
     std::ofstream file(path, std::ios::binary | std::ios::app);
@@ -183,6 +205,28 @@ TEST_CASE("a writer that waits for nobody is followed to its end", "[tail]") {
         CHECK(reads > 10);
         followed.check_against_whole();
     }
+}
+
+TEST_CASE("a look at a log ends beside a writer that never rests", "[tail]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "log";
+    const auto part = GENERATE(LogPart::sums, LogPart::everything);
+    const std::uint64_t limit = GENERATE(ring_limit, std::uint64_t{0});
+    CAPTURE(static_cast<int>(part), limit);
+    const Records records = PlausibleRecords::make(34, 3000000, false);
+    auto created = LogWriter::create(path, limit);
+    REQUIRE(created.writer != nullptr);
+    RingLog log(*created.writer);
+    SteadyWriter writer(records, log);
+    writer.write(400000);
+    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    {
+        LogTail tail(descriptor, path, writer, part);
+        CHECK(tail.read().status == LogStatus::cut_off);
+        CHECK(tail.read().status == LogStatus::cut_off);
+    }
+    close(descriptor);
+    CHECK_FALSE(writer.is_done());
 }
 
 TEST_CASE("following costs what is new", "[tail]") {
