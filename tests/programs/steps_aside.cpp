@@ -11,7 +11,7 @@
 //   close      begins work that does not end until "open" (simulated driver)
 //   open       lets it end
 //   queue      a thread makes a call that does not return until "open"
-//   locks      a thread takes a lock and submits later; a host function waits for that lock
+//   locks      a thread submits with a lock held, until that waits; a host function needs the lock
 //   submits    a host function of a stream submits work itself
 //   captures   begins a capture; "captured" ends it
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
@@ -29,6 +29,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <iostream>
@@ -109,16 +110,34 @@ void churn(CUcontext context, std::uint32_t seed) {
     damaged.fetch_add(are_intact(held) ? 0 : 1);
 }
 
-std::mutex lock_of_program;
+void wait_for(const std::atomic<bool>& flag) {
+    while (!flag.load()) {
+        ::usleep(1000);
+    }
+}
 
+std::mutex lock_of_program;
+std::atomic<bool> lock_is_held{false};
+std::atomic<bool> host_function_began{false};
+std::atomic<bool> work_is_queued{false};
+
+/// Submits with the lock held, until that had to wait.
 void hold_lock(CUcontext context, CUdeviceptr address) {
+    using Clock = std::chrono::steady_clock;
     CHECK(cuCtxSetCurrent(context));
     const std::lock_guard held(lock_of_program);
-    ::usleep(300'000);
-    CHECK(cuMemsetD8Async(address, 0, 64, nullptr));
+    lock_is_held.store(true);
+    wait_for(host_function_began);
+    for (auto took = Clock::duration(); took < std::chrono::milliseconds(500);) {
+        ::usleep(1000);
+        const auto begin = Clock::now();
+        CHECK(cuMemsetD8Async(address, 0, 64, nullptr));
+        took = Clock::now() - begin;
+    }
 }
 
 void CUDA_CB take_lock(void* /*unused*/) {
+    host_function_began.store(true);
     const std::lock_guard held(lock_of_program);
 }
 
@@ -205,18 +224,20 @@ int main() {
             threads.emplace_back([&] {
                 CHECK(cuCtxSetCurrent(context));
                 CHECK(cuMemsetD8Async(scratch, 0, 64, stream));
+                work_is_queued.store(true);
                 unsigned char byte = 0;
                 CHECK(cuMemcpyDtoH(&byte, scratch, 1));
             });
+            wait_for(work_is_queued);
             SAY("done\n");
         } else if (word == "locks") {
             threads.emplace_back(hold_lock, context, scratch);
-            ::usleep(50'000);
+            wait_for(lock_is_held);
             threads.emplace_back([&] {
                 CHECK(cuCtxSetCurrent(context));
                 CHECK(cuLaunchHostFunc(own, take_lock, nullptr));
             });
-            ::usleep(50'000);
+            wait_for(host_function_began);
             SAY("done\n");
         } else if (word == "submits") {
             CHECK(cuLaunchHostFunc(own, submit, &submission));
