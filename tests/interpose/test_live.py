@@ -476,7 +476,7 @@ class Peers(Asked):
     def test_kills_of_either_side(self) -> None:
         source = random.Random(5)
         asks = ("import socket, sys\nc = socket.socket(socket.AF_UNIX)\nc.connect(sys.argv[1])\n"
-                "print('on', flush=True)\nwhile True:\n    c.sendall(b'sites\\nsnapshot\\n')\n    c.recv(500)\n")
+                "print('on', flush=True)\nwhile True:\n    c.sendall(b'sites\\nsnapshot\\npool\\n')\n    c.recv(500)\n")
         for number in range(ROUNDS):
             with self.subTest(round=number), self.started({"MEMLAB_LOG_LIMIT": "4MiB"}) as process:
                 self.tell(process, "churn")
