@@ -20,6 +20,7 @@ class Builder {
     CallTree build(const model::Report& report, const ViewedMemory& memory,
                    const std::vector<bool>& taken, Order order) {
         tree_.device = &memory.device();
+        tree_.runs = report.process.recording;
         tree_.kind = memory.kind();
         tree_.whole = memory.stats(report);
         tree_.nodes.emplace_back();

@@ -126,7 +126,7 @@ class TreeText {
             page_.line("  no call stack matches");
             return;
         }
-        const Table<SiteStats> table = figures(sort_value(tree.whole, options_.order));
+        const Table<SiteStats> table = figures(tree);
         table.head();
         const std::size_t used = table.last_column();
         std::vector<std::size_t> level(1, 0);  // of each open node
@@ -169,13 +169,14 @@ class TreeText {
         table.row(tree.nodes.front().stats, page_.dim("[all]"));
     }
 
-    Table<SiteStats> figures(std::uint64_t whole) {
+    Table<SiteStats> figures(const CallTree& tree) {
         const Order order = options_.order;
+        const std::uint64_t whole = sort_value(tree.whole, order);
         const auto value = [order](const SiteStats& stats) { return sort_value(stats, order); };
         const char* heading = order == Order::peak    ? "at peak"
                               : order == Order::bytes ? "total"
                               : order == Order::count ? "count"
-                              : order == Order::live  ? "at end"
+                              : order == Order::live  ? (tree.runs ? "now" : "at end")
                                                       : "temporary";
         Table<SiteStats> table(page_);
         if (order == Order::count) {

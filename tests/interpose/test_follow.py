@@ -422,6 +422,7 @@ class Follow(EndToEnd):
                         self.assertRegex(" ".join(text.split()), taken)
                         self.assertNotRegex(text, "cut off|stops without an end")
 
+            self.assertIn(" now ", self.report("tree", "--sort", "live", log)[1])
             code, text, _ = self.report("recover", log, "-o", str(self.work / "recovered.json"))
             self.assertEqual(code, 0)
             self.assertIn("still runs and writes the log", text)
