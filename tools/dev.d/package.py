@@ -154,6 +154,9 @@ def debian_package(version, tree, date):
     sums.add("md5sums", "".join(f"{hashlib.md5(content).hexdigest()}  {path}\n" for path, content, _ in data))
     # The loader's cache learns of the library in /usr/lib, and forgets it.
     sums.add("triggers", "activate-noawait ldconfig\n")
+    # What Python has compiled beside the modules is in no list of files.
+    sums.add("prerm", "#!/bin/sh\nset -e\nfind /usr/share/memlab -depth -type d -name __pycache__ -exec rm -rf {} +\n",
+             executable=True)
     members = [("debian-binary", b"2.0\n"), ("control.tar.gz", tar_gz(sums, date, "./")),
                ("data.tar.gz", tar_gz(data, date, "./"))]
     result = b"!<arch>\n"
