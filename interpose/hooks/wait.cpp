@@ -2,8 +2,12 @@
 // device anyway. That is free unless the device finishes sooner; the recorder then does it less
 // often. After them the device is mostly idle, and a sample of its used memory is cheap: what was
 // loaded for the work shows there.
+//
+// While the process steps aside they leave the driver to the mover as long as that waits for the
+// device's work (moving/gate.hpp). From then on all work is complete, and nothing is waited for.
 #include <cstdint>
 
+#include "interpose/driver/current_context.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/recorder.hpp"
@@ -38,8 +42,43 @@ void sample_after(CUresult result) {
     }
 }
 
+bool is_followed(CUcontext context) {
+    return context != nullptr && with_session([context](Session& session) {
+               std::size_t index = 0;
+               const mi::Context* each = nullptr;
+               do {
+                   each = session.contexts().next(-1, &index);
+               } while (each != nullptr && each->handle() != context);
+               return each != nullptr;
+           });
+}
+
+// What a call answers once all work is complete; "not ready": that has to be asked of the driver,
+// as work of another process or of a context that memlab does not know.
+constexpr CUresult has_to_wait = CUDA_ERROR_NOT_READY;
+
+CUresult answer_when_over(mi::Api api, CUstream stream) {
+    return api == mi::Api::cuStreamSynchronize_ptsz
+               ? mi::call_real(&Driver::cuStreamQuery_ptsz, stream)
+               : mi::call_real(&Driver::cuStreamQuery, stream);
+}
+CUresult answer_when_over(mi::Api /*api*/, CUevent event) {
+    return mi::call_real(&Driver::cuEventQuery, event);
+}
+CUresult answer_when_over(mi::Api /*api*/, CUcontext context) {
+    return is_followed(context) ? CUDA_SUCCESS : has_to_wait;
+}
+CUresult answer_when_over(mi::Api api) {
+    return answer_when_over(api, mi::current_context());
+}
+
 // The real call is made outside memlab: a profiler's callback in it may allocate.
-constexpr auto wait_for_device = [](mi::Hooked, const auto& real, auto...) {
+constexpr auto wait_for_device = [](mi::Hooked hooked, const auto& real, auto... of) {
+    if (mi::gate.on() && mi::gate.work_is_over()) [[unlikely]] {
+        if (const CUresult answer = answer_when_over(hooked.api, of...); answer != has_to_wait) {
+            return answer;
+        }
+    }
     if (!with_recorder([](Recorder& recorder) { return recorder.before_waiting(); })) {
         const CUresult result = real();
         sample_after(result);

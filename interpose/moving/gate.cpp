@@ -130,7 +130,8 @@ bool Gate::enter() noexcept {
             return true;
         }
         count.fetch_sub(1);
-        if (!wait()) {
+        Phase phase = Phase::running;
+        if (!wait(false, &phase)) {
             return false;
         }
     }
@@ -142,8 +143,16 @@ void Gate::leave() noexcept {
     }
 }
 
-/// Until the gate is open; false: the process ends by this thread.
-bool Gate::wait() noexcept {
+bool Gate::work_is_over() noexcept {
+    // What has passed is waited for by the mover; its own threads do the copying.
+    if (passing.depth != 0 || thread_is_inside_memlab()) {
+        return false;
+    }
+    Phase phase = phase_of(word_.load());
+    return phase >= Phase::draining && wait(true, &phase) && phase > Phase::draining;
+}
+
+bool Gate::wait(bool for_work, Phase* ended_by) noexcept {
     const int saved_errno = errno;
     bool passes = true;
     waiting_.fetch_add(1);
@@ -151,7 +160,8 @@ bool Gate::wait() noexcept {
         const std::uint32_t handlers = own_handlers_.load();
         const std::uint32_t word = word_.load();
         const Phase phase = phase_of(word);
-        if (phase == Phase::running) {
+        if (phase == Phase::running || (for_work && phase != Phase::draining)) {
+            *ended_by = phase;
             break;
         }
         const std::int32_t exiting = exiting_thread_.load();

@@ -46,6 +46,10 @@ class Gate {
     /// Lets everybody pass.
     void open() noexcept;
 
+    /// For a call that waits for the device's work: waits here while the device is drained, so that
+    /// the driver is left to the mover. True: all work is complete, and nothing is to wait for.
+    bool work_is_over() noexcept;
+
     /// How many calls are under way. Meaningful while the gate is closed: then it only falls.
     std::uint32_t under_way() const;
 
@@ -87,7 +91,9 @@ class Gate {
     /// False: the process ends by this thread, and the gate is closed.
     bool enter() noexcept;
     void leave() noexcept;
-    bool wait() noexcept;
+    /// Until the gate is open; `for_work`: no longer than the device is drained. *phase: the one
+    /// that ended it. False: the process ends by this thread.
+    bool wait(bool for_work, Phase* phase) noexcept;
     void open_if_late(std::uint32_t word) noexcept;
 
     static constexpr unsigned slots = 16;

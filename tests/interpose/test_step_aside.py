@@ -119,6 +119,29 @@ class Moves(StepAside):
             self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
 
+    def test_calls_that_wait_for_the_device(self) -> None:
+        """They leave the driver alone while the device is drained, and are answered at once behind that."""
+        with self.aside() as process:
+            before = self.tell(process, "waits")
+            self.assertTrue(before.startswith("0 0 0 "), before)
+            self.tell(process, "close")
+            with self.connect(process) as client:
+                client.sendall(b"yield\ttimeout=2\n")
+                time.sleep(0.3)
+                self.send(process, "idle")
+                self.assertTrue(self.says_nothing(process, 0.3))
+                self.assertEqual(self.reply_on(client)[0], "error")
+            self.assertEqual(self.line(process), "0")
+            self.tell(process, "open")
+            self.asked(process, "yield")
+            calls = [self.tell(process, f"calls {name}") for name in ("cuCtxSynchronize", "cuEventSynchronize")]
+            self.assertEqual(self.tell(process, "waits"), before)
+            self.assertEqual([self.tell(process, f"calls {name}") for name in ("cuCtxSynchronize",
+                                                                               "cuEventSynchronize")], calls)
+            self.asked(process, "restore")
+            self.assertEqual(self.tell(process, "waits"), before)
+            self.goes_on(process)
+
     def test_what_another_gpu_copies(self) -> None:
         """Access of other devices is as before, also what was granted while the memory was away."""
         for early in (True, False):

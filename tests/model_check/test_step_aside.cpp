@@ -30,7 +30,10 @@ enum class At : std::uint8_t {
     submitted,    ///< in the driver, behind that
     taking_back,  ///< it saw a closed gate and is still counted
     waiting,
-    nested,  ///< a call within one that has passed, before it has looked
+    nested,            ///< a call within one that has passed, before it has looked
+    synchronizing,     ///< it calls to wait for the device, before it has looked
+    waiting_to_drain,  ///< such a call, while the driver is left to the mover
+    in_driver_to_wait,
     ended,
 };
 
@@ -57,6 +60,7 @@ enum class Broken : std::uint8_t {
     blind_exchange,     ///< moving out begins whatever the phase has become
     unmaps_first,       ///< before copying is over, which may fail
     nested_waits,
+    answers_early,  ///< a call that waits for the device is answered while that is drained
 };
 
 struct Thread {
@@ -83,6 +87,7 @@ struct State {
     bool unmapped = false;
     bool copied = false;
     bool stuck = false;  ///< the driver does not return to the mover
+    bool lied = false;   ///< a call that waits for the device was answered before it was idle
     bool room = true;    ///< on the GPU
 };
 static_assert(sizeof(State) <= 32);
@@ -144,6 +149,9 @@ class Model {
                 return "a call is under way behind closing";
             }
         }
+        if (state.lied) {
+            return "work goes on that a thread was told is complete";
+        }
         if (state.unmapped && state.work != 0) {
             return "memory is away while work uses it";
         }
@@ -184,6 +192,10 @@ class Model {
                         ++next.count;
                         step(At::counted);
                     }
+                }
+                if (state.threads[which].calls < most_calls) {
+                    ++thread.calls;
+                    step(At::synchronizing);
                 }
                 // It ends, by exit or by a fork that leaves it behind, from outside or waiting.
                 step(At::ended);
@@ -229,6 +241,28 @@ class Model {
                 break;
             case At::waiting:
                 steps_of_waiting(state, which, all);
+                break;
+            case At::synchronizing:
+                if (state.phase == AsidePhase::draining && broken_ != Broken::answers_early) {
+                    step(At::waiting_to_drain);
+                } else if (state.phase >= AsidePhase::draining) {
+                    next.lied = state.work != 0;
+                    step(At::outside);
+                } else {
+                    step(At::in_driver_to_wait);
+                }
+                break;
+            case At::waiting_to_drain:
+                if (state.phase != AsidePhase::draining) {
+                    step(At::synchronizing);
+                } else {
+                    steps_of_waiting(state, which, all);
+                }
+                break;
+            case At::in_driver_to_wait:
+                if (state.work == 0) {
+                    step(At::outside);
+                }
                 break;
             case At::ended:
                 break;
@@ -423,8 +457,10 @@ class Model {
             }
         }
         for (const auto& [key, state] : seen_) {
-            const bool waits = std::any_of(state.threads.begin(), state.threads.end(),
-                                           [](const Thread& one) { return one.at == At::waiting; });
+            const bool waits =
+                std::any_of(state.threads.begin(), state.threads.end(), [](const Thread& one) {
+                    return one.at == At::waiting || one.at == At::waiting_to_drain;
+                });
             const auto found = leads_on.find(key);
             if ((found == leads_on.end() || !found->second) && (waits || !state.stuck)) {
                 return "from some state nothing leads back to running";
@@ -451,7 +487,7 @@ TEST_CASE("step aside: each rule is needed") {
     for (const Broken broken :
          {Broken::looks_before_counting, Broken::does_not_drain, Broken::no_time_out,
           Broken::mover_alone_opens, Broken::blind_exchange, Broken::unmaps_first,
-          Broken::nested_waits}) {
+          Broken::nested_waits, Broken::answers_early}) {
         INFO(static_cast<int>(broken));
         CHECK(Model(broken).explore().problem != "");
     }

@@ -7,7 +7,8 @@
 //   drop       frees all of them
 //   more       allocates one block more
 //   used       says how many MiB of the device this process uses (simulated driver)
-//   calls      says how often it called the driver to unmap (simulated driver)
+//   calls F    says how often this function of the driver's was called (simulated driver)
+//   waits      says what calls answered that wait for the device; "idle": for a stream without work
 //   close      begins work that does not end until "open" (simulated driver)
 //   open       lets it end
 //   queue      a thread makes a call that does not return until "open"
@@ -209,9 +210,14 @@ int main() {
         } else if (word == "used") {
             SAY("%llu\n", static_cast<unsigned long long>(
                               control<decltype(simcuda_used)>("simcuda_used")() >> 20));
-        } else if (word == "calls") {
-            SAY("%llu\n", static_cast<unsigned long long>(
-                              control<decltype(simcuda_calls)>("simcuda_calls")("cuMemUnmap")));
+        } else if (word.starts_with("calls ")) {
+            SAY("%llu\n", static_cast<unsigned long long>(control<decltype(simcuda_calls)>(
+                              "simcuda_calls")(word.substr(6).c_str())));
+        } else if (word == "idle") {
+            SAY("%d\n", cuStreamSynchronize(own));
+        } else if (word == "waits") {
+            SAY("%d %d %d %d\n", cuStreamSynchronize(own), cuEventSynchronize(event),
+                cuCtxSynchronize(), cuEventSynchronize(nullptr));
         } else if (word == "close") {
             control<decltype(simcuda_close_stream)>("simcuda_close_stream")(stream);
             CHECK(cuMemsetD8Async(scratch, 0, 64, stream));
