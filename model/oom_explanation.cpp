@@ -324,28 +324,6 @@ const FrameworkCache* find_cache(const trace::Aggregator& from, std::uint32_t st
     return nullptr;
 }
 
-std::vector<OomHolder::Frame> holder_frames(const trace::Aggregator& from, std::uint32_t stack) {
-    std::vector<OomHolder::Frame> frames;
-    for (const std::uint32_t index : from.stacks()[stack].frames) {
-        const trace::Frame& frame = from.frames()[index];
-        if (frame.python != 0) {
-            const trace::PythonFrameDef& python = from.python_frames()[frame.python];
-            const std::string& file = from.string(python.file);
-            if (is_forward_marker(from.string(python.function), file)) {
-                frames.push_back({.python = std::string(trace::forward_marker), .library = true});
-                continue;
-            }
-            frames.push_back({.python = file + ":" + std::to_string(python.line) + " in " +
-                                        from.string(python.function),
-                              .library = is_python_library(file)});
-            continue;
-        }
-        const trace::ModuleDef& module = from.modules()[frame.module];
-        frames.push_back({.module = module.path, .address = frame.address, .bias = module.bias});
-    }
-    return frames;
-}
-
 std::vector<MemoryLabel> holder_labels(const trace::Aggregator& from, const trace::OomTotals& oom,
                                        std::uint32_t site) {
     std::vector<MemoryLabel> labels;
@@ -464,6 +442,31 @@ std::vector<std::string> explain_oom(const OomFigures& figures) {
     add_unusable(figures, now, sentences);
     add_caches(figures, sentences);
     return sentences;
+}
+
+std::vector<OomHolder::Frame> holder_frames(const trace::Aggregator& from, std::uint32_t stack) {
+    std::vector<OomHolder::Frame> frames;
+    if (stack >= from.stacks().size()) {
+        return frames;
+    }
+    for (const std::uint32_t index : from.stacks()[stack].frames) {
+        const trace::Frame& frame = from.frames()[index];
+        if (frame.python != 0) {
+            const trace::PythonFrameDef& python = from.python_frames()[frame.python];
+            const std::string& file = from.string(python.file);
+            if (is_forward_marker(from.string(python.function), file)) {
+                frames.push_back({.python = std::string(trace::forward_marker), .library = true});
+                continue;
+            }
+            frames.push_back({.python = file + ":" + std::to_string(python.line) + " in " +
+                                        from.string(python.function),
+                              .library = is_python_library(file)});
+            continue;
+        }
+        const trace::ModuleDef& module = from.modules()[frame.module];
+        frames.push_back({.module = module.path, .address = frame.address, .bias = module.bias});
+    }
+    return frames;
 }
 
 OomHolder oom_request(const trace::Aggregator& from, const trace::OomTotals& oom) {

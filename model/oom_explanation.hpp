@@ -66,6 +66,9 @@ struct OomHolder {
     std::vector<MemoryLabel> labels = {};  ///< largest first
 };
 
+/// The frames of a call stack; empty if it is not known.
+std::vector<OomHolder::Frame> holder_frames(const trace::Aggregator& from, std::uint32_t stack);
+
 /// The call site of the failed request, without bytes and count.
 OomHolder oom_request(const trace::Aggregator& from, const trace::OomTotals& oom);
 

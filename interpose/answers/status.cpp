@@ -9,6 +9,7 @@
 #include "interpose/answers/answers.hpp"
 #include "interpose/control/oom_hold.hpp"
 #include "interpose/moving/mover.hpp"
+#include "interpose/moving/staying.hpp"
 #include "interpose/process/process_description.hpp"
 #include "interpose/process/session.hpp"
 #include "model/live/live_documents.hpp"
@@ -156,6 +157,18 @@ StatusDocument::StepAside step_aside_of(const Mover::State& state, std::uint64_t
     return aside;
 }
 
+void add_staying(Session& session, StatusDocument::StepAside& aside) {
+    constexpr std::size_t most = 8;
+    const std::vector<StayingMemory> staying =
+        staying_memory(session, -1, most, profiler::monotonic_ns() + max_wait_for_recorder_ns);
+    for (const StayingMemory& each : staying) {
+        aside.staying_bytes += each.bytes;
+        if (aside.staying.size() < most) {
+            aside.staying.push_back({each.kind, each.device, each.bytes, each.count, each.place});
+        }
+    }
+}
+
 StatusDocument::Hold hold_of(std::uint64_t start_ns) {
     const OomHold::State state = oom_hold().state();
     StatusDocument::Hold hold;
@@ -216,6 +229,7 @@ void answer_status(Session& session, Answer* answer) {
     status.hold_on_oom = hold_of(start_ns);
     if (session.mover() != nullptr) {
         status.step_aside = step_aside_of(session.mover()->state(), start_ns);
+        add_staying(session, status.step_aside);
     }
     answer->document = model::to_json(status);
 }

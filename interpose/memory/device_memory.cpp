@@ -79,9 +79,7 @@ std::uint32_t suballocator_id(Memory& memory, const DriverAllocation& of) {
 [[gnu::hot]] void record_and_keep(Memory& memory, Api api, const DriverAllocation& allocation,
                                   std::uint64_t address, const Context* context) {
     const std::uint32_t stack = call_site(memory);
-    LiveAllocation live;
-    live.kind = allocation.kind;
-    live.requested = allocation.requested;
+    LiveAllocation live{.kind = allocation.kind, .stack = stack, .requested = allocation.requested};
     if (context != nullptr) {
         live.device = static_cast<std::uint32_t>(context->device());
         live.context = context->id();

@@ -152,6 +152,16 @@ LiveAllocations::BytesByKind LiveAllocations::bytes_by_kind(std::uint32_t device
     return device < bytes_.size() ? bytes_[device] : BytesByKind{};
 }
 
+void LiveAllocations::for_each(
+    FunctionRef<void(HandleClass, std::uint64_t, const LiveAllocation&)> visit) const {
+    const threads::LockGuard lock(mutex_);
+    for (const Entry& each : entries_) {
+        if (!each.freeing) {
+            visit(each.handles, each.address, each.allocation);
+        }
+    }
+}
+
 bool LiveAllocations::is_being_freed(std::uint64_t address, std::uint64_t bytes) const {
     const std::uint64_t end = address + std::max<std::uint64_t>(bytes, 1);
     const threads::LockGuard lock(mutex_);

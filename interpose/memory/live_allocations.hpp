@@ -28,6 +28,7 @@ struct LiveAllocation {
     trace::MemoryKind kind = trace::MemoryKind::device;
     std::uint32_t device = 0;
     std::uint32_t context = 0;
+    std::uint32_t stack = 0;  ///< the call site's, of the recording; 0: not known
     std::uint64_t requested = 0;
 };
 
@@ -53,6 +54,10 @@ class LiveAllocations {
     using BytesByKind =
         std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>;
     BytesByKind bytes_by_kind(std::uint32_t device) const;
+    /// Calls `visit` with each, under the table's lock.
+    void for_each(
+        FunctionRef<void(HandleClass handles, std::uint64_t address, const LiveAllocation&)> visit)
+        const;
     /// Whether the process has, or had, managed memory. Without a lock.
     bool had_managed() const { return had_managed_.load(std::memory_order_relaxed); }
 

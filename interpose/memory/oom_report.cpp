@@ -110,6 +110,21 @@ std::vector<const OomHolder::Frame*> python_frames(const OomHolder& holder) {
     return any_own ? own : all;
 }
 
+/// The frames of native code, without CUDA's own.
+std::vector<const OomHolder::Frame*> native_frames(const OomHolder& holder) {
+    std::vector<const OomHolder::Frame*> shown;
+    for (const OomHolder::Frame& frame : holder.frames) {
+        const std::string_view module = file_name(frame.module);
+        if (shown.size() == max_shown_frames || (!shown.empty() && module.starts_with("libc.so"))) {
+            break;  // below main or the thread's start function
+        }
+        if (!is_cuda_library(module)) {
+            shown.push_back(&frame);
+        }
+    }
+    return shown;
+}
+
 /// Appends the API function with its callers, and an addr2line command for their source lines.
 void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::string>& lines) {
     std::vector<const OomHolder::Frame*> python = python_frames(holder);
@@ -122,16 +137,7 @@ void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::
         lines.push_back(std::move(line));
         return;
     }
-    std::vector<const OomHolder::Frame*> shown;
-    for (const OomHolder::Frame& frame : holder.frames) {
-        const std::string_view module = file_name(frame.module);
-        if (shown.size() == max_shown_frames || (!shown.empty() && module.starts_with("libc.so"))) {
-            break;  // below main or the thread's start function
-        }
-        if (!is_cuda_library(module)) {
-            shown.push_back(&frame);
-        }
-    }
+    const std::vector<const OomHolder::Frame*> shown = native_frames(holder);
     line += holder.api;
     for (const OomHolder::Frame* frame : shown) {
         line += " < " + frame_text(*frame);
@@ -311,6 +317,16 @@ void report_suballocator_oom(Memory& memory, trace::OomEvent oom, CUdevice gpu,
     } catch (const std::bad_alloc&) {
     }
     oom_hold().wait(gpu, oom.requested);
+}
+
+std::string place_text(const OomHolder& holder) {
+    for (const OomHolder::Frame* frame : python_frames(holder)) {
+        if (frame->python != trace::forward_marker) {
+            return frame->python;
+        }
+    }
+    const std::vector<const OomHolder::Frame*> native = native_frames(holder);
+    return native.empty() ? std::string() : frame_text(*native.front());
 }
 
 }  // namespace memlab::interpose

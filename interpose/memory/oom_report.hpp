@@ -2,8 +2,11 @@
 // waits if that is wanted (OomHold) before the program gets its error.
 #pragma once
 
+#include <string>
+
 #include "interpose/driver/driver.hpp"
 #include "interpose/memory/memory.hpp"
+#include "model/oom_explanation.hpp"
 
 namespace memlab::interpose {
 
@@ -17,5 +20,10 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context,
 /// knows is filled in: device, context, API, stack, kind and bytes.
 void report_suballocator_oom(Memory& memory, trace::OomEvent oom, CUdevice gpu,
                              const char* allocator) noexcept;
+
+/// The frame that stands for a call site: the innermost one of the program's Python code, else the
+/// first function that is not CUDA's, "name+0x12 (libfoo.so+0x1234)". Empty: not known. May throw
+/// std::bad_alloc.
+std::string place_text(const model::OomHolder& holder);
 
 }  // namespace memlab::interpose

@@ -8,19 +8,15 @@
 
 #include "interpose/driver/current_context.hpp"
 #include "interpose/memory/device_memory.hpp"
-#include "model/size_text.hpp"
-#include "trace/event.hpp"
+#include "interpose/moving/staying.hpp"
+#include "profiler/clock.hpp"
 
 namespace memlab::interpose {
 namespace {
 
-void add_staying(Movable& movable, const char* what, std::uint64_t bytes) {
-    if (bytes != 0) {
-        movable.stays += bytes;
-        movable.staying += (movable.staying.empty() ? "" : ", ") + std::string(what) + " " +
-                           model::size_text(bytes);
-    }
-}
+constexpr std::size_t most_named = 16;
+/// A thread may hold its lock for good; what is refused is refused soon.
+constexpr std::uint64_t max_wait_for_recorder_ns = 50'000'000;
 
 /// What the driver says of the whole device now.
 void sample_there(Memory& memory, CUdevice device) {
@@ -38,37 +34,20 @@ void sample_there(Memory& memory, CUdevice device) {
     }
 }
 
-std::uint64_t positive(std::int64_t value) {
-    return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0));
-}
-
 }  // namespace
 
 Movable movable_memory(Memory& memory, CUdevice device) {
     Movable movable;
-    std::uint64_t segments = 0;
-    std::array<bool, trace::DeviceInfo::max_gpus> seen{};
-    LiveAllocations::BytesByKind kinds{};
     for (Context* const context : memory.contexts().all(device)) {
         const std::uint64_t mapped = context->backend().pages().mapped_bytes();
-        const std::uint64_t unused = context->unused_bytes();
-        const std::uint64_t reserved = positive(context->pool().stats().reserved_bytes.all.current);
-        movable.can_move += mapped - std::min(mapped, unused);
-        segments += reserved - std::min(reserved, std::max(mapped, unused));
-        const auto index = static_cast<std::size_t>(context->device());
-        if (index < seen.size() && !seen[index]) {
-            seen[index] = true;
-            const auto live = memory.live().bytes_by_kind(static_cast<std::uint32_t>(index));
-            std::transform(live.begin(), live.end(), kinds.begin(), kinds.begin(), std::plus<>());
-        }
+        movable.can_move += mapped - std::min(mapped, context->unused_bytes());
     }
-    add_staying(movable, "segments from cuMemAlloc", segments);
-    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-        const auto each = static_cast<trace::MemoryKind>(kind);
-        if (trace::counts_as_device_memory(each)) {
-            add_staying(movable, trace::name_of(each), kinds[kind]);
-        }
+    const std::vector<StayingMemory> staying = staying_memory(
+        memory, device, most_named, profiler::monotonic_ns() + max_wait_for_recorder_ns);
+    for (const StayingMemory& each : staying) {
+        movable.stays += each.bytes;
     }
+    movable.staying = staying_text(staying);
     return movable;
 }
 

@@ -14,7 +14,7 @@ namespace memlab::interpose {
 struct Movable {
     std::uint64_t can_move = 0;  ///< in use, of the pool's mapped memory
     std::uint64_t stays = 0;     ///< all else that was allocated
-    std::string staying;         ///< "async_pool 1.00 GiB, array 2.00 MiB"; empty: nothing
+    std::string staying;         ///< that, as staying_text() says it; empty: nothing
 
     bool mostly_moves() const { return can_move / 9 >= stays; }  ///< 90 %
 };

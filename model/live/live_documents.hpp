@@ -86,6 +86,27 @@ struct StatusDocument {
         std::uint64_t away_bytes = 0;
         std::uint64_t waiting = 0;
         bool short_of_memory = false;
+        /// Memory that would stay.
+        struct Staying {
+            std::string kind = {};
+            std::uint64_t gpu = 0;
+            std::uint64_t bytes = 0;
+            std::uint64_t count = 0;
+            std::string place = {};
+
+            template <typename Self, typename Visitor>
+            static void fields(Self& self, Visitor& visit) {
+                visit.text({"kind", "of memory; segment: of memlab's pool, from `cuMemAlloc`"},
+                           self.kind);
+                visit.number({"gpu", "its index in the program"}, self.gpu);
+                visit.number({"bytes", "that were asked for"}, self.bytes);
+                visit.number({"count", "of these allocations"}, self.count);
+                visit.text_if_any({"place", "function or line that allocated it; empty: not known"},
+                                  self.place);
+            }
+        };
+        std::uint64_t staying_bytes = 0;
+        std::vector<Staying> staying = {};
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
@@ -100,6 +121,11 @@ struct StatusDocument {
             visit.number({"waiting", "threads that wait for it to come back"}, self.waiting);
             visit.flag({"short_of_memory", "it comes back as soon as the GPU has room"},
                        self.short_of_memory);
+            visit.number_if_any(
+                {"staying_bytes", "of GPU memory that `yield` does not move", Newer{}},
+                self.staying_bytes);
+            visit.list_if_any({"staying", "of these the largest, by kind and place", Newer{}},
+                              self.staying);
         }
     };
     std::string memlab_version = {};

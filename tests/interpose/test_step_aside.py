@@ -170,6 +170,24 @@ class Moves(StepAside):
             self.assertIn("engine=pool", self.refused(process, "engine=driver"))
             self.goes_on(process)
 
+    def test_what_stays(self) -> None:
+        """By kind, size and place."""
+        with self.aside() as process:
+            self.assertNotIn("staying", self.asked(process, "status")["step_aside"])
+            for size in ("1", "1", "2"):
+                self.tell(process, f"async {size}")
+            stays = r"async_pool 4\.00 MiB \(4\.00 MiB from .*steps_aside\+0x[0-9a-f]+\)"
+            self.assertRegex(self.refused(process), f"stays: {stays}\\.")
+            self.assertRegex(self.asked(process, "yield", "engine=pool")["text"], f"; this stays: {stays}$")
+            aside = self.asked(process, "status")["step_aside"]
+            self.assertEqual(aside["staying_bytes"], 4 << 20)
+            (one,) = aside["staying"]
+            self.assertEqual((one["kind"], one["gpu"], one["bytes"], one["count"]), ("async_pool", 0, 4 << 20, 3))
+            self.assertRegex(self.ctl(str(process.pid)).stdout, r"stays +async_pool 4\.00 MiB of GPU 0 from .*steps_aside")
+            self.asked(process, "restore")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+
     def test_to_a_file(self) -> None:
         folder = self.work / "kept"
         folder.mkdir()

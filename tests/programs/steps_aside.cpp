@@ -15,6 +15,7 @@
 //   locks      a thread submits with a lock held, until that waits; a host function needs the lock
 //   submits    a host function of a stream submits work itself
 //   captures   begins a capture; "captured" ends it
+//   async N    takes N MiB of the driver's own pool
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
 //   asks       says what queries, attributes and cuMemGetInfo answer
 //   churn      threads allocate, fill, read and free from now on; "still" ends that and says
@@ -254,6 +255,10 @@ int main() {
         } else if (word == "captured") {
             CUgraph graph = nullptr;
             CHECK(cuStreamEndCapture(own, &graph));
+            SAY("done\n");
+        } else if (word.starts_with("async ")) {
+            CUdeviceptr address = 0;
+            CHECK(cuMemAllocAsync(&address, std::stoul(word.substr(6)) << 20, own));
             SAY("done\n");
         } else if (word == "peer") {
             use_device(1);

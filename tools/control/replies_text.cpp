@@ -160,6 +160,17 @@ std::string status_text(pid_t process, const StatusDocument& status, const repor
                      " away, " + format_plural(aside.waiting, "thread") + " waiting" +
                      (aside.short_of_memory ? "; no room on the GPU to come back" : ""));
     }
+    std::uint64_t unnamed = aside.staying_bytes;
+    for (const StatusDocument::StepAside::Staying& each : aside.staying) {
+        const std::string size = format_bytes(each.bytes) + " of GPU " + std::to_string(each.gpu);
+        add_pair(page, "stays",
+                 page.clean(each.kind) + " " + size +
+                     (each.place.empty() ? "" : " from " + page.clean(each.place)));
+        unnamed -= std::min(unnamed, each.bytes);
+    }
+    if (unnamed != 0) {
+        add_pair(page, "stays", format_bytes(unnamed) + " more");
+    }
     for (const StatusDocument::Gpu& gpu : status.gpus) {
         struct Row {
             const char* name;
