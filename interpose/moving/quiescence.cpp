@@ -82,6 +82,17 @@ const char* open_door() {
     return found;
 }
 
+/// Whether NVSHMEM has made its heap, by its own word: it is loaded with every PyTorch.
+bool nvshmem_is_used() {
+    void* function = nullptr;
+    find_loaded_symbols("libnvshmem_host.so", [&](const profiler::ObjectSymbols& in) {
+        function = in.find("nvshmemx_init_status");
+        return function != nullptr;
+    });
+    constexpr int is_initialized = 2;  // and what is above: with how many processes on a GPU
+    return function != nullptr && reinterpret_cast<int (*)()>(function)() >= is_initialized;
+}
+
 bool behind_mps() {
     const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
     const std::string pipe =
@@ -184,6 +195,9 @@ std::string why_not_to_move(Memory& memory) {
     }
     if (behind_mps()) {
         return "the GPU is shared by MPS";
+    }
+    if (nvshmem_is_used()) {
+        return "NVSHMEM is in use, by which other processes reach its heap and wait for this one";
     }
     if (const char* const door = open_door()) {
         return std::string(door) + " is in use, which reaches GPU memory on its own";

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support import ROOT
+from test_cgroups import may_mount
 from test_live import Asked
 
 ROUNDS = int(os.environ.get("MEMLAB_TEST_RUNS", "6"))
@@ -404,8 +406,8 @@ class Refuses(StepAside):
             self.ends(process)
 
     def test_work_that_does_not_end(self) -> None:
-        for word in ("close", "queue"):
-            with self.subTest(word), self.aside() as process:
+        for word in ("close", "queue", "fills"):
+            with self.subTest(word), self.aside({"SIMCUDA_QUEUE": "4"}) as process:
                 self.tell(process, word)
                 begin = time.monotonic()
                 self.assertIn("in time", self.refused(process, "timeout=1"))
@@ -427,6 +429,87 @@ class Refuses(StepAside):
             self.ask(process, "restore")
             self.assertEqual(self.line(process), "done")
             self.goes_on(process)
+
+    def test_mps(self) -> None:
+        folder = self.work / "mps"
+        folder.mkdir()
+        with self.aside({"CUDA_MPS_PIPE_DIRECTORY": str(folder)}) as process:
+            self.asked(process, "yield")
+            self.asked(process, "restore")
+            (folder / "control").touch()
+            self.assertEqual(self.refused(process), "the GPU is shared by MPS")
+            (folder / "control").unlink()
+            self.goes_on(process)
+
+    @contextlib.contextmanager
+    def aside_where(self, *mounts: str, command: list[str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """As aside(), in a mount namespace of its own in which these shell commands were run."""
+        script = " && ".join([*mounts, f"exec {shlex.join(command or self.program('steps_aside'))}"])
+        with self.started(YIELD, ["unshare", "-rm", "sh", "-c", script]) as process:
+            self.assertEqual(self.line(process), "ready")
+            yield process
+
+    @unittest.skipUnless(may_mount(), "private mount namespaces are not permitted here")
+    def test_what_reaches_gpu_memory_on_its_own(self) -> None:
+        """RDMA other than NCCL's, GDRCopy, GPUDirect Storage, once their devices are open."""
+        devices = self.work / "dev"
+        (devices / "infiniband").mkdir(parents=True)
+        for name in ("infiniband/uverbs0", "gdrdrv", "nvidia-fs0", "null"):
+            (devices / name).touch()
+        mount = f"mount --bind {devices} /dev"
+        for name, what in (("infiniband/uverbs0", "RDMA"), ("gdrdrv", "GDRCopy"),
+                           ("nvidia-fs0", "GPUDirect Storage")):
+            with self.subTest(what), self.aside_where(mount) as process:
+                self.asked(process, "yield")
+                self.asked(process, "restore")
+                self.assertEqual(self.tell(process, f"opens /dev/{name}"), "done")
+                begin = time.monotonic()
+                self.assertEqual(self.refused(process), f"{what} is in use, which reaches GPU memory on its own")
+                self.assertLess(time.monotonic() - begin, 0.5)
+                self.assertEqual(self.tell(process, "check"), "intact")
+                self.ends(process)
+        nccl = next((self.layout.root / "lib" / "simnccl").glob("libnccl.so*"))
+        for preload, away in ((f"{nccl}", True), (f"{nccl}:{self.layout.program('libucp.so.0')}", False)):
+            command = ["sh", "-c", f"LD_PRELOAD=$LD_PRELOAD:{preload} exec {self.program('steps_aside')[0]}"]
+            with self.subTest(preload), self.aside_where(mount, command=command) as process:
+                self.assertEqual(self.tell(process, "opens /dev/infiniband/uverbs0"), "done")
+                state, text = self.ask(process, "yield")
+                self.assertEqual(state == "ok", away, text)
+
+    @unittest.skipUnless(may_mount(), "private mount namespaces are not permitted here")
+    def test_too_little_host_memory(self) -> None:
+        """Of the machine, and by memory.max of the process's cgroup."""
+        files = self.work / "files"
+        group = files / "fs" / "pod"
+        group.mkdir(parents=True)
+        (files / "meminfo").write_text("MemTotal: 65536000 kB\nMemFree: 900 kB\nMemAvailable:    9000 kB\n")
+        (files / "cgroup").write_text("0::/pod\n")
+        (files / "mountinfo").write_text(f"30 1 0:27 / {files}/fs rw shared:4 - cgroup2 cgroup2 rw\n")
+        (group / "memory.max").write_text(f"{30 << 20}\n")
+        (group / "memory.current").write_text(f"{25 << 20}\n")
+        in_group = [f"mount --bind {files}/{name} /proc/$$/{name}" for name in ("cgroup", "mountinfo")]
+        for mounts, room in (([f"mount --bind {files}/meminfo /proc/meminfo"], "8.79 MiB"), (in_group, "5.00 MiB")):
+            with self.subTest(room), self.aside_where(*mounts) as process:
+                text = self.refused(process)
+                self.assertRegex(text, f"^the host has only {room} of memory available for [0-9.]+ MiB$")
+                self.assertIn("not enough memory", self.refused(process, "prepare"))
+                disk = self.work / "disk"
+                disk.mkdir(exist_ok=True)
+                self.asked(process, "yield", f"to=disk:{disk}")
+                self.asked(process, "restore")
+                self.assertEqual(self.tell(process, "check"), "intact")
+                self.ends(process)
+
+    def test_nvshmem(self) -> None:
+        """Loaded it is with every PyTorch; its heap is another matter."""
+        library = str(self.layout.program("libnvshmem_host.so.3"))
+        for status, away in (("0", True), ("1", True), ("2", False), ("4", False)):
+            settings = {"LD_PRELOAD": f"{self.layout.library}:{library}", "FAKE_NVSHMEM_STATUS": status,
+                        "MEMLAB_BACKEND": "vmm"}
+            with self.subTest(status), self.aside(settings) as process:
+                state, text = self.ask(process, "yield")
+                self.assertEqual(state == "ok", away, text)
+                self.assertEqual("NVSHMEM is in use" in str(text), not away)
 
     def test_a_capture(self) -> None:
         with self.aside() as process:

@@ -12,6 +12,8 @@
 //   close      begins work that does not end until "open" (simulated driver)
 //   open       lets it end
 //   queue      a thread makes a call that does not return until "open"
+//   fills      a thread submits to a stream whose work does not end, more than its queue takes
+//   opens F    opens a file and keeps it open
 //   locks      a thread submits with a lock held, until that waits; a host function needs the lock
 //   submits    a host function of a stream submits work itself
 //   captures   begins a capture; "captured" ends it
@@ -28,6 +30,7 @@
 //   exits      ends
 //
 // Recorded: the blocks that it holds.
+#include <fcntl.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -237,6 +240,20 @@ int main() {
             });
             wait_for(work_is_queued);
             SAY("done\n");
+        } else if (word == "fills") {
+            control<decltype(simcuda_close_stream)>("simcuda_close_stream")(stream);
+            threads.emplace_back([&] {
+                CHECK(cuCtxSetCurrent(context));
+                for (int i = 0; i < 8; ++i) {
+                    CHECK(cuMemsetD8Async(scratch, 0, 64, stream));
+                    work_is_queued.store(true);
+                }
+            });
+            wait_for(work_is_queued);
+            ::usleep(50'000);
+            SAY("done\n");
+        } else if (word.starts_with("opens ")) {
+            SAY("%s\n", ::open(word.substr(6).c_str(), O_RDONLY) >= 0 ? "done" : "no such file");
         } else if (word == "locks") {
             threads.emplace_back(hold_lock, context, scratch);
             wait_for(lock_is_held);

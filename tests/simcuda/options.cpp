@@ -131,6 +131,7 @@ Options read_options() {
     read.memory = bytes_option("SIMCUDA_MEMORY", read.memory);
     read.context_memory = bytes_option("SIMCUDA_CONTEXT_MEMORY", 0);
     read.withheld = bytes_option("SIMCUDA_WITHHELD", 0);
+    read.queue = count_option("SIMCUDA_QUEUE", 0, "how many pieces of work a stream takes");
     takes_option(read.takes);
     read.oom_at =
         count_option("SIMCUDA_OOM_AT", 0, "the number of an allocation call, 1 the first");

@@ -36,6 +36,8 @@ struct Options {
     uint64_t takes[std::size(taken_names)] = {};
     // SIMCUDA_WITHHELD, bytes that are said to be free and never given: a page on an H100.
     uint64_t withheld = 0;
+    // SIMCUDA_QUEUE, how much work a stream takes before a call that submits more waits; 0: any.
+    uint64_t queue = 0;
     uint64_t oom_at = 0;                // SIMCUDA_OOM_AT, 0: never
     uint64_t oom_above = UINT64_MAX;    // SIMCUDA_OOM_ABOVE, bytes of one request
     std::vector<InjectedFault> faults;  // SIMCUDA_FAIL=function:nth:error[,...]

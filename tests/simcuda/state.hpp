@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,8 +34,9 @@ struct Stream : std::enable_shared_from_this<Stream> {
     size_t clock_index = 0;
     uint64_t epoch = 0;
     OpPtr last;
-    bool closed = false;     // a test keeps its work from completing
-    uint64_t work_time = 0;  // virtual nanoseconds of a kernel or copy
+    std::deque<OpPtr> queue;  // SIMCUDA_QUEUE: those that may not be done
+    bool closed = false;      // a test keeps its work from completing
+    uint64_t work_time = 0;   // virtual nanoseconds of a kernel or copy
     std::shared_ptr<Capture> capture;
     std::vector<Node*> capture_tail;  // what the next captured work depends on
 };

@@ -290,7 +290,17 @@ CUresult enqueue(Stream& stream, Work work) {
     if (CUresult refused = refuse_while_capturing(stream)) {
         return refused;
     }
-    submit(stream, std::move(work));
+    if (options().queue == 0) {
+        submit(stream, std::move(work));
+        return CUDA_SUCCESS;
+    }
+    const std::shared_ptr<Stream> kept = stream.shared_from_this();
+    while (stream.queue.size() >= options().queue) {
+        const OpPtr oldest = stream.queue.front();
+        wait_for(oldest);
+        std::erase_if(stream.queue, [](const OpPtr& op) { return op->done; });
+    }
+    stream.queue.push_back(submit(stream, std::move(work)));
     return CUDA_SUCCESS;
 }
 
