@@ -271,7 +271,7 @@ Line foot_line(const ViewState& state, const Screen& screen) {
     } else {
         line.add(state.looks_into
                      ? "esc back  1-5 page  d since mark  m mark  n snapshot  e cache  "
-                       "? help"
+                       "y yield  ?"
                      : "q quit  enter look  s sort  / filter  p pause  m mark  "
                        "n snapshot  e cache  ?",
                  Tint::dim);
@@ -353,6 +353,7 @@ std::vector<Line> help_screen(const Screen& screen) {
         "m                   add a mark to its recording",
         "n                   write a snapshot of its report",
         "e                   give the cached memory of its pool back",
+        "y, b                its memory leaves the GPU (yield); brings it back (restore)",
         "q                   quit",
         "",
         "USED is NVML's figure of the whole process; ALLOC, RESERV and TENSOR are",

@@ -113,6 +113,13 @@ std::vector<Line> head_lines(const ProcessSample& process, const History& histor
                      Tint::bad);
         }
         lines.push_back(std::move(line));
+        const auto& aside = process.status->step_aside;
+        if (aside.phase != "off" && aside.phase != "running") {
+            lines.emplace_back(report::printable(aside.phase, screen.ascii) + ": " +
+                                   compact_bytes(aside.away_bytes) +
+                                   " of its memory are away; b brings it back",
+                               Tint::warning);
+        }
         const auto& hold = process.status->hold_on_oom;
         if (hold.waiting != 0) {
             lines.emplace_back(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 namespace memlab::tools {
 namespace {
@@ -87,7 +88,7 @@ void move(ViewState& state, const std::vector<pid_t>& shown, std::ptrdiff_t by) 
 
 KeyCommand press_letter(ViewState& state, const KeyPress& key, bool can_ask) {
     const char letter = key.text.size() == 1 ? key.text[0] : '\0';
-    const bool asks = letter == 'm' || letter == 'n' || letter == 'e';
+    const bool asks = std::string_view("mneyb").find(letter) != std::string_view::npos;
     if (asks && !can_ask) {
         state.message = state.chosen == 0 ? "choose a process first"
                                           : "process " + std::to_string(state.chosen) +
@@ -123,6 +124,10 @@ KeyCommand press_letter(ViewState& state, const KeyPress& key, bool can_ask) {
             return {KeyCommand::What::snapshot, state.chosen, {}};
         case 'e':
             return {KeyCommand::What::empty_cache, state.chosen, {}};
+        case 'y':
+            return {KeyCommand::What::yield, state.chosen, {}};
+        case 'b':
+            return {KeyCommand::What::restore, state.chosen, {}};
         case '?':
         case 'h':
             state.help = true;

@@ -52,7 +52,7 @@ struct KeyPress {
 
 /// What a key asks for beyond the view.
 struct KeyCommand {
-    enum class What : std::uint8_t { none, quit, mark, snapshot, empty_cache };
+    enum class What : std::uint8_t { none, quit, mark, snapshot, empty_cache, yield, restore };
     What what = What::none;
     pid_t pid = 0;
     std::string name = {};  ///< of the mark

@@ -110,6 +110,12 @@ std::string Sampler::act(const KeyCommand& command) {
         case KeyCommand::What::empty_cache:
             verb = Verb::empty_cache;
             break;
+        case KeyCommand::What::yield:
+            verb = Verb::yield;
+            break;
+        case KeyCommand::What::restore:
+            verb = Verb::restore;
+            break;
         case KeyCommand::What::none:
         case KeyCommand::What::quit:
             return {};

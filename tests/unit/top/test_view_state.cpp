@@ -98,6 +98,8 @@ TEST_CASE("commands are for the chosen process", "[top]") {
     CHECK(keys.key(Kind::enter).what == KeyCommand::What::none);  // a mark has a name
     CHECK(keys.letter("n").what == KeyCommand::What::snapshot);
     CHECK(keys.letter("e").what == KeyCommand::What::empty_cache);
+    CHECK(keys.letter("y").what == KeyCommand::What::yield);
+    CHECK(keys.letter("b").what == KeyCommand::What::restore);
     CHECK(keys.letter("q").what == KeyCommand::What::quit);
     keys.can_ask = false;
     CHECK(keys.letter("e").what == KeyCommand::What::none);
