@@ -309,8 +309,8 @@ struct ThreadInfo {
     bool operator==(const ThreadInfo&) const = default;
 };
 
-/// Memory of the pool has left a device for elsewhere, or is back (MEMLAB_YIELD). It is not freed:
-/// blocks and addresses are as before.
+/// Memory of the pool, or that the program maps itself, has left a device for elsewhere, or is back
+/// (MEMLAB_YIELD). It is not freed: blocks and addresses are as before.
 struct MemoryMoved {
     std::uint64_t time_ns = 0;
     std::uint32_t device = 0;

@@ -8,6 +8,7 @@
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/moving/gate.hpp"
+#include "interpose/moving/program_handles.hpp"
 
 namespace memlab::interpose {
 
@@ -38,9 +39,17 @@ constexpr bool is_answered_while_away(CUpointer_attribute attribute) {
     }
 }
 
+/// Whether the driver has to be asked at the gate about memory that the program mapped itself.
+inline bool wait_at_gate(CUdeviceptr address) {
+    return gate.on() && gate.phase() != Phase::running && program_handles().is_away(address);
+}
+
 /// Whether these attributes have to be asked at the gate. Call without any of memlab's locks.
 inline bool wait_at_gate(unsigned count, const CUpointer_attribute* attributes,
                          CUdeviceptr address) {
+    if (wait_at_gate(address)) {
+        return true;
+    }
     if (!gate.on() || gate.phase() == Phase::running || attributes == nullptr ||
         std::all_of(attributes, attributes + count, is_answered_while_away)) {
         return false;

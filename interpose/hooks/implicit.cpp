@@ -7,6 +7,7 @@
 #include "interpose/driver/current_context.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/hooks/measured_call.hpp"
+#include "interpose/moving/program_handles.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::trace::LedgerKind;
@@ -109,6 +110,15 @@ CUresult measure_first(mi::Session& session, const void* code, const Real& real,
     return result;
 }
 
+// A handle of memory that the program was given is memlab's where its memory may move.
+CUmemGenericAllocationHandle with_drivers_handle(CUmemGenericAllocationHandle handle) {
+    return mi::program_handles().given_away(handle);
+}
+template <class Other>
+Other with_drivers_handle(Other other) {
+    return other;
+}
+
 template <auto Function, Api api, LedgerKind kind, bool unloads, bool waits, bool binds>
 struct Implicit;
 
@@ -127,7 +137,7 @@ struct Implicit<Function, api, kind, unloads, waits, binds> {
         if constexpr (binds) {
             mi::gate.stay_from_now_on("memory is bound to a multicast object");
         }
-        const auto real = mi::real_call(Function, arguments...);
+        const auto real = mi::real_call(Function, with_drivers_handle(arguments)...);
         return mi::hook(
             [&](mi::Session& session) {
                 Code code;

@@ -13,6 +13,7 @@
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/context_registry.hpp"
 #include "interpose/memory/device_memory.hpp"
+#include "interpose/moving/program_handles.hpp"
 #include "interpose/sharing/exporter.hpp"
 #include "interpose/sharing/importer.hpp"
 
@@ -222,6 +223,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
             }
             if (pooled && session.settings().yield) {
                 pooled->context->backend().pages().must_stay(address, bytes);
+            }
+            if (!pooled && mi::gate.on()) {
+                mi::program_handles().must_stay(address, bytes);
             }
             return real();
         },

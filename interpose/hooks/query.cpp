@@ -209,6 +209,7 @@ void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total)
         cached += context->pool().reclaimable();
         away += context->backend().pages().away_bytes();
     }
+    away += mi::program_handles().away_bytes(current->device());
     *free -= std::min<std::uint64_t>(*free, away);  // it has to come back
     const mi::VisibleMemory visible =
         mi::visible_memory(*free, *total, cached, session.limits().limit_for(current->device()));
@@ -267,6 +268,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice devic
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size,
                                                        CUdeviceptr address) {
+    const mi::Passage passage(mi::wait_at_gate(address));
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const auto real = mi::real_call(&Driver::cuMemGetAddressRange_v2, base, size, address);
     return mi::hook_nested(
         [&](Session& session, bool nested) -> CUresult {
@@ -285,8 +290,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
             }
             // The driver is called for its errors (no context, a sticky error).
             CUdeviceptr segment = 0;
-            const CUresult result = mi::call_real(&Driver::cuMemGetAddressRange_v2, &segment,
-                                                  static_cast<std::size_t*>(nullptr), address);
+            const CUresult result =
+                mi::is_away(*pooled, address)
+                    ? CUDA_SUCCESS
+                    : mi::call_real(&Driver::cuMemGetAddressRange_v2, &segment,
+                                    static_cast<std::size_t*>(nullptr), address);
             if (result == CUDA_SUCCESS && !pooled->block) {
                 return CUDA_ERROR_NOT_FOUND;
             }

@@ -25,6 +25,14 @@ constexpr std::uint64_t poll_outcome_ns = 300'000;
 
 constexpr const char* no_host_memory = "the host is out of memory";
 
+std::vector<CUdevice> devices_of(const std::vector<LeavingContext>& contexts) {
+    std::vector<CUdevice> devices;
+    for (const LeavingContext& each : contexts) {
+        devices.push_back(each.context->device());
+    }
+    return devices;
+}
+
 MoveOutcome not_moved(std::string problem) {
     MoveOutcome outcome;
     outcome.problem = std::move(problem);
@@ -163,6 +171,7 @@ MoveOutcome Mover::prepare() {
     for (Context* const context : contexts) {
         bytes += context->backend().pages().mapped_bytes();
     }
+    bytes += program_handles().movable_bytes(-1);
     if (gate.phase() != Phase::running || bytes == 0) {
         return not_moved("nothing of this process is on the GPU that could be moved");
     }
@@ -225,9 +234,13 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         }
     }
     PagesInMove moving;
+    std::vector<std::uint64_t> kept;  // by device
     std::vector<LeavingContext> leaving =
-        choose_leaving(memory_, order.device, order.kept_bytes, moving);
-    std::uint64_t bytes = 0;
+        choose_leaving(memory_, order.device, order.kept_bytes, moving, &kept);
+    ProgramInMove program;
+    program.use_contexts(memory_, devices_of(leaving));
+    std::uint64_t bytes =
+        program_handles().choose(program.contexts(), std::move(kept), order.kept_bytes);
     for (const LeavingContext& one : leaving) {
         bytes += one.bytes;
     }
@@ -259,11 +272,15 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         }
         problem = copy_contents(leaving[i].context->handle(), pieces, Direction::out, stopping_);
     }
+    if (problem.empty()) {
+        problem = program_handles().copy_out(program.contexts(), *room, stopping_);
+    }
     if (!problem.empty()) {
         give_up();
         return not_moved(std::move(problem));
     }
     MoveOutcome outcome;
+    outcome.bytes = program_handles().take_out(stopping_);
     for (std::size_t i = 0; i < leaving.size(); ++i) {
         const RelaxedCapture relaxed(true);
         const CurrentContext current(leaving[i].context->handle());
@@ -374,6 +391,7 @@ Mover::State Mover::state() const {
     while (Context* const context = memory_.contexts().next(-1, &index)) {
         state.away_bytes += context->backend().pages().away_bytes();
     }
+    state.away_bytes += program_handles().away_bytes(-1);
     return state;
 }
 

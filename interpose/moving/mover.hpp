@@ -100,7 +100,13 @@ class Mover {
         CUdevice device = -1;
         std::uint64_t bytes = 0;
     };
-    bool try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back);
+    /// What came back: its contents, to be destroyed when the program goes on.
+    struct Returned {
+        std::vector<VmmPages::AwayChunks> chunks;
+        std::vector<std::unique_ptr<HeldContents>> of_program;
+        std::uint64_t bytes = 0;
+    };
+    bool try_to_move_in(Lack* lack, Returned* back);
     void wait_for_memory(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept;
     void set_phase_time() noexcept;
 

@@ -19,8 +19,8 @@ constexpr std::uint64_t retry_memory_ns = 50'000'000;
 constexpr std::uint64_t tell_after_ns = 5'000'000'000;
 
 /// Whether the context's own state refuses all work: what it held cannot matter any more.
-bool is_broken(const Context& context) {
-    const CurrentContext current(context.handle());
+bool is_broken(CUcontext context) {
+    const CurrentContext current(context);
     return is_sticky(call_real(&Driver::cuStreamQuery, CUstream{nullptr}));
 }
 
@@ -37,7 +37,7 @@ void Mover::drop_what_is_free() noexcept {
     }
 }
 
-bool Mover::try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back) {
+bool Mover::try_to_move_in(Lack* lack, Returned* back) {
     PagesInMove moving;
     std::vector<Context*> returning;
     for (Context* const context : memory_.contexts().all()) {
@@ -51,7 +51,9 @@ bool Mover::try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back) 
         }
         returning.push_back(context);
     }
-    back->reserve(returning.size());
+    ProgramInMove program;
+    program.use_contexts(memory_, program_handles().devices_away());
+    back->chunks.reserve(returning.size());
     std::vector<std::vector<CopyTask>> pieces(returning.size());
     for (std::size_t i = 0; i < returning.size(); ++i) {
         returning[i]->backend().pages().for_each_away(
@@ -73,6 +75,12 @@ bool Mover::try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back) 
             break;
         }
     }
+    CUdevice lacking = -1;
+    const bool program_got = all && program_handles().get_memory(&lacking) == CUDA_SUCCESS;
+    if (lacking >= 0) {
+        *lack = {lacking, program_handles().away_bytes(lacking)};
+    }
+    all = all && program_got;
     for (; all && mapped < returning.size(); ++mapped) {
         const CurrentContext current(returning[mapped]->handle());
         all = returning[mapped]->backend().pages().map_memory() == CUDA_SUCCESS;
@@ -82,13 +90,20 @@ bool Mover::try_to_move_in(Lack* lack, std::vector<VmmPages::AwayChunks>* back) 
     }
     for (std::size_t i = 0; all && i < returning.size(); ++i) {
         all = copy_contents(returning[i]->handle(), pieces[i], Direction::in, stopping_).empty() ||
-              is_broken(*returning[i]);
+              is_broken(returning[i]->handle());
+    }
+    all = all && program_handles().fill(program.contexts(), stopping_,
+                                        [](CUcontext context) { return is_broken(context); });
+    if (all) {
+        back->of_program = program_handles().came_back(&back->bytes);
+    } else if (program_got) {
+        program_handles().return_memory();
     }
     for (std::size_t i = 0; i < got; ++i) {
         VmmPages& pages = returning[i]->backend().pages();
         const CurrentContext current(returning[i]->handle());
         if (all) {
-            back->push_back(pages.came_back());
+            back->chunks.push_back(pages.came_back());
             continue;
         }
         if (i < mapped) {
@@ -120,13 +135,13 @@ MoveOutcome Mover::move_in() noexcept {
     gate.advance(Phase::asleep, Phase::moving_in);
     set_phase_time();
     const std::uint64_t begin = profiler::monotonic_ns();
-    std::vector<VmmPages::AwayChunks> back;
+    Returned back;
     bool told = false;
     drop_what_is_free();
     while (!stopping_.load()) {
         Lack lack;
         try {
-            back.clear();
+            back = {};
             if (try_to_move_in(&lack, &back)) {
                 break;
             }
@@ -138,7 +153,8 @@ MoveOutcome Mover::move_in() noexcept {
         outcome.problem = "the process ends";
         return outcome;
     }
-    for (const VmmPages::AwayChunks& chunks : back) {
+    outcome.bytes = back.bytes;
+    for (const VmmPages::AwayChunks& chunks : back.chunks) {
         for (const auto& [address, away] : chunks) {
             outcome.bytes += away.bytes;
         }

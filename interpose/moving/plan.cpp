@@ -42,6 +42,7 @@ Movable movable_memory(Memory& memory, CUdevice device) {
         const std::uint64_t mapped = context->backend().pages().mapped_bytes();
         movable.can_move += mapped - std::min(mapped, context->unused_bytes());
     }
+    movable.can_move += program_handles().movable_bytes(device);
     const std::vector<StayingMemory> staying = staying_memory(
         memory, device, most_named, profiler::monotonic_ns() + max_wait_for_recorder_ns);
     for (const StayingMemory& each : staying) {
@@ -71,9 +72,10 @@ PagesInMove::~PagesInMove() {
 }
 
 std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
-                                           std::uint64_t kept_bytes, PagesInMove& moving) {
+                                           std::uint64_t kept_bytes, PagesInMove& moving,
+                                           std::vector<std::uint64_t>* kept_of) {
     std::vector<LeavingContext> leaving;
-    std::vector<std::uint64_t> kept;  // by device
+    std::vector<std::uint64_t>& kept = *kept_of;
     for (Context* const context : memory.contexts().all(device)) {
         LeavingContext one;
         one.context = context;
@@ -101,6 +103,34 @@ std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
     return leaving;
 }
 
+void ProgramInMove::use_contexts(Memory& memory, const std::vector<CUdevice>& devices) {
+    for (const CUdevice device : devices) {
+        for (Context* const context : memory.contexts().all(device)) {
+            auto use = std::make_unique<EndGate::Use>(context->end_gate(), EndGate::max_wait_ns);
+            if (use->held()) {
+                uses_.push_back(std::move(use));
+                contexts_.emplace(device, context->handle());
+                break;
+            }
+        }
+        CUcontext primary = nullptr;
+        if (!contexts_.contains(device)) {
+            retained_.reserve(retained_.size() + 1);
+            if (call_real(&Driver::cuDevicePrimaryCtxRetain, &primary, device) == CUDA_SUCCESS) {
+                retained_.push_back(device);
+                contexts_.emplace(device, primary);
+            }
+        }
+    }
+}
+
+ProgramInMove::~ProgramInMove() {
+    for (const CUdevice device : retained_) {
+        call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
+    }
+    program_handles().end_move();
+}
+
 void record_moves(Memory& memory) noexcept {
     if (memory.recorder() == nullptr) {
         return;
@@ -116,6 +146,9 @@ void record_moves(Memory& memory) noexcept {
             }
         }
         for (std::size_t device = 0; device < away.size(); ++device) {
+            away[device] += program_handles().away_bytes(static_cast<CUdevice>(device));
+            has_moved[device] =
+                has_moved[device] || program_handles().was_moved(static_cast<CUdevice>(device));
             if (has_moved[device]) {
                 memory.contexts().describe_device(static_cast<CUdevice>(device));
                 trace::MemoryMoved moved;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "interpose/memory/memory.hpp"
+#include "interpose/moving/program_handles.hpp"
 
 namespace memlab::interpose {
 
@@ -51,9 +52,29 @@ class PagesInMove {
 };
 
 /// Which chunks of the contexts leave where so much of each device is kept: all that may, those of
-/// the highest addresses first. May throw std::bad_alloc.
+/// the highest addresses first. *kept: what stays, by device. May throw std::bad_alloc.
 std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
-                                           std::uint64_t kept_bytes, PagesInMove& moving);
+                                           std::uint64_t kept_bytes, PagesInMove& moving,
+                                           std::vector<std::uint64_t>* kept);
+
+/// The program's own memory while it is being moved, and a context of each of these devices, which
+/// cannot end meanwhile.
+class ProgramInMove {
+  public:
+    ProgramInMove() { program_handles().begin_move(); }
+    ~ProgramInMove();
+    ProgramInMove(const ProgramInMove&) = delete;
+    ProgramInMove& operator=(const ProgramInMove&) = delete;
+
+    /// The program's, or else the device's primary one. May throw std::bad_alloc.
+    void use_contexts(Memory& memory, const std::vector<CUdevice>& devices);
+    const ProgramHandles::Contexts& contexts() const { return contexts_; }
+
+  private:
+    ProgramHandles::Contexts contexts_;
+    std::vector<std::unique_ptr<EndGate::Use>> uses_;
+    std::vector<CUdevice> retained_;
+};
 
 /// "0.44 s"
 std::string seconds_text(std::uint64_t ns);

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "interpose/memory/oom_report.hpp"
+#include "interpose/moving/program_handles.hpp"
 #include "model/oom_explanation.hpp"
 #include "model/size_text.hpp"
 #include "trace/event.hpp"
@@ -42,14 +43,19 @@ void add_of_driver(Memory& memory, CUdevice device, std::vector<StayingMemory>& 
         std::uint64_t count = 0;
     };
     std::map<std::tuple<trace::MemoryKind, std::uint32_t, std::uint32_t>, Sum> sums;
-    memory.live().for_each([&](HandleClass, std::uint64_t, const LiveAllocation& each) {
-        if (trace::counts_as_device_memory(each.kind) &&
-            (device < 0 || each.device == static_cast<std::uint32_t>(device))) {
-            Sum& sum = sums[{each.kind, each.device, each.stack}];
-            sum.bytes += each.requested;
-            ++sum.count;
-        }
-    });
+    const std::set<std::uint64_t> moves = program_handles().movable_numbers(device);
+    memory.live().for_each(
+        [&](HandleClass handles, std::uint64_t address, const LiveAllocation& each) {
+            if (handles == HandleClass::vmm_allocation && moves.contains(address)) {
+                return;
+            }
+            if (trace::counts_as_device_memory(each.kind) &&
+                (device < 0 || each.device == static_cast<std::uint32_t>(device))) {
+                Sum& sum = sums[{each.kind, each.device, each.stack}];
+                sum.bytes += each.requested;
+                ++sum.count;
+            }
+        });
     for (const auto& [key, sum] : sums) {
         if (sum.bytes != 0) {
             const auto& [kind, on, stack] = key;

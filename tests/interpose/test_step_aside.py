@@ -355,6 +355,122 @@ class Moves(StepAside):
                 self.assertEqual(b"NCCL communicator has ranks in other processes" in outcome.stderr, away == b"False")
 
 
+class OwnHandles(StepAside):
+    """Physical memory that the program creates and maps itself."""
+
+    @contextlib.contextmanager
+    def owner(self, more: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        with self.started(YIELD | (more or {}), self.program("own_handles")) as process:
+            self.assertEqual(self.line(process), "ready")
+            yield process
+
+    def right(self, process: subprocess.Popen[bytes], words: str) -> None:
+        self.assertEqual(self.tell(process, words), "right", words)
+
+    def yields(self, process: subprocess.Popen[bytes], *words: str) -> int:
+        """How much left; 0 where there is nothing."""
+        state, document = self.ask(process, "yield", *words)
+        if state == "error":
+            self.assertRegex(document, "nothing is left to move|no other can be moved")
+            return 0
+        return int(document["bytes"])
+
+    def test_the_driver_does_what_the_model_says(self) -> None:
+        words = "".join(f"random {seed} 60\ncheck\nanswered {seed} 10\ncheck\n" for seed in range(8)) + "clear\nused\n"
+        environment = self.layout.environment(memlab=False, settings={"SIMCUDA_DEVICES": "2"})
+        outcome = subprocess.run(self.program("own_handles"), input=words, env=environment, cwd=self.cwd,
+                                 capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(outcome.stdout.split(), ["ready", *["right"] * 33, "0"], outcome.stderr)
+
+    def test_against_a_model(self) -> None:
+        for seed in range(ROUNDS):
+            with self.subTest(seed=seed), self.owner({"SIMCUDA_DEVICES": str(1 + seed % 2)}) as process:
+                chance = random.Random(seed)
+                moved = 0
+                for turn in range(4):
+                    self.right(process, f"random {chance.randrange(1 << 30)} {chance.randrange(5, 40)}")
+                    used = int(self.tell(process, "used"))
+                    keep = ["keep=6MiB"] if chance.random() < 0.3 else []
+                    left = self.yields(process, *keep)
+                    moved += left
+                    self.assertEqual(int(self.tell(process, "used")), used - (left >> 20))
+                    self.assertTrue(keep or left >> 20 == used, (left, used))
+                    if chance.random() < 0.7:
+                        self.right(process, f"answered {chance.randrange(1 << 30)} {chance.randrange(1, 25)}")
+                    if left:
+                        self.asked(process, "restore")
+                    self.right(process, "check")
+                self.assertGreater(moved, 0)
+                self.right(process, "clear")
+                self.assertEqual(self.tell(process, "used"), "0")
+                self.ends(process)
+
+    def test_what_needs_the_memory_waits(self) -> None:
+        with self.owner() as process:
+            self.right(process, "random 1 30")
+            self.assertGreater(self.yields(process), 0)
+            self.send(process, "check")
+            self.assertTrue(self.says_nothing(process, 0.2))
+            self.asked(process, "restore")
+            self.assertEqual(self.line(process), "right")
+            self.ends(process)
+
+    def test_what_was_exported_stays(self) -> None:
+        with self.owner() as process:
+            self.right(process, "random 1 30")
+            everything = self.yields(process)
+            self.asked(process, "restore")
+            self.right(process, "exports")
+            aside = self.asked(process, "status")["step_aside"]
+            self.assertEqual([each["kind"] for each in aside["staying"]], ["vmm"])
+            self.assertEqual(self.yields(process, "engine=pool"), everything - aside["staying_bytes"])
+            self.asked(process, "restore")
+            self.right(process, "check")
+            self.right(process, "clear")
+            self.assertEqual(self.tell(process, "used"), "0")
+            self.ends(process)
+
+    def test_waits_for_memory_and_failing_calls(self) -> None:
+        """Whatever fails, it goes on as before, or comes back whole."""
+        for function in ("cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemRelease",
+                         "cuMemAddressReserve", "cuMemRetainAllocationHandle", "cuMemcpyDtoHAsync",
+                         "cuMemcpyHtoDAsync", "cuMemGetAllocationPropertiesFromHandle"):
+            for nth in (1, 2, 3, 5, 8, 13):
+                with self.subTest(function=function, nth=nth), self.owner() as process:
+                    self.right(process, "random 3 30")
+                    self.right(process, f"fail {function} {nth}")
+                    state, _ = self.ask(process, "yield")
+                    if state == "ok":
+                        self.asked(process, "restore")
+                    self.assertEqual(self.phase(process), "running")
+                    self.right(process, f"fail {function} 0")
+                    self.right(process, "check")
+                    self.right(process, "clear")
+                    self.assertEqual(self.tell(process, "used"), "0")
+                    self.ends(process)
+
+    def test_the_recording_is_the_same(self) -> None:
+        kinds = []
+        for settings in ({}, YIELD):
+            with self.started(settings, self.program("own_handles")) as process:
+                self.line(process)
+                self.right(process, "random 5 60")
+                if settings:
+                    self.assertGreater(self.yields(process), 0)
+                    gpu = self.asked(process, "status")["gpus"][0]
+                    self.assertEqual(gpu["reserved_bytes"], 0)
+                    self.right(process, "answered 6 10")
+                    self.asked(process, "restore")
+                else:
+                    self.right(process, "answered 6 10")
+                self.right(process, "random 7 60")
+                self.ends(process)
+            report = json.loads((self.output / f"memlab.own_handles.{process.pid}.json").read_text())
+            kinds.append(report["devices"][0]["kinds"]["vmm"])
+            self.assertEqual(len(report["devices"][0].get("absences", [])), 1 if settings else 0)
+        self.assertEqual(kinds[0], kinds[1])
+
+
 class Recorded(StepAside):
     def test_what_the_recording_says(self) -> None:
         """Nothing is freed: what is reserved dips, and every view says when."""

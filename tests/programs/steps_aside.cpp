@@ -164,7 +164,11 @@ void say_answers(CUevent event, CUdeviceptr address) {
     unsigned type = 0;
     CHECK(cuMemGetInfo(&free, &total));
     CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
-    SAY("event %d stream %d synchronized %d type %u free %llu\n",
+    CUdeviceptr base = 0;
+    std::size_t size = 0;
+    CHECK(cuMemGetAddressRange(&base, &size, address + 5));
+    SAY("range %d %llu event %d stream %d synchronized %d type %u free %llu\n",
+        static_cast<int>(base == address), static_cast<unsigned long long>(size),
         static_cast<int>(cuEventQuery(event)), static_cast<int>(cuStreamQuery(nullptr)),
         static_cast<int>(cuCtxSynchronize()), type, static_cast<unsigned long long>(free >> 20));
 }

@@ -206,7 +206,13 @@ int simcuda_fail(const char* function, uint64_t nth, int error) {
     const Control control;
     for (int id = 0; id < static_cast<int>(FunctionId::count); ++id) {
         if (names(function_info(static_cast<FunctionId>(id)), function)) {
-            options().faults.push_back({function, nth, static_cast<CUresult>(error)});
+            if (nth == 0) {
+                std::erase_if(options().faults, [function](const InjectedFault& fault) {
+                    return fault.function == function;
+                });
+            } else {
+                options().faults.push_back({function, nth, static_cast<CUresult>(error)});
+            }
             return 0;
         }
     }

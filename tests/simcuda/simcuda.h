@@ -78,7 +78,8 @@ int cuSimcudaUnlisted(void);
 
 /* ---- faults, beside those of the environment */
 
-/* The nth next call of the function fails with this CUresult. 0, or -1 for an unknown function. */
+/* The nth next call of the function fails with this CUresult; the 0th: none does any more. 0, or -1
+ * for an unknown function. */
 int simcuda_fail(const char* function, uint64_t nth, int error);
 
 #ifdef __cplusplus

@@ -391,7 +391,9 @@ void Aggregator::apply_free_completed(std::uint32_t at, const LifeEnd& end) {
     DeviceTotals& device = *devices_[site.device];
     if (counts_as_device_memory(site.kind)) {
         device.curve(CurveName::active).current -= live.size;
-        if (live.origin == Origin::driver) {
+        if (live.origin == Origin::driver && site.kind == MemoryKind::vmm) {
+            device.no_longer_reserved(live.size);
+        } else if (live.origin == Origin::driver) {
             device.curve(CurveName::reserved).current -= live.size;
         }
     }

@@ -261,7 +261,10 @@ void Aggregator::on(const MemoryMoved& record) {
     guarded([&] {
         advance(record.time_ns);
         DeviceTotals& device = *devices_[record.device];
-        device.moved(record.away, now_);
+        const std::uint64_t movable =
+            device.pool.stats.reserved_bytes.all.current +
+            device.kinds[static_cast<std::size_t>(MemoryKind::vmm)].live_bytes;
+        device.moved(std::min(record.away, movable), now_);
         commit(device);
     });
 }

@@ -187,7 +187,7 @@ struct PeakMoment {
     }
 };
 
-/// A stretch in which memory of the pool was away from its device.
+/// A stretch in which memory of the pool's, or mapped by the program, was away from its device.
 struct Absence {
     std::uint64_t begin_ns = 0;
     std::uint64_t end_ns = 0;  ///< 0: it is away
@@ -220,7 +220,8 @@ struct DeviceTotals {
     /// The part of `allocated` that is segments of allocators seen from inside.
     std::uint64_t segment_bytes = 0;
     Ledger ledger;  ///< of a GPU
-    /// Of the pool's segments: not in `reserved` meanwhile, while all else stays as it is.
+    /// Of the pool's segments, and of what the program maps itself: not in `reserved` meanwhile,
+    /// while all else stays as it is.
     std::uint64_t away_bytes = 0;
     static constexpr std::size_t max_absences = 1024;
     std::vector<Absence> absences;
@@ -231,13 +232,13 @@ struct DeviceTotals {
 
     const Curve& curve(CurveName name) const { return curves[static_cast<std::size_t>(name)]; }
     Curve& curve(CurveName name) { return curves[static_cast<std::size_t>(name)]; }
-    /// From now on so much of the pool's segments is away; 0: all is back.
+    /// From now on so much is away; 0: all is back.
     void moved(std::uint64_t away, std::uint64_t now_ns) {
         Curve& reserved = curve(CurveName::reserved);
         const std::uint64_t all = reserved.current + away_bytes;
         const bool was_away = away_bytes != 0;
-        away_bytes = std::min(away, pool.stats.reserved_bytes.all.current);
-        reserved.current = all - std::min(all, away_bytes);
+        away_bytes = std::min(away, all);
+        reserved.current = all - away_bytes;
         if (!was_away && away_bytes != 0) {
             ++absence_count;
             if (absences.size() < max_absences) {
@@ -248,7 +249,7 @@ struct DeviceTotals {
             absences.back().end_ns = away_bytes == 0 ? now_ns : 0;
         }
     }
-    /// Of the pool's segments; what is away counts as leaving first.
+    /// Of what may be away, which counts as leaving first.
     void no_longer_reserved(std::uint64_t bytes) {
         const std::uint64_t gone = std::min(bytes, away_bytes);
         away_bytes -= gone;
@@ -267,6 +268,10 @@ struct DeviceTotals {
         for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
             bytes.kinds[kind] = kinds[kind].live_bytes;
         }
+        // Of the pool first.
+        std::uint64_t& mapped = bytes.kinds[static_cast<std::size_t>(MemoryKind::vmm)];
+        mapped -= std::min(
+            mapped, away_bytes - std::min(away_bytes, pool.stats.reserved_bytes.all.current));
         return bytes;
     }
 

@@ -23,8 +23,10 @@ struct MovingGpu {
         event(EventType::alloc, Origin::pool, 0, 5 * moved_mib);
         event(EventType::alloc, Origin::driver, 900 * moved_mib, 7 * moved_mib);
     }
-    void event(EventType type, Origin origin, std::uint64_t address, std::uint64_t bytes) {
+    void event(EventType type, Origin origin, std::uint64_t address, std::uint64_t bytes,
+               MemoryKind kind = MemoryKind::device) {
         aggregator.on(Event{.type = type,
+                            .kind = kind,
                             .origin = origin,
                             .context = 1,
                             .thread = 7,
@@ -95,6 +97,22 @@ TEST_CASE("more cannot be away than the pool has, and the list of absences ends"
     CHECK(gpu.device().absence_count == 2 * DeviceTotals::max_absences + 1);
     gpu.move(0);
     CHECK(gpu.reserved() == 37);
+}
+
+TEST_CASE("memory that the program maps itself may be away, too") {
+    MovingGpu gpu;
+    gpu.event(EventType::alloc, Origin::driver, 950 * moved_mib, 8 * moved_mib, MemoryKind::vmm);
+    REQUIRE(gpu.reserved() == 45);
+    gpu.move(~std::uint64_t{0});
+    CHECK(gpu.reserved() == 7);
+    CHECK(gpu.allocated() == 20);
+    gpu.event(EventType::free_requested, Origin::driver, 950 * moved_mib, 8 * moved_mib,
+              MemoryKind::vmm);
+    CHECK(gpu.reserved() == 7);
+    gpu.event(EventType::free_requested, Origin::driver, 900 * moved_mib, 7 * moved_mib);
+    CHECK(gpu.reserved() == 0);
+    gpu.move(0);
+    CHECK(gpu.reserved() == 30);
 }
 
 TEST_CASE("with the context its memory is gone, away or not") {
