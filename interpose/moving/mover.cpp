@@ -299,6 +299,8 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         give_up();
         return not_moved("the driver unmapped nothing");
     }
+    const std::uint64_t managed =
+        managed_.send_to_host(memory_, order.device, host_memory_available() / 21 * 20);
     record_moves(memory_);
     gate.advance(Phase::moving_out, Phase::asleep);
     set_phase_time();
@@ -309,6 +311,9 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         if (outcome.bytes < bytes) {
             outcome.text +=
                 "; " + model::size_text(bytes - outcome.bytes) + " could not be unmapped";
+        }
+        if (managed != 0) {
+            outcome.text += "; sent " + model::size_text(managed) + " of managed memory after it";
         }
         if (!movable.staying.empty()) {
             outcome.text += "; this stays: " + movable.staying;

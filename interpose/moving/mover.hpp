@@ -17,6 +17,7 @@
 #include "interpose/memory/memory.hpp"
 #include "interpose/moving/gate.hpp"
 #include "interpose/moving/kept_memory.hpp"
+#include "interpose/moving/managed_memory.hpp"
 #include "threads/mutex.hpp"
 
 namespace memlab::interpose {
@@ -120,6 +121,7 @@ class Mover {
     std::atomic<std::uint64_t> phase_since_ns_{0};
     std::atomic<std::uint64_t> tickets_done_{0};
     std::shared_ptr<PreparedMemory> prepared_;  ///< the mover's
+    ManagedMemory managed_;                     ///< the mover's
 
     threads::Mutex mutex_;
     Wanted wanted_ MEMLAB_GUARDED_BY(mutex_) = Wanted::nothing;

@@ -160,6 +160,7 @@ MoveOutcome Mover::move_in() noexcept {
         }
     }
     short_of_memory_.store(false);
+    const std::uint64_t managed = managed_.bring_back(memory_);
     record_moves(memory_);
     toggle_.store(false);  // a signal while it waited for memory asked for this
     gate.open();
@@ -167,6 +168,9 @@ MoveOutcome Mover::move_in() noexcept {
     try {
         outcome.text = "moved " + model::size_text(outcome.bytes) + " back to the GPU in " +
                        seconds_text(profiler::monotonic_ns() - begin);
+        if (managed != 0) {
+            outcome.text += ", and " + model::size_text(managed) + " of managed memory";
+        }
     } catch (const std::bad_alloc&) {  // it is back without a word
     }
     return outcome;

@@ -190,6 +190,25 @@ class Moves(StepAside):
             self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
 
+    def test_managed_memory(self) -> None:
+        """It goes to the host as far as there is room, and back to where it was to be."""
+        with self.aside() as process:
+            for word in ("managed 4", "anywhere 3", "managed 2"):
+                self.tell(process, word)
+            self.assertEqual(self.tell(process, "places"), " 0 -2 0")
+            text = self.asked(process, "yield")["text"]
+            self.assertIn("; sent 9.00 MiB of managed memory after it", text)
+            self.assertEqual(self.tell(process, "places"), " -1 -1 -1")
+            self.assertIn("and 6.00 MiB of managed memory", self.asked(process, "restore")["text"])
+            self.assertEqual(self.tell(process, "places"), " 0 -1 0")
+            self.goes_on(process)
+        with self.aside({"SIMCUDA_CONCURRENT_MANAGED": "0"}) as process:
+            self.tell(process, "managed 4")
+            self.assertNotIn("managed", self.asked(process, "yield")["text"])
+            self.assertNotIn("managed", self.asked(process, "restore")["text"])
+            self.assertEqual(self.tell(process, "places"), " 0")
+            self.goes_on(process)
+
     def test_to_a_file(self) -> None:
         folder = self.work / "kept"
         folder.mkdir()

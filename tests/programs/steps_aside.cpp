@@ -17,6 +17,9 @@
 //   locks      a thread submits with a lock held, until that waits; a host function needs the lock
 //   submits    a host function of a stream submits work itself
 //   captures   begins a capture; "captured" ends it
+//   managed N  takes N MiB of managed memory, which is prefetched to the GPU; "anywhere N": which
+//   is
+//              not; "places": where each was prefetched to last, -1 is the host
 //   async N    takes N MiB of the driver's own pool
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
 //   asks       says what queries, attributes and cuMemGetInfo answer
@@ -53,6 +56,11 @@ struct Block {
     CUdeviceptr address;
     std::size_t bytes;
     std::uint32_t seed;
+};
+
+struct Managed {
+    CUdeviceptr address;
+    std::size_t bytes;
 };
 
 std::vector<unsigned char> contents_of(const Block& block) {
@@ -189,6 +197,7 @@ int main() {
     for (std::uint32_t seed = 0; seed < 12; ++seed) {
         blocks.push_back(make_block(std::size_t{100'000} << seed % 6, seed));
     }
+    std::vector<Managed> managed;
     std::vector<std::thread> threads;
     Submission submission{context, scratch};
     SAY("ready\n");
@@ -277,6 +286,26 @@ int main() {
             CUgraph graph = nullptr;
             CHECK(cuStreamEndCapture(own, &graph));
             SAY("done\n");
+        } else if (word.starts_with("managed ") || word.starts_with("anywhere ")) {
+            const std::size_t blank = word.find(' ');
+            Managed one{0, std::stoul(word.substr(blank)) << 20};
+            CHECK(cuMemAllocManaged(&one.address, one.bytes, CU_MEM_ATTACH_GLOBAL));
+            if (word.starts_with("managed ")) {
+                CHECK(cuMemPrefetchAsync(one.address, one.bytes, {CU_MEM_LOCATION_TYPE_DEVICE, {0}},
+                                         0, own));
+            }
+            managed.push_back(one);
+            SAY("done\n");
+        } else if (word == "places") {
+            std::string places;
+            for (const Managed& each : managed) {
+                int place = 0;
+                CHECK(cuMemRangeGetAttribute(&place, sizeof place,
+                                             CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+                                             each.address, each.bytes));
+                places += " " + std::to_string(place);
+            }
+            SAY("%s\n", places.c_str());
         } else if (word.starts_with("async ")) {
             CUdeviceptr address = 0;
             CHECK(cuMemAllocAsync(&address, std::stoul(word.substr(6)) << 20, own));

@@ -94,6 +94,8 @@ int attribute_of(int ordinal, CUdevice_attribute attribute) {
             return ordinal + 1;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
             return 9;
+        case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+            return options().concurrent_managed ? 1 : 0;
         case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
             return CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:

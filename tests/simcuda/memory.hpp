@@ -97,6 +97,9 @@ struct Allocation {
     unsigned opens = 0;    // of an IPC mapping
     bool free_pending = false;
     uint64_t accessors = 0;  // of virtual memory: a bit for each device
+    // Of managed memory: devices, CU_DEVICE_CPU, or CU_DEVICE_INVALID.
+    int prefetched = CU_DEVICE_INVALID;
+    int preferred = CU_DEVICE_INVALID;
 };
 
 // The address space. Throws nothing; 0 when it is exhausted.

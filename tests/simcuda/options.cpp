@@ -144,6 +144,7 @@ Options read_options() {
                "1000 * major + 10 * minor, from 11000");
     }
     read.driver_version = static_cast<int>(version);
+    read.concurrent_managed = count_option("SIMCUDA_CONCURRENT_MANAGED", 1, "0 or 1") != 0;
     read.ipc_enables_peers = count_option("SIMCUDA_IPC_ENABLES_PEERS", 0, "0 or 1") != 0;
     if (const char* path = std::getenv("SIMCUDA_STATS")) {
         read.stats_path = path;

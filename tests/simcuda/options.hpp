@@ -44,6 +44,8 @@ struct Options {
     int driver_version = CUDA_VERSION;  // SIMCUDA_DRIVER_VERSION
     std::string stats_path;             // SIMCUDA_STATS, %p is the process id
     std::string shared_path;            // SIMCUDA_SHARED, see used_bytes.hpp
+    // SIMCUDA_CONCURRENT_MANAGED=0: the host cannot access managed memory while work runs.
+    bool concurrent_managed = true;
     // SIMCUDA_IPC_ENABLES_PEERS=1: opening memory on another device enables access to that device,
     // as is documented; H200s with driver 580 do not.
     bool ipc_enables_peers = false;

@@ -489,29 +489,65 @@ CUresult sim_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned
     return fill(dstDevice, dstPitch, &ui, 4, Width, Height, hStream, false);
 }
 
-CUresult sim_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream hStream) {
+namespace {
+
+Allocation* find_managed(CUdeviceptr address) {
+    const Allocation* const found = find_allocation(address);
+    return found != nullptr && found->kind == Kind::managed ? &allocations().at(found->base)
+                                                            : nullptr;
+}
+
+int device_of(const CUmemLocation& location) {
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU;
+}
+
+}  // namespace
+
+CUresult sim_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice to, CUstream hStream) {
     Stream* stream = nullptr;
     if (CUresult error = find_stream(hStream, stream)) {
         return error;
     }
-    const Allocation* allocation = find_allocation(devPtr);
-    if (count == 0 || allocation == nullptr || allocation->kind != Kind::managed) {
+    Allocation* const allocation = find_managed(devPtr);
+    if (count == 0 || allocation == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    allocation->prefetched = to;
     return enqueue(*stream, Work{});
 }
 
-CUresult sim_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int,
+CUresult sim_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation to, unsigned int,
                                    CUstream hStream) {
-    return sim_cuMemPrefetchAsync(devPtr, count, 0, hStream);
+    return sim_cuMemPrefetchAsync(devPtr, count, device_of(to), hStream);
 }
 
-CUresult sim_cuMemAdvise(CUdeviceptr devPtr, size_t, CUmem_advise, CUdevice) {
-    const Allocation* allocation = find_allocation(devPtr);
-    return allocation != nullptr && allocation->kind == Kind::managed ? CUDA_SUCCESS
-                                                                      : CUDA_ERROR_INVALID_VALUE;
+CUresult sim_cuMemAdvise(CUdeviceptr devPtr, size_t, CUmem_advise advice, CUdevice device) {
+    Allocation* const allocation = find_managed(devPtr);
+    if (allocation != nullptr && advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION) {
+        allocation->preferred = device;
+    }
+    return allocation != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sim_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation) {
-    return sim_cuMemAdvise(devPtr, count, advice, 0);
+CUresult sim_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                            CUmemLocation location) {
+    return sim_cuMemAdvise(devPtr, count, advice, device_of(location));
+}
+
+CUresult sim_cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute,
+                                    CUdeviceptr devPtr, size_t) {
+    const Allocation* const allocation = find_managed(devPtr);
+    if (data == nullptr || dataSize != sizeof(int) || allocation == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    switch (attribute) {
+        case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+            *static_cast<int*>(data) = allocation->prefetched;
+            return CUDA_SUCCESS;
+        case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+            *static_cast<int*>(data) = allocation->preferred;
+            return CUDA_SUCCESS;
+        default:
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
 }
