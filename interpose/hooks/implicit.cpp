@@ -110,15 +110,6 @@ CUresult measure_first(mi::Session& session, const void* code, const Real& real,
     return result;
 }
 
-// A handle of memory that the program was given is memlab's where its memory may move.
-CUmemGenericAllocationHandle with_drivers_handle(CUmemGenericAllocationHandle handle) {
-    return mi::program_handles().given_away(handle);
-}
-template <class Other>
-Other with_drivers_handle(Other other) {
-    return other;
-}
-
 template <auto Function, Api api, LedgerKind kind, bool unloads, bool waits, bool binds>
 struct Implicit;
 
@@ -137,7 +128,7 @@ struct Implicit<Function, api, kind, unloads, waits, binds> {
         if constexpr (binds) {
             mi::gate.stay_from_now_on("memory is bound to a multicast object");
         }
-        const auto real = mi::real_call(Function, with_drivers_handle(arguments)...);
+        const auto real = mi::real_call(Function, mi::with_drivers_handle(arguments)...);
         return mi::hook(
             [&](mi::Session& session) {
                 Code code;

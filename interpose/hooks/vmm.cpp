@@ -84,12 +84,16 @@ constexpr auto endpoint = [](mi::Hooked hooked, const auto& real, auto...) {
     mi::on_unfollowed_call(mi::function_name(hooked.api));
     return real();
 };
+constexpr auto endpoint_of_memory = [](mi::Hooked hooked, const auto&, auto... arguments) {
+    mi::on_unfollowed_call(mi::function_name(hooked.api));
+    return mi::call_real(&Driver::cuLogicalEndpointBindMem, mi::with_drivers_handle(arguments)...);
+};
 
 [[gnu::used]] void export_vmm_functions() {
     MEMLAB_EXPORT_PASSED(cuMemAddressReserve);
     MEMLAB_EXPORT_HOOK(cuLogicalEndpointCreate, endpoint);
     MEMLAB_EXPORT_HOOK(cuLogicalEndpointBindAddr, endpoint);
-    MEMLAB_EXPORT_HOOK(cuLogicalEndpointBindMem, endpoint);
+    MEMLAB_EXPORT_HOOK(cuLogicalEndpointBindMem, endpoint_of_memory);
     MEMLAB_EXPORT_HOOK(cuLogicalEndpointExport, endpoint);
     MEMLAB_EXPORT_HOOK(cuLogicalEndpointImport, endpoint);
 }

@@ -1,6 +1,6 @@
 // Managed memory while the process is away: the driver is asked to keep it on the host, and later
 // to bring back what was to be on a GPU. It is the driver's to move at any time, so nothing depends
-// on it: what does not fit, or cannot be asked for, is left to page faults.
+// on it: what does not fit, or what the driver refuses, is left to page faults.
 #pragma once
 
 #include <cstdint>

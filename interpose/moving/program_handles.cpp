@@ -251,8 +251,13 @@ CUresult ProgramHandles::map(CUdeviceptr address, std::size_t bytes, std::size_t
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     const CUresult result = real(allocation->driver);
-    if (result == CUDA_SUCCESS && mappings_.insert(one.extract(one.begin())).inserted) {
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (const auto put = mappings_.insert(one.extract(one.begin())); put.inserted) {
         allocation->places.push_back(address);
+    } else {  // an earlier mapping was removed unseen
+        allocation->stays = all_.at(put.position->second.allocation).stays = true;
     }
     return result;
 }
@@ -347,6 +352,10 @@ void ProgramHandles::add_away(CUdevice device, std::int64_t bytes) noexcept {
     const auto index = static_cast<std::size_t>(device);
     away_[index].fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
     was_moved_[index].store(true, std::memory_order_relaxed);
+}
+
+void ProgramHandles::forget_after_fork() noexcept {
+    new (this) ProgramHandles;  // nothing is destroyed
 }
 
 ProgramHandles& program_handles() {

@@ -66,6 +66,9 @@ class ProgramHandles {
     /// Whether something that is away is mapped in this range. A load while nothing is away.
     bool is_away(CUdeviceptr address, std::size_t bytes = 1);
 
+    /// In a forked child, which has none of it: what is kept was not inherited.
+    void forget_after_fork() noexcept;
+
     // ---- for the mover, one thread
 
     std::uint64_t movable_bytes(CUdevice device);
@@ -176,5 +179,15 @@ class ProgramHandles {
 
 /// The process-wide instance; never destroyed.
 ProgramHandles& program_handles();
+
+/// An argument of a function that may keep the memory of a handle: the driver's handle in place of
+/// the program's, all else as it is.
+inline CUmemGenericAllocationHandle with_drivers_handle(CUmemGenericAllocationHandle handle) {
+    return program_handles().given_away(handle);
+}
+template <class Other>
+Other with_drivers_handle(Other other) {
+    return other;
+}
 
 }  // namespace memlab::interpose

@@ -10,6 +10,7 @@
 #include "interpose/control/control_channel.hpp"
 #include "interpose/control/oom_hold.hpp"
 #include "interpose/driver/diagnostics.hpp"
+#include "interpose/moving/program_handles.hpp"
 #include "interpose/process/session.hpp"
 
 namespace memlab::interpose {
@@ -116,6 +117,7 @@ void Session::stop_moving_at_exit() {
 void Session::forget_moving_after_fork() {
     signalled_mover.store(nullptr);
     gate.forget_after_fork();
+    program_handles().forget_after_fork();
 }
 
 }  // namespace memlab::interpose

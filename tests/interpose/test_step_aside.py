@@ -434,6 +434,16 @@ class OwnHandles(StepAside):
             self.assertEqual(self.line(process), "right")
             self.ends(process)
 
+    def test_a_forked_child_has_none_of_it(self) -> None:
+        with self.owner() as process:
+            self.right(process, "random 1 30")
+            self.right(process, "forks")
+            self.assertGreater(self.yields(process), 0)
+            self.right(process, "forks")
+            self.asked(process, "restore")
+            self.right(process, "check")
+            self.ends(process)
+
     def test_what_was_exported_stays(self) -> None:
         with self.owner() as process:
             self.right(process, "random 1 30")

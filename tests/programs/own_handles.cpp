@@ -2,16 +2,17 @@
 // says "ready" and does what it reads from standard input, a word on each line, after each of which
 // it says "right", or what was not as in the model:
 //
-//   random S N    N random calls: create, map, map again or in parts, access, write, and those
-//   below answered S N  N random calls that give up memory or ask for it: unmap, release, retain,
-//   properties check         the contents wherever they are mapped, by each device that may, and
-//   the properties exports       exports the handle of the first allocation that has one clear
-//   unmaps and releases everything fail F N      the N-th next call of this function of the
-//   driver's fails, with 0 none does
-//                 (simulated driver)
+//   random S N    N random calls: create, map again or in parts, access, write, and those below
+//   answered S N  N random calls that give up memory or ask for it: unmap, release, retain, ...
+//   check         the contents wherever they are mapped, by each device that may, and properties
+//   exports       exports the handle of the first allocation that has one
+//   fail F N      the N-th next call of this function of the driver's fails; with 0 none does
+//   forks         a child does the next, and says nothing
+//   clear         unmaps and releases everything
 //   used          says how many MiB of the devices are used (simulated driver)
 //
 // Recorded: an allocation of kind vmm for each that random creates.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -333,6 +334,16 @@ int main() {
             program.check();
         } else if (word == "exports") {
             program.export_one();
+        } else if (word == "forks") {
+            const pid_t child = ::fork();
+            if (child == 0) {
+                ::alarm(20);
+                program.clear();
+                ::_exit(0);
+            }
+            int status = 0;
+            ::waitpid(child, &status, 0);
+            expect(status == 0, "the child", status);
         } else if (word == "clear") {
             program.clear();
         } else if (word == "used") {

@@ -17,9 +17,8 @@
 //   locks      a thread submits with a lock held, until that waits; a host function needs the lock
 //   submits    a host function of a stream submits work itself
 //   captures   begins a capture; "captured" ends it
-//   managed N  takes N MiB of managed memory, which is prefetched to the GPU; "anywhere N": which
-//   is
-//              not; "places": where each was prefetched to last, -1 is the host
+//   managed N  takes N MiB of managed memory and prefetches it to the GPU; "anywhere N": without
+//              that; "places": where each was prefetched to last, -1 is the host
 //   async N    takes N MiB of the driver's own pool
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
 //   asks       says what queries, attributes and cuMemGetInfo answer
