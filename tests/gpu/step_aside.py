@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,16 +45,21 @@ class Yielding:
             self.problems.append(f"{what}: {found}, not {wanted}")
 
     @contextlib.contextmanager
-    def program(self, name: str, command: list[str], *, memlab: bool = True) -> Iterator[subprocess.Popen[str]]:
+    def program(self, name: str, command: list[str], *, memlab: bool = True,
+                more: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+        """It is killed when it takes too long, so that reading from it ends."""
         environment = self.layout.environment(memlab=memlab, inherit=command[0] == sys.executable,
                                               output=self.work / name if memlab else None,
-                                              settings=YIELD if memlab else None)
+                                              settings=(YIELD if memlab else {}) | (more or {}))
         errors = (self.work / f"{name}.stderr").open("w+", encoding="utf-8")
         process = subprocess.Popen(command, env=environment, cwd=self.work, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=errors, text=True)
+        watch = threading.Timer(LONGEST_S, process.kill)
+        watch.start()
         try:
             yield process
         finally:
+            watch.cancel()
             process.kill()
             process.communicate()
             errors.seek(0)
@@ -128,18 +134,71 @@ class Yielding:
             self.tell(process, "exits")
             self.expect("its end", process.wait(timeout=60), 0)
 
-    def moved_meanwhile(self, name: str, command: list[str], least: int) -> None:
+    def own_handles(self) -> None:
+        """Physical memory that the program creates and maps itself, against its model: without memlab the driver's."""
+        command = [str(self.layout.program("own_handles"))]
+        for memlab in (False, True):
+            with self.program(f"own-handles-{memlab}", command, memlab=memlab) as process:
+                self.expect("own handles: its first word", self.line(process), "ready")
+                moved: list[int] = []
+                for seed in range(6):
+                    words = [f"random {seed} 60", f"answered {seed} 12"]
+                    for which, word in enumerate([*words, "check", "check"]):
+                        away = memlab and which == 1
+                        if away:
+                            moved.append(int(self.must(process, "yield").get("bytes") or 0))
+                        self.tell(process, word)
+                        self.expect(f"own handles{', moved' if memlab else ''}: {word}", self.line(process), "right")
+                        if away:
+                            self.must(process, "restore")
+                self.tell(process, "clear")
+                self.expect("own handles: clear", self.line(process), "right")
+                if memlab:
+                    self.figures.append(f"step aside, own handles: moved {[each >> 20 for each in moved]} MiB")
+
+    def case(self, name: str, more: dict[str, str] | None = None, *, may_stay: bool = False) -> None:
+        """One of yielding_cases.py, right after its memory came back. `may_stay`: nothing of it has to move."""
+        command = [sys.executable, str(HERE / "py" / "yielding_cases.py"), name]
+        with self.program(f"case-{name}", command, more=more) as process:
+            first = self.line(process)
+            if first != "ready":
+                if first.startswith("not here"):
+                    self.figures.append(f"step aside, {name}: {first}")
+                else:
+                    self.problems.append(f"{name}: it says {first!r}")
+                return
+            said = []
+            for which in range(4):
+                good, out = self.ask(process, "yield", "timeout=10", "engine=pool")
+                said.append(str(out["text"]))
+                if not good and not may_stay:
+                    self.problems.append(f"{name}: yield: {out['text']}")
+                if good:
+                    if which % 2:
+                        self.tell(process, "while it is away")  # its first call waits
+                        time.sleep(0.3)
+                    self.must(process, "restore")
+                if not (good and which % 2):
+                    self.tell(process, "after it is back")
+                self.expect(f"{name}: what it finds, move {which}", self.line(process), "right")
+            self.figures.append(f"step aside, {name}: {said[0]}")
+            assert process.stdin is not None
+            process.stdin.close()
+            process.stdin = None
+            self.expect(f"{name}: its end", process.wait(timeout=60), 0)
+
+    def moved_meanwhile(self, name: str, command: list[str], least: int, more: dict[str, str] | None = None) -> None:
         """The program's last line, run twice alone and then with its memory moved at random moments."""
         said = []
         for run in ("alone", "again"):
-            with self.program(f"{name}-{run}", command, memlab=False) as process:
+            with self.program(f"{name}-{run}", command, memlab=False, more=more) as process:
                 output, _ = process.communicate(timeout=LONGEST_S)
                 said.append(output.strip().splitlines()[-1:])
         self.expect(f"{name}: two runs alone", said[0], said[1])
         chance = random.Random(name)
         times: list[tuple[float, float]] = []
         refused: list[str] = []
-        with self.program(f"{name}-moved", command) as process:
+        with self.program(f"{name}-moved", command, more=more) as process:
             self.expect(f"{name}: its first word", self.line(process), "ready")
             begin = time.monotonic()
             while process.poll() is None and time.monotonic() - begin < LONGEST_S and len(times) < 40:
@@ -242,11 +301,12 @@ def judge_step_aside(layout: Layout, inheriting: Layout, work: Path, mebibytes: 
         begin = time.monotonic()
         try:
             run()
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             of.problems.append(f"{what}: {type(error).__name__}: {error}")
         of.figures.append(f"step aside, {what}: {time.monotonic() - begin:.0f} s")
 
     part(native, "blocks", native.blocks)
+    part(native, "own handles", native.own_handles)
     work_tool = layout.tool("yielding_work")
     if work_tool.exists():
         part(native, "streams and a graph", lambda: native.moved_meanwhile("work", [str(work_tool), "30000", "1024"], 5))
@@ -257,8 +317,20 @@ def judge_step_aside(layout: Layout, inheriting: Layout, work: Path, mebibytes: 
         part(python, "training", lambda: python.moved_meanwhile(
             "training", [sys.executable, str(HERE / "py" / "yielding_training.py"), "800", "512"], 5))
         part(python, "timing", lambda: python.timing(mebibytes))
+        expandable = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+        part(python, "training with expandable segments", lambda: python.moved_meanwhile(
+            "expandable training", [sys.executable, str(HERE / "py" / "yielding_training.py"), "800", "512"], 5,
+            expandable))
+        part(python, "expandable segments", lambda: python.case("expandable", expandable))
     else:
         python.figures.append("step aside: no PyTorch here")
+    for name in ("generate", "compiled", "graphs", "workspaces", "window", "managed", "peers", "cupy", "texture"):
+        part(python, name, lambda name=name: python.case(name))
+    # The driver's own pool stays; nothing but that may be there.
+    for allocator in ("platform", "cuda_async"):
+        part(python, f"JAX, {allocator}", lambda allocator=allocator: python.case(
+            f"jax-{allocator}", {"XLA_PYTHON_CLIENT_ALLOCATOR": allocator, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+            may_stay=allocator == "cuda_async"))
     return native.problems + python.problems, native.figures + python.figures
 
 

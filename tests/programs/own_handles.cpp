@@ -256,7 +256,8 @@ class Program {
             expect(cuMemRelease(each->handle), "release");
             --each->references;
             forget_if_gone(each);
-        } else if (each != all_.end()) {
+        } else if (each != all_.end() && simulated<decltype(simcuda_used)>("simcuda_used")) {
+            // A real driver may take any number for the address of something.
             expect(cuMemRelease(Handle{0x1234}) != CUDA_SUCCESS, "no such handle");
         }
     }
