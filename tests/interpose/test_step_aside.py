@@ -424,6 +424,27 @@ class OwnHandles(StepAside):
                 self.assertEqual(self.tell(process, "used"), "0")
                 self.ends(process)
 
+    def test_threads_that_go_on_at_random(self) -> None:
+        """And kills: nothing else can be lost."""
+        for seed in range(ROUNDS):
+            with self.subTest(seed=seed), self.owner({"SIMCUDA_DEVICES": str(1 + seed % 2)}) as process:
+                chance = random.Random(seed)
+                self.right(process, f"churn {seed}")
+                for _ in range(chance.randrange(2, 8)):
+                    self.ask(process, "yield", "timeout=5", *(["keep=6MiB"] if chance.random() < 0.3 else []))
+                    time.sleep(chance.random() / 50)
+                    self.ask(process, "restore")
+                    time.sleep(chance.random() / 50)
+                if chance.random() < 0.2:
+                    threading.Timer(chance.random() / 20, process.kill).start()
+                    while process.poll() is None:
+                        with contextlib.suppress(OSError, ValueError):
+                            self.ask(process, random.choice(["yield", "restore"]))
+                    continue
+                self.right(process, "still")
+                self.assertEqual(self.tell(process, "used"), "0")
+                self.ends(process)
+
     def test_what_needs_the_memory_waits(self) -> None:
         with self.owner() as process:
             self.right(process, "random 1 30")

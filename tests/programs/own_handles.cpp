@@ -8,6 +8,7 @@
 //   exports       exports the handle of the first allocation that has one
 //   fail F N      the N-th next call of this function of the driver's fails; with 0 none does
 //   forks         a child does the next, and says nothing
+//   churn S       three threads do the like with memory of their own, until "still"
 //   clear         unmaps and releases everything
 //   used          says how many MiB of the devices are used (simulated driver)
 //
@@ -15,12 +16,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <iostream>
 #include <list>
+#include <mutex>
 #include <random>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/programs/simulated.hpp"
@@ -47,9 +51,11 @@ struct Allocation {
     std::list<Place> places;
 };
 
+std::mutex problem_mutex;
 std::string problem;
 
 void expect(bool as_expected, const char* what, int result = 0) {
+    const std::lock_guard lock(problem_mutex);
     if (!as_expected && problem.empty()) {
         problem = std::string(what) + " (" + std::to_string(result) + ")";
     }
@@ -310,15 +316,19 @@ int main() {
         contexts.insert(contexts.begin(), use_device(device));
         devices.insert(devices.begin(), device);
     }
-    Program program(std::move(contexts), std::move(devices));
+    std::vector<std::thread> threads;
+    std::atomic<bool> churning{false};
+    Program program(contexts, devices);
     SAY("ready\n");
     for (std::string line; std::getline(std::cin, line);) {
         std::istringstream words(line);
         std::string word;
-        problem.clear();
         unsigned seed = 0;
         int calls = 0;
         words >> word;
+        if (word != "still") {
+            problem.clear();
+        }
         if (word == "fail") {
             std::string function;
             std::uint64_t nth = 0;
@@ -345,6 +355,25 @@ int main() {
             int status = 0;
             ::waitpid(child, &status, 0);
             expect(status == 0, "the child", status);
+        } else if (word == "churn") {
+            churning.store(true);
+            for (unsigned which = 1; which <= 3; ++which) {
+                threads.emplace_back([&, first = seed * 1000 + which * 100] {
+                    CHECK(cuCtxSetCurrent(contexts[0]));
+                    Program own(contexts, devices);
+                    for (unsigned round = 0; churning.load(); ++round) {
+                        own.random(first + round, 12, round % 4 != 3);
+                        own.check();
+                    }
+                    own.clear();
+                });
+            }
+        } else if (word == "still") {
+            churning.store(false);
+            for (std::thread& thread : threads) {
+                thread.join();
+            }
+            threads.clear();
         } else if (word == "clear") {
             program.clear();
         } else if (word == "used") {
