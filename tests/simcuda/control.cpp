@@ -193,6 +193,13 @@ uint64_t simcuda_used(void) {
     return find_device(0)->used.own();
 }
 
+uint64_t simcuda_used_by_all(int device, uint64_t* total) {
+    const Control control;
+    const Device* const found = find_device(device);
+    *total = options().memory;
+    return found != nullptr ? static_cast<uint64_t>(found->used) : 0;
+}
+
 int cuSimcudaUnlisted(void) {
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/simcuda/call.hpp"
+#include "tests/simcuda/checkpoint.hpp"
 #include "tests/simcuda/options.hpp"
 #include "tests/simcuda/state.hpp"
 #include "tests/simcuda/statistics.hpp"
@@ -120,6 +121,7 @@ Call::Call(FunctionId id, Flavor flavor) : previous_(current_flavor) {
         told_ = function_info(id).symbol;
         tool->driver_call(told_, 1);
     }
+    begin_lockable_call(id);
     if (forked_child && !needs_no_driver(id)) {
         answered_ = true;
         answer_ = CUDA_ERROR_NOT_INITIALIZED;
@@ -153,6 +155,7 @@ Call::~Call() {
         release_driver_lock();
     }
     current_flavor = previous_;
+    end_lockable_call();
     const simcuda_tool* tool = told_ != nullptr ? attached_tool() : nullptr;
     if (tool != nullptr) {
         tool->driver_call(told_, 0);
@@ -189,6 +192,7 @@ bool is_forked_child() {
 }
 
 void set_initialized() {
+    checkpoint_state.initialized = 1;
     if (!initialized.exchange(true)) {
         pthread_atfork(nullptr, nullptr, child_of_fork);
     }

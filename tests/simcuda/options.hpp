@@ -25,6 +25,10 @@ enum class Taken { module, kernel, launch, graph, upload, stream, event, limit }
 constexpr const char* taken_names[] = {"module", "kernel", "launch", "graph",
                                        "upload", "stream", "event",  "limit"};
 
+// What becomes of a process whose restore finds too little memory: it can be tried again; the
+// driver says CUDA_ERROR_OPERATING_SYSTEM from then on (as 580.95); it has failed.
+enum class RestoreStuck { no, repeats, fails };
+
 struct Options {
     int devices = 1;               // SIMCUDA_DEVICES
     uint64_t memory = 8ULL << 30;  // SIMCUDA_MEMORY, bytes of each device
@@ -49,6 +53,9 @@ struct Options {
     // SIMCUDA_IPC_ENABLES_PEERS=1: opening memory on another device enables access to that device,
     // as is documented; H200s with driver 580 do not.
     bool ipc_enables_peers = false;
+    // SIMCUDA_CHECKPOINT_MS, what each of cuCheckpointProcess* takes.
+    uint64_t checkpoint_ms = 0;
+    RestoreStuck restore_stuck = RestoreStuck::no;  // SIMCUDA_RESTORE_STUCK
 };
 
 Options& options();

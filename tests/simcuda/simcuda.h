@@ -68,6 +68,8 @@ void simcuda_forget_races(void);
 uint64_t simcuda_calls(const char* function);
 /* Bytes of physical memory of device 0 in use, contexts included. */
 uint64_t simcuda_used(void);
+/* The same of any device, by all processes of SIMCUDA_SHARED; *total: what it has. */
+uint64_t simcuda_used_by_all(int device, uint64_t* total);
 /* Writes SIMCUDA_STATS now. */
 void simcuda_write_statistics(void);
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/simcuda/checkpoint.hpp"
 #include "tests/simcuda/options.hpp"
 
 namespace memlab::simcuda {
@@ -14,9 +15,29 @@ namespace {
 
 constexpr off_t file_bytes = 4096;  // a number for each of 64 devices, zero to begin with
 
+bool is_checkpointed() {
+    return checkpoint_state.state.load() == CU_PROCESS_STATE_CHECKPOINTED;
+}
+
 }  // namespace
 
+uint64_t UsedBytes::own() const {
+    return is_checkpointed() ? 0 : own_;
+}
+
+void UsedBytes::give_back() {
+    if (!is_checkpointed()) {
+        *this -= own_;
+    }
+}
+
+void UsedBytes::set_own(uint64_t bytes) {
+    own_ = bytes;
+    checkpoint_state.used[ordinal_].store(bytes);
+}
+
 void UsedBytes::share(int ordinal) {
+    ordinal_ = ordinal;
     const std::string& path = options().shared_path;
     if (path.empty()) {
         return;

@@ -18,24 +18,34 @@ class UsedBytes {
 
     operator uint64_t() const { return shared_ != nullptr ? shared_->load() : own_; }
     void operator+=(uint64_t bytes) {
-        own_ += bytes;
+        set_own(own_ + bytes);
         if (shared_ != nullptr) {
             shared_->fetch_add(bytes);
         }
     }
     void operator-=(uint64_t bytes) {
-        own_ -= bytes;
+        set_own(own_ - bytes);
         if (shared_ != nullptr) {
             shared_->fetch_sub(bytes);
         }
     }
-    uint64_t own() const { return own_; }
+    uint64_t own() const;
 
     // At the process's exit.
-    void give_back() { *this -= own_; }
+    void give_back();
+
+    // Another process's are given back, or taken again: its memory is checkpointed, or restored.
+    void shift_others(int64_t bytes) {
+        if (shared_ != nullptr) {
+            shared_->fetch_add(static_cast<uint64_t>(bytes));
+        }
+    }
 
   private:
+    void set_own(uint64_t bytes);
+
     uint64_t own_ = 0;
+    int ordinal_ = 0;
     std::atomic<uint64_t>* shared_ = nullptr;
 };
 

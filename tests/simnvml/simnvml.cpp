@@ -5,6 +5,7 @@
 // "/sys/fs/cgroup/a:8:512:64": its directory, its hard and soft limit, and what it uses, in MiB
 // ("max": no limit); without the variable no limit is supported. Its calls hold a lock, and take
 // SIMNVML_MILLISECONDS. It counts SIMNVML_GPUS (1); a process is on all of them, "12:700@1" on one.
+// With SIMCUDA_SHARED it says of memory what the simulated driver does, of all processes.
 // Where no simulated driver is loaded, a GPU's memory in use is what its processes have, and
 // "unknown" for the MiB is what a driver does not tell.
 #include <dlfcn.h>
@@ -89,6 +90,23 @@ unsigned long long used_bytes() {
 
 int number_of(const void* device) {
     return static_cast<int>(static_cast<const int*>(device) - handles);
+}
+
+/// With SIMCUDA_SHARED: what all processes of the simulated driver have of the GPU.
+bool by_all_processes(int gpu, Memory* memory) {
+    void* const driver = std::getenv("SIMCUDA_SHARED") != nullptr
+                             ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)
+                             : nullptr;
+    if (driver == nullptr) {
+        return false;
+    }
+    const auto used = reinterpret_cast<unsigned long (*)(int, unsigned long*)>(
+        dlsym(driver, "simcuda_used_by_all"));
+    unsigned long total = 0;
+    const unsigned long bytes = used != nullptr ? used(gpu, &total) : 0;
+    *memory = {total, total - bytes, bytes};
+    dlclose(driver);
+    return used != nullptr && bytes <= total;
 }
 
 /// One process of SIMNVML_PROCESSES.
@@ -253,6 +271,9 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
         return invalid_argument;
     }
     const Call call;
+    if (by_all_processes(number_of(device), memory)) {
+        return success;
+    }
     const unsigned long long used = gpu_used_bytes(device) + reserved_bytes;
     *memory = {total_bytes, total_bytes - used, used};
     return success;
