@@ -1,8 +1,10 @@
 // Which answer a request gets.
 #include <charconv>
+#include <optional>
 #include <string>
 
 #include "interpose/answers/answers.hpp"
+#include "interpose/moving/gate.hpp"
 #include "interpose/process/session.hpp"
 
 namespace memlab::interpose {
@@ -15,6 +17,14 @@ std::optional<std::uint64_t> number_in(std::string_view text, std::uint64_t most
                : std::nullopt;
 }
 
+namespace {
+
+bool calls_the_driver(Verb verb) {
+    return verb == Verb::empty_cache || verb == Verb::trim || verb == Verb::limit;
+}
+
+}  // namespace
+
 void answer_request(const Request& request, Answer* answer) {
     Session* const session = Session::current();
     if (session == nullptr) {
@@ -22,6 +32,14 @@ void answer_request(const Request& request, Answer* answer) {
         return;
     }
     const Arguments arguments = request.arguments();
+    std::optional<OtherPassage> passage;
+    if (calls_the_driver(request.verb)) {
+        passage.emplace();
+        if (passage->must_not_call()) {
+            answer->problem = "this process is away by the driver's checkpoint: restore it first";
+            return;
+        }
+    }
     switch (request.verb) {
         case Verb::status:
             return answer_status(*session, answer);

@@ -154,6 +154,8 @@ StatusDocument::StepAside step_aside_of(const Mover::State& state, std::uint64_t
     aside.away_bytes = state.away_bytes;
     aside.waiting = state.waiting;
     aside.short_of_memory = state.short_of_memory;
+    aside.by_driver = state.by_driver;
+    aside.lost = state.lost;
     return aside;
 }
 

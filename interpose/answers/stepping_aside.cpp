@@ -2,6 +2,7 @@
 #include <charconv>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "interpose/answers/answers.hpp"
 #include "interpose/moving/mover.hpp"
@@ -18,6 +19,11 @@ constexpr std::uint64_t in_ns = 1'000'000'000;
 
 constexpr const char* cannot_step_aside =
     "this process cannot step aside: start it with MEMLAB_YIELD=on";
+
+constexpr std::pair<std::string_view, Engine> engines[] = {{"auto", Engine::automatic},
+                                                           {"pool", Engine::pool},
+                                                           {"driver", Engine::driver},
+                                                           {"both", Engine::both}};
 
 /// The value of "NAME=value"; none: the word is another.
 std::optional<std::string_view> value_of(std::string_view word, std::string_view name) {
@@ -52,12 +58,13 @@ std::string read_word(std::string_view word, YieldOrder* order) {
         return *to == "host" ? "" : "to= takes host, or disk: and the absolute path of a folder";
     }
     if (const auto engine = value_of(word, "engine")) {
-        order->engine = *engine == "pool" ? Engine::pool : Engine::automatic;
-        if (*engine == "driver" || *engine == "both") {
-            return "the driver's own checkpoint is not used yet: engine=pool moves what memlab's "
-                   "pool has";
+        for (const auto& [name, value] : engines) {
+            if (*engine == name) {
+                order->engine = value;
+                return {};
+            }
         }
-        return *engine == "pool" || *engine == "auto" ? "" : "engine= takes auto or pool";
+        return "engine= takes auto, pool, driver or both";
     }
     if (word == "prepare") {
         order->only_prepare = true;

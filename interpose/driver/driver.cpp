@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <new>
 
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/reentrancy.hpp"
@@ -216,6 +217,21 @@ const LoadedDriver* load() {
     return loaded;
 }
 
+template <class Function>
+struct KeptFromDriver;
+
+template <class... Arguments>
+struct KeptFromDriver<CUresult(CUDAAPI*)(Arguments...)> {
+    static CUresult CUDAAPI call(Arguments... /*unused*/) { return CUDA_ERROR_NOT_PERMITTED; }
+};
+
+template <class Function>
+void keep_from_driver(Function& function) {
+    function = function != nullptr ? &KeptFromDriver<Function>::call : nullptr;
+}
+
+constinit std::atomic<const Driver*> real_driver{nullptr};  // while calls are kept from it
+
 const LoadedDriver* loaded_driver() {
     return static_cast<const LoadedDriver*>(driver());
 }
@@ -248,6 +264,36 @@ const Driver* find_driver() {
     }
     delete mine;
     return first;
+}
+
+bool keep_calls_from_driver() noexcept {
+    static const LoadedDriver* kept = nullptr;
+    const Driver* const real = found_driver.load(std::memory_order_acquire);
+    if (real == nullptr) {
+        return false;
+    }
+    if (kept == nullptr) {
+        auto* const copy = new (std::nothrow) LoadedDriver(*static_cast<const LoadedDriver*>(real));
+        if (copy == nullptr) {
+            return false;
+        }
+#define MEMLAB_HOOK(symbol, base, version, per_thread) keep_from_driver(copy->symbol);
+#include "interpose/driver/hooked_functions.inc"
+#undef MEMLAB_HOOK
+#define MEMLAB_USE(symbol) keep_from_driver(copy->symbol);
+#include "interpose/driver/used_functions.inc"
+#undef MEMLAB_USE
+        kept = copy;
+    }
+    real_driver.store(real);
+    found_driver.store(kept, std::memory_order_seq_cst);
+    return true;
+}
+
+void let_calls_through() noexcept {
+    if (const Driver* const real = real_driver.exchange(nullptr)) {
+        found_driver.store(real, std::memory_order_seq_cst);
+    }
 }
 
 void* substitute(void* address) {

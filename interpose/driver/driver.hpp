@@ -49,6 +49,12 @@ const Driver* find_driver();
     return found != nullptr ? found : find_driver();
 }
 
+/// From now on, until let_calls_through(), memlab's own calls fail with CUDA_ERROR_NOT_PERMITTED
+/// and do not reach the driver, which would block them. False: there is no memory for that. What
+/// calls it before must have returned. In a forked child all calls go through. Not thread-safe.
+bool keep_calls_from_driver() noexcept;
+void let_calls_through() noexcept;
+
 /// memlab's wrapper for a function of the real driver, or `address` itself if there is none.
 /// Thread-safe.
 void* substitute(void* address);

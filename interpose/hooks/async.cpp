@@ -145,6 +145,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool pool,
                                                       CUmemPoolPtrExportData* data) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
     const auto real = mi::real_call(&Driver::cuMemPoolImportPointer, address, pool, data);
     return mi::hook(
         [&](Session& session) {

@@ -34,7 +34,17 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* a
         real);
 }
 
+// While the driver is locked: kept for later.
+static bool free_while_shut(CUdeviceptr address) {
+    return mi::in_session([address](Session& session) {
+        return session.mover() != nullptr && session.mover()->free_later(address);
+    });
+}
+
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+    if (mi::gate.on() && mi::gate.is_shut() && free_while_shut(address)) [[unlikely]] {
+        return CUDA_SUCCESS;
+    }
     const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
     return mi::hook(

@@ -31,11 +31,14 @@
                      (&memlab::interpose::GenericHook<                                       \
                          &memlab::interpose::Driver::symbol, memlab::interpose::Api::symbol, \
                          std::string_view(#symbol).ends_with("_ptsz"), decltype(body),       \
-                         memlab::interpose::waits_at_gate(#symbol)>::function))
+                         memlab::interpose::waits_at_gate(#symbol),                          \
+                         memlab::interpose::asks_for_work(#symbol)>::function))
 
 /// Passed through: call_real() notices sticky errors.
-#define MEMLAB_EXPORT_PASSED(symbol) \
-    MEMLAB_EXPORT_AS(symbol, (&memlab::interpose::Passed<&memlab::interpose::Driver::symbol>::call))
+#define MEMLAB_EXPORT_PASSED(symbol)                                            \
+    MEMLAB_EXPORT_AS(                                                           \
+        symbol, (&memlab::interpose::Passed<&memlab::interpose::Driver::symbol, \
+                                            memlab::interpose::asks_for_work(#symbol)>::call))
 
 namespace memlab::interpose {
 
@@ -114,12 +117,33 @@ constexpr bool waits_at_gate(std::string_view symbol) {
     return false;
 }
 
-template <auto Function, Api api, bool per_thread, class Body, bool waits>
+/// Whether a call asks for nothing but whether work is complete, or waits for that: while the gate
+/// is shut all work is.
+constexpr bool asks_for_work(std::string_view symbol) {
+    return symbol.starts_with("cuStreamQuery") || symbol.starts_with("cuEventQuery") ||
+           symbol.starts_with("cuStreamSynchronize") || symbol.starts_with("cuEventSynchronize") ||
+           symbol.starts_with("cuCtxSynchronize");
+}
+
+/// What a call that does not wait at the gate does while that is shut.
+enum class WhileShut : std::uint8_t { go_on, answer, refuse };
+template <bool asks_for_work>
+[[gnu::always_inline]] inline WhileShut while_shut() {
+    if (!gate.on() || !gate.is_shut()) [[likely]] {
+        return WhileShut::go_on;
+    }
+    if (asks_for_work && !thread_is_inside_memlab()) {
+        return WhileShut::answer;
+    }
+    return gate.wait_while_shut() ? WhileShut::go_on : WhileShut::refuse;
+}
+
+template <auto Function, Api api, bool per_thread, class Body, bool waits, bool asks_for_work>
 struct GenericHook;
 
 template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), Api api,
-          bool per_thread, class Body, bool waits>
-struct GenericHook<Function, api, per_thread, Body, waits> {
+          bool per_thread, class Body, bool waits, bool asks_for_work>
+struct GenericHook<Function, api, per_thread, Body, waits, asks_for_work> {
     static CUresult CUDAAPI call(Arguments... arguments) { return run(arguments...); }
     [[gnu::hot]] static CUresult CUDAAPI hot_call(Arguments... arguments) {
         return run(arguments...);
@@ -131,7 +155,14 @@ struct GenericHook<Function, api, per_thread, Body, waits> {
             const Passage passage;
             return passage.refused() ? CUDA_ERROR_DEINITIALIZED : go_on(arguments...);
         } else {
-            return go_on(arguments...);
+            switch (while_shut<asks_for_work>()) {
+                case WhileShut::answer:
+                    return CUDA_SUCCESS;
+                case WhileShut::refuse:
+                    return CUDA_ERROR_DEINITIALIZED;
+                default:
+                    return go_on(arguments...);
+            }
         }
     }
     [[gnu::always_inline]] static CUresult go_on(Arguments... arguments) {
@@ -139,13 +170,21 @@ struct GenericHook<Function, api, per_thread, Body, waits> {
     }
 };
 
-template <auto Function>
+template <auto Function, bool asks_for_work>
 struct Passed;
 
-template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
-struct Passed<Function> {
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...),
+          bool asks_for_work>
+struct Passed<Function, asks_for_work> {
     static CUresult CUDAAPI call(Arguments... arguments) {
-        return call_real(Function, arguments...);
+        switch (while_shut<asks_for_work>()) {
+            case WhileShut::answer:
+                return CUDA_SUCCESS;
+            case WhileShut::refuse:
+                return CUDA_ERROR_DEINITIALIZED;
+            default:
+                return call_real(Function, arguments...);
+        }
     }
 };
 
@@ -155,6 +194,10 @@ struct Passed<Function> {
 /// recorded then is all that is missing. No exception leaves the hook.
 template <class Ours, class Plain>
 [[gnu::always_inline]] inline CUresult hook(const Ours& ours, const Plain& plain) {
+    const OtherPassage passage;  // what the gate has counted is not counted again
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const InsideMemlab inside;
     if (!inside.nested()) {
         if (Session* session = Session::current_or_late()) {

@@ -110,12 +110,23 @@ CUresult measure_first(mi::Session& session, const void* code, const Real& real,
     return result;
 }
 
-template <auto Function, Api api, LedgerKind kind, bool unloads, bool waits, bool binds>
+// What the driver's checkpoint cannot take along; null: it can.
+constexpr const char* not_checkpointed(std::string_view symbol) {
+    return symbol == "cuLibraryGetManaged"
+               ? "it has managed memory, which the driver does not checkpoint"
+           : symbol == "cuImportExternalMemory" ? mi::shared_with_processes
+           : symbol.starts_with("cuMulticast")
+               ? "it has a multicast object, which the driver does not checkpoint"
+               : nullptr;
+}
+
+template <auto Function, Api api, LedgerKind kind, bool unloads, bool waits, bool binds,
+          bool is_checkpointed>
 struct Implicit;
 
 template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), Api api,
-          LedgerKind kind, bool unloads, bool waits, bool binds>
-struct Implicit<Function, api, kind, unloads, waits, binds> {
+          LedgerKind kind, bool unloads, bool waits, bool binds, bool is_checkpointed>
+struct Implicit<Function, api, kind, unloads, waits, binds, is_checkpointed> {
     static CUresult CUDAAPI call(Arguments... arguments) {
         if constexpr (waits) {
             const mi::Passage passage;
@@ -127,6 +138,9 @@ struct Implicit<Function, api, kind, unloads, waits, binds> {
     [[gnu::always_inline]] static CUresult go_on(Arguments... arguments) {
         if constexpr (binds) {
             mi::gate.stay_from_now_on("memory is bound to a multicast object");
+        }
+        if constexpr (!is_checkpointed) {
+            mi::gate.no_checkpoint_from_now_on(not_checkpointed(mi::function_name(api)));
         }
         const auto real = mi::real_call(Function, mi::with_drivers_handle(arguments)...);
         return mi::hook(
@@ -156,7 +170,8 @@ struct Implicit<Function, api, kind, unloads, waits, binds> {
         symbol, (&Implicit<&Driver::symbol, Api::symbol, kind_of(#symbol),                     \
                            std::string_view(#symbol).find("Unload") != std::string_view::npos, \
                            mi::waits_at_gate(#symbol),                                         \
-                           std::string_view(#symbol).starts_with("cuMulticastBind")>::call));
+                           std::string_view(#symbol).starts_with("cuMulticastBind"),           \
+                           not_checkpointed(#symbol) == nullptr>::call));
 #include "interpose/driver/implicit_functions.inc"
 #undef MEMLAB_HOOK
 }

@@ -74,6 +74,7 @@ CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& rea
 // A handle of another process's memlab, or the driver's.
 constexpr auto open_any = [](mi::Hooked hooked, const auto& real, CUdeviceptr* address,
                              const CUipcMemHandle& handle, unsigned flags) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
     const Api api = hooked.api;
     mi::SharedHandle shared;
     if (!mi::decode(handle, &shared)) {
@@ -117,6 +118,7 @@ CUresult close_import(Session& session, CUdeviceptr address) {
 }  // namespace
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
     const auto real = mi::real_call(&Driver::cuIpcGetMemHandle, handle, address);
     return mi::hook(
         [&](Session& session) -> CUresult {
@@ -203,6 +205,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
                                                              size_t bytes,
                                                              CUmemRangeHandleType type,
                                                              unsigned long long flags) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
     const mi::Passage passage;  // the memory has to be there
     if (passage.refused()) [[unlikely]] {
         return CUDA_ERROR_DEINITIALIZED;

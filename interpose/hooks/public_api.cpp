@@ -186,9 +186,12 @@ MEMLAB_EXPORT void memlab_api_nn_modules_tell(memlab_add_pending_call add,
 
 MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
     uint64_t released = 0;
+    const mi::OtherPassage passage;
     mi::in_session([&](mi::Session& session) {
-        released =
-            session.captures().capturing() ? 0 : session.contexts().release_cached(-1, nullptr);
+        released = passage.refused() ? 0
+                   : session.captures().capturing()
+                       ? 0
+                       : session.contexts().release_cached(-1, nullptr);
         return true;
     });
     return released;

@@ -9,6 +9,9 @@ using memlab::interpose::driver_not_initialized;
 using memlab::interpose::Session;
 
 MEMLAB_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
+    if (memlab::interpose::while_shut<false>() == memlab::interpose::WhileShut::refuse) {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const memlab::interpose::InsideMemlab inside;
     const CUresult result = call_real(&Driver::cuInit, flags);
     if (result == CUDA_SUCCESS && !inside.nested()) {

@@ -81,6 +81,7 @@ mi::DriverAllocation vmm(MemoryKind kind, std::size_t bytes) {
 // one, in other processes, too. Their work is not this process's, and no fence waits for it: from
 // the first such call on nothing is assumed about the memory that the pool would serve.
 constexpr auto endpoint = [](mi::Hooked hooked, const auto& real, auto...) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
     mi::on_unfollowed_call(mi::function_name(hooked.api));
     return real();
 };
@@ -287,6 +288,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocatio
 MEMLAB_EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle,
                                                               void* shareable,
                                                               CUmemAllocationHandleType type) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
     const auto real =
         mi::real_call(&Driver::cuMemImportFromShareableHandle, handle, shareable, type);
     return mi::hook(

@@ -34,7 +34,8 @@ bool with_recorder(Use use) {
 }
 
 void sample_after(CUresult result) {
-    if (result == CUDA_SUCCESS) {
+    const mi::OtherPassage passage;
+    if (result == CUDA_SUCCESS && !passage.refused()) {
         with_session([](Session& session) {
             session.ledger().sample_if_due();
             return true;

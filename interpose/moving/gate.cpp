@@ -17,7 +17,8 @@ namespace {
 // The calling thread's calls that have passed: only the outermost one is counted.
 struct Passing {
     std::uint32_t depth;
-    std::uint32_t slot;  // 0: none yet
+    std::uint32_t slot;    // 0: none yet
+    std::uint32_t others;  // of the calls that neither submit nor allocate
 };
 __attribute__((tls_model("initial-exec"))) constinit thread_local Passing passing{};
 
@@ -29,6 +30,12 @@ constexpr std::uint64_t look_again_ns = 1'000'000'000;
 long gate_futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
                 const timespec* timeout) {
     return ::syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
+}
+
+void take_slot(std::atomic<std::uint32_t>& next, unsigned slots) {
+    if (passing.slot == 0) {
+        passing.slot = 1 + next.fetch_add(1, std::memory_order_relaxed) % slots;
+    }
 }
 
 bool can_be_given_up(Phase phase) {
@@ -58,11 +65,28 @@ bool Gate::close(std::uint64_t deadline_ns, bool comes_back) noexcept {
 
 bool Gate::advance(Phase from, Phase to) noexcept {
     std::uint32_t word = word_.load();
-    if (phase_of(word) != from || !word_.compare_exchange_strong(word, with(word, to))) {
+    if (phase_of(word) != from ||
+        !word_.compare_exchange_strong(word, with(word, to) | (word & shut_bit))) {
         return false;
     }
     gate_futex(word_, FUTEX_WAKE, INT_MAX, nullptr);
     return true;
+}
+
+// Behind draining the mover alone changes the word.
+void Gate::change(std::uint32_t word) noexcept {
+    word_.store(word);
+    gate_futex(word_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void Gate::shut() noexcept {
+    const std::uint32_t word = word_.load();
+    change(with(word, phase_of(word)) | shut_bit);
+}
+
+void Gate::unshut() noexcept {
+    const std::uint32_t word = word_.load();
+    change(with(word, phase_of(word)));
 }
 
 void Gate::open() noexcept {
@@ -76,6 +100,14 @@ std::uint32_t Gate::under_way() const {
     std::uint32_t count = 0;
     for (const Slot& slot : slots_) {
         count += slot.count.load();
+    }
+    return count;
+}
+
+std::uint32_t Gate::others_under_way() const {
+    std::uint32_t count = 0;
+    for (const Slot& slot : slots_) {
+        count += slot.others.load();
     }
     return count;
 }
@@ -105,10 +137,13 @@ void Gate::forget_after_fork() noexcept {
     waiting_.store(0);
     exiting_thread_.store(0);
     stays_.store(nullptr);
+    no_checkpoint_.store(nullptr);
     for (Slot& slot : slots_) {
         slot.count.store(0);
+        slot.others.store(0);
     }
     passing.depth = 0;
+    passing.others = 0;
 }
 
 // All in one order (seq_cst): a call counts itself, then looks at the phase; who closes sets the
@@ -118,9 +153,7 @@ bool Gate::enter() noexcept {
         ++passing.depth;
         return true;
     }
-    if (passing.slot == 0) {
-        passing.slot = 1 + next_slot_.fetch_add(1, std::memory_order_relaxed) % slots;
-    }
+    take_slot(next_slot_, slots);
     std::atomic<std::uint32_t>& count = slots_[passing.slot - 1].count;
     for (;;) {
         count.fetch_add(1);
@@ -143,6 +176,47 @@ void Gate::leave() noexcept {
     }
 }
 
+bool Gate::enter_other() noexcept {
+    if (passing.depth != 0 || passing.others != 0) {
+        ++passing.others;
+        return true;
+    }
+    take_slot(next_slot_, slots);
+    std::atomic<std::uint32_t>& others = slots_[passing.slot - 1].others;
+    for (;;) {
+        others.fetch_add(1);
+        if (!is_shut(word_.load()) || thread_is_inside_memlab()) {
+            passing.others = 1;
+            return true;
+        }
+        others.fetch_sub(1);
+        if (!wait_while_shut()) {
+            return false;
+        }
+    }
+}
+
+void Gate::leave_other() noexcept {
+    if (--passing.others == 0 && passing.depth == 0) {
+        slots_[passing.slot - 1].others.fetch_sub(1);
+    }
+}
+
+bool Gate::wait_while_shut() noexcept {
+    if (passing.depth != 0 || passing.others != 0 || thread_is_inside_memlab()) {
+        return true;
+    }
+    const int saved_errno = errno;
+    bool passes = true;
+    waiting_.fetch_add(1);
+    for (std::uint32_t word = word_.load(); is_shut(word) && passes; word = word_.load()) {
+        passes = wait_once(word);
+    }
+    waiting_.fetch_sub(1);
+    errno = saved_errno;
+    return passes;
+}
+
 bool Gate::work_is_over() noexcept {
     // What has passed is waited for by the mover; its own threads do the copying.
     if (passing.depth != 0 || thread_is_inside_memlab()) {
@@ -157,33 +231,41 @@ bool Gate::wait(bool for_work, Phase* ended_by) noexcept {
     bool passes = true;
     waiting_.fetch_add(1);
     for (;;) {
-        const std::uint32_t handlers = own_handlers_.load();
         const std::uint32_t word = word_.load();
         const Phase phase = phase_of(word);
         if (phase == Phase::running || (for_work && phase != Phase::draining)) {
             *ended_by = phase;
             break;
         }
-        const std::int32_t exiting = exiting_thread_.load();
-        if (exiting != 0 && exiting == static_cast<std::int32_t>(::syscall(SYS_gettid))) {
+        if (!wait_once(word)) {
             passes = false;
             break;
-        }
-        open_if_late(word);
-        if (comes_back_.load() && phase == Phase::asleep && !wanted_back_.load()) {
-            want_back();
-        }
-        // With a time-out: only then a handler's return ends the wait, whatever its flags are.
-        const timespec timeout =
-            profiler::to_timespec(can_be_given_up(phase) ? look_for_end_ns : look_again_ns);
-        if (gate_futex(word_, FUTEX_WAIT, word, &timeout) != 0 && errno == EINTR &&
-            own_handlers_.load() == handlers) {
-            want_back();
         }
     }
     waiting_.fetch_sub(1);
     errno = saved_errno;
     return passes;
+}
+
+bool Gate::wait_once(std::uint32_t word) noexcept {
+    const std::uint32_t handlers = own_handlers_.load();
+    const Phase phase = phase_of(word);
+    const std::int32_t exiting = exiting_thread_.load();
+    if (exiting != 0 && exiting == static_cast<std::int32_t>(::syscall(SYS_gettid))) {
+        return false;
+    }
+    open_if_late(word);
+    if (comes_back_.load() && phase == Phase::asleep && !wanted_back_.load()) {
+        want_back();
+    }
+    // With a time-out: only then a handler's return ends the wait, whatever its flags are.
+    const timespec timeout =
+        profiler::to_timespec(can_be_given_up(phase) ? look_for_end_ns : look_again_ns);
+    if (gate_futex(word_, FUTEX_WAIT, word, &timeout) != 0 && errno == EINTR &&
+        own_handlers_.load() == handlers) {
+        want_back();
+    }
+    return true;
 }
 
 void Gate::open_if_late(std::uint32_t word) noexcept {

@@ -1,6 +1,9 @@
 // Moves the pool's memory out of the GPU and back, at unchanged addresses, while the program waits
 // at the gate (docs/step-aside.md).
 //
+// With the driver's engine the driver's own checkpoint takes what is left, or all of it
+// (driver_engine.hpp).
+//
 // One thread of memlab's own does all of it, on request of the control channel, of a signal or of
 // the program. Until the first chunk is unmapped each step has a way back: whatever fails there,
 // the gate opens again and the program goes on. From then on the way is back to the GPU: the mover
@@ -11,10 +14,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "interpose/driver/function_ref.hpp"
 #include "interpose/memory/memory.hpp"
+#include "interpose/moving/driver_engine.hpp"
 #include "interpose/moving/gate.hpp"
 #include "interpose/moving/kept_memory.hpp"
 #include "interpose/moving/managed_memory.hpp"
@@ -22,7 +27,9 @@
 
 namespace memlab::interpose {
 
-enum class Engine : std::uint8_t { automatic, pool };
+enum class Engine : std::uint8_t { automatic, pool, driver, both };
+
+struct Movable;
 
 /// What is to leave the GPU, and where to.
 struct YieldOrder {
@@ -70,12 +77,26 @@ class Mover {
     /// The process ends: nothing begins after this. Waits for what is under way, a second at most.
     void stop() noexcept;
 
+    /// The process ends by exit() of the calling thread, as stop(). While the driver is locked that
+    /// thread may be caught by it for good: then, after a second, `end` is called, which must end
+    /// the process.
+    void stop_at_exit(void (*end)()) noexcept;
+
+    /// While the gate is shut: the block at this address is freed when the memory is back. False:
+    /// it is none of a pool's, or the gate is not shut. May throw std::bad_alloc.
+    bool free_later(CUdeviceptr address);
+
+    /// In a forked child. Async-signal-safe.
+    void forget_after_fork() noexcept;
+
     struct State {
         Phase phase = Phase::running;
         std::uint64_t since_ns = 0;  ///< monotonic_ns() of the last change; 0: none
         std::uint64_t away_bytes = 0;
         std::uint32_t waiting = 0;  ///< threads at the gate
         bool short_of_memory = false;
+        bool by_driver = false;  ///< away by the driver's checkpoint, too
+        bool lost = false;       ///< it does not come back
     };
     State state() const;
 
@@ -89,12 +110,24 @@ class Mover {
     void finish(MoveOutcome outcome) noexcept;
     void wait_for(std::uint64_t ticket, std::uint64_t max_wait_ns, MoveOutcome* outcome);
 
-    MoveOutcome prepare();
+    /// What an order uses here.
+    struct Engines {
+        bool pool = false;
+        bool driver = false;
+    };
+    MoveOutcome prepare(const YieldOrder& order);
+    std::string choose(const YieldOrder& order, const Movable& movable, Engines* engines);
+    std::string host_problem(const YieldOrder& order, const Movable& movable,
+                             const Engines& engines);
     MoveOutcome move_out(const YieldOrder& order);
+    MoveOutcome move_pool_out(const YieldOrder& order);
     std::string quiesce(const YieldOrder& order);
     void give_up() noexcept;
 
     MoveOutcome move_in() noexcept;
+    bool come_back_by_driver(std::uint64_t begin_ns, std::string* problem);
+    void free_what_was_deferred() noexcept;
+    void end_if_caught() noexcept;
     void drop_what_is_free() noexcept;
     /// One try. Out of memory: *lacks is how much of which device.
     struct Lack {
@@ -122,6 +155,11 @@ class Mover {
     std::atomic<std::uint64_t> tickets_done_{0};
     std::shared_ptr<PreparedMemory> prepared_;  ///< the mover's
     ManagedMemory managed_;                     ///< the mover's
+    DriverEngine driver_{stopping_};
+    std::atomic<void (*)()> end_process_{nullptr};
+
+    threads::Mutex deferred_mutex_;
+    std::vector<std::pair<CUcontext, CUdeviceptr>> deferred_ MEMLAB_GUARDED_BY(deferred_mutex_);
 
     threads::Mutex mutex_;
     Wanted wanted_ MEMLAB_GUARDED_BY(mutex_) = Wanted::nothing;

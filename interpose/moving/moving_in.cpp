@@ -125,9 +125,46 @@ void Mover::wait_for_memory(const Lack& lack, std::uint64_t since_ns, bool* told
         } catch (const std::bad_alloc&) {  // it waits anyway
         }
     }
-    if (lack.bytes == 0 || !memory_.others_gave_back(lack.device, lack.bytes)) {
+    if (lack.bytes == 0 || driver_.away() || !memory_.others_gave_back(lack.device, lack.bytes)) {
         profiler::sleep_ns(retry_memory_ns);
     }
+}
+
+/// What the driver has taken comes back first; the pool's part needs the driver. False: it does
+/// not, since the process ends or is lost.
+bool Mover::come_back_by_driver(std::uint64_t begin_ns, std::string* problem) {
+    bool told = false;
+    while (!stopping_.load()) {
+        std::vector<std::uint64_t> others;
+        for (const CheckpointedMemory& each : driver_.memory()) {
+            std::uint64_t bytes = program_handles().away_bytes(each.device);
+            std::size_t index = 0;
+            while (Context* const context = memory_.contexts().next(each.device, &index)) {
+                bytes += context->backend().pages().away_bytes();
+            }
+            others.push_back(bytes);
+        }
+        std::size_t lacking = 0;
+        Lack lack;
+        switch (driver_.come_back(others, &lacking, problem)) {
+            case DriverEngine::Returned::back:
+                short_of_memory_.store(false);
+                return true;
+            case DriverEngine::Returned::lost:
+                short_of_memory_.store(false);
+                warn(*problem);
+                return false;
+            case DriverEngine::Returned::no_room:
+                lack = {driver_.memory()[lacking].device,
+                        driver_.memory()[lacking].bytes + others[lacking]};
+                break;
+            case DriverEngine::Returned::not_yet:
+                break;
+        }
+        wait_for_memory(lack, begin_ns, &told);
+    }
+    *problem = "the process ends";
+    return false;
 }
 
 MoveOutcome Mover::move_in() noexcept {
@@ -137,6 +174,22 @@ MoveOutcome Mover::move_in() noexcept {
     const std::uint64_t begin = profiler::monotonic_ns();
     Returned back;
     bool told = false;
+    if (driver_.away()) {
+        const std::uint64_t bytes = driver_.away_bytes();
+        try {
+            if (!come_back_by_driver(begin, &outcome.problem)) {
+                gate.advance(Phase::moving_in, Phase::asleep);
+                set_phase_time();
+                return outcome;
+            }
+        } catch (const std::bad_alloc&) {  // it stays away, until the next order
+            gate.advance(Phase::moving_in, Phase::asleep);
+            outcome.problem = "the host is out of memory";
+            return outcome;
+        }
+        outcome.bytes = bytes;
+        free_what_was_deferred();
+    }
     drop_what_is_free();
     while (!stopping_.load()) {
         Lack lack;
@@ -161,7 +214,7 @@ MoveOutcome Mover::move_in() noexcept {
     }
     short_of_memory_.store(false);
     const std::uint64_t managed = managed_.bring_back(memory_);
-    record_moves(memory_);
+    record_moves(memory_, driver_.memory(), false);
     toggle_.store(false);  // a signal while it waited for memory asked for this
     gate.open();
     set_phase_time();

@@ -131,7 +131,8 @@ ProgramInMove::~ProgramInMove() {
     program_handles().end_move();
 }
 
-void record_moves(Memory& memory) noexcept {
+void record_moves(Memory& memory, const std::vector<CheckpointedMemory>& by_driver,
+                  bool is_away_by_driver) noexcept {
     if (memory.recorder() == nullptr) {
         return;
     }
@@ -145,6 +146,12 @@ void record_moves(Memory& memory) noexcept {
                 has_moved[device] = has_moved[device] || context->backend().pages().was_moved();
             }
         }
+        for (const CheckpointedMemory& each : by_driver) {
+            if (const auto device = static_cast<std::size_t>(each.device); device < away.size()) {
+                away[device] += is_away_by_driver ? each.bytes : 0;
+                has_moved[device] = true;
+            }
+        }
         for (std::size_t device = 0; device < away.size(); ++device) {
             away[device] += program_handles().away_bytes(static_cast<CUdevice>(device));
             has_moved[device] =
@@ -155,7 +162,16 @@ void record_moves(Memory& memory) noexcept {
                 moved.device = static_cast<std::uint32_t>(device);
                 moved.away = away[device];
                 memory.recorder()->record(moved);
-                sample_there(memory, static_cast<CUdevice>(device));
+                if (!is_away_by_driver) {
+                    sample_there(memory, static_cast<CUdevice>(device));
+                }
+            }
+        }
+        for (const CheckpointedMemory& each : by_driver) {
+            if (is_away_by_driver) {  // the driver does not say
+                record_sample(
+                    memory, each.device,
+                    {each.used_before - std::min(each.used_before, each.bytes), each.total});
             }
         }
     } catch (const std::bad_alloc&) {  // missing in the recording

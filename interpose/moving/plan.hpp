@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "interpose/memory/memory.hpp"
+#include "interpose/moving/driver_engine.hpp"
 #include "interpose/moving/program_handles.hpp"
 
 namespace memlab::interpose {
@@ -79,7 +80,9 @@ class ProgramInMove {
 /// "0.44 s"
 std::string seconds_text(std::uint64_t ns);
 
-/// Records what is away of each device now, where anything ever was.
-void record_moves(Memory& memory) noexcept;
+/// Records what is away of each device now, where anything ever was; `by_driver`: of devices whose
+/// memory is away, or was, by the driver's checkpoint.
+void record_moves(Memory& memory, const std::vector<CheckpointedMemory>& by_driver,
+                  bool is_away_by_driver) noexcept;
 
 }  // namespace memlab::interpose

@@ -1,6 +1,7 @@
 // What the library does when it is run as a program (`ld.so libmemlab.so`), as memlab-run --doctor
 // runs it: prints which libc and which CUDA driver a program gets here, as lines of "name value".
-// With the argument "nvml", as memlab-top runs it, it lists what NVML says (nvml_listing.hpp).
+// With the argument "nvml", as memlab-top runs it, it lists what NVML says (nvml_listing.hpp); with
+// "helper" it serves a process that steps aside (moving/helper_program.hpp).
 //
 // The tools have no libc of their own that could load a driver, so the library asks: as a program's
 // CUDA runtime would, in a process that may hang or crash with it. That it runs at all shows that
@@ -23,6 +24,7 @@
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/ledger/cgroup.hpp"
 #include "interpose/ledger/nvml_limits.hpp"
+#include "interpose/moving/helper_program.hpp"
 #include "interpose/process/function_purpose.hpp"
 #include "interpose/process/nvml_listing.hpp"
 #include "own_version.hpp"
@@ -165,6 +167,10 @@ extern "C" {
 memlab_run_as_program() {
     if (memlab::interpose::is_last_argument("nvml")) {
         memlab::interpose::list_by_nvml();
+        _exit(0);
+    }
+    if (memlab::interpose::is_last_argument("helper")) {
+        memlab::interpose::serve_as_helper();
         _exit(0);
     }
     dprintf(STDOUT_FILENO, "memlab %s\nglibc %s\nknows_cuda %d\n", memlab::own_version,

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 
 #include "interpose/control/control_channel.hpp"
@@ -19,6 +20,8 @@ namespace {
 // Of the handler, which may run at any moment, in a forked child too.
 std::atomic<Mover*> signalled_mover{nullptr};
 std::atomic<pid_t> signalled_process{0};
+
+std::atomic<int> ending_with{0};  // exit()'s code
 
 void on_yield_signal(int signal) {
     const int saved = errno;
@@ -106,18 +109,28 @@ void Session::stop_moving_at_exit() {
     if (mover_ == nullptr || registered.test_and_set()) {
         return;
     }
-    std::atexit([] {
-        if (Session* const session = current(); session != nullptr && session->mover_) {
-            gate.exiting();
-            session->mover_->stop();
-        }
-    });
+    // As std::atexit, with the code.
+    ::on_exit(
+        [](int status, void* /*unused*/) {
+            ending_with.store(status);
+            if (Session* const session = current(); session != nullptr && session->mover_) {
+                session->mover_->stop_at_exit([] {
+                    finish(trace::EndKind::exit);
+                    std::fflush(nullptr);
+                    ::_exit(ending_with.load());
+                });
+            }
+        },
+        nullptr);
 }
 
 void Session::forget_moving_after_fork() {
     signalled_mover.store(nullptr);
     gate.forget_after_fork();
     program_handles().forget_after_fork();
+    if (Session* const session = current(); session != nullptr && session->mover_) {
+        session->mover_->forget_after_fork();
+    }
 }
 
 }  // namespace memlab::interpose

@@ -11,6 +11,7 @@
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/memory.hpp"
 #include "interpose/memory/memory_limit.hpp"
+#include "interpose/moving/gate.hpp"
 #include "interpose/sharing/memory_requests.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
@@ -134,7 +135,9 @@ void TrimThread::loop() {
         std::uint64_t next = 0;
         mutex_.lock();
         if (!stopped_.load()) {
-            next = trim(for_child, asked);
+            const OtherPassage passage;
+            next = passage.must_not_call() ? profiler::monotonic_ns() + max_poll_ns
+                                           : trim(for_child, asked);
         }
         mutex_.unlock();
         wait(next, &asked);

@@ -107,6 +107,8 @@ struct StatusDocument {
         };
         std::uint64_t staying_bytes = 0;
         std::vector<Staying> staying = {};
+        bool by_driver = false;
+        bool lost = false;
 
         template <typename Self, typename Visitor>
         static void fields(Self& self, Visitor& visit) {
@@ -126,6 +128,13 @@ struct StatusDocument {
                 self.staying_bytes);
             visit.list_if_any({"staying", "of these the largest, by kind and place", Newer{}},
                               self.staying);
+            visit.flag_if_any(
+                {"by_driver",
+                 "the driver's own checkpoint has it, or a part: until it is back the "
+                 "driver answers no call"},
+                self.by_driver);
+            visit.flag_if_any({"lost", "the driver could not restore it: the process has to end"},
+                              self.lost);
         }
     };
     std::string memlab_version = {};

@@ -169,7 +169,10 @@ class Moves(StepAside):
             self.asked(process, "restore")
             self.assertIn("takes the number", self.refused(process, "gpu=x"))
             self.assertIn("no memory of memlab's pool", self.refused(process, "gpu=3"))
-            self.assertIn("engine=pool", self.refused(process, "engine=driver"))
+            self.assertIn("engine= takes", self.refused(process, "engine=other"))
+            for engine in ("driver", "both"):
+                self.assertIn("--keep and --device go with the pool's engine alone",
+                              self.refused(process, f"engine={engine}", "keep=8MiB"))
             self.goes_on(process)
 
     def test_what_stays(self) -> None:

@@ -29,6 +29,10 @@
 //   thread     a second thread checks the blocks and says so
 //   fail F N   the N-th next call of this function of the driver's fails (simulated driver)
 //   yields     steps aside by memlab.h and says what that returned; restores the same
+//   children   says what waitpid(-1) answers
+//   late       at exit, behind memlab, calls a function of the driver's that nobody interposes
+//   shares     exports memory to other processes
+//   managed    allocates managed memory
 //   exits      ends
 //
 // Recorded: the blocks that it holds.
@@ -36,6 +40,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -180,9 +185,31 @@ void say_answers(CUevent event, CUdeviceptr address) {
         static_cast<int>(cuCtxSynchronize()), type, static_cast<unsigned long long>(free >> 20));
 }
 
+std::atomic<bool> calls_late{false};
+
+void call_late() {
+    if (calls_late.load()) {
+        int size = 0;
+        CHECK(cuDeviceGetAttribute(&size, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+    }
+}
+
+void share() {
+    const CUdeviceptr address = allocate(1 << 20);
+    CUipcMemHandle handle;
+    // Not referred to: memlab does not pool for a program that is linked with it.
+    CHECK(control<decltype(cuIpcGetMemHandle)>("cuIpcGetMemHandle")(&handle, address));
+}
+
+void allocate_managed() {
+    CUdeviceptr address = 0;
+    CHECK(cuMemAllocManaged(&address, 1 << 20, CU_MEM_ATTACH_GLOBAL));
+}
+
 }  // namespace
 
 int main() {
+    std::atexit(call_late);
     const CUcontext context = use_device();
     const CUdeviceptr scratch = allocate(1 << 20);
     CUstream stream = nullptr;
@@ -347,6 +374,18 @@ int main() {
         } else if (word.starts_with("fail ")) {
             const std::size_t blank = word.find(' ', 5);
             SAY("%s\n", fail(word.substr(5, blank - 5), std::stoul(word.substr(blank))));
+        } else if (word == "children") {
+            const pid_t child = ::waitpid(-1, nullptr, WNOHANG);
+            SAY("%d %d\n", static_cast<int>(child), errno);
+        } else if (word == "late") {
+            calls_late.store(true);
+            SAY("done\n");
+        } else if (word == "shares") {
+            share();
+            SAY("done\n");
+        } else if (word == "managed") {
+            allocate_managed();
+            SAY("done\n");
         } else if (word == "yields") {
             SAY("%d\n", memlab_yield());
         } else if (word == "restores") {

@@ -28,6 +28,8 @@ constexpr uint32_t checkpointed = CU_PROCESS_STATE_CHECKPOINTED;
 constexpr uint32_t failed = CU_PROCESS_STATE_FAILED;
 constexpr std::chrono::microseconds look_again{200};
 
+constexpr int most_looks = 100;  // each after a longer time
+
 thread_local unsigned depth = 0;
 
 // Callable while the process is locked.
@@ -91,8 +93,8 @@ class Target {
     uint32_t state() { return get<uint32_t>(offsetof(CheckpointState, state)); }
     void set_state(uint32_t state) { set(offsetof(CheckpointState, state), state); }
     uint32_t calls() { return get<uint32_t>(offsetof(CheckpointState, calls)); }
-    bool stuck() { return get<uint32_t>(offsetof(CheckpointState, stuck)) != 0; }
-    void set_stuck() { set(offsetof(CheckpointState, stuck), uint32_t{1}); }
+    bool has_failed() { return get<uint32_t>(offsetof(CheckpointState, restore_failed)) != 0; }
+    void set_failed() { set(offsetof(CheckpointState, restore_failed), uint32_t{1}); }
     uint64_t used(size_t device) {
         return get<uint64_t>(offsetof(CheckpointState, used) + device * sizeof(uint64_t));
     }
@@ -170,13 +172,13 @@ void begin_lockable_call(FunctionId id) {
     if (depth++ != 0) {
         return;
     }
-    for (;;) {
+    for (int looks = 1;; looks += looks < most_looks ? 1 : 0) {
         checkpoint_state.calls.fetch_add(1);
         if (checkpoint_state.state.load() == running || needs_no_lock(id) || is_forked_child()) {
             return;
         }
         checkpoint_state.calls.fetch_sub(1);
-        std::this_thread::sleep_for(look_again);
+        std::this_thread::sleep_for(looks * look_again);
     }
 }
 
@@ -265,15 +267,17 @@ CUresult sim_cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs* args) 
         return CUDA_ERROR_ILLEGAL_STATE;
     }
     take_time();
-    if (target.stuck()) {
+    if (options().first_restore == FirstRestore::is_stuck && target.has_failed()) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    if (!take_again(target)) {
-        if (options().restore_stuck == RestoreStuck::fails) {
+    if (options().first_restore != FirstRestore::works && !target.has_failed()) {
+        target.set_failed();
+        if (options().first_restore == FirstRestore::fails) {
             target.set_state(failed);
-        } else if (options().restore_stuck == RestoreStuck::repeats) {
-            target.set_stuck();
         }
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!take_again(target)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     target.set_state(locked);

@@ -19,7 +19,7 @@ struct CheckpointState {
     std::atomic<uint32_t> state;  // CUprocessState
     std::atomic<uint32_t> calls;  // in the driver, those that wait for the lock's end left out
     uint32_t initialized;
-    uint32_t stuck;                  // a restore has failed for good
+    uint32_t restore_failed;
     std::atomic<uint64_t> used[64];  // of each device
 };
 extern CheckpointState checkpoint_state;

@@ -147,10 +147,11 @@ Options read_options() {
     read.concurrent_managed = count_option("SIMCUDA_CONCURRENT_MANAGED", 1, "0 or 1") != 0;
     read.ipc_enables_peers = count_option("SIMCUDA_IPC_ENABLES_PEERS", 0, "0 or 1") != 0;
     read.checkpoint_ms = count_option("SIMCUDA_CHECKPOINT_MS", 0, "a number of milliseconds");
-    const uint64_t stuck = count_option("SIMCUDA_RESTORE_STUCK", 0, "0, 1 (repeats) or 2 (fails)");
-    read.restore_stuck = stuck == 1   ? RestoreStuck::repeats
-                         : stuck == 2 ? RestoreStuck::fails
-                                      : RestoreStuck::no;
+    const uint64_t first = count_option("SIMCUDA_FIRST_RESTORE", 0, "a number up to 3");
+    if (first > 3) {
+        refuse("SIMCUDA_FIRST_RESTORE", std::to_string(first), "a number up to 3");
+    }
+    read.first_restore = static_cast<FirstRestore>(first);
     if (const char* path = std::getenv("SIMCUDA_STATS")) {
         read.stats_path = path;
     }

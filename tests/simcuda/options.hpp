@@ -25,9 +25,10 @@ enum class Taken { module, kernel, launch, graph, upload, stream, event, limit }
 constexpr const char* taken_names[] = {"module", "kernel", "launch", "graph",
                                        "upload", "stream", "event",  "limit"};
 
-// What becomes of a process whose restore finds too little memory: it can be tried again; the
-// driver says CUDA_ERROR_OPERATING_SYSTEM from then on (as 580.95); it has failed.
-enum class RestoreStuck { no, repeats, fails };
+// What the first restore of a process is like: as any other, or it finds too little memory, since
+// somebody else was faster, and can be tried again; or the driver says CUDA_ERROR_OPERATING_SYSTEM
+// from then on (as 580.95); or the process has failed.
+enum class FirstRestore { works, can_be_repeated, is_stuck, fails };
 
 struct Options {
     int devices = 1;               // SIMCUDA_DEVICES
@@ -55,7 +56,7 @@ struct Options {
     bool ipc_enables_peers = false;
     // SIMCUDA_CHECKPOINT_MS, what each of cuCheckpointProcess* takes.
     uint64_t checkpoint_ms = 0;
-    RestoreStuck restore_stuck = RestoreStuck::no;  // SIMCUDA_RESTORE_STUCK
+    FirstRestore first_restore = FirstRestore::works;  // SIMCUDA_FIRST_RESTORE, 0 to 3
 };
 
 Options& options();

@@ -73,7 +73,9 @@ void define_yield(CLI::App& app, ControlArguments& arguments) {
     constexpr Option options[] = {
         {"keep", "BYTES", "Leave so much memory on each GPU"},
         {"to", "host|disk:DIR", "Move it to the host (default), or into a file in DIR"},
-        {"engine", "auto|pool", "pool: move what memlab's pool has, also if more stays"},
+        {"engine", "auto|pool|driver|both",
+         "pool: move what memlab's pool has, also if more stays; driver: by the driver's "
+         "checkpoint, with the context; both: the pool's, then the rest by the driver"},
         {"timeout", "SECONDS", "Wait so long for the GPU's work (default: MEMLAB_YIELD_TIMEOUT)"},
     };
     for (const Option& option : options) {

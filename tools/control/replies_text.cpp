@@ -155,10 +155,13 @@ std::string status_text(pid_t process, const StatusDocument& status, const repor
     }
     const StatusDocument::StepAside& aside = status.step_aside;
     if (aside.phase != "off" && aside.phase != "running") {
-        add_pair(page, "aside",
-                 page.red(page.clean(aside.phase)) + ", " + format_bytes(aside.away_bytes) +
-                     " away, " + format_plural(aside.waiting, "thread") + " waiting" +
-                     (aside.short_of_memory ? "; no room on the GPU to come back" : ""));
+        add_pair(
+            page, "aside",
+            page.red(page.clean(aside.phase)) + ", " + format_bytes(aside.away_bytes) + " away" +
+                (aside.by_driver ? " by the driver's checkpoint" : "") + ", " +
+                format_plural(aside.waiting, "thread") + " waiting" +
+                (aside.lost ? "; lost: the driver could not restore it, end the process" : "") +
+                (aside.short_of_memory ? "; no room on the GPU to come back" : ""));
     }
     std::uint64_t unnamed = aside.staying_bytes;
     for (const StatusDocument::StepAside::Staying& each : aside.staying) {
