@@ -81,15 +81,21 @@ struct HelpingLibraries {
     }
 };
 
-/// While the driver works: the other side's end is this one's end, too.
+/// Async-signal-safe.
+void end_with_the_other(int /*signal*/) {
+    pollfd other{STDIN_FILENO, 0, 0};
+    if (::poll(&other, 1, 0) > 0 && (other.revents & POLLHUP) != 0) {
+        ::_exit(0);
+    }
+}
+
+/// While the driver works: the other side's end is this one's end, too. (The signal may also come
+/// of the request that was just read.)
 class EndsWithTheOther {
   public:
     EndsWithTheOther() {
         ::fcntl(STDIN_FILENO, F_SETFL, O_ASYNC);
-        pollfd other{STDIN_FILENO, 0, 0};
-        if (::poll(&other, 1, 0) > 0 && (other.revents & POLLHUP) != 0) {
-            ::_exit(0);
-        }
+        end_with_the_other(SIGIO);
     }
     ~EndsWithTheOther() { ::fcntl(STDIN_FILENO, F_SETFL, 0); }
     EndsWithTheOther(const EndsWithTheOther&) = delete;
@@ -130,6 +136,10 @@ void reset_signals() {
         ::signal(signal, SIG_DFL);
     }
     ::signal(SIGPIPE, SIG_IGN);
+    struct sigaction action {};
+    action.sa_handler = &end_with_the_other;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGIO, &action, nullptr);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
