@@ -110,7 +110,18 @@ CUresult close_import(Session& session, CUdeviceptr address) {
     return result;
 }
 
+// Of events, pools and semaphores: what they do with memory, other calls show.
+constexpr auto note_sharing = [](mi::Hooked, const auto& real, auto...) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
+    return real();
+};
+
 [[gnu::used]] void export_opening_functions() {
+    MEMLAB_EXPORT_HOOK(cuIpcGetEventHandle, note_sharing);
+    MEMLAB_EXPORT_HOOK(cuIpcOpenEventHandle, note_sharing);
+    MEMLAB_EXPORT_HOOK(cuMemPoolExportToShareableHandle, note_sharing);
+    MEMLAB_EXPORT_HOOK(cuMemPoolImportFromShareableHandle, note_sharing);
+    MEMLAB_EXPORT_HOOK(cuImportExternalSemaphore, note_sharing);
     MEMLAB_EXPORT_HOOK(cuIpcOpenMemHandle, open_any);
     MEMLAB_EXPORT_HOOK(cuIpcOpenMemHandle_v2, open_any);
 }

@@ -66,7 +66,7 @@ def main() -> int:
     for program in sorted((build / "bin" / "programs").iterdir()):
         if program.is_file() and is_elf(program):
             copy(program, target / "bin" / "programs" / program.name)
-    for folder, names in (("tests/gpu", ("run.py", "several_gpus.py", "ledger.py", "lines.py", "live.py", "tensors.py", "plan.py", "step_aside.py", "steps.py", "verdicts.py", "driver_calls.py")), ("tests/conformance", ("compare.py",)),
+    for folder, names in (("tests/gpu", ("run.py", "several_gpus.py", "ledger.py", "lines.py", "live.py", "tensors.py", "plan.py", "step_aside.py", "checkpoint.py", "steps.py", "verdicts.py", "driver_calls.py")), ("tests/conformance", ("compare.py",)),
                           ("tests/programs", ("catalogue.py", "harness.py", "sample_checks.py"))):
         for name in names:
             copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)

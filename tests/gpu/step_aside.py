@@ -24,7 +24,10 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "programs"))
 
-from harness import Layout  # noqa: E402  (the path above)
+sys.path.insert(0, str(HERE))
+
+from checkpoint import ENGINES, Checkpoints  # noqa: E402  (the paths above)
+from harness import Layout  # noqa: E402
 
 MIB = 1 << 20
 YIELD = {"MEMLAB_YIELD": "on"}
@@ -76,9 +79,9 @@ class Yielding:
         process.stdin.write(word + "\n")
         process.stdin.flush()
 
-    def ask(self, process: subprocess.Popen[str], *words: str) -> tuple[bool, dict[str, Any]]:
+    def ask(self, process: subprocess.Popen[str], *words: str, timeout: float = 60) -> tuple[bool, dict[str, Any]]:
         done = subprocess.run([self.ctl, "--json", str(process.pid), *words], capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=timeout, check=False)
         if done.returncode != 0:
             return False, {"text": done.stderr.strip()}
         return True, dict(json.loads(done.stdout))
@@ -187,7 +190,8 @@ class Yielding:
             process.stdin = None
             self.expect(f"{name}: its end", process.wait(timeout=60), 0)
 
-    def moved_meanwhile(self, name: str, command: list[str], least: int, more: dict[str, str] | None = None) -> None:
+    def moved_meanwhile(self, name: str, command: list[str], least: int, more: dict[str, str] | None = None,
+                        engine: str = "pool") -> None:
         """The program's last line, run twice alone and then with its memory moved at random moments."""
         said = []
         for run in ("alone", "again"):
@@ -203,7 +207,7 @@ class Yielding:
             begin = time.monotonic()
             while process.poll() is None and time.monotonic() - begin < LONGEST_S and len(times) < 40:
                 time.sleep(chance.random() / 4)
-                good, out = self.ask(process, "yield", "timeout=10", "engine=pool")
+                good, out = self.ask(process, "yield", "timeout=10", f"engine={engine}")
                 if not good:
                     if process.poll() is None:
                         refused.append(str(out["text"]))
@@ -331,6 +335,18 @@ def judge_step_aside(layout: Layout, inheriting: Layout, work: Path, mebibytes: 
         part(python, f"JAX, {allocator}", lambda allocator=allocator: python.case(
             f"jax-{allocator}", {"XLA_PYTHON_CLIENT_ALLOCATOR": allocator, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
             may_stay=allocator == "cuda_async"))
+    checkpoints, of_python = Checkpoints(native), Checkpoints(python)
+    allowed: list[bool] = []
+    part(native, "checkpoint, tried", lambda: allowed.append(checkpoints.possible()))
+    if any(allowed):
+        for engine in ENGINES:
+            part(native, f"checkpoint, {engine}", lambda engine=engine: checkpoints.blocks(engine))
+        part(native, "checkpoint, ends", checkpoints.ends)
+        if has_torch():
+            part(python, "checkpoint, training", lambda: python.moved_meanwhile(
+                "checkpoint-training", [sys.executable, str(HERE / "py" / "yielding_training.py"), "800", "512"], 2,
+                engine="both"))
+            part(python, "checkpoint, timing", lambda: of_python.timing(mebibytes))
     return native.problems + python.problems, native.figures + python.figures
 
 

@@ -34,6 +34,10 @@ enum class At : std::uint8_t {
     synchronizing,     ///< it calls to wait for the device, before it has looked
     waiting_to_drain,  ///< such a call, while the driver is left to the mover
     in_driver_to_wait,
+    other_counted,      ///< another call: counted apart, before it has looked
+    other_taking_back,  ///< the gate is shut
+    other_waiting,
+    in_other,  ///< it may hold a lock of memlab's, and call the driver
     ended,
 };
 
@@ -46,10 +50,19 @@ enum class Moves : std::uint8_t {
     deciding,   ///< all is complete: it exchanges the phase
     copying,
     unmapping,
+    shutting,  ///< waits for the other calls
+    locking,
+    checkpointing,
+    finding,  ///< its helper is lost: it asks another one for the driver's state
     asleep,
+    restoring,  ///< waits for memory
+    unlocking,
     getting,  ///< waits for memory
     filling,
 };
+
+/// Of this process, as the driver has it.
+enum class Process : std::uint8_t { running, locked, checkpointed };
 
 enum class Broken : std::uint8_t {
     nothing,
@@ -60,7 +73,10 @@ enum class Broken : std::uint8_t {
     blind_exchange,     ///< moving out begins whatever the phase has become
     unmaps_first,       ///< before copying is over, which may fail
     nested_waits,
-    answers_early,  ///< a call that waits for the device is answered while that is drained
+    answers_early,    ///< a call that waits for the device is answered while that is drained
+    locks_at_once,    ///< without waiting for the other calls
+    believes_helper,  ///< whose answer is missing has done nothing
+    unshuts_first,    ///< before it is unlocked
 };
 
 struct Thread {
@@ -89,6 +105,9 @@ struct State {
     bool stuck = false;  ///< the driver does not return to the mover
     bool lied = false;   ///< a call that waits for the device was answered before it was idle
     bool room = true;    ///< on the GPU
+    bool shut = false;
+    std::uint8_t others = 0;  ///< calls that neither submit nor allocate
+    Process process = Process::running;
 };
 static_assert(sizeof(State) <= 32);
 
@@ -149,6 +168,17 @@ class Model {
                 return "a call is under way behind closing";
             }
         }
+        const bool locked = state.process != Process::running;
+        if (locked && !state.shut) {
+            return "calls reach the driver while that is locked";
+        }
+        if (locked && std::any_of(state.threads.begin(), state.threads.end(),
+                                  [](const Thread& one) { return one.at == At::in_other; })) {
+            return "the locked driver catches a thread with a lock of memlab's";
+        }
+        if (locked && (state.mover == Moves::idle || !gate_is_closed(state))) {
+            return "the process is left locked";
+        }
         if (state.lied) {
             return "work goes on that a thread was told is complete";
         }
@@ -196,6 +226,11 @@ class Model {
                 if (state.threads[which].calls < most_calls) {
                     ++thread.calls;
                     step(At::synchronizing);
+                }
+                if (state.threads[which].calls < most_calls) {
+                    ++thread.calls;
+                    ++next.others;
+                    step(At::other_counted);
                 }
                 // It ends, by exit or by a fork that leaves it behind, from outside or waiting.
                 step(At::ended);
@@ -264,6 +299,28 @@ class Model {
                     step(At::outside);
                 }
                 break;
+            case At::other_counted:
+                thread.holds_lock = !state.shut;
+                step(state.shut ? At::other_taking_back : At::in_other);
+                break;
+            case At::other_taking_back:
+                --next.others;
+                step(At::other_waiting);
+                break;
+            case At::other_waiting:
+                if (!state.shut) {
+                    ++next.others;
+                    step(At::other_counted);
+                } else if (!state.wanted_back) {
+                    next.wanted_back = true;  // a handler has run
+                    all.push_back(next);
+                }
+                break;
+            case At::in_other:
+                --next.others;
+                thread.holds_lock = false;
+                step(At::outside);
+                break;
             case At::ended:
                 break;
         }
@@ -297,6 +354,17 @@ class Model {
         state.mover = Moves::idle;
         state.wanted_back = state.copied = state.comes_back = state.late = false;
         state.recorded = 0;
+    }
+
+    static void sleeps(State& state) {
+        state.phase = AsidePhase::asleep;
+        state.mover = Moves::asleep;
+    }
+
+    /// What the driver was to take stays; the pool's part is away.
+    static void stays(State& state) {
+        state.shut = false;
+        sleeps(state);
     }
 
     void steps_of_mover(const State& state, std::vector<State>& all) const {
@@ -378,14 +446,88 @@ class Model {
                 next.phase = AsidePhase::asleep;
                 next.mover = Moves::asleep;
                 step();
+                if (!state.comes_back) {  // and the rest by the driver
+                    next.unmapped = true;
+                    next.shut = true;
+                    next.late = false;
+                    next.mover = Moves::shutting;
+                    step();
+                }
                 if (broken_ != Broken::unmaps_first) {
                     give_up();  // nothing could be unmapped
                 }
                 break;
+            case Moves::shutting:
+                if (state.others == 0 || broken_ == Broken::locks_at_once) {
+                    next.mover = Moves::locking;
+                    step();
+                }
+                if (state.late || state.wanted_back) {
+                    stays(next);
+                    step();
+                }
+                break;
+            case Moves::locking:
+                stays(next);  // the driver refuses
+                step();
+                next.process = Process::locked;
+                next.mover = Moves::checkpointing;
+                step();
+                for (const Process process : {Process::running, Process::locked}) {
+                    next.process = process;
+                    next.mover = Moves::finding;
+                    step();
+                }
+                break;
+            case Moves::checkpointing:
+                next.process = Process::running;  // it failed, and is unlocked
+                stays(next);
+                step();
+                next.process = Process::checkpointed;
+                sleeps(next);
+                step();
+                for (const Process process : {Process::locked, Process::checkpointed}) {
+                    next.process = process;
+                    next.mover = Moves::finding;
+                    step();
+                }
+                break;
+            case Moves::finding:
+                if (state.process == Process::running || broken_ == Broken::believes_helper) {
+                    stays(next);
+                } else if (state.process == Process::locked) {
+                    next.mover = Moves::checkpointing;
+                } else {
+                    sleeps(next);
+                }
+                step();
+                break;
             case Moves::asleep:
-                next.mover = Moves::getting;  // ordered, or wanted back
+                // Ordered, or wanted back.
+                next.mover = state.process == Process::running ? Moves::getting : Moves::restoring;
                 next.phase = AsidePhase::moving_in;
                 step();
+                break;
+            case Moves::restoring:
+                if (state.room && state.process == Process::checkpointed) {
+                    next.process = Process::locked;  // and if that is not heard of, the state tells
+                    step();
+                }
+                if (state.process == Process::locked) {
+                    next.mover = Moves::unlocking;
+                    next.shut = broken_ != Broken::unshuts_first;
+                    step();
+                }
+                break;
+            case Moves::unlocking:
+                if (state.process == Process::locked) {
+                    next.process = Process::running;  // heard of or not
+                    step();
+                } else {
+                    next.shut = false;
+                    next.mover = Moves::getting;
+                    step();
+                }
                 break;
             case Moves::getting:
                 if (state.room) {
@@ -415,7 +557,8 @@ class Model {
             step();
         }
         if (!state.late &&
-            (state.phase == AsidePhase::closing || state.phase == AsidePhase::draining)) {
+            (state.phase == AsidePhase::closing || state.phase == AsidePhase::draining ||
+             state.mover == Moves::shutting)) {
             next.late = true;
             step();
         }
@@ -457,9 +600,10 @@ class Model {
             }
         }
         for (const auto& [key, state] : seen_) {
-            const bool waits =
-                std::any_of(state.threads.begin(), state.threads.end(), [](const Thread& one) {
-                    return one.at == At::waiting || one.at == At::waiting_to_drain;
+            const bool waits = std::any_of(
+                state.threads.begin(), state.threads.end(), [&state = state](const Thread& one) {
+                    return one.at == At::waiting || one.at == At::waiting_to_drain ||
+                           (one.at == At::other_waiting && state.shut);
                 });
             const auto found = leads_on.find(key);
             if ((found == leads_on.end() || !found->second) && (waits || !state.stuck)) {
@@ -487,7 +631,8 @@ TEST_CASE("step aside: each rule is needed") {
     for (const Broken broken :
          {Broken::looks_before_counting, Broken::does_not_drain, Broken::no_time_out,
           Broken::mover_alone_opens, Broken::blind_exchange, Broken::unmaps_first,
-          Broken::nested_waits, Broken::answers_early}) {
+          Broken::nested_waits, Broken::answers_early, Broken::locks_at_once,
+          Broken::believes_helper, Broken::unshuts_first}) {
         INFO(static_cast<int>(broken));
         CHECK(Model(broken).explore().problem != "");
     }

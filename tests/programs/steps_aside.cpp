@@ -31,7 +31,7 @@
 //   yields     steps aside by memlab.h and says what that returned; restores the same
 //   children   says what waitpid(-1) answers
 //   late       at exit, behind memlab, calls a function of the driver's that nobody interposes
-//   shares     exports memory to other processes
+//   shares     exports memory to other processes; "events": an event
 //   managed    allocates managed memory
 //   exits      ends
 //
@@ -382,6 +382,10 @@ int main() {
             SAY("done\n");
         } else if (word == "shares") {
             share();
+            SAY("done\n");
+        } else if (word == "events") {
+            CUipcEventHandle handle;
+            static_cast<void>(cuIpcGetEventHandle(&handle, event));
             SAY("done\n");
         } else if (word == "managed") {
             allocate_managed();
