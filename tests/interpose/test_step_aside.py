@@ -12,6 +12,7 @@ import os
 import random
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -469,18 +470,50 @@ class OwnHandles(StepAside):
             self.ends(process)
 
     def test_what_was_exported_stays(self) -> None:
+        for word in ("exports", "range"):
+            with self.subTest(word), self.owner() as process:
+                self.exported_stays(process, word)
+
+    def exported_stays(self, process: subprocess.Popen[bytes], word: str) -> None:
+        self.right(process, "random 1 30")
+        everything = self.yields(process)
+        self.asked(process, "restore")
+        self.right(process, word)
+        aside = self.asked(process, "status")["step_aside"]
+        self.assertEqual([each["kind"] for each in aside["staying"]], ["vmm"])
+        self.assertEqual(self.yields(process, "engine=pool"), everything - aside["staying_bytes"])
+        self.asked(process, "restore")
+        self.right(process, "check")
+        self.right(process, "clear")
+        self.assertEqual(self.tell(process, "used"), "0")
+        self.ends(process)
+
+    def test_nccls_own_stays(self) -> None:
+        script = ("import ctypes, sys\nsys.path.insert(0, sys.argv[1])\nimport memlab\n"
+                  "cuda = ctypes.CDLL('libcuda.so.1')\ncontext, address = ctypes.c_void_p(), ctypes.c_uint64()\n"
+                  "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+                  "assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(address), 5000) == 0\n"
+                  "used = lambda: cuda.simcuda_used() >> 20\ncuda.simcuda_used.restype = ctypes.c_uint64\n"
+                  "library = ctypes.CDLL(sys.argv[2])\nassert library.nccl_allocates(16)\n"
+                  "memlab.Courtesy().yield_memory()\nprint(used())\n")
+        library = self.layout.program("libnccl-allocates.so")
+        other = self.work / "libother.so"
+        shutil.copy(library, other)
+        for each, left in ((library, "34"), (other, "0")):
+            outcome = self.under_memlab([sys.executable, "-B", "-c", script, str(ROOT / "python"), str(each)], YIELD)
+            self.assertEqual((outcome.code, outcome.stdout.decode().strip()), (0, left), outcome.describe())
+
+    def test_prepared_and_to_a_file(self) -> None:
         with self.owner() as process:
-            self.right(process, "random 1 30")
-            everything = self.yields(process)
+            self.right(process, "random 1 40")
+            size = self.yields(process)
             self.asked(process, "restore")
-            self.right(process, "exports")
-            aside = self.asked(process, "status")["step_aside"]
-            self.assertEqual([each["kind"] for each in aside["staying"]], ["vmm"])
-            self.assertEqual(self.yields(process, "engine=pool"), everything - aside["staying_bytes"])
-            self.asked(process, "restore")
-            self.right(process, "check")
-            self.right(process, "clear")
-            self.assertEqual(self.tell(process, "used"), "0")
+            self.assertEqual(self.asked(process, "yield", "prepare")["bytes"], size)
+            for words in ([], [f"to=disk:{self.work}"]):
+                self.assertEqual(self.yields(process, *words), size)
+                self.assertEqual(self.tell(process, "used"), "0")
+                self.asked(process, "restore")
+                self.right(process, "check")
             self.ends(process)
 
     def test_waits_for_memory_and_failing_calls(self) -> None:

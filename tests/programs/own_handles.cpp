@@ -6,6 +6,7 @@
 //   answered S N  N random calls that give up memory or ask for it: unmap, release, retain, ...
 //   check         the contents wherever they are mapped, by each device that may, and properties
 //   exports       exports the handle of the first allocation that has one
+//   range         exports the addresses of the first one that is mapped
 //   fail F N      the N-th next call of this function of the driver's fails; with 0 none does
 //   forks         a child does the next, and says nothing
 //   churn S       three threads do the like with memory of their own, until "still"
@@ -135,6 +136,20 @@ class Program {
             }
         }
         expect(false, "nothing to export");
+    }
+
+    void export_range() {
+        for (const Allocation& each : all_) {
+            if (!each.places.empty()) {
+                int file = -1;
+                expect(cuMemGetHandleForAddressRange(&file, each.places.front().address, page,
+                                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+                       "export of addresses");
+                ::close(file);
+                return;
+            }
+        }
+        expect(false, "nothing is mapped");
     }
 
     void clear() {
@@ -345,6 +360,8 @@ int main() {
             program.check();
         } else if (word == "exports") {
             program.export_one();
+        } else if (word == "range") {
+            program.export_range();
         } else if (word == "forks") {
             const pid_t child = ::fork();
             if (child == 0) {
