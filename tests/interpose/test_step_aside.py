@@ -624,6 +624,17 @@ class Refuses(StepAside):
             self.assertEqual(self.tell(process, "still"), "intact")
             self.goes_on(process)
 
+    def test_work_that_waits_for_another_process(self) -> None:
+        """By an event of that."""
+        with self.aside() as other, self.aside() as process:
+            handle = self.tell(other, "shares")
+            self.assertEqual(self.tell(process, f"awaits {handle}"), "done")
+            self.assertIn("in time", self.refused(process, "timeout=1"))
+            self.assertIn("in time", self.refused(other, "timeout=1"))
+            self.tell(other, "open")
+            self.goes_on(process)
+            self.goes_on(other)
+
     def test_a_host_function_that_submits(self) -> None:
         with self.aside() as process:
             self.send(process, "submits")

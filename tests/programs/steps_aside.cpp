@@ -14,6 +14,8 @@
 //   queue      a thread makes a call that does not return until "open"
 //   fills      a thread submits to a stream whose work does not end, more than its queue takes
 //   opens F    opens a file and keeps it open
+//   shares     records an event behind work that does not end until "open", says its handle
+//   awaits H   has a stream wait for that event of another process's
 //   locks      a thread submits with a lock held, until that waits; a host function needs the lock
 //   submits    a host function of a stream submits work itself
 //   captures   begins a capture; "captured" ends it
@@ -290,6 +292,29 @@ int main() {
             });
             wait_for(work_is_queued);
             ::usleep(50'000);
+            SAY("done\n");
+        } else if (word == "shares") {
+            CUevent shared = nullptr;
+            CUipcEventHandle handle{};
+            CHECK(cuEventCreate(&shared, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+            CHECK(cuIpcGetEventHandle(&handle, shared));
+            control<decltype(simcuda_close_stream)>("simcuda_close_stream")(stream);
+            CHECK(cuEventRecord(shared, stream));
+            std::string digits;
+            for (const char each : handle.reserved) {
+                digits += "0123456789abcdef"[static_cast<unsigned char>(each) / 16];
+                digits += "0123456789abcdef"[static_cast<unsigned char>(each) % 16];
+            }
+            SAY("%s\n", digits.c_str());
+        } else if (word.starts_with("awaits ")) {
+            CUevent shared = nullptr;
+            CUipcEventHandle handle{};
+            for (std::size_t i = 0; i < sizeof handle.reserved; ++i) {
+                handle.reserved[i] =
+                    static_cast<char>(std::stoi(word.substr(7 + 2 * i, 2), nullptr, 16));
+            }
+            CHECK(cuIpcOpenEventHandle(&shared, handle));
+            CHECK(cuStreamWaitEvent(own, shared, 0));
             SAY("done\n");
         } else if (word.starts_with("opens ")) {
             SAY("%s\n", ::open(word.substr(6).c_str(), O_RDONLY) >= 0 ? "done" : "no such file");

@@ -5,6 +5,7 @@
 // is answered with the error the driver has for it and never dereferenced.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -41,11 +42,20 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::vector<Node*> capture_tail;  // what the next captured work depends on
 };
 
+// How often an event was recorded, and up to which of these it is complete, in memory that the
+// processes share which have it.
+struct SharedEvent {
+    std::atomic<uint64_t> recorded{0};
+    std::atomic<uint64_t> complete{0};
+};
+
 struct Event {
     Context* context = nullptr;
     unsigned flags = 0;
     bool recorded = false;
-    std::vector<OpPtr> ops;  // all done: the event is complete
+    std::vector<OpPtr> ops;         // all done: the event is complete
+    SharedEvent* shared = nullptr;  // with other processes; never unmapped
+    bool imported = false;
     Clock clock;
     std::shared_ptr<Capture> capture;  // recorded in a capture: no event to the host
     std::vector<Node*> capture_nodes;

@@ -1,7 +1,12 @@
 // Streams and events, and the way of work onto them.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -39,6 +44,9 @@ uint64_t completion_of(const Event& event) {
 }
 
 bool is_complete(const Event& event) {
+    if (event.imported) {
+        return event.shared->complete.load() >= event.shared->recorded.load();
+    }
     return std::all_of(event.ops.begin(), event.ops.end(), is_done);
 }
 
@@ -63,7 +71,13 @@ CUresult record(CUevent hEvent, CUstream hStream) {
     if (CUresult refused = refuse_while_capturing(*stream)) {
         return refused;
     }
-    const OpPtr op = submit(*stream, Work{});
+    Work work;
+    if (event->shared != nullptr) {
+        work.action = [shared = event->shared, number = event->shared->recorded.fetch_add(1) + 1] {
+            shared->complete.store(number);
+        };
+    }
+    const OpPtr op = submit(*stream, std::move(work));
     event->capture.reset();
     event->recorded = true;
     event->ops = {op};
@@ -117,7 +131,13 @@ CUresult wait(CUstream hStream, CUevent hEvent) {
     if (CUresult refused = refuse_while_capturing(*stream)) {
         return refused;
     }
-    submit(*stream, Work{}, event->ops, event->clock);
+    Work work;
+    if (event->imported) {
+        work.ready = [shared = event->shared, number = event->shared->recorded.load()] {
+            return shared->complete.load() >= number;
+        };
+    }
+    submit(*stream, std::move(work), event->ops, event->clock);
     return CUDA_SUCCESS;
 }
 
@@ -175,6 +195,12 @@ CUresult destroy_event(CUevent hEvent) {
     handles().events.erase(event);
     delete event;
     return CUDA_SUCCESS;
+}
+
+SharedEvent* map_shared_event(int file) {
+    void* const mapped =
+        mmap(nullptr, sizeof(SharedEvent), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return mapped == MAP_FAILED ? nullptr : static_cast<SharedEvent*>(mapped);
 }
 
 CUresult elapsed(float* milliseconds, CUevent hStart, CUevent hEnd) {
@@ -512,6 +538,43 @@ CUresult sim_cuEventDestroy(CUevent hEvent) {
 
 CUresult sim_cuEventDestroy_v2(CUevent hEvent) {
     return destroy_event(hEvent);
+}
+
+// A handle names the process and its descriptor of the memory that has the state.
+CUresult sim_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent hEvent) {
+    Event* const event = find_event(hEvent);
+    if (pHandle == nullptr || event == nullptr || (event->flags & CU_EVENT_INTERPROCESS) == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const int file = memfd_create("simcuda-event", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, sizeof(SharedEvent)) != 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    event->shared = map_shared_event(file);
+    const int name[] = {getpid(), file};
+    std::memset(pHandle, 0, sizeof *pHandle);
+    std::memcpy(pHandle, name, sizeof name);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+    int name[2];
+    std::memcpy(name, &handle, sizeof name);
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/fd/%d", name[0], name[1]);
+    const int file = name[0] == getpid() ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (CUresult error = sim_cuEventCreate(phEvent, CU_EVENT_DISABLE_TIMING)) {
+        close(file);
+        return error;
+    }
+    Event& event = *find_event(*phEvent);
+    event.shared = map_shared_event(file);
+    event.imported = event.recorded = true;
+    close(file);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuEventRecord(CUevent hEvent, CUstream hStream) {

@@ -41,7 +41,7 @@ Timeline& timeline() {
 
 // When an op would complete: never, while something it waits for is not done.
 uint64_t completion_time(const Op& op) {
-    if (op.stream->closed || op.running) {
+    if (op.stream->closed || op.running || (op.ready && !op.ready())) {
         return never;
     }
     uint64_t start = op.submitted;
@@ -88,6 +88,13 @@ OpPtr next_to_complete(uint64_t& when) {
         }
     }
     return next;
+}
+
+// Whether some work waits for another process.
+bool waits_for_others() {
+    const auto& pending = timeline().pending;
+    return std::any_of(pending.begin(), pending.end(),
+                       [](const OpPtr& op) { return op->ready && !op->ready(); });
 }
 
 void add_newest_ops(Context& context, std::vector<OpPtr>& ops, Clock& clock) {
@@ -179,6 +186,7 @@ OpPtr submit(Stream& stream, Work work, const std::vector<OpPtr>& after, const C
         op->action = [owner = &root(context), text = work.prints] { owner->output += text; };
     }
     op->calls_host = work.calls_host;
+    op->ready = std::move(work.ready);
     op->clock = timeline().host;
     const auto wait_on = [&](const OpPtr& before) {
         if (before && !before->done) {
@@ -247,6 +255,8 @@ void wait_for(const OpPtr& op, bool burns) {
             advance(when > timeline().now ? when - timeline().now : 0);
         } else if (burns) {
             wait_driver(std::chrono::milliseconds(0));
+        } else if (waits_for_others()) {
+            wait_driver(std::chrono::milliseconds(1));
         } else if (!wait_driver(deadlock_limit) && !is_done(op)) {
             std::fprintf(stderr,
                          "simcuda: a host thread waited a minute for a stream that the test keeps "

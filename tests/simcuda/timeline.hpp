@@ -49,6 +49,8 @@ struct Work {
     std::function<void()> action;
     bool calls_host = false;  // the action is the program's own function: run without the lock
     std::string prints;       // a kernel's output
+    // What it waits for beside other work: another process's doing. None: nothing.
+    std::function<bool()> ready;
     std::vector<Access> accesses;
     bool early = false;         // may begin before the kernel before it in its stream has ended
     uint64_t memory = 0;        // of a memory node: the address
@@ -64,6 +66,7 @@ struct Op {
     uint64_t completed = 0;  // virtual time, when done
     std::function<void()> action;
     bool calls_host = false;
+    std::function<bool()> ready;
     bool running = false;
     bool done = false;
     Clock clock;
