@@ -462,8 +462,9 @@ struct Device {
             self.kind_curves);
         visit.line();
         visit.list_if_any({"absences",
-                           "when memory of the pool was away from the GPU (`memlab-ctl yield`): "
-                           "`reserved` is without it then, all else as if it were there",
+                           "when memory of the pool, or that the program maps itself, was away "
+                           "from the GPU (`memlab-ctl yield`): `reserved` is without it then, all "
+                           "else as if it were there",
                            AtMost{max_absences}, Newer{}},
                           self.absences);
     }

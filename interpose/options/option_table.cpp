@@ -333,8 +333,10 @@ constexpr OptionDef options[] = {
      hold_option},
     {"MEMLAB_YIELD", "on, off", "off",
      "Let the process step aside: memlab-ctl yield moves its GPU memory to the host, and restore "
-     "brings it back, at the same addresses. The pool's memory is mapped then, and segments of "
-     "PyTorch's own cache come from the pool, so that they can be moved.",
+     "brings it back, at the same addresses. The pool's memory is mapped then, segments of "
+     "PyTorch's own cache come from the pool, and handles of cuMemCreate are memlab's, so that "
+     "they "
+     "can be moved.",
      switch_option<&Settings::yield>},
     {"MEMLAB_YIELD_ON", "signals: SIGUSR1,SIGUSR2", "",
      "With MEMLAB_YIELD=on: signals that make the process step aside, or come back if it is away, "
