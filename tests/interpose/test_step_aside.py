@@ -194,6 +194,27 @@ class Moves(StepAside):
             self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
 
+    def test_what_stays_in_python(self) -> None:
+        """The largest few places, then a sum."""
+        script = self.work / "takes.py"
+        sizes = (5, 4, 3, 2, 1)
+        script.write_text("import ctypes, sys\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+                          "context, address = ctypes.c_void_p(), ctypes.c_uint64()\n"
+                          "assert cuda.cuInit(0) == 0\n"
+                          "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+                          "assert cuda.cuCtxSetCurrent(context) == 0\n" +
+                          "".join(f"assert cuda.cuMemAllocAsync(ctypes.byref(address), ctypes.c_size_t({size} << 20), "
+                                  "None) == 0\n" for size in sizes) +
+                          "print('ready', flush=True)\nsys.stdin.readline()\n")
+        with self.started(YIELD, [sys.executable, "-B", str(script)]) as process:
+            self.assertEqual(self.line(process), "ready")
+            places = ", ".join(f"{size}.00 MiB from {script}:{line} in <module>"
+                               for size, line in zip(sizes[:3], (7, 8, 9), strict=True))
+            self.assertIn(f": async_pool 15.00 MiB ({places}, 3.00 MiB from 2 other places)", self.refused(process))
+            aside = self.asked(process, "status")["step_aside"]
+            self.assertEqual([each["bytes"] >> 20 for each in aside["staying"]], list(sizes))
+            self.ends(process)
+
     def test_managed_memory(self) -> None:
         """It goes to the host as far as there is room, and back to where it was to be."""
         with self.aside() as process:
