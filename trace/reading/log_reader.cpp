@@ -149,7 +149,7 @@ LogReadResult read_log(const std::string& path, RecordSink& sink,
     const Closer closer{descriptor};
     LogInput input(descriptor, bytes_read);
     // What is there now: the end of a file may move away as fast as it is read.
-    if (struct stat status {}; fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
+    if (struct stat status{}; fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
         input.seek(0, static_cast<std::uint64_t>(status.st_size));
     }
     return read_input(input, path, sink, part);
