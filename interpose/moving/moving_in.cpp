@@ -206,7 +206,7 @@ MoveOutcome Mover::move_in() noexcept {
         outcome.problem = "the process ends";
         return outcome;
     }
-    outcome.bytes = back.bytes;
+    outcome.bytes += back.bytes;
     for (const VmmPages::AwayChunks& chunks : back.chunks) {
         for (const auto& [address, away] : chunks) {
             outcome.bytes += away.bytes;

@@ -100,7 +100,7 @@ class Moves(Checkpointed):
                     self.send(process, "check")
                     self.assertTrue(self.says_nothing(process, 0.2))
                     back = self.asked(process, "restore")
-                    self.assertEqual(back["bytes"], answer["bytes"])
+                    self.assertEqual(back["bytes"], answer["bytes"], back)
                     self.assertEqual(self.line(process), "intact")
                     self.assertEqual((self.tell(process, "where"), int(self.tell(process, "used"))), (where, used))
                     self.assertNotIn("by_driver", self.asked(process, "status")["step_aside"])
