@@ -197,24 +197,32 @@ void correct_import(CUpointer_attribute attribute, CUdeviceptr address, void* va
 }
 
 // Counts cached memory as free and caps the values at the device's limit.
-void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total) {
-    const mi::Context* current = session.contexts().current();
-    if (current == nullptr) {
-        return;
-    }
+void adjust_memory_info(Session& session, CUdevice device, std::size_t* free, std::size_t* total) {
     std::uint64_t cached = 0;
-    std::uint64_t away = 0;
+    std::uint64_t away = mi::program_handles().away_bytes(device);
     std::size_t index = 0;
-    while (mi::Context* const context = session.contexts().next(current->device(), &index)) {
+    while (mi::Context* const context = session.contexts().next(device, &index)) {
         cached += context->pool().reclaimable();
         away += context->backend().pages().away_bytes();
     }
-    away += mi::program_handles().away_bytes(current->device());
     *free -= std::min<std::uint64_t>(*free, away);  // it has to come back
     const mi::VisibleMemory visible =
-        mi::visible_memory(*free, *total, cached, session.limits().limit_for(current->device()));
+        mi::visible_memory(*free, *total, cached, session.limits().limit_for(device));
     *free = visible.free;
     *total = visible.total;
+}
+
+// While the driver is locked: as it was before.
+bool known_memory_info(std::size_t* free, std::size_t* total) {
+    return mi::in_session([=](Session& session) {
+        CUdevice device = -1;
+        if (session.mover() == nullptr || free == nullptr || total == nullptr ||
+            !session.mover()->driver_engine().known_memory(&device, free, total)) {
+            return false;
+        }
+        adjust_memory_info(session, device, free, total);
+        return true;
+    });
 }
 
 /// The driver accepts the address of mapped device memory as a host pointer and refuses one of
@@ -240,12 +248,19 @@ constexpr auto device_pointer_of = [](mi::Hooked, const auto& real, auto*, const
 }  // namespace
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
+    if (mi::gate.on() && mi::gate.is_shut() && known_memory_info(free, total)) [[unlikely]] {
+        return CUDA_SUCCESS;
+    }
     const auto real = mi::real_call(&Driver::cuMemGetInfo_v2, free, total);
     return mi::hook(
         [&](Session& session) {
             const CUresult result = real();
-            if (result == CUDA_SUCCESS && free != nullptr && total != nullptr) {
-                adjust_memory_info(session, free, total);
+            const mi::Context* const current =
+                result == CUDA_SUCCESS && free != nullptr && total != nullptr
+                    ? session.contexts().current()
+                    : nullptr;
+            if (current != nullptr) {
+                adjust_memory_info(session, current->device(), free, total);
             }
             return result;
         },

@@ -253,6 +253,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemExportToShareableHandle(void* shareable,
                                                             CUmemGenericAllocationHandle handle,
                                                             CUmemAllocationHandleType type,
                                                             unsigned long long flags) {
+    mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
     const mi::Passage passage;
     if (passage.refused()) [[unlikely]] {
         return CUDA_ERROR_DEINITIALIZED;

@@ -123,6 +123,13 @@ void DriverEngine::count_known(Memory& memory) {
     }
 }
 
+bool DriverEngine::known_memory(CUdevice* device, std::size_t* free, std::size_t* total) const {
+    *device = only_device_.load();
+    *free = known_free_.load();
+    *total = known_total_.load();
+    return *device >= 0 && *total != 0;
+}
+
 /// Of each device.
 bool DriverEngine::read_free(std::vector<std::uint64_t>* bytes) {
     bytes->clear();
@@ -232,6 +239,11 @@ DriverEngine::Left DriverEngine::leave(std::uint64_t timeout_ns, std::string* pr
     std::vector<std::uint64_t> after;
     before.reserve(memory_.size());
     after.reserve(memory_.size());
+    only_device_.store(memory_.size() == 1 ? memory_.front().device : -1);
+    if (memory_.size() == 1) {
+        known_free_.store(memory_.front().total - memory_.front().used_before);
+        known_total_.store(memory_.front().total);
+    }
     gate.shut();
     while (gate.others_under_way() != 0 && problem->empty()) {
         if (stopping_.load() || profiler::monotonic_ns() >= deadline) {

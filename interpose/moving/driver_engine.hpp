@@ -64,6 +64,9 @@ class DriverEngine {
     bool away() const { return away_.load(); }
     std::uint64_t away_bytes() const { return away_.load() ? away_bytes_.load() : 0; }
     bool lost() const { return lost_.load(); }
+    /// What the driver said of the process's only device before it was locked; false: it has
+    /// several. Any thread's, while the gate is shut.
+    bool known_memory(CUdevice* device, std::size_t* free, std::size_t* total) const;
     Helper& helper() { return helper_; }
 
   private:
@@ -82,6 +85,9 @@ class DriverEngine {
     std::atomic<bool> away_{false};
     std::atomic<bool> lost_{false};
     std::atomic<std::uint64_t> away_bytes_{0};
+    std::atomic<CUdevice> only_device_{-1};
+    std::atomic<std::uint64_t> known_free_{0};
+    std::atomic<std::uint64_t> known_total_{0};
     int failures_ = 0;
     int last_error_ = 0;
 };

@@ -86,6 +86,8 @@ class Mover {
     /// it is none of a pool's, or the gate is not shut. May throw std::bad_alloc.
     bool free_later(CUdeviceptr address);
 
+    const DriverEngine& driver_engine() const { return driver_; }
+
     /// In a forked child. Async-signal-safe.
     void forget_after_fork() noexcept;
 

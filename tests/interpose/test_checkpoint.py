@@ -142,14 +142,16 @@ class Moves(Checkpointed):
         for engine in ENGINES:
             with self.subTest(engine), self.aside() as process:
                 waits = self.tell(process, "waits").split()[:3]
+                memory = self.tell(process, "memory")
                 self.asked(process, "yield", f"engine={engine}")
+                self.assertEqual(self.tell(process, "memory"), memory)
                 self.assertEqual(self.tell(process, "waits").split()[:3], waits)
                 self.assertEqual(self.tell(process, "free"), "done")
                 for verb in ("sites", "pool", "nn-modules", "status"):
                     self.asked(process, verb)
                 for verb in (("empty-cache",), ("trim",), ("limit", "1GiB")):
                     self.assertIn("restore it first", self.ask(process, *verb)[1])
-                self.send(process, "asks")  # cuMemGetInfo waits
+                self.send(process, "asks")  # attributes wait
                 self.assertTrue(self.says_nothing(process, 0.2))
                 self.asked(process, "restore")
                 self.assertIn("event 0 stream 0", self.line(process))

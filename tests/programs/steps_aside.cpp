@@ -24,6 +24,7 @@
 //   async N    takes N MiB of the driver's own pool
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
 //   asks       says what queries, attributes and cuMemGetInfo answer
+//   memory     says what cuMemGetInfo answers
 //   churn      threads allocate, fill, read and free from now on; "still" ends that and says
 //              whether all was as it should be, "count" how much they did
 //   forks      a child says that it runs
@@ -367,6 +368,12 @@ int main() {
             CHECK(cuCtxSetCurrent(context));
         } else if (word == "asks") {
             say_answers(event, blocks.front().address);
+        } else if (word == "memory") {
+            std::size_t free = 0;
+            std::size_t total = 0;
+            CHECK(cuMemGetInfo(&free, &total));
+            SAY("%llu of %llu\n", static_cast<unsigned long long>(free >> 20),
+                static_cast<unsigned long long>(total >> 20));
         } else if (word == "churn") {
             churning.store(true);
             for (std::uint32_t seed = 1; seed <= 4; ++seed) {
