@@ -258,7 +258,7 @@ class Refuses(Checkpointed):
 
     def test_what_would_not_come_back(self) -> None:
         shared = "shared memory or events with other processes"
-        for word, why in (("shares", shared), ("events", shared), ("managed", "managed memory")):
+        for word, why in (("exports", shared), ("events", shared), ("managed", "managed memory")):
             for engine in ENGINES:
                 with self.subTest(word), self.aside() as process:
                     self.assertEqual(self.tell(process, word), "done")

@@ -34,7 +34,7 @@
 //   yields     steps aside by memlab.h and says what that returned; restores the same
 //   children   says what waitpid(-1) answers
 //   late       at exit, behind memlab, calls a function of the driver's that nobody interposes
-//   shares     exports memory to other processes; "events": an event
+//   exports    exports memory to other processes; "events": an event
 //   managed    allocates managed memory
 //   exits      ends
 //
@@ -412,7 +412,7 @@ int main() {
         } else if (word == "late") {
             calls_late.store(true);
             SAY("done\n");
-        } else if (word == "shares") {
+        } else if (word == "exports") {
             share();
             SAY("done\n");
         } else if (word == "events") {
