@@ -572,7 +572,10 @@ class OwnHandles(StepAside):
                     self.right(process, "answered 6 10")
                 self.right(process, "random 7 60")
                 self.ends(process)
-            report = json.loads((self.output / f"memlab.own_handles.{process.pid}.json").read_text())
+            path = self.output / f"memlab.own_handles.{process.pid}.json"
+            derived = self.without_memlab([str(self.layout.tool("log_to_report")), str(path.with_suffix(".memlog"))])
+            self.assertEqual(derived.stdout, path.read_bytes())
+            report = json.loads(path.read_text())
             kinds.append(report["devices"][0]["kinds"]["vmm"])
             self.assertEqual(len(report["devices"][0].get("absences", [])), 1 if settings else 0)
         self.assertEqual(kinds[0], kinds[1])
