@@ -123,7 +123,8 @@ std::string copy_contents(CUcontext context, const std::vector<CopyTask>& pieces
         return "the process ends";
     }
     if (copying.file_failed.load()) {
-        return "the file could not be written";
+        return direction == Direction::out ? "the file could not be written"
+                                           : "the file could not be read";
     }
     const int error = copying.error.load();
     return error == CUDA_SUCCESS ? std::string()

@@ -131,10 +131,12 @@ class Mover {
     void free_what_was_deferred() noexcept;
     void end_if_caught() noexcept;
     void drop_what_is_free() noexcept;
-    /// One try. Out of memory: *lacks is how much of which device.
+    /// Why a try failed: no room on a device, or something else.
     struct Lack {
         CUdevice device = -1;
-        std::uint64_t bytes = 0;
+        std::uint64_t bytes = 0;      ///< 0: something else
+        const char* other = nullptr;  ///< that, in words
+        std::string problem = {};     ///< and what it said
     };
     /// What came back: its contents, to be destroyed when the program goes on.
     struct Returned {
@@ -143,7 +145,7 @@ class Mover {
         std::uint64_t bytes = 0;
     };
     bool try_to_move_in(Lack* lack, Returned* back);
-    void wait_for_memory(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept;
+    void wait_to_try_again(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept;
     void set_phase_time() noexcept;
 
     Memory& memory_;

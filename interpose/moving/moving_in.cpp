@@ -88,12 +88,19 @@ bool Mover::try_to_move_in(Lack* lack, Returned* back) {
             break;
         }
     }
-    for (std::size_t i = 0; all && i < returning.size(); ++i) {
-        all = copy_contents(returning[i]->handle(), pieces[i], Direction::in, stopping_).empty() ||
-              is_broken(returning[i]->handle());
+    if (!all && lack->bytes == 0) {
+        lack->other = "the driver does not map its memory";
     }
-    all = all && program_handles().fill(program.contexts(), stopping_,
-                                        [](CUcontext context) { return is_broken(context); });
+    for (std::size_t i = 0; all && i < returning.size(); ++i) {
+        lack->problem = copy_contents(returning[i]->handle(), pieces[i], Direction::in, stopping_);
+        lack->other = "its contents could not be copied";
+        all = lack->problem.empty() || is_broken(returning[i]->handle());
+    }
+    if (all && !program_handles().fill(program.contexts(), stopping_,
+                                       [](CUcontext context) { return is_broken(context); })) {
+        lack->other = "what it has mapped itself could not be filled";
+        all = false;
+    }
     if (all) {
         back->of_program = program_handles().came_back(&back->bytes);
     } else if (program_got) {
@@ -114,14 +121,18 @@ bool Mover::try_to_move_in(Lack* lack, Returned* back) {
     return all;
 }
 
-void Mover::wait_for_memory(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept {
+void Mover::wait_to_try_again(const Lack& lack, std::uint64_t since_ns, bool* told) noexcept {
     const std::uint64_t now = profiler::monotonic_ns();
     short_of_memory_.store(lack.bytes != 0);
-    if (!*told && now - since_ns > tell_after_ns && lack.bytes != 0) {
+    if (!*told && now - since_ns > tell_after_ns && (lack.bytes != 0 || lack.other != nullptr)) {
         *told = true;
         try {
-            warn("this process waits to come back: GPU " + std::to_string(lack.device) +
-                 " has no room for its " + model::size_text(lack.bytes));
+            warn("this process waits to come back: " +
+                 (lack.bytes != 0 ? "GPU " + std::to_string(lack.device) + " has no room for its " +
+                                        model::size_text(lack.bytes)
+                                  : std::string(lack.other) +
+                                        (lack.problem.empty() ? "" : " (" + lack.problem + ")") +
+                                        "; it tries again"));
         } catch (const std::bad_alloc&) {  // it waits anyway
         }
     }
@@ -159,9 +170,10 @@ bool Mover::come_back_by_driver(std::uint64_t begin_ns, std::string* problem) {
                         driver_.memory()[lacking].bytes + others[lacking]};
                 break;
             case DriverEngine::Returned::not_yet:
+                lack.other = "the driver's helper does not answer";
                 break;
         }
-        wait_for_memory(lack, begin_ns, &told);
+        wait_to_try_again(lack, begin_ns, &told);
     }
     *problem = "the process ends";
     return false;
@@ -198,9 +210,10 @@ MoveOutcome Mover::move_in() noexcept {
             if (try_to_move_in(&lack, &back)) {
                 break;
             }
-        } catch (const std::bad_alloc&) {  // of the host; tried again
+        } catch (const std::bad_alloc&) {
+            lack.other = "the host is out of memory";
         }
-        wait_for_memory(lack, begin, &told);
+        wait_to_try_again(lack, begin, &told);
     }
     if (stopping_.load()) {
         outcome.problem = "the process ends";

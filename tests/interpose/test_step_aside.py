@@ -357,6 +357,24 @@ class Moves(StepAside):
                 self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
 
+    def test_what_keeps_it_away_is_said_once(self) -> None:
+        with self.aside() as process:
+            self.asked(process, "yield")
+            for nth in range(1, 1000):
+                self.tell(process, f"fail cuMemHostAlloc {nth}")
+            restoring = threading.Thread(target=self.asked, args=(process, "restore"))
+            restoring.start()
+            assert process.stderr is not None
+            self.assertTrue(select.select([process.stderr], [], [], 30)[0])
+            said = process.stderr.readline().decode()
+            self.assertEqual(self.phase(process), "moving in")
+            self.tell(process, "fail cuMemHostAlloc 0")
+            restoring.join()
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+            said += process.stderr.read().decode()
+            self.assertEqual(said, "memlab: this process waits to come back: its contents could not be copied (no pinned "
+                                   "memory for copies (error 999)); it tries again\n")
 
     def test_waits_while_another_process_has_the_memory(self) -> None:
         shared = {"SIMCUDA_SHARED": str(self.work / "shared"), "SIMCUDA_MEMORY": "100MiB"}
