@@ -45,6 +45,12 @@ std::string refusal(const char* what, int error) {
     return text;
 }
 
+/// A tenth to spare, unless not even the GPU without this process had so much.
+std::uint64_t room_for(const CheckpointedMemory& memory, std::uint64_t others) {
+    return std::min(memory.bytes / 10 * 11 + others,
+                    std::max(memory.free_after, memory.bytes + others));
+}
+
 }  // namespace
 
 std::string DriverEngine::why_not(Memory& memory) {
@@ -85,6 +91,9 @@ std::string DriverEngine::begin(Memory& memory) {
         each.device = device;
         each.uuid = device_uuid(device);
         memory_.push_back(std::move(each));
+    }
+    if (memory_.empty()) {
+        return "it has no context";
     }
     std::vector<std::uint64_t> free;
     if (!read_free(&free)) {
@@ -275,6 +284,7 @@ DriverEngine::Left DriverEngine::leave(std::uint64_t timeout_ns, std::string* pr
         // What others took meanwhile hides a part of it; the process had no more than was in use.
         memory_[i].bytes = read && after[i] > before[i] ? after[i] - before[i] : 0;
         memory_[i].bytes = std::max(memory_[i].bytes, memory_[i].least_bytes);
+        memory_[i].free_after = read ? after[i] : 0;
         sum += memory_[i].bytes;
     }
     away_bytes_.store(sum);
@@ -295,7 +305,7 @@ DriverEngine::Returned DriverEngine::come_back(const std::vector<std::uint64_t>&
             return Returned::not_yet;
         }
         for (std::size_t i = 0; i < memory_.size(); ++i) {
-            if (free[i] < memory_[i].bytes / 10 * 11 + others[i]) {
+            if (free[i] < room_for(memory_[i], others[i])) {
                 *lacking = i;
                 return Returned::no_room;
             }

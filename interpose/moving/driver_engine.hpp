@@ -25,6 +25,7 @@ struct CheckpointedMemory {
     std::string uuid;
     std::uint64_t bytes = 0;        ///< that became free, by NVML, but not less than least_bytes
     std::uint64_t least_bytes = 0;  ///< that the program and memlab's pool had of it at last
+    std::uint64_t free_after = 0;   ///< of the device, by NVML
     std::uint64_t used_before = 0;  ///< of the device, by the driver
     std::uint64_t total = 0;
 };

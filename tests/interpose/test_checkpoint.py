@@ -229,6 +229,16 @@ class Moves(Checkpointed):
                     self.ends(other)
                 self.ends(process)
 
+    def test_a_program_that_has_nearly_all_of_the_gpu(self) -> None:
+        for engine in ENGINES:
+            with self.subTest(engine), self.aside({"SIMCUDA_MEMORY": "86MiB"}) as process:
+                self.assertGreater(int(self.tell(process, "used")) * 1.1, 86)
+                for _ in range(2):
+                    self.asked(process, "yield", f"engine={engine}")
+                    self.assertRegex(self.asked(process, "restore")["text"], "^moved ")
+                    self.assertEqual(self.tell(process, "check"), "intact")
+                self.ends(process)
+
     def test_what_the_recording_says(self) -> None:
         with self.aside() as process:
             self.asked(process, "yield", "engine=driver")
