@@ -28,7 +28,6 @@ namespace {
 
 constexpr const char* glibc_loader = "/lib64/ld-linux-x86-64.so.2";
 constexpr std::uint64_t look_for_end_ms = 50;
-constexpr std::uint64_t in_millisecond_ns = 1'000'000;
 constexpr std::uint64_t longest_start_ns = 60'000'000'000;  // of a driver with many GPUs
 constexpr std::size_t stack_bytes = std::size_t{64} << 10;
 constexpr std::size_t most_environment = std::size_t{1} << 20;
