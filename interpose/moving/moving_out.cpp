@@ -30,6 +30,7 @@ MoveOutcome not_moved_out(std::string problem) {
 
 std::vector<CUdevice> devices_of(const std::vector<LeavingContext>& contexts) {
     std::vector<CUdevice> devices;
+    devices.reserve(contexts.size());
     for (const LeavingContext& each : contexts) {
         devices.push_back(each.context->device());
     }

@@ -339,7 +339,10 @@ class Live(Asked):
                 with contextlib.suppress(OSError):
                     self.ask(process, "status")
             self.assertEqual(self.tell(process, "intact"), "intact")
-            self.assertTrue(self.answers(process), "it listens again")
+            deadline = time.monotonic() + 20
+            while not self.answers(process):
+                self.assertLess(time.monotonic(), deadline, "it listens again")
+                time.sleep(0.05)
             self.assertEqual(self.tell(process, "intact"), "intact")
             self.ends(process)
 

@@ -759,8 +759,8 @@ class Refuses(StepAside):
         """Loaded it is with every PyTorch; its heap is another matter."""
         library = str(self.layout.program("libnvshmem_host.so.3"))
         for status, away in (("0", True), ("1", True), ("2", False), ("4", False)):
-            settings = {"LD_PRELOAD": f"{self.layout.library}:{library}", "FAKE_NVSHMEM_STATUS": status,
-                        "MEMLAB_BACKEND": "vmm"}
+            preload = self.layout.environment(memlab=True)["LD_PRELOAD"]
+            settings = {"LD_PRELOAD": f"{preload}:{library}", "FAKE_NVSHMEM_STATUS": status, "MEMLAB_BACKEND": "vmm"}
             with self.subTest(status), self.aside(settings) as process:
                 state, text = self.ask(process, "yield")
                 self.assertEqual(state == "ok", away, text)

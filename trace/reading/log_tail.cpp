@@ -99,27 +99,34 @@ class LogTail::Impl : private OpenLog, private LogDecoder {
     }
 
     void read_parts() {
-        // At most twice what the ring holds: a writer that is faster than this reads would be
+        // No further than the log goes now: a writer that is faster than this reads would be
         // followed without end.
-        const std::uint64_t most_parts = 2 * (ring_.regions + std::uint64_t{1});
-        for (std::uint64_t parts = 0; parts < most_parts && !stopped_; ++parts) {
+        std::optional<std::uint64_t> last = newest_region();
+        int laps = 0;
+        while (!stopped_) {
             // Asked before the part is read: if the next one was begun, this one is complete.
             const std::uint64_t next = in_region_ ? region_ + 1 : 0;
             const std::optional<std::uint64_t> there = number_at(next);
             go_on(in_region_ ? ring_.offset(region_) + ring_.region_size : ring_.beginning);
             const bool overwritten = in_region_ && number_at(region_) != region_;
             if (overwritten || there.value_or(next) > next) {
-                if (!go_on_after_lap()) {
+                if (!go_on_after_lap() || ++laps == most_laps) {
                     break;
                 }
+                last = newest_region();
                 continue;
             }
-            if (stopped_ || there != next) {
+            if (stopped_ || there != next || !last || next > *last) {
                 break;
             }
             enter(next, format::region_header_size);
         }
         find_missing();
+    }
+
+    std::optional<std::uint64_t> newest_region() const {
+        const RingContents regions = find_regions(input_, ring_);
+        return regions.count != 0 ? std::optional(regions.first + regions.count - 1) : std::nullopt;
     }
 
     void enter(std::uint64_t region, std::uint64_t offset) {
@@ -233,6 +240,7 @@ class LogTail::Impl : private OpenLog, private LogDecoder {
         }
     }
 
+    static constexpr int most_laps = 2;  ///< of a look
     static constexpr int most_failed_laps = 5;
 
     const LogPart part_;
