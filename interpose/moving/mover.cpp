@@ -23,12 +23,6 @@ constexpr std::uint64_t poll_outcome_ns = 300'000;
 
 constexpr const char* no_host_memory = "the host is out of memory";
 
-MoveOutcome not_moved(std::string problem) {
-    MoveOutcome outcome;
-    outcome.problem = std::move(problem);
-    return outcome;
-}
-
 }  // namespace
 
 bool Mover::start() noexcept {
@@ -118,8 +112,8 @@ void Mover::take_orders() {
         try {
             outcome = order.only_prepare ? prepare(order) : move_out(order);
         } catch (const std::bad_alloc&) {
-            if (!order.only_prepare && !driver_.away()) {
-                give_up();
+            if (!order.only_prepare) {
+                go_back();
             }
             outcome.problem = no_host_memory;
         }
@@ -130,7 +124,7 @@ void Mover::take_orders() {
             finish(std::move(outcome));
         }
     } else if (wanted == Wanted::in) {
-        finish(not_moved("nothing of this process is away"));
+        finish(MoveOutcome::not_moved("nothing of this process is away"));
     }
 }
 

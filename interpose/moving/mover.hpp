@@ -49,6 +49,12 @@ struct MoveOutcome {
     std::string problem;      ///< why nothing was moved; empty: it was
     std::string text;         ///< what was done, in a sentence
     std::uint64_t bytes = 0;  ///< that left the GPU, or came back
+
+    static MoveOutcome not_moved(std::string problem) {
+        MoveOutcome outcome;
+        outcome.problem = std::move(problem);
+        return outcome;
+    }
 };
 
 /// Thread-safety: all functions, from any thread.
@@ -125,6 +131,7 @@ class Mover {
     MoveOutcome move_pool_out(const YieldOrder& order);
     std::string quiesce(const YieldOrder& order);
     void give_up() noexcept;
+    void go_back() noexcept;
 
     MoveOutcome move_in() noexcept;
     bool come_back_by_driver(std::uint64_t begin_ns, std::string* problem);

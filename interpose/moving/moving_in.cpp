@@ -186,7 +186,7 @@ MoveOutcome Mover::move_in() noexcept {
     const std::uint64_t begin = profiler::monotonic_ns();
     Returned back;
     bool told = false;
-    if (driver_.away()) {
+    if (gate.is_shut()) {
         const std::uint64_t bytes = driver_.away_bytes();
         try {
             if (!come_back_by_driver(begin, &outcome.problem)) {

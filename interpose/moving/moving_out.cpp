@@ -22,12 +22,6 @@ constexpr std::uint64_t poll_calls_ns = 50'000;
 constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;
 constexpr const char* nothing_to_move = "nothing is left to move";
 
-MoveOutcome not_moved_out(std::string problem) {
-    MoveOutcome outcome;
-    outcome.problem = std::move(problem);
-    return outcome;
-}
-
 std::vector<CUdevice> devices_of(const std::vector<LeavingContext>& contexts) {
     std::vector<CUdevice> devices;
     devices.reserve(contexts.size());
@@ -60,6 +54,17 @@ std::string too_little_moves(const Movable& movable) {
 void Mover::give_up() noexcept {
     gate.open();
     set_phase_time();
+}
+
+/// Wherever it was: what has left the GPU comes back, as after a restore.
+void Mover::go_back() noexcept {
+    if (state().away_bytes == 0 && !gate.is_shut()) {
+        give_up();
+        return;
+    }
+    gate.advance(Phase::moving_out, Phase::asleep);
+    set_phase_time();
+    gate.want_back();
 }
 
 /// Closes the gate and waits until nothing is under way. Empty, or why it is open again.
@@ -150,21 +155,21 @@ MoveOutcome Mover::prepare(const YieldOrder& order) {
     bytes += program_handles().movable_bytes(-1);
     if (gate.phase() != Phase::running || contexts.empty() ||
         (bytes == 0 && order.engine != Engine::driver && order.engine != Engine::both)) {
-        return not_moved_out("nothing of this process is on the GPU that could be moved");
+        return MoveOutcome::not_moved("nothing of this process is on the GPU that could be moved");
     }
     Engines engines{.pool = true};
     if (order.engine == Engine::driver || order.engine == Engine::both) {
         const Movable movable = movable_memory(memory_, order.device);
         if (std::string problem = choose(order, movable, &engines); !problem.empty()) {
-            return not_moved_out(std::move(problem));
+            return MoveOutcome::not_moved(std::move(problem));
         }
     }
     MoveOutcome outcome;
     if (engines.pool) {
         prepared_.reset();
         if (host_memory_available() < with_spare(bytes)) {
-            return not_moved_out("the host has not enough memory available for " +
-                                 model::size_text(bytes));
+            return MoveOutcome::not_moved("the host has not enough memory available for " +
+                                          model::size_text(bytes));
         }
         const EndGate::Use use(contexts.front()->end_gate(), EndGate::max_wait_ns);
         const RelaxedCapture relaxed(true);
@@ -229,7 +234,7 @@ MoveOutcome Mover::move_pool_out(const YieldOrder& order) {
         problem = program_handles().copy_out(program.contexts(), *room, stopping_);
     }
     if (!problem.empty()) {
-        return not_moved_out(std::move(problem));
+        return MoveOutcome::not_moved(std::move(problem));
     }
     MoveOutcome outcome;
     outcome.bytes = program_handles().take_out(stopping_);
@@ -266,25 +271,25 @@ MoveOutcome Mover::move_pool_out(const YieldOrder& order) {
 MoveOutcome Mover::move_out(const YieldOrder& order) {
     const std::uint64_t begin = profiler::monotonic_ns();
     if (gate.phase() != Phase::running) {
-        return not_moved_out("this process is away already");
+        return MoveOutcome::not_moved("this process is away already");
     }
     if (std::string problem = why_not_to_move(memory_); !problem.empty()) {
-        return not_moved_out(std::move(problem));
+        return MoveOutcome::not_moved(std::move(problem));
     }
     if (std::string problem = refusal_(memory_); !problem.empty()) {
-        return not_moved_out(std::move(problem));
+        return MoveOutcome::not_moved(std::move(problem));
     }
     const Movable movable = movable_memory(memory_, order.device);
     Engines engines;
     if (std::string problem = choose(order, movable, &engines); !problem.empty()) {
-        return not_moved_out(std::move(problem));
+        return MoveOutcome::not_moved(std::move(problem));
     }
     if (std::string problem = host_problem(order, movable, engines); !problem.empty()) {
-        return not_moved_out(std::move(problem));
+        return MoveOutcome::not_moved(std::move(problem));
     }
     if (std::string problem = quiesce(order); !problem.empty()) {
         give_up();
-        return not_moved_out(std::move(problem));
+        return MoveOutcome::not_moved(std::move(problem));
     }
     for (Context* const context : memory_.contexts().all(order.device)) {
         const EndGate::Use use(context->end_gate(), EndGate::max_wait_ns);
@@ -314,7 +319,7 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         const DriverEngine::Left left = driver_.leave(order.timeout_ns, &problem);
         if (left == DriverEngine::Left::stayed && outcome.bytes == 0) {
             give_up();
-            return not_moved_out(std::move(problem));
+            return MoveOutcome::not_moved(std::move(problem));
         }
         if (left == DriverEngine::Left::stayed) {
             staying = "all else, since " + problem;
