@@ -138,6 +138,19 @@ template <bool asks_for_work>
     return gate.wait_while_shut() ? WhileShut::go_on : WhileShut::refuse;
 }
 
+/// Makes the call, of a function that does not wait at the gate, unless that is shut.
+template <bool asks_for_work, class Call>
+[[gnu::always_inline]] inline CUresult unless_shut(const Call& call) {
+    switch (while_shut<asks_for_work>()) {
+        case WhileShut::answer:
+            return CUDA_SUCCESS;
+        case WhileShut::refuse:
+            return CUDA_ERROR_DEINITIALIZED;
+        default:
+            return call();
+    }
+}
+
 template <auto Function, Api api, bool per_thread, class Body, bool waits, bool asks_for_work>
 struct GenericHook;
 
@@ -155,14 +168,7 @@ struct GenericHook<Function, api, per_thread, Body, waits, asks_for_work> {
             const Passage passage;
             return passage.refused() ? CUDA_ERROR_DEINITIALIZED : go_on(arguments...);
         } else {
-            switch (while_shut<asks_for_work>()) {
-                case WhileShut::answer:
-                    return CUDA_SUCCESS;
-                case WhileShut::refuse:
-                    return CUDA_ERROR_DEINITIALIZED;
-                default:
-                    return go_on(arguments...);
-            }
+            return unless_shut<asks_for_work>([&] { return go_on(arguments...); });
         }
     }
     [[gnu::always_inline]] static CUresult go_on(Arguments... arguments) {
@@ -177,14 +183,7 @@ template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...
           bool asks_for_work>
 struct Passed<Function, asks_for_work> {
     static CUresult CUDAAPI call(Arguments... arguments) {
-        switch (while_shut<asks_for_work>()) {
-            case WhileShut::answer:
-                return CUDA_SUCCESS;
-            case WhileShut::refuse:
-                return CUDA_ERROR_DEINITIALIZED;
-            default:
-                return call_real(Function, arguments...);
-        }
+        return unless_shut<asks_for_work>([&] { return call_real(Function, arguments...); });
     }
 };
 
