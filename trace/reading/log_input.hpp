@@ -1,6 +1,7 @@
 // The bytes of a log that is read: memory, or a file through a buffer.
 #pragma once
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,14 @@ class LogInput {
         available_ = 0;
         at_end_ = lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0;
         error_ = at_end_ ? errno : 0;
+    }
+
+    /// Up to where the file goes now: its end may move away as fast as it is read.
+    void stop_at_present_end() {
+        struct stat status {};
+        if (descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) {
+            limit_ = static_cast<std::uint64_t>(status.st_size);
+        }
     }
 
     /// Copies the `size` bytes at `offset`; false where there are fewer. The window stays.

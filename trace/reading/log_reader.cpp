@@ -3,7 +3,6 @@
 #include "trace/reading/log_reader.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -148,10 +147,7 @@ LogReadResult read_log(const std::string& path, RecordSink& sink,
     };
     const Closer closer{descriptor};
     LogInput input(descriptor, bytes_read);
-    // What is there now: the end of a file may move away as fast as it is read.
-    if (struct stat status{}; fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
-        input.seek(0, static_cast<std::uint64_t>(status.st_size));
-    }
+    input.stop_at_present_end();
     return read_input(input, path, sink, part);
 }
 

@@ -1,7 +1,5 @@
 #include "trace/reading/log_tail.hpp"
 
-#include <sys/stat.h>
-
 #include <atomic>
 #include <limits>
 #include <map>
@@ -24,16 +22,8 @@ namespace {
 
 /// The bytes of the log; before what refers to them.
 struct OpenLog {
-    explicit OpenLog(int descriptor) : descriptor(descriptor), input(descriptor, &bytes_read) {}
+    explicit OpenLog(int descriptor) : input(descriptor, &bytes_read) {}
 
-    /// Bytes of the file now; unknown: without end.
-    std::uint64_t size() const {
-        struct stat status {};
-        return fstat(descriptor, &status) == 0 ? static_cast<std::uint64_t>(status.st_size)
-                                               : std::numeric_limits<std::uint64_t>::max();
-    }
-
-    const int descriptor;
     std::atomic<std::uint64_t> bytes_read{0};
     LogInput input;
 };
@@ -59,7 +49,9 @@ class LogTail::Impl : private OpenLog, private LogDecoder {
         }
         read_dropped_again();
         if (ring_.regions == 0) {
-            go_on(size());
+            input_.seek(offset_, std::numeric_limits<std::uint64_t>::max());
+            input_.stop_at_present_end();
+            go_on();
         } else {
             read_parts();
         }
@@ -91,9 +83,8 @@ class LogTail::Impl : private OpenLog, private LogDecoder {
         return true;
     }
 
-    /// From where it stopped to the end of the data, or to `end`.
-    void go_on(std::uint64_t end) {
-        input_.seek(offset_, end);
+    /// From the input's position to the end of the data, or of the input's limit.
+    void go_on() {
         read_blocks();
         offset_ = input_.offset();
     }
@@ -107,7 +98,9 @@ class LogTail::Impl : private OpenLog, private LogDecoder {
             // Asked before the part is read: if the next one was begun, this one is complete.
             const std::uint64_t next = in_region_ ? region_ + 1 : 0;
             const std::optional<std::uint64_t> there = number_at(next);
-            go_on(in_region_ ? ring_.offset(region_) + ring_.region_size : ring_.beginning);
+            input_.seek(offset_,
+                        in_region_ ? ring_.offset(region_) + ring_.region_size : ring_.beginning);
+            go_on();
             const bool overwritten = in_region_ && number_at(region_) != region_;
             if (overwritten || there.value_or(next) > next) {
                 if (!go_on_after_lap() || ++laps == most_laps) {
