@@ -166,6 +166,22 @@ bool is_zero(const void* data, size_t bytes) {
     return true;
 }
 
+template <class Arguments>
+bool is_reserved(const Arguments* arguments) {
+    return arguments == nullptr || is_zero(arguments, sizeof *arguments);
+}
+
+// What a change of the state takes.
+CUresult check(Target& target, bool arguments_are_good, uint32_t state) {
+    if (target.error() != CUDA_SUCCESS) {
+        return target.error();
+    }
+    if (!arguments_are_good) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return target.state() == state ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+}
+
 }  // namespace
 
 void begin_lockable_call(FunctionId id) {
@@ -212,15 +228,13 @@ CUresult sim_cuCheckpointProcessGetRestoreThreadId(int pid, int* tid) {
 
 CUresult sim_cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* args) {
     Target target(pid);
-    if (target.error() != CUDA_SUCCESS) {
-        return target.error();
-    }
-    if (args != nullptr &&
-        (args->reserved0 != 0 || !is_zero(args->reserved1, sizeof args->reserved1))) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (target.state() != running) {
-        return CUDA_ERROR_ILLEGAL_STATE;
+    if (const CUresult problem =
+            check(target,
+                  args == nullptr ||
+                      (args->reserved0 == 0 && is_zero(args->reserved1, sizeof args->reserved1)),
+                  running);
+        problem != CUDA_SUCCESS) {
+        return problem;
     }
     take_time();
     const auto limit = std::chrono::milliseconds(args != nullptr ? args->timeoutMs : 0);
@@ -239,14 +253,9 @@ CUresult sim_cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* args) {
 
 CUresult sim_cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args) {
     Target target(pid);
-    if (target.error() != CUDA_SUCCESS) {
-        return target.error();
-    }
-    if (args != nullptr && !is_zero(args, sizeof *args)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (target.state() != locked) {
-        return CUDA_ERROR_ILLEGAL_STATE;
+    if (const CUresult problem = check(target, is_reserved(args), locked);
+        problem != CUDA_SUCCESS) {
+        return problem;
     }
     take_time();
     target.set_state(checkpointed);
@@ -257,14 +266,9 @@ CUresult sim_cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* 
 
 CUresult sim_cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs* args) {
     Target target(pid);
-    if (target.error() != CUDA_SUCCESS) {
-        return target.error();
-    }
-    if (args != nullptr && !is_zero(args, sizeof *args)) {
-        return CUDA_ERROR_INVALID_VALUE;  // no other GPUs here
-    }
-    if (target.state() != checkpointed) {
-        return CUDA_ERROR_ILLEGAL_STATE;
+    if (const CUresult problem = check(target, is_reserved(args), checkpointed);
+        problem != CUDA_SUCCESS) {
+        return problem;
     }
     take_time();
     if (options().first_restore == FirstRestore::is_stuck && target.has_failed()) {
@@ -287,14 +291,9 @@ CUresult sim_cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs* args) 
 
 CUresult sim_cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs* args) {
     Target target(pid);
-    if (target.error() != CUDA_SUCCESS) {
-        return target.error();
-    }
-    if (args != nullptr && !is_zero(args, sizeof *args)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (target.state() != locked) {
-        return CUDA_ERROR_ILLEGAL_STATE;
+    if (const CUresult problem = check(target, is_reserved(args), locked);
+        problem != CUDA_SUCCESS) {
+        return problem;
     }
     take_time();
     target.set_state(running);
