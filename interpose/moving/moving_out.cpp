@@ -108,7 +108,7 @@ std::string Mover::choose(const YieldOrder& order, const Movable& movable, Engin
         problem = "a program's own yield is the pool's engine's alone";
     } else if (parts || (order.engine == Engine::driver && !order.folder.empty())) {
         problem =
-            "the driver's checkpoint takes all of the process's GPU memory to the host: "
+            "that takes all of the process's GPU memory to the host: "
             "--keep and --device go with the pool's engine alone, --to with the pool's part";
     } else {
         problem = DriverEngine::why_not(memory_);
