@@ -197,6 +197,7 @@ bool LogFile::write_behind(const std::uint8_t* data, std::size_t size, std::size
     }
     const WriteBehind::Failure failure = behind_->give_up();
     size_ = failure.size;
+    extent_end_ = failure.end;
     lost_events_ = failure.lost_events;
     if (failure.error_number == 0) {
         report_closed_descriptor();

@@ -5,7 +5,8 @@
 //  - no signal is raised: pages are allocated on disk before they are mapped (storing to a sparse
 //    page on a full disk is a SIGBUS), and the file never grows past RLIMIT_FSIZE (a SIGXFSZ);
 //  - a reader never sees a partial append: in a mapping the first byte is stored last; with
-//    write(2) a partial append can only be at the very end of the file;
+//    write(2) a partial append can only be at the very end of the file, and after move_to() the
+//    first byte is written last;
 //  - after the program has closed the descriptor it is never written to, whatever it is reused for.
 //
 // The mapping is used on file systems where preallocation reserves the blocks that stores go to.

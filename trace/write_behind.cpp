@@ -60,12 +60,13 @@ void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, 
 
 WriteBehind::WriteBehind(const OwnDescriptor& file, std::uint64_t size)
     : file_(file), appended_(size), written_(size), writing_(size) {
-    cut_points_[cut_point_count_++] = {size, 0};
+    cut_points_[cut_point_count_++] = {size, 0, true};
     extents_[extent_count_++] = {size, size, std::numeric_limits<std::uint64_t>::max()};
     file_size_ = size;
 }
 
 WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
+    static_assert(sizeof(WriteBehind) <= mapping_size - capacity);
     // One mapping for the ring and the object, not from the heap: finish() may not use the heap.
     void* const memory = mmap(nullptr, mapping_size, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -112,13 +113,23 @@ WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t s
     appended_events_ += events;
     if (appended_ - cut_points_[(cut_point_count_ - 1) % cut_points_.size()].offset >=
         cut_point_distance) {
-        cut_points_[cut_point_count_++ % cut_points_.size()] = {appended_, appended_events_};
+        add_cut_point(false);
     }
     if (idle_ || (waiting <= capacity / 2 && waiting + size > capacity / 2)) {
         idle_ = false;
         pthread_cond_signal(&changed_);
     }
     return Outcome::appended;
+}
+
+void WriteBehind::add_cut_point(bool ends_block) {
+    CutPoint& latest = cut_points_[(cut_point_count_ - 1) % cut_points_.size()];
+    if (latest.offset == appended_) {
+        latest.ends_block = latest.ends_block || ends_block;
+        return;
+    }
+    cut_points_[cut_point_count_++ % cut_points_.size()] = {appended_, appended_events_,
+                                                            ends_block};
 }
 
 void WriteBehind::move_to(std::uint64_t offset, std::uint64_t end) {
@@ -140,6 +151,11 @@ const WriteBehind::Extent& WriteBehind::extent_of(std::uint64_t offset) const {
         --at;
     }
     return extents_[at % extents_.size()];
+}
+
+/// The extent that everything up to `offset` of the stream ends in: not one that begins there.
+const WriteBehind::Extent& WriteBehind::extent_that_ends(std::uint64_t offset) const {
+    return extent_of(offset == 0 ? 0 : offset - 1);
 }
 
 std::uint64_t WriteBehind::file_offset(std::uint64_t offset) const {
@@ -165,6 +181,7 @@ void WriteBehind::patch(std::uint64_t at_offset, const std::uint8_t* data, std::
         }
         return;
     }
+    add_cut_point(true);
     const std::uint64_t offset = stream_offset(at_offset);
     if (offset >= writing_) {
         for (std::size_t i = 0; i < size; ++i) {
@@ -200,7 +217,7 @@ bool WriteBehind::add_checksum(std::uint64_t offset, std::size_t size, std::uint
 WriteBehind::Failure WriteBehind::give_up() {
     const threads::LockGuard lock(mutex_);
     given_up_ = true;
-    return {error_number_, tail_offset_, appended_events_ - written_events_};
+    return {error_number_, tail_offset_, tail_end_, appended_events_ - written_events_};
 }
 
 int WriteBehind::finish(WriteBehind* self, std::uint64_t timeout_ns) {
@@ -307,8 +324,6 @@ bool WriteBehind::drain() {
 
 bool WriteBehind::write_range(std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t offset = begin; offset < end;) {
-        // In small pieces behind move_to(), where the file's size does not tell what was written.
-        constexpr std::uint64_t piece = std::uint64_t{256} << 10;
         Extent extent;
         std::uint64_t next_extent = end;
         {
@@ -319,18 +334,42 @@ bool WriteBehind::write_range(std::uint64_t begin, std::uint64_t end) {
                 next_extent = next > offset ? std::min(next_extent, next) : next_extent;
             }
         }
-        const bool moved = extent.begin != extent.offset;
-        const std::size_t size = std::min(
-            {next_extent - offset, capacity - offset % capacity, moved ? piece : capacity});
-        const std::uint64_t to = extent.offset + (offset - extent.begin);
-        if ((moved && !clear_ahead(extent, to + size)) ||
-            !write_all(file_.number(), at(offset), size, to)) {
+        if (!write_in_extent(extent, offset, next_extent)) {
             return false;
         }
-        file_size_ = std::max(file_size_, to + size);
+        offset = next_extent;
+    }
+    return true;
+}
+
+/// Behind move_to() the file's size does not tell a reader what was written, and a piece may end
+/// inside a record: the first byte, of a record, is written when all others are there.
+bool WriteBehind::write_in_extent(const Extent& extent, std::uint64_t begin, std::uint64_t end) {
+    constexpr std::uint64_t max_piece = std::uint64_t{256} << 10;
+    const bool moved = extent.begin != extent.offset;
+    const std::uint64_t in_file = extent.offset - extent.begin;  // modulo 2^64
+    withheld_ = moved ? begin : nothing_withheld;
+    for (std::uint64_t offset = begin; offset < end;) {
+        const std::size_t size =
+            std::min({end - offset, capacity - offset % capacity, moved ? max_piece : capacity});
+        const std::size_t skip = offset == withheld_ ? 1 : 0;
+        if ((moved && !clear_ahead(extent, in_file + offset + size)) ||
+            !write_all(file_.number(), at(offset) + skip, size - skip, in_file + offset + skip)) {
+            return false;
+        }
+        file_size_ = std::max(file_size_, in_file + offset + size);
         offset += size;
         progress_ = offset;
     }
+    return !moved || write_withheld(in_file + begin);
+}
+
+/// `to`: its place in the file.
+bool WriteBehind::write_withheld(std::uint64_t to) {
+    if (!write_all(file_.number(), at(withheld_), 1, to)) {
+        return false;
+    }
+    withheld_ = nothing_withheld;
     return true;
 }
 
@@ -354,7 +393,8 @@ bool WriteBehind::clear_ahead(const Extent& extent, std::uint64_t end) {
 }
 
 /// After a failed write: cuts the file at a cut point, far enough back that the closing records fit
-/// into the space already allocated.
+/// into the space already allocated. Behind move_to() not inside a block: what is sealed would be
+/// followed by zeros rather than by the end of the file.
 void WriteBehind::cut_back() {
     const int error = errno;
     std::array<CutPoint, std::tuple_size_v<decltype(cut_points_)>> cut_points;
@@ -362,7 +402,7 @@ void WriteBehind::cut_back() {
     CutPoint end;
     {
         const threads::LockGuard lock(mutex_);
-        end = {written_, written_events_};
+        end = {written_, written_events_, false};
         cut_points = cut_points_;
         moved = extent_of(written_).begin != extent_of(written_).offset ||
                 extent_of(appended_).begin > written_;
@@ -373,7 +413,8 @@ void WriteBehind::cut_back() {
             moved ? std::max(progress_, end.offset) : static_cast<std::uint64_t>(status.st_size);
         CutPoint best;
         for (const CutPoint& candidate : cut_points) {
-            if (candidate.offset + tail_capacity <= size && candidate.offset > best.offset) {
+            if (candidate.offset + tail_capacity <= size && candidate.offset > best.offset &&
+                (candidate.ends_block || !moved)) {
                 best = candidate;
             }
         }
@@ -381,46 +422,59 @@ void WriteBehind::cut_back() {
             end = best;
         }
         if (moved) {
-            clear_from(end.offset);
+            Extent extent;
+            std::uint64_t withheld_at = 0;
+            {
+                const threads::LockGuard lock(mutex_);
+                extent = extent_that_ends(end.offset);
+                withheld_at = withheld_ < end.offset ? file_offset(withheld_) : 0;
+            }
+            clear_from(extent, end.offset);
+            if (withheld_ < end.offset) {
+                (void)write_withheld(withheld_at);
+            }
         } else if (ftruncate(file_.number(), static_cast<off_t>(end.offset)) != 0) {
             file_.close();  // a partial record stays: readers see a log that ends inside it
         }
     }
     const threads::LockGuard lock(mutex_);
-    tail_offset_ = file_offset(end.offset);
+    const Extent& extent = extent_that_ends(end.offset);
+    tail_offset_ = extent.offset + (end.offset - extent.begin);
+    tail_end_ = extent.end;
     written_ = end.offset;
     written_events_ = end.events;
     error_number_ = error;
     failed_ = true;
 }
 
-/// Puts zeros over what may have been written from `offset` of the stream on, as far as that works.
-void WriteBehind::clear_from(std::uint64_t offset) {
+/// Puts zeros over what may have been written behind `extent`'s part up to `offset` of the stream,
+/// as far as that works.
+void WriteBehind::clear_from(const Extent& extent, std::uint64_t offset) {
     static const std::array<std::uint8_t, 4096> zeros{};
     std::array<Extent, std::tuple_size_v<decltype(extents_)>> extents;
     std::size_t count = 0;
-    std::uint64_t end = 0;
-    std::uint64_t at = 0;
+    std::uint64_t appended = 0;
     {
         const threads::LockGuard lock(mutex_);
         extents = extents_;
         count = std::min(extent_count_, extents.size());
-        end = appended_;
-        at = file_offset(offset);
+        appended = appended_;
     }
     // First what was begun later: its first bytes say that it is there.
     for (std::size_t i = 0; i < count; ++i) {
-        if (extents[i].begin > offset && extents[i].begin < end) {
+        if (extents[i].begin >= offset && extents[i].begin < appended) {
             (void)write_all(file_.number(), zeros.data(), 64, extents[i].offset);
         }
     }
-    for (std::uint64_t left = end - offset; left != 0;) {
-        const std::size_t size = std::min<std::uint64_t>(left, zeros.size());
+    // No further than the extent goes: behind it is what was recorded earlier.
+    std::uint64_t at = extent.offset + (offset - extent.begin);
+    const std::uint64_t end = std::min(at + (appended - offset), extent.end);
+    while (at < end) {
+        const std::size_t size = std::min<std::uint64_t>(end - at, zeros.size());
         if (!write_all(file_.number(), zeros.data(), size, at)) {
             return;
         }
         at += size;
-        left -= size;
     }
 }
 

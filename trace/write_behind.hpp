@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "threads/mutex.hpp"
 #include "trace/own_descriptor.hpp"
@@ -50,7 +51,8 @@ class WriteBehind {
     /// Whether `size` more bytes leave half of the buffer free.
     bool has_room_for(std::size_t size);
 
-    /// Overwrites appended bytes, in the buffer or in the file; since the latest move_to().
+    /// Overwrites appended bytes, in the buffer or in the file; since the latest move_to(). They
+    /// seal the block that ends with the latest append.
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
     /// Goes on with the CRC-32C `sum` over appended bytes, which must be among the last 4 MiB and
@@ -59,12 +61,13 @@ class WriteBehind {
     bool add_checksum(std::uint64_t offset, std::size_t size,
                       std::uint32_t* sum) const MEMLAB_UNCHECKED_LOCKS;
 
-    /// The state after a failed write: the file was cut back to whole appends, which end at `size`;
-    /// `lost_events` appended events were lost. After give_up(), append() accepts up to 1 KiB to
-    /// follow there, written if possible.
+    /// The state after a failed write: the file was cut back to whole appends, which end at `size`,
+    /// where the limit is `end`; `lost_events` appended events were lost. After give_up(), append()
+    /// accepts up to 1 KiB to follow there, written if possible.
     struct Failure {
         int error_number = 0;  ///< 0: the descriptor was closed by the program
         std::uint64_t size = 0;
+        std::uint64_t end = 0;
         std::uint64_t lost_events = 0;
     };
     Failure give_up();
@@ -79,16 +82,20 @@ class WriteBehind {
     static void* run(void* self);
     void loop();
     bool is_done() const MEMLAB_REQUIRES(mutex_);
+    void add_cut_point(bool ends_block) MEMLAB_REQUIRES(mutex_);
     bool drain();
     bool write_range(std::uint64_t begin, std::uint64_t end);
     void write_tail();
     void cut_back();
-    void clear_from(std::uint64_t offset);
     struct Extent;
+    void clear_from(const Extent& extent, std::uint64_t offset);
+    bool write_in_extent(const Extent& extent, std::uint64_t begin, std::uint64_t end);
+    bool write_withheld(std::uint64_t to);
     bool clear_ahead(const Extent& extent, std::uint64_t end);
     std::uint64_t stream_offset(std::uint64_t file_offset) const MEMLAB_REQUIRES(mutex_);
     std::uint64_t file_offset(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
     const Extent& extent_of(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
+    const Extent& extent_that_ends(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
     const std::uint8_t* at(std::uint64_t offset) const { return ring_ + offset % capacity; }
 
     /// Where a part of the stream of appended bytes is in the file.
@@ -100,6 +107,7 @@ class WriteBehind {
     struct CutPoint {
         std::uint64_t offset = 0;
         std::uint64_t events = 0;
+        bool ends_block = false;
     };
     struct Patch {
         std::uint64_t offset;
@@ -108,10 +116,11 @@ class WriteBehind {
         std::array<std::uint8_t, 14> bytes;
     };
 
-    static constexpr std::size_t mapping_size = capacity + 16384;  // ring and this object
+    static constexpr std::size_t mapping_size = capacity + 32768;  // ring and this object
     static constexpr std::size_t cut_point_distance = 16384;
     static constexpr std::size_t max_patches = 128;
     static constexpr std::size_t tail_capacity = 1024;
+    static constexpr std::uint64_t nothing_withheld = std::numeric_limits<std::uint64_t>::max();
 
     OwnDescriptor file_;
     std::uint8_t* ring_ = nullptr;
@@ -144,6 +153,7 @@ class WriteBehind {
     std::uint64_t clearing_ = 0;
     std::uint64_t stale_end_ = 0;
     std::uint64_t cleared_ = 0;
+    std::uint64_t withheld_ = nothing_withheld;  ///< in the stream: a byte that is written last
 
     bool failed_ MEMLAB_GUARDED_BY(mutex_) = false;
     bool given_up_ MEMLAB_GUARDED_BY(mutex_) = false;
@@ -151,6 +161,7 @@ class WriteBehind {
     std::array<std::uint8_t, tail_capacity> tail_ MEMLAB_GUARDED_BY(mutex_){};
     std::size_t tail_size_ MEMLAB_GUARDED_BY(mutex_) = 0;
     std::uint64_t tail_offset_ MEMLAB_GUARDED_BY(mutex_) = 0;  ///< in the file
+    std::uint64_t tail_end_ MEMLAB_GUARDED_BY(mutex_) = 0;     ///< the limit there
     bool tail_changed_ MEMLAB_GUARDED_BY(mutex_) = false;
 };
 

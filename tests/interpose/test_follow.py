@@ -409,7 +409,7 @@ class Follow(EndToEnd):
             self.assertNotIn(b"Taken while", text)
 
     def test_views_and_pages_of_a_running_program_say_when_they_were_taken(self) -> None:
-        taken = r"Taken while the program ran, at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, [\d.]+ m?s after its start"
+        taken = r"Taken while the program ran, at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, [\d.]+ [mu]?s after its start"
         with self.started() as process:
             log = str(self.log_of(process))
             outcome = self.under_memlab_ctl(str(process.pid), "snapshot", "now")

@@ -1,11 +1,15 @@
 // A log that is read while it is written: at each moment the figures are those of reading it whole.
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -23,6 +27,40 @@
 using namespace memlab::test;
 using namespace memlab::trace;
 using memlab::model::report_to_string;
+
+namespace {
+
+/// Is called while a part of a write to a file is done, and when it is. Null: nobody is.
+std::atomic<void (*)()> during_writes = nullptr;
+/// So many halves of writes succeed, and one fails.
+std::atomic<int> until_failure = std::numeric_limits<int>::max();
+
+}  // namespace
+
+/// What a writer's thread calls. A write is not atomic for those who read the file meanwhile.
+extern "C" ssize_t pwrite(int descriptor, const void* data, size_t size, off_t offset) {
+    const auto put = [&](size_t from, size_t to) {
+        return syscall(SYS_pwrite64, descriptor, static_cast<const char*>(data) + from, to - from,
+                       offset + static_cast<off_t>(from));
+    };
+    void (*const look)() = during_writes.load();
+    if (look == nullptr) {
+        return put(0, size);
+    }
+    for (size_t from = 0; from < size;) {
+        const size_t to = from + (size - from + 1) / 2;
+        if (until_failure.fetch_sub(1) == 0) {
+            errno = ENOSPC;
+            return -1;
+        }
+        if (put(from, to) != static_cast<ssize_t>(to - from)) {
+            return -1;
+        }
+        from = to;
+        look();
+    }
+    return static_cast<ssize_t>(size);
+}
 
 namespace {
 
@@ -200,11 +238,108 @@ TEST_CASE("a writer that waits for nobody is followed to its end", "[tail]") {
             usleep(reads++ % 50 == 49 ? 20000 : 200);
         }
         writing.join();
-        CAPTURE(reads, followed.tail().laps(), followed.read().message);
+        CAPTURE(followed.tail().laps(), followed.read().message);
         CHECK(followed.read().status == LogStatus::complete);
-        CHECK(reads > 10);
         followed.check_against_whole();
     }
+}
+
+TEST_CASE("a write that is half done is read as if it were not there", "[tail]") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "log";
+    const auto part = GENERATE(LogPart::sums, LogPart::everything);
+    CAPTURE(static_cast<int>(part));
+    static const Records records = PlausibleRecords::make(35, 700000, true);
+    auto created = LogWriter::create(path, ring_limit, LogStorage::write_behind);
+    REQUIRE(created.writer != nullptr);
+    RingLog log(*created.writer);
+    Followed followed(path, part);
+    static Followed* reader = nullptr;
+    static std::atomic<std::uint64_t> looks = 0;
+    static std::atomic<std::uint64_t> wrong = 0;
+    reader = &followed;
+    looks = wrong = 0;
+    during_writes = +[] {
+        const LogStatus status = reader->read().status;
+        wrong += status == LogStatus::cut_off || status == LogStatus::complete ? 0 : 1;
+        ++looks;
+    };
+    Random random(7);
+    for (std::size_t at = 0; at < records.size();) {
+        // Now and then more than the thread writes with one call.
+        const std::size_t to = std::min(at + (random.below(8) == 0 ? 40000 : 2000), records.size());
+        const std::uint64_t before = looks;
+        for (; at < to; ++at) {
+            feed(records[at], log);
+        }
+        while (looks == before && created.writer->events_dropped() == 0) {
+            usleep(200);  // else its buffer may be full
+        }
+    }
+    created.writer->close();
+    during_writes = nullptr;
+    CHECK(wrong == 0);
+    CHECK(followed.read().status == LogStatus::complete);
+    CHECK(created.writer->events_dropped() == 0);
+    Aggregator whole;
+    for (const AnyRecord& record : records) {
+        feed(record, whole);
+    }
+    CHECK(followed.report() == report_to_string(whole));
+}
+
+TEST_CASE("a write that fails leaves whole records, and says how many are lost", "[tail]") {
+    const TemporaryFolder folder;
+    static const Records records = PlausibleRecords::make(36, 500000, true);
+    static std::atomic<std::uint64_t> writes = 0;
+    Aggregator whole;
+    for (const AnyRecord& record : records) {
+        feed(record, whole);
+    }
+    const auto seen = [](const Aggregator& figures) {
+        return figures.event_count() + figures.end().events_dropped;
+    };
+    std::uint64_t stopped = 0;
+    for (int seed = 0; seed < 24; ++seed) {
+        CAPTURE(seed);
+        Random random(static_cast<std::uint64_t>(seed));
+        const std::string path = folder / ("log" + std::to_string(seed));
+        auto created = LogWriter::create(path, ring_limit, LogStorage::write_behind);
+        REQUIRE(created.writer != nullptr);
+        RingLog log(*created.writer);
+        writes = 0;
+        until_failure = static_cast<int>(random.below(5000));
+        during_writes = +[] { ++writes; };
+        for (std::size_t at = 0; at < records.size();) {
+            const std::size_t to =
+                std::min(at + (random.below(8) == 0 ? 40000 : 4000), records.size());
+            const std::uint64_t before = writes;
+            for (; at < to; ++at) {
+                feed(records[at], log);
+            }
+            while (writes == before && created.writer->events_dropped() == 0) {
+                usleep(200);
+            }
+        }
+        created.writer->close();
+        during_writes = nullptr;
+        stopped += until_failure < 0 ? 1 : 0;
+        for (const LogPart part : {LogPart::sums, LogPart::everything}) {
+            CAPTURE(static_cast<int>(part));
+            Aggregator figures;
+            const LogReadResult read = read_log(path, figures, nullptr, part);
+            CAPTURE(read.message);
+            if (read.status == LogStatus::complete) {
+                CHECK(seen(figures) == whole.event_count());
+            } else {  // the last write failed, with the record of the end
+                CHECK(read.status == LogStatus::cut_off);
+                CHECK_FALSE(created.writer->incomplete_because().empty());
+                CHECK(seen(figures) < whole.event_count());
+            }
+        }
+    }
+    until_failure = std::numeric_limits<int>::max();
+    CHECK(stopped > 12);
 }
 
 TEST_CASE("a look at a log ends beside a writer that never rests", "[tail]") {
