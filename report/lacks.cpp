@@ -260,4 +260,37 @@ bool recording_stopped(const model::Report& report) {
                     report.log.stopped_time_ns.has_value());
 }
 
+namespace {
+
+/// What final values are of, in a sentence and in the heading of a column.
+struct Moment {
+    std::string_view text;
+    std::string_view column;
+};
+
+Moment last_moment(const model::Report& report, std::string_view ended) {
+    if (recording_stopped(report)) {
+        return {"when the recording stopped", "at the stop"};
+    }
+    // Not where only something follows on the end.
+    if (!report.log.damage.empty() && report.process.ended == "cut off") {
+        return {"where the log is damaged", "at damage"};
+    }
+    if (report.process.recording) {
+        return {"now", "now"};
+    }
+    return report.process.ended == "running" ? Moment{"at the snapshot", "at snapshot"}
+                                             : Moment{"at the end", ended};
+}
+
+}  // namespace
+
+std::string moment_text(const model::Report& report) {
+    return std::string(last_moment(report, {}).text);
+}
+
+std::string moment_column(const model::Report& report, std::string_view ended) {
+    return std::string(last_moment(report, ended).column);
+}
+
 }  // namespace memlab::report

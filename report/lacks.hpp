@@ -146,4 +146,9 @@ std::optional<std::uint64_t> known_until(const model::Report& report);
 /// itself at its end: that one has everything.
 bool recording_stopped(const model::Report& report);
 
+/// The time that final values are of: "at the end", "when the recording stopped", "where the log is
+/// damaged", "at the snapshot", "now"; the second fits into a column, with `ended` for the first.
+std::string moment_text(const model::Report& report);
+std::string moment_column(const model::Report& report, std::string_view ended = "at the end");
+
 }  // namespace memlab::report

@@ -107,8 +107,7 @@ Histograms histograms(const model::Report& report, const std::string& log, Alloc
     }
     Histograms out;
     out.gap_end_ns = counts.gap_end_ns();
-    out.runs = report.process.recording;
-    out.stopped = recording_stopped(report);
+    out.moment = moment_column(report);
     for (const model::Device& each : report.devices) {
         if (!each.used() || (device && !is_on(each.index, *device))) {
             continue;

@@ -101,8 +101,7 @@ struct DeviceHistograms {
 struct Histograms {
     std::vector<DeviceHistograms> devices;    ///< the used ones
     std::optional<std::uint64_t> gap_end_ns;  ///< as of AllocationCounts
-    bool runs = false;                        ///< its log is being written
-    bool stopped = false;                     ///< the recording did, before the program's end
+    std::string moment;                       ///< moment_column() of the report
 };
 
 /// Of `report`, whose event log is `log`; `counts` are used if they are of this log, else it is

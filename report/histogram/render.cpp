@@ -22,9 +22,7 @@ class HistogramText {
         : options_(options), page_(options.style) {}
 
     std::string write(const Histograms& found) {
-        held_ = found.stopped ? "[held at the stop]"
-                : found.runs  ? "[held now]"
-                              : "[held at the end]";
+        held_ = "[held " + found.moment + "]";
         for (const DeviceHistograms& device : found.devices) {
             one(device);
         }
@@ -58,7 +56,8 @@ class HistogramText {
         }
         if (options_.lifetimes) {
             table("By lifetime, until the program freed it", device, device.lifetimes,
-                  format_duration, {{held_, device.held}, {"[end not seen]", device.end_unknown}});
+                  format_duration,
+                  {{held_.c_str(), device.held}, {"[end not seen]", device.end_unknown}});
         }
     }
 
@@ -125,7 +124,7 @@ class HistogramText {
     }
 
     const HistogramTextOptions& options_;
-    const char* held_ = "";
+    std::string held_;
     Page page_;
 };
 

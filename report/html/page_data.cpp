@@ -13,6 +13,7 @@
 #include "report/html/page_output.hpp"
 #include "report/html/page_sites.hpp"
 #include "report/html/page_sources.hpp"
+#include "report/lacks.hpp"
 #include "report/nn_module_parts.hpp"
 #include "report/runs/process_rank.hpp"
 #include "report/summary/summary.hpp"
@@ -124,6 +125,7 @@ class PageWriter {
         json_.limited_member("duration_ns", process.duration_ns);
         json_.limited_member("events", report.log.events);
         json_.member("ended", end_text(process));
+        json_.member("last_moment", moment_text(report));
         std::vector<std::string> notes = recording.notes;
         for (std::string& note : history_notes(recording)) {
             notes.push_back(std::move(note));

@@ -10,6 +10,7 @@
 #include "model/bounded_sum.hpp"
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/summary/ledger.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/summary/waterfall.hpp"

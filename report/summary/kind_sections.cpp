@@ -8,6 +8,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/text/plot.hpp"
 #include "report/text/table.hpp"

@@ -130,11 +130,6 @@ std::optional<SkipProposal> propose_for(const HoldersSummary& holders, const mod
     return propose_skip(resolver, stacks, holders.bytes);
 }
 
-/// Not where only something follows on the end.
-bool ends_at_damage(const model::Report& report) {
-    return !report.log.damage.empty() && report.process.ended == "cut off";
-}
-
 }  // namespace
 
 model::Holders still_allocated(const model::Device& device, const model::Report& report) {
@@ -149,19 +144,6 @@ model::Holders still_allocated(const model::Device& device, const model::Report&
         }
     }
     return all;
-}
-
-std::string moment_text(const model::Report& report) {
-    return recording_stopped(report)  ? "when the recording stopped"
-           : ends_at_damage(report)   ? "where the log is damaged"
-           : report.process.recording ? "now"
-                                      : "at the end";
-}
-
-std::string moment_column(const model::Report& report) {
-    return recording_stopped(report) ? "at the stop"
-           : ends_at_damage(report)  ? "at damage"
-                                     : moment_text(report);
 }
 
 std::string unfinished_text(const model::Report& report) {

@@ -120,11 +120,6 @@ bool succeeded(const model::Process& process);
 /// Device::live plus live memory of the kinds that the curves do not include.
 model::Holders still_allocated(const model::Device& device, const model::Report& report);
 
-/// The time that final values are of: "at the end", "when the recording stopped", "where the log is
-/// damaged", "now"; the second fits into a column.
-std::string moment_text(const model::Report& report);
-std::string moment_column(const model::Report& report);
-
 /// Why the report does not cover the whole process ("was killed by SIGKILL after 2.1 s"), to follow
 /// the name of the process in a sentence; empty if it is complete.
 std::string unfinished_text(const model::Report& report);

@@ -8,6 +8,7 @@
 
 #include "model/oom_explanation.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/steps.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"

@@ -3,6 +3,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/units.hpp"
 #include "report/timeline/render.hpp"

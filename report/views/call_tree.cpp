@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "report/lacks.hpp"
 #include "report/views/call_chains.hpp"
 
 namespace memlab::report {
@@ -20,7 +21,7 @@ class Builder {
     CallTree build(const model::Report& report, const ViewedMemory& memory,
                    const std::vector<bool>& taken, Order order) {
         tree_.device = &memory.device();
-        tree_.runs = report.process.recording;
+        tree_.live_heading = moment_column(report, "at end");
         tree_.kind = memory.kind();
         tree_.whole = memory.stats(report);
         tree_.nodes.emplace_back();

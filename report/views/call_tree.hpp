@@ -32,7 +32,7 @@ struct CallTree {
     };
 
     const model::Device* device = nullptr;
-    bool runs = false;          ///< the process: what is live is so now, not at the end
+    std::string live_heading;   ///< of what is live
     std::string kind;           ///< ViewedMemory::kind()
     SiteStats whole;            ///< of the device
     std::vector<Place> frames;  ///< unique; a Place without `recorded` means: no stack

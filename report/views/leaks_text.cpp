@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/lacks.hpp"
 #include "report/nn_module_parts.hpp"
 #include "report/steps.hpp"
 #include "report/summary/framework_findings.hpp"

@@ -6,6 +6,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/device_label.hpp"
+#include "report/lacks.hpp"
 #include "report/nn_module_parts.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
@@ -211,8 +212,8 @@ class SiteText {
             table.count("allocations", 12, &SiteStats::count);
             share_beside(Order::count);
         }
-        const bool runs = of.report != nullptr && of.report->process.recording;
-        table.bytes(runs ? "now" : "at end", &SiteStats::live_bytes);
+        table.bytes(of.report != nullptr ? moment_column(*of.report, "at end") : "at end",
+                    &SiteStats::live_bytes);
         share_beside(Order::live);
         if (!options_.by_parts) {
             table.count("temporary", 12, &SiteStats::temporaries);

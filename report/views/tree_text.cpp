@@ -173,11 +173,11 @@ class TreeText {
         const Order order = options_.order;
         const std::uint64_t whole = sort_value(tree.whole, order);
         const auto value = [order](const SiteStats& stats) { return sort_value(stats, order); };
-        const char* heading = order == Order::peak    ? "at peak"
-                              : order == Order::bytes ? "total"
-                              : order == Order::count ? "count"
-                              : order == Order::live  ? (tree.runs ? "now" : "at end")
-                                                      : "temporary";
+        const std::string heading = order == Order::peak    ? "at peak"
+                                    : order == Order::bytes ? "total"
+                                    : order == Order::count ? "count"
+                                    : order == Order::live  ? tree.live_heading
+                                                            : "temporary";
         Table<SiteStats> table(page_);
         if (order == Order::count) {
             table.count(heading, 11, value).share(value, whole);

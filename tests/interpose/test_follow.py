@@ -422,7 +422,13 @@ class Follow(EndToEnd):
                         self.assertRegex(" ".join(text.split()), taken)
                         self.assertNotRegex(text, "cut off|stops without an end")
 
-            self.assertIn(" now ", self.report("tree", "--sort", "live", log)[1])
+            snapshot = log.replace(".memlog", ".now.json")
+            for file, sentence, column in ((log, "now", "now"), (snapshot, "at the snapshot", "at snapshot")):
+                with self.subTest(file=file):
+                    self.assertIn(f'"last_moment":"{sentence}"', self.report("html", "--json", file)[1])
+                    self.assertIn(f"Still allocated {sentence}", self.report(file)[1])
+                    for view in (["sites"], ["tree", "--sort", "live"]):
+                        self.assertIn(f" {column} ", self.report(*view, file)[1])
             code, text, _ = self.report("recover", log, "-o", str(self.work / "recovered.json"))
             self.assertEqual(code, 0)
             self.assertIn("still runs and writes the log", text)

@@ -58,6 +58,7 @@ export interface Recording {
   duration_ns: number;
   events: number;
   ended: string;
+  last_moment: string; // what final values are of: "at the end", "now", "when the recording stopped"
   lacks: string[]; // sentences: what the recording lacks; first among the notes
   notes: string[]; // sentences: gaps, limits, missing names
   curves: Curve[];

@@ -498,6 +498,7 @@ export function recording(options: SampleOptions = {}): Recording {
     duration_ns: duration,
     events: blocks.length * 2,
     ended: "ended normally after 6.900 s",
+    last_moment: "at the end",
     lacks: [],
     notes: hostile ? hostileNames : ["Names are missing for libcublasLt.so.13: it has no debug information here."],
     curves,

@@ -108,7 +108,7 @@ export class Details {
       ),
       model?.knownOverTime ? spark("this place", model, isOneOf(place.sites), input.selection) : null,
       nameList("nn.Module", this.nnModules(table, place, figures)),
-      nameList("label", model?.labelsOf(place.sites) ?? [], "at the end"),
+      nameList("label", model?.labelsOf(place.sites) ?? [], model?.source.last_moment),
       this.source(table, frame),
       h(
         "h3",

@@ -86,7 +86,7 @@ export class LeaksView extends DocumentView<LeaksReport> {
         h(
           "p.heading",
           device.leaked.live_count === 0
-            ? "Nothing was left allocated at the end."
+            ? `Nothing was left allocated ${scene.model.source.last_moment}.`
             : `Never freed: ${bytes(device.leaked.live_bytes)} in ${plural(device.leaked.live_count, "allocation")}. The process ${found.ended_text}.`,
         ),
       );

@@ -207,7 +207,7 @@ export class RecordingView implements View {
       ),
       device.reserve ? h("p", { class: "advice" }, device.reserve.text) : null,
       smallTable(
-        ["", "peak", "at", "at the end", ""],
+        ["", "peak", "at", scene.model.source.last_moment, ""],
         curves.map(([name, curve]) => [
           name.replaceAll("_", " "),
           bytes(curve!.peak_bytes),
@@ -220,7 +220,7 @@ export class RecordingView implements View {
       part(device.fragmentation?.at_peak, "of the reserved peak lies above the active peak: cached"),
       part(device.fragmentation?.external, "of the free memory lies outside its largest block: external fragmentation"),
       part(device.fragmentation?.internal, "of the allocated peak was not asked for: internal fragmentation, rounding"),
-      ...heldTables(device),
+      ...heldTables(device, scene.model.source.last_moment),
       this.kernels(device),
     );
   }
@@ -230,7 +230,7 @@ export class RecordingView implements View {
     const devices = (this.summary(scene)?.devices ?? []).map(
       (device) =>
         `${deviceName(scene, device)}\n\n${markdownTable(
-          ["", "peak", "share", "at", "at the end"],
+          ["", "peak", "share", "at", source.last_moment],
           curvesOf(scene, device).map(([name, curve]) => [
             name.replaceAll("_", " "),
             bytes(curve!.peak_bytes),

@@ -55,7 +55,7 @@ function heldTable(title: string, held: Held | null | undefined): HTMLElement | 
   );
 }
 
-export function heldTables(device: HeldDevice): (HTMLElement | null)[] {
+export function heldTables(device: HeldDevice, lastMoment: string): (HTMLElement | null)[] {
   const categories = Object.entries(device.categories ?? {}).sort((a, b) => b[1].bytes - a[1].bytes);
   const all = categories.reduce((sum, [, one]) => sum + one.bytes, 0);
   return [
@@ -76,7 +76,7 @@ export function heldTables(device: HeldDevice): (HTMLElement | null)[] {
             ]),
           ),
         ),
-    heldTable("Still allocated at the end", device.still_allocated),
+    heldTable(`Still allocated ${lastMoment}`, device.still_allocated),
   ];
 }
 
