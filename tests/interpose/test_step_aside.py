@@ -643,11 +643,21 @@ class Refuses(StepAside):
             self.assertIn("MEMLAB_YIELD=on", self.refused(process))
             self.assertEqual(self.ask(process, "restore")[0], "error")
             self.assertEqual(self.phase(process), "off")
-            without = len(os.listdir(f"/proc/{process.pid}/task"))
+            without = self.threads_at_rest(process)
             self.ends(process)
         with self.aside() as process:
-            self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), without + 1)
+            self.assertEqual(self.phase(process), "running")
+            self.assertEqual(self.threads_at_rest(process), without + 1)
             self.ends(process)
+
+    @staticmethod
+    def threads_at_rest(process: subprocess.Popen[bytes]) -> int:
+        """How many there are once none has started or ended for a second."""
+        counts: list[int] = []
+        while len(counts) < 10 or len(set(counts[-10:])) != 1:
+            counts.append(len(os.listdir(f"/proc/{process.pid}/task")))
+            time.sleep(0.1)
+        return counts[-1]
 
     def test_work_that_does_not_end(self) -> None:
         for word in ("close", "queue", "fills"):
