@@ -127,7 +127,7 @@ std::string pool_sentence(const OomFigures& figures, const Situation& now) {
         text += ", " + size_text(now.cached) + " reserved but unallocated, " +
                 (kept ? "too little for the request" : "in segments that are partly in use");
         if (oom.pool.largest_free < now.cached) {
-            text += " (the largest piece has " + size_text(oom.pool.largest_free) + ")";
+            text += " (the largest free block has " + size_text(oom.pool.largest_free) + ")";
         }
     }
     return text + ".";

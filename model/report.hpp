@@ -49,7 +49,7 @@ struct Oom {
             visit.number({"active_bytes", "the part of it that is active"}, self.active);
             visit.number({"allocated_bytes", "the part of it that is allocated"}, self.allocated);
             visit.number(
-                {"largest_free_bytes", "the largest piece of what is reserved and not active"},
+                {"largest_free_bytes", "the largest block of what is reserved and not active"},
                 self.largest_free);
             visit.number(
                 {"large_free_bytes",

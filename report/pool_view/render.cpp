@@ -131,7 +131,7 @@ class PoolText {
         if (active == reserved) {
             text += "; nothing is free.";
         } else {
-            text += "; " + format_bytes(reserved - active) + " free, the largest piece " +
+            text += "; " + format_bytes(reserved - active) + " free, the largest block " +
                     format_bytes(moment.largest_free()) + ". " +
                     (empty_count == 0 ? "No " + unit_ + " is empty: none could be given back."
                                       : format_plural(empty_count, unit_.c_str()) + " (" +

@@ -233,7 +233,7 @@ TEST_CASE("the picture, and who keeps the segments") {
 
 At the end  8 ns
   50.00 MiB reserved in 3 segments, 7.00 MiB of it active (5.00 MiB freed, but
-  maybe still in use by the GPU); 43.00 MiB free, the largest piece 19.00 MiB. 1
+  maybe still in use by the GPU); 43.00 MiB free, the largest block 19.00 MiB. 1
   segment (10.00 MiB) is empty: memlab_empty_cache() would give that back.
 
          size        free  blocks  # active, o freed and pending, . free

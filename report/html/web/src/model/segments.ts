@@ -13,14 +13,14 @@ export interface SegmentSums {
   reserved: number;
   used: number;
   cached: number;
-  largest: number; // the largest free piece
+  largest: number; // the largest free block
   empty: number; // segments
   emptyBytes: number;
 }
 
 export const free = -1; // else negative: blocks of several sites
 
-// What of a segment is in use, and its largest free piece. Parts of the segment that are in no block are free too.
+// What of a segment is in use, and its largest free block. Parts of the segment that are in no block are free too.
 export function segmentRow(segment: Segment): SegmentRow {
   let used = 0;
   let largestFree = 0;

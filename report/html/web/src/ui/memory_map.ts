@@ -203,7 +203,7 @@ export class MapCanvas {
     } else
       showTooltip(event.clientX, event.clientY, "free: cached in this segment", [
         where,
-        `largest free piece ${bytes(largestFree)}`,
+        `largest free block ${bytes(largestFree)}`,
         segment.pool,
       ]);
   }

@@ -196,7 +196,7 @@ export class MapView implements View {
     replace(
       this.facts,
       figure("cached", `${bytes(sums.cached)}, ${percent(sums.cached, sums.reserved)}`),
-      figure("largest free piece", bytes(sums.largest)),
+      figure("largest free block", bytes(sums.largest)),
       figure("external fragmentation", sums.cached > 0 ? percent(sums.cached - sums.largest, sums.cached) : "-"),
       figure("empty segments", `${count(sums.empty)}, ${bytes(sums.emptyBytes)}`),
     );
@@ -246,7 +246,7 @@ export class MapView implements View {
   markdown(scene: Scene): string {
     const rows = this.rows(scene).sort((a, b) => b.segment.size - b.used - (a.segment.size - a.used));
     const table = markdownTable(
-      ["segment", "size", "in use", "largest free piece", "pool"],
+      ["segment", "size", "in use", "largest free block", "pool"],
       rows
         .slice(0, markdownRows)
         .map((row) => [

@@ -234,7 +234,7 @@ function maps(to: Comparison, page: Page, found: PoolReport): void {
       to.same("time of maps", `${name}: segments`, rows.length, moment.segments.length);
       to.same("time of maps", `${name}: reserved`, sums.reserved, moment.reserved_bytes);
       to.same("time of maps", `${name}: in use`, sums.used, moment.active_bytes);
-      to.same("time of maps", `${name}: largest free piece`, sums.largest, moment.largest_free_bytes);
+      to.same("time of maps", `${name}: largest free block`, sums.largest, moment.largest_free_bytes);
       if (moment.what === "peak") continue; // labels may have been given later
       const labels: Rows = new Map();
       const wanted: Rows = new Map();
