@@ -217,20 +217,27 @@ const LoadedDriver* load() {
     return loaded;
 }
 
-template <class Function>
+constinit std::atomic<const Driver*> real_driver{nullptr};  // while calls are kept from it
+constinit std::atomic<bool (*)()> wait_for_driver{nullptr};
+
+template <auto Function>
 struct KeptFromDriver;
 
-template <class... Arguments>
-struct KeptFromDriver<CUresult(CUDAAPI*)(Arguments...)> {
-    static CUresult CUDAAPI call(Arguments... /*unused*/) { return CUDA_ERROR_NOT_PERMITTED; }
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
+struct KeptFromDriver<Function> {
+    static CUresult CUDAAPI call(Arguments... arguments) {
+        if (thread_is_inside_memlab()) {
+            return CUDA_ERROR_NOT_PERMITTED;
+        }
+        return wait_for_driver.load()() ? call_real(Function, arguments...)
+                                        : CUDA_ERROR_DEINITIALIZED;
+    }
 };
 
-template <class Function>
-void keep_from_driver(Function& function) {
-    function = function != nullptr ? &KeptFromDriver<Function>::call : nullptr;
+template <auto Function>
+void keep_from_driver(Driver& driver) {
+    driver.*Function = driver.*Function != nullptr ? &KeptFromDriver<Function>::call : nullptr;
 }
-
-constinit std::atomic<const Driver*> real_driver{nullptr};  // while calls are kept from it
 
 const LoadedDriver* loaded_driver() {
     return static_cast<const LoadedDriver*>(driver());
@@ -266,7 +273,7 @@ const Driver* find_driver() {
     return first;
 }
 
-bool keep_calls_from_driver() noexcept {
+bool keep_calls_from_driver(bool (*wait)()) noexcept {
     static const LoadedDriver* kept = nullptr;
     const Driver* const real = found_driver.load(std::memory_order_acquire);
     if (real == nullptr) {
@@ -277,14 +284,15 @@ bool keep_calls_from_driver() noexcept {
         if (copy == nullptr) {
             return false;
         }
-#define MEMLAB_HOOK(symbol, base, version, per_thread) keep_from_driver(copy->symbol);
+#define MEMLAB_HOOK(symbol, base, version, per_thread) keep_from_driver<&Driver::symbol>(*copy);
 #include "interpose/driver/hooked_functions.inc"
 #undef MEMLAB_HOOK
-#define MEMLAB_USE(symbol) keep_from_driver(copy->symbol);
+#define MEMLAB_USE(symbol) keep_from_driver<&Driver::symbol>(*copy);
 #include "interpose/driver/used_functions.inc"
 #undef MEMLAB_USE
         kept = copy;
     }
+    wait_for_driver.store(wait);
     real_driver.store(real);
     found_driver.store(kept, std::memory_order_seq_cst);
     return true;

@@ -39,23 +39,56 @@ constexpr bool is_answered_while_away(CUpointer_attribute attribute) {
     }
 }
 
-/// Whether the driver has to be asked at the gate about memory that the program mapped itself.
-inline bool wait_at_gate(CUdeviceptr address) {
-    return gate.on() && gate.phase() != Phase::running && program_handles().is_away(address);
-}
-
 /// Whether these attributes have to be asked at the gate. Call without any of memlab's locks.
 inline bool wait_at_gate(unsigned count, const CUpointer_attribute* attributes,
                          CUdeviceptr address) {
-    if (wait_at_gate(address)) {
+    if (!gate.on()) {
+        return false;
+    }
+    if (gate.phase() != Phase::running && program_handles().is_away(address)) {
         return true;
     }
-    if (!gate.on() || gate.phase() == Phase::running || attributes == nullptr ||
+    if (attributes == nullptr ||
         std::all_of(attributes, attributes + count, is_answered_while_away)) {
         return false;
     }
     return in_session(
         [address](Session& session) { return session.segments().find(address) != nullptr; });
+}
+
+/// Asks about an address, at the gate if that is needed, and once more where the program's memory
+/// there has left meanwhile: the driver may have been asked too late.
+template <class Ask>
+CUresult ask_at_gate(unsigned count, const CUpointer_attribute* attributes, CUdeviceptr address,
+                     const Ask& ask) {
+    for (;;) {
+        const std::uint32_t moment = gate.moment();
+        const Passage passage(wait_at_gate(count, attributes, address));
+        if (passage.refused()) [[unlikely]] {
+            return CUDA_ERROR_DEINITIALIZED;
+        }
+        const CUresult result = ask();
+        if (!gate.on() || passage.counted() ||
+            (moment == gate.moment() && !program_handles().is_away(address))) [[likely]] {
+            return result;
+        }
+    }
+}
+
+/// Asks the driver about a live block while its memory is there all the time, or memlab.
+template <class Real, class Away>
+CUresult ask_where_it_is(const PooledBlock& pooled, CUdeviceptr address, const Real& real,
+                         const Away& while_away) {
+    for (;;) {
+        const std::uint32_t moment = gate.moment();
+        if (is_away(pooled, address)) {
+            return while_away();
+        }
+        const CUresult result = real();
+        if (!gate.on() || (moment == gate.moment() && !is_away(pooled, address))) [[likely]] {
+            return result;
+        }
+    }
 }
 
 /// Writes what the driver says of memory from cuMemAlloc before memlab corrects it. `several`: as

@@ -283,107 +283,100 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice devic
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size,
                                                        CUdeviceptr address) {
-    const mi::Passage passage(mi::wait_at_gate(address));
-    if (passage.refused()) [[unlikely]] {
-        return CUDA_ERROR_DEINITIALIZED;
-    }
     const auto real = mi::real_call(&Driver::cuMemGetAddressRange_v2, base, size, address);
-    return mi::hook_nested(
-        [&](Session& session, bool nested) -> CUresult {
-            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
-            if (base == nullptr && size == nullptr) {
-                return real();
-            }
-            if (!pooled) {
-                const CUresult result = real();
-                const std::optional<mi::Importer::Import> import =
-                    result == CUDA_SUCCESS && !nested ? mi::importer().find(address) : std::nullopt;
-                if (import) {
-                    set_range(*import, base, size);
-                }
-                return result;
-            }
-            // The driver is called for its errors (no context, a sticky error).
-            CUdeviceptr segment = 0;
-            const CUresult result =
-                mi::is_away(*pooled, address)
-                    ? CUDA_SUCCESS
-                    : mi::call_real(&Driver::cuMemGetAddressRange_v2, &segment,
-                                    static_cast<std::size_t*>(nullptr), address);
-            if (result == CUDA_SUCCESS && !pooled->block) {
-                return CUDA_ERROR_NOT_FOUND;
-            }
-            if (result == CUDA_SUCCESS) {
-                if (base != nullptr) {
-                    *base = pooled->block->address;
-                }
-                if (size != nullptr) {
-                    *size = pooled->block->requested;
-                }
+    const auto ours = [&](Session& session, bool nested) -> CUresult {
+        const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
+        if (base == nullptr && size == nullptr) {
+            return real();
+        }
+        if (!pooled) {
+            const CUresult result = real();
+            const std::optional<mi::Importer::Import> import =
+                result == CUDA_SUCCESS && !nested ? mi::importer().find(address) : std::nullopt;
+            if (import) {
+                set_range(*import, base, size);
             }
             return result;
-        },
-        real);
+        }
+        // The driver is called for its errors (no context, a sticky error).
+        CUdeviceptr segment = 0;
+        const CUresult result = mi::ask_where_it_is(
+            *pooled, address,
+            [&] {
+                return mi::call_real(&Driver::cuMemGetAddressRange_v2, &segment,
+                                     static_cast<std::size_t*>(nullptr), address);
+            },
+            [] { return CUDA_SUCCESS; });
+        if (result == CUDA_SUCCESS && !pooled->block) {
+            return CUDA_ERROR_NOT_FOUND;
+        }
+        if (result == CUDA_SUCCESS) {
+            if (base != nullptr) {
+                *base = pooled->block->address;
+            }
+            if (size != nullptr) {
+                *size = pooled->block->requested;
+            }
+        }
+        return result;
+    };
+    return mi::ask_at_gate(0, nullptr, address, [&] { return mi::hook_nested(ours, real); });
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attribute attribute,
                                                      CUdeviceptr address) {
-    const mi::Passage passage(mi::wait_at_gate(1, &attribute, address));
-    if (passage.refused()) [[unlikely]] {
-        return CUDA_ERROR_DEINITIALIZED;
-    }
     const auto real = mi::real_call(&Driver::cuPointerGetAttribute, value, attribute, address);
-    return mi::hook_nested(
-        [&](Session& session, bool nested) -> CUresult {
-            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
-            if (pooled && !pooled->block) {
-                return CUDA_ERROR_INVALID_VALUE;
-            }
-            const CUresult result =
-                pooled && mi::is_away(*pooled, address)
-                    ? mi::answer_while_away(attribute, *pooled, address, false, value)
-                    : real();
-            if (result == CUDA_SUCCESS && !pooled && !nested) {
-                correct_import(attribute, address, value);
-            }
-            if (result == CUDA_SUCCESS && pooled) {
-                correct_attribute(session, attribute, *pooled, value);
-            }
-            return result;
-        },
-        real);
+    const auto ours = [&](Session& session, bool nested) -> CUresult {
+        const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
+        if (pooled && !pooled->block) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        const CUresult result =
+            pooled ? mi::ask_where_it_is(*pooled, address, real,
+                                         [&] {
+                                             return mi::answer_while_away(attribute, *pooled,
+                                                                          address, false, value);
+                                         })
+                   : real();
+        if (result == CUDA_SUCCESS && !pooled && !nested) {
+            correct_import(attribute, address, value);
+        }
+        if (result == CUDA_SUCCESS && pooled) {
+            correct_attribute(session, attribute, *pooled, value);
+        }
+        return result;
+    };
+    return mi::ask_at_gate(1, &attribute, address, [&] { return mi::hook_nested(ours, real); });
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
                                                       CUpointer_attribute* attributes,
                                                       void** values, CUdeviceptr address) {
-    const mi::Passage passage(mi::wait_at_gate(count, attributes, address));
-    if (passage.refused()) [[unlikely]] {
-        return CUDA_ERROR_DEINITIALIZED;
-    }
     const auto real =
         mi::real_call(&Driver::cuPointerGetAttributes, count, attributes, values, address);
-    return mi::hook_nested(
-        [&](Session& session, bool nested) {
-            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
-            if (pooled && !pooled->block) {
-                return attributes_of_unallocated(count, attributes, values, address);
+    const auto ours = [&](Session& session, bool nested) {
+        const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
+        if (pooled && !pooled->block) {
+            return attributes_of_unallocated(count, attributes, values, address);
+        }
+        const CUresult result =
+            pooled ? mi::ask_where_it_is(*pooled, address, real,
+                                         [&] {
+                                             return attributes_while_away(count, attributes, values,
+                                                                          *pooled, address);
+                                         })
+                   : real();
+        for (unsigned i = 0; result == CUDA_SUCCESS && !pooled && !nested && i < count; ++i) {
+            correct_import(attributes[i], address, values[i]);
+        }
+        if (result == CUDA_SUCCESS && pooled) {
+            for (unsigned i = 0; i < count; ++i) {
+                correct_attribute(session, attributes[i], *pooled, values[i]);
             }
-            const CUresult result =
-                pooled && mi::is_away(*pooled, address)
-                    ? attributes_while_away(count, attributes, values, *pooled, address)
-                    : real();
-            for (unsigned i = 0; result == CUDA_SUCCESS && !pooled && !nested && i < count; ++i) {
-                correct_import(attributes[i], address, values[i]);
-            }
-            if (result == CUDA_SUCCESS && pooled) {
-                for (unsigned i = 0; i < count; ++i) {
-                    correct_attribute(session, attributes[i], *pooled, values[i]);
-                }
-            }
-            return result;
-        },
-        real);
+        }
+        return result;
+    };
+    return mi::ask_at_gate(count, attributes, address, [&] { return mi::hook_nested(ours, real); });
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,

@@ -9,7 +9,8 @@ using memlab::interpose::driver_not_initialized;
 using memlab::interpose::Session;
 
 MEMLAB_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
-    if (memlab::interpose::while_shut<false>() == memlab::interpose::WhileShut::refuse) {
+    const memlab::interpose::OtherPassage passage;
+    if (passage.refused()) [[unlikely]] {
         return CUDA_ERROR_DEINITIALIZED;
     }
     const memlab::interpose::InsideMemlab inside;

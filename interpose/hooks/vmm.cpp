@@ -5,7 +5,6 @@
 // the memory waits at the gate while that is away, what gives it up is answered.
 #include <string_view>
 
-#include "interpose/hooks/away_attributes.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/device_memory.hpp"
@@ -227,7 +226,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes,
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags,
                                               const CUmemLocation* location, CUdeviceptr address) {
-    const mi::Passage passage(mi::wait_at_gate(address));
+    const mi::Passage passage;  // the memory has to be there
     if (passage.refused()) [[unlikely]] {
         return CUDA_ERROR_DEINITIALIZED;
     }

@@ -76,6 +76,9 @@ CUresult answer_when_over(mi::Api api) {
 // The real call is made outside memlab: a profiler's callback in it may allocate.
 constexpr auto wait_for_device = [](mi::Hooked hooked, const auto& real, auto... of) {
     if (mi::gate.on() && mi::gate.work_is_over()) [[unlikely]] {
+        if (mi::while_shut<true>() == mi::WhileShut::answer) {
+            return CUDA_SUCCESS;
+        }
         if (const CUresult answer = answer_when_over(hooked.api, of...); answer != has_to_wait) {
             return answer;
         }

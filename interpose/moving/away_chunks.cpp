@@ -147,12 +147,14 @@ CUresult VmmPages::take_out(const MovableChunk& chunk, std::unique_ptr<KeptConte
     AwayChunks one;
     one.emplace(chunk.address, Away{chunk.bytes, std::move(contents)});
     const threads::LockGuard lock(mutex_);
+    away_bytes_.fetch_add(chunk.bytes);  // before: is_away() looks at it without the lock
     const CUresult result =
         call_real(&Driver::cuMemUnmap, CUdeviceptr{chunk.address}, std::size_t{chunk.bytes});
     if (result == CUDA_SUCCESS) {
         away_.insert(one.extract(one.begin()));
         was_moved_.store(true, std::memory_order_relaxed);
-        away_bytes_.fetch_add(chunk.bytes, std::memory_order_relaxed);
+    } else {
+        away_bytes_.fetch_sub(chunk.bytes);
     }
     return result;
 }

@@ -45,6 +45,8 @@ class Gate {
     void turn_on() { on_.store(true); }
 
     Phase phase() const { return phase_of(word_.load()); }
+    /// Another number after each change of the phase, or of is_shut().
+    std::uint32_t moment() const { return word_.load(); }
 
     /// Closes the gate until that time, if it is open. `comes_back`: the first call that waits
     /// brings the memory back. False: it was closed already.
@@ -170,6 +172,8 @@ class Passage {
 
     /// The process is ending and the memory is away: the call must not be made.
     [[gnu::always_inline]] bool refused() const { return refused_; }
+    /// Nothing leaves as long as this exists.
+    bool counted() const { return counted_; }
 
   private:
     bool counted_ = false;

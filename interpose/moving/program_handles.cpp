@@ -144,6 +144,7 @@ void ProgramHandles::drop_if_dead(std::uint64_t id) noexcept {
 void ProgramHandles::drop_mapping(Mappings::iterator mapping) noexcept {
     const std::uint64_t id = mapping->second.allocation;
     std::erase(all_.at(id).places, mapping->first);
+    absent_.fetch_sub(mapping->second.present ? 0 : 1);
     mappings_.erase(mapping);
     drop_if_dead(id);
 }
@@ -320,7 +321,7 @@ CUresult ProgramHandles::set_access(CUdeviceptr address, std::size_t bytes,
 }
 
 bool ProgramHandles::is_away(CUdeviceptr address, std::size_t bytes) {
-    if (away_bytes(-1) == 0) {
+    if (absent_.load() == 0) {
         return false;
     }
     const threads::LockGuard lock(mutex_);

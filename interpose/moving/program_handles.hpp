@@ -171,6 +171,7 @@ class ProgramHandles {
     Allocations all_ MEMLAB_GUARDED_BY(mutex_);
     std::map<Handle, std::uint64_t> seen_ MEMLAB_GUARDED_BY(mutex_);
     Mappings mappings_ MEMLAB_GUARDED_BY(mutex_);
+    std::atomic<std::size_t> absent_{0};  ///< mappings of the program that are not there
     CUdeviceptr window_ MEMLAB_GUARDED_BY(mutex_) = 0;
     std::size_t window_bytes_ MEMLAB_GUARDED_BY(mutex_) = 0;
     std::atomic<std::uint64_t> away_[trace::DeviceInfo::max_gpus] = {};

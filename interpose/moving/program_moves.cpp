@@ -262,6 +262,7 @@ bool ProgramHandles::map_places(const Allocation& allocation) {
             return false;
         }
         mapping.present = true;
+        absent_.fetch_sub(1);
         if (!mapping.access.empty() &&
             call_real(&Driver::cuMemSetAccess, CUdeviceptr{place}, mapping.bytes,
                       static_cast<const CUmemAccessDesc*>(mapping.access.data()),
@@ -275,9 +276,14 @@ bool ProgramHandles::map_places(const Allocation& allocation) {
 void ProgramHandles::unmap_places(const Allocation& allocation) noexcept {
     for (const CUdeviceptr place : allocation.places) {
         Mapping& mapping = mappings_.at(place);
-        if (mapping.present &&
-            call_real(&Driver::cuMemUnmap, CUdeviceptr{place}, mapping.bytes) == CUDA_SUCCESS) {
+        if (!mapping.present) {
+            continue;
+        }
+        absent_.fetch_add(1);  // before: is_away() looks at it without the lock
+        if (call_real(&Driver::cuMemUnmap, CUdeviceptr{place}, mapping.bytes) == CUDA_SUCCESS) {
             mapping.present = false;
+        } else {
+            absent_.fetch_sub(1);
         }
     }
 }

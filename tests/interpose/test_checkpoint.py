@@ -155,6 +155,12 @@ class Moves(Checkpointed):
                 self.assertTrue(self.says_nothing(process, 0.2))
                 self.asked(process, "restore")
                 self.assertIn("event 0 stream 0", self.line(process))
+                access = self.tell(process, "access")
+                self.asked(process, "yield", f"engine={engine}")
+                self.send(process, "access")
+                self.assertTrue(self.says_nothing(process, 0.2))
+                self.asked(process, "restore")
+                self.assertEqual(self.line(process), access)
                 self.assertEqual(self.tell(process, "check"), "intact")
                 self.assertEqual(self.tell(process, "more"), "done")
                 moved = self.asked(process, "yield", f"engine={engine}")["bytes"]
@@ -164,6 +170,17 @@ class Moves(Checkpointed):
                 self.assertLess(self.asked(process, "yield", f"engine={engine}")["bytes"], moved)  # all were freed
                 self.asked(process, "restore")
                 self.assertEqual(self.tell(process, "check"), "intact")
+                self.ends(process)
+
+    def test_what_is_asked_at_any_moment(self) -> None:
+        for engine in ENGINES:
+            with self.subTest(engine), self.aside() as process:
+                self.tell(process, "polls")
+                for _ in range(10):
+                    self.tell(process, "pauses")
+                    self.ask(process, "yield", f"engine={engine}", "timeout=10")
+                    self.ask(process, "restore")
+                self.assertEqual(self.tell(process, "polled"), "right")
                 self.ends(process)
 
     def test_by_memlab_ctl(self) -> None:

@@ -122,6 +122,27 @@ class Moves(StepAside):
             self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
 
+    def test_what_is_asked_when_it_is_back(self) -> None:
+        """Access to memory, of which nobody can say anything while it is away."""
+        with self.aside() as process:
+            before = self.tell(process, "access")
+            self.assertEqual(before, "0 3")
+            self.asked(process, "yield")
+            self.send(process, "access")
+            self.assertTrue(self.says_nothing(process, 0.2))
+            self.asked(process, "restore")
+            self.assertEqual(self.line(process), before)
+            self.goes_on(process)
+
+    def test_what_is_asked_at_any_moment(self) -> None:
+        with self.aside() as process:
+            self.tell(process, "polls")
+            for _ in range(20):
+                self.asked(process, "yield", "timeout=10")
+                self.asked(process, "restore")
+            self.assertEqual(self.tell(process, "polled"), "right")
+            self.goes_on(process)
+
     def test_calls_that_wait_for_the_device(self) -> None:
         """They leave the driver alone while the device is drained, and are answered at once behind that."""
         with self.aside() as process:

@@ -25,8 +25,13 @@
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
 //   asks       says what queries, attributes and cuMemGetInfo answer
 //   memory     says what cuMemGetInfo answers
+//   access     says what cuMemGetAccess answers
 //   churn      threads allocate, fill, read and free from now on; "still" ends that and says
 //              whether all was as it should be, "count" how much they did
+//   polls      threads ask all the time what is answered while it is away; "polled" ends that and
+//   says
+//              "right", or which call answered something else; "pauses" stops them for a moment
+//              wherever they are
 //   forks      a child says that it runs
 //   handles    handles SIGUSR1 from now on
 //   thread     a second thread checks the blocks and says so
@@ -128,6 +133,44 @@ void churn(CUcontext context, std::uint32_t seed) {
         }
     }
     damaged.fetch_add(are_intact(held) ? 0 : 1);
+}
+
+std::atomic<bool> polling{false};
+std::atomic<const char*> wrong{nullptr};
+
+void expect(bool as_always, const char* call) {
+    if (!as_always) {
+        wrong.store(call);
+    }
+}
+
+void poll(CUcontext context, CUstream stream, CUevent event, Block block) {
+    CHECK(cuCtxSetCurrent(context));
+    while (polling.load()) {
+        expect(cuStreamQuery(stream) == CUDA_SUCCESS, "cuStreamQuery");
+        expect(cuEventQuery(event) == CUDA_SUCCESS, "cuEventQuery");
+        expect(cuStreamSynchronize(stream) == CUDA_SUCCESS, "cuStreamSynchronize");
+        for (int i = 0; i < 1000; ++i) {  // mostly what takes no time
+            CUcontext current = nullptr;
+            expect(cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context,
+                   "cuCtxGetCurrent");
+        }
+        unsigned type = 0;
+        expect(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block.address) ==
+                       CUDA_SUCCESS &&
+                   type == CU_MEMORYTYPE_DEVICE,
+               "cuPointerGetAttribute");
+        CUpointer_attribute asked = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        void* to = &type;
+        expect(cuPointerGetAttributes(1, &asked, &to, block.address) == CUDA_SUCCESS &&
+                   type == CU_MEMORYTYPE_DEVICE,
+               "cuPointerGetAttributes");
+        CUdeviceptr base = 0;
+        std::size_t size = 0;
+        expect(cuMemGetAddressRange(&base, &size, block.address + 5) == CUDA_SUCCESS &&
+                   base == block.address && size == block.bytes,
+               "cuMemGetAddressRange");
+    }
 }
 
 void wait_for(const std::atomic<bool>& flag) {
@@ -374,6 +417,11 @@ int main() {
             CHECK(cuMemGetInfo(&free, &total));
             SAY("%llu of %llu\n", static_cast<unsigned long long>(free >> 20),
                 static_cast<unsigned long long>(total >> 20));
+        } else if (word == "access") {
+            const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+            unsigned long long flags = 0;
+            const CUresult result = cuMemGetAccess(&flags, &here, blocks.front().address);
+            SAY("%d %llu\n", static_cast<int>(result), flags);
         } else if (word == "churn") {
             churning.store(true);
             for (std::uint32_t seed = 1; seed <= 4; ++seed) {
@@ -389,6 +437,25 @@ int main() {
             }
             threads.clear();
             SAY("%s\n", damaged.load() == 0 ? "intact" : "damaged");
+        } else if (word == "polls") {
+            polling.store(true);
+            for (std::size_t i = 0; i < 8; ++i) {
+                threads.emplace_back(poll, context, own, event, blocks[i]);
+            }
+            SAY("done\n");
+        } else if (word == "pauses") {
+            ::signal(SIGUSR1, [](int) { ::usleep(50'000); });
+            for (std::thread& thread : threads) {
+                ::pthread_kill(thread.native_handle(), SIGUSR1);
+            }
+            SAY("done\n");
+        } else if (word == "polled") {
+            polling.store(false);
+            for (std::thread& thread : threads) {
+                thread.join();
+            }
+            threads.clear();
+            SAY("%s\n", wrong.load() == nullptr ? "right" : wrong.load());
         } else if (word == "forks") {
             if (::fork() == 0) {
                 SAY("the child runs\n");
