@@ -7,7 +7,7 @@
 // many threads retain and release without a pause, it gets the context.
 //
 // Neither side waits longer than a second, asleep: a call may wait for work of the GPU's, or never
-// return.
+// return. But a use that says so lasts longer, and is waited for.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class EndGate {
     EndGate& operator=(const EndGate&) = delete;
 
     /// Around a call that may end the context. begin() returns when no use is left, or after
-    /// max_wait_ns.
+    /// max_wait_ns, unless a lasting one is left then.
     void begin() noexcept {
         calls_.fetch_add(1);
         if (uses_.load() != 0) [[unlikely]] {
@@ -39,21 +39,25 @@ class EndGate {
     /// Whether such a call is under way.
     bool ending() const noexcept { return calls_.load(std::memory_order_acquire) != 0; }
 
+    enum class Kind : std::uint8_t { brief, lasting };
+
     /// While one exists that holds the gate no call begins that may end the context, unless it has
-    /// waited for max_wait_ns.
+    /// waited for max_wait_ns and all uses are brief ones.
     class Use {
       public:
         /// Holds the gate unless a call is under way. Waits for its return, at most `wait_ns`.
-        explicit Use(EndGate& gate, std::uint64_t wait_ns = 0) noexcept : gate_(gate) {
+        explicit Use(EndGate& gate, std::uint64_t wait_ns = 0, Kind kind = Kind::brief) noexcept
+            : gate_(gate), lasts_(kind == Kind::lasting ? 1 : 0) {
+            gate_.lasting_.fetch_add(lasts_);
             gate_.uses_.fetch_add(1);
             held_ = gate_.calls_.load() == 0 || (wait_ns != 0 && gate_.wait_for_calls(wait_ns));
             if (!held_) {
-                gate_.uses_.fetch_sub(1);
+                end();
             }
         }
         ~Use() {
             if (held_) {
-                gate_.uses_.fetch_sub(1);
+                end();
             }
         }
         Use(const Use&) = delete;
@@ -62,7 +66,13 @@ class EndGate {
         bool held() const { return held_; }
 
       private:
+        void end() noexcept {
+            gate_.uses_.fetch_sub(1);
+            gate_.lasting_.fetch_sub(lasts_);
+        }
+
         EndGate& gate_;
+        const int lasts_;
         bool held_ = false;
     };
 
@@ -76,7 +86,7 @@ class EndGate {
             calls_.fetch_sub(1);
             profiler::sleep_ns(interval_ns);
             calls_.fetch_add(1);
-        } while (uses_.load() != 0 && profiler::monotonic_ns() < until);
+        } while (uses_.load() != 0 && (profiler::monotonic_ns() < until || lasting_.load() != 0));
     }
 
     bool wait_for_calls(std::uint64_t wait_ns) const noexcept {
@@ -93,6 +103,7 @@ class EndGate {
     // Each side first counts itself, then looks at the other's count: sequentially consistent.
     std::atomic<int> calls_{0};
     std::atomic<int> uses_{0};
+    std::atomic<int> lasting_{0};
 };
 
 }  // namespace memlab::interpose

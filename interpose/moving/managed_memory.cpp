@@ -41,7 +41,7 @@ class PrefetchStream {
   public:
     PrefetchStream(Memory& memory, CUdevice device) {
         for (Context* const context : memory.contexts().all(device)) {
-            use_.emplace(context->end_gate(), EndGate::max_wait_ns);
+            use_.emplace(context->end_gate(), EndGate::max_wait_ns, EndGate::Kind::lasting);
             if (use_->held()) {
                 current_.emplace(context->handle());
                 made_ = call_real(&Driver::cuStreamCreate, &stream_,

@@ -171,7 +171,8 @@ MoveOutcome Mover::prepare(const YieldOrder& order) {
             return MoveOutcome::not_moved("the host has not enough memory available for " +
                                           model::size_text(bytes));
         }
-        const EndGate::Use use(contexts.front()->end_gate(), EndGate::max_wait_ns);
+        const EndGate::Use use(contexts.front()->end_gate(), EndGate::max_wait_ns,
+                               EndGate::Kind::lasting);
         const RelaxedCapture relaxed(true);
         const CurrentContext current(contexts.front()->handle());
         auto memory = std::make_shared<PreparedMemory>(bytes, &outcome.problem);
@@ -292,7 +293,7 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         return MoveOutcome::not_moved(std::move(problem));
     }
     for (Context* const context : memory_.contexts().all(order.device)) {
-        const EndGate::Use use(context->end_gate(), EndGate::max_wait_ns);
+        const EndGate::Use use(context->end_gate(), EndGate::max_wait_ns, EndGate::Kind::lasting);
         if (use.held()) {
             context->pool().release_cached(true);
         }

@@ -106,7 +106,8 @@ std::vector<LeavingContext> choose_leaving(Memory& memory, CUdevice device,
 void ProgramInMove::use_contexts(Memory& memory, const std::vector<CUdevice>& devices) {
     for (const CUdevice device : devices) {
         for (Context* const context : memory.contexts().all(device)) {
-            auto use = std::make_unique<EndGate::Use>(context->end_gate(), EndGate::max_wait_ns);
+            auto use = std::make_unique<EndGate::Use>(context->end_gate(), EndGate::max_wait_ns,
+                                                      EndGate::Kind::lasting);
             if (use->held()) {
                 uses_.push_back(std::move(use));
                 contexts_.emplace(device, context->handle());

@@ -45,7 +45,8 @@ class PagesInMove {
 
   private:
     struct One {
-        explicit One(Context& of) : context(of), use(of.end_gate(), EndGate::max_wait_ns) {}
+        explicit One(Context& of)
+            : context(of), use(of.end_gate(), EndGate::max_wait_ns, EndGate::Kind::lasting) {}
         Context& context;
         EndGate::Use use;
     };

@@ -140,7 +140,7 @@ std::string failed(CUresult error) {
 }
 
 std::string drain_context(Memory& memory, Context& context, std::uint64_t deadline_ns) {
-    const EndGate::Use use(context.end_gate(), EndGate::max_wait_ns);
+    const EndGate::Use use(context.end_gate(), EndGate::max_wait_ns, EndGate::Kind::lasting);
     if (!use.held()) {
         return "a context is being destroyed";
     }

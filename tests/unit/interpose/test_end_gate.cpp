@@ -45,6 +45,27 @@ TEST_CASE("such a call begins when nobody uses the context any more") {
     CHECK_FALSE(too_early);
 }
 
+TEST_CASE("such a call waits as long as a lasting use does") {
+    EndGate gate;
+    std::atomic<bool> used{true};
+    bool too_early = true;
+    std::thread other;
+    {
+        const EndGate::Use use(gate, 0, EndGate::Kind::lasting);
+        REQUIRE(use.held());
+        other = std::thread([&] {
+            gate.begin();
+            too_early = used;
+            gate.finish();
+        });
+        std::this_thread::sleep_for(std::chrono::nanoseconds(EndGate::max_wait_ns) +
+                                    std::chrono::milliseconds(200));
+        used = false;
+    }
+    other.join();
+    CHECK_FALSE(too_early);
+}
+
 TEST_CASE("a use comes in its turn beside calls without a pause") {
     EndGate gate;
     std::atomic<bool> over{false};
