@@ -130,6 +130,10 @@ constexpr auto note_sharing = [](mi::Hooked, const auto& real, auto...) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
     mi::gate.no_checkpoint_from_now_on(mi::shared_with_processes);
+    const mi::Passage passage;  // another process may want the memory at once
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const auto real = mi::real_call(&Driver::cuIpcGetMemHandle, handle, address);
     return mi::hook(
         [&](Session& session) -> CUresult {

@@ -19,6 +19,7 @@ struct Passing {
     std::uint32_t depth;
     std::uint32_t slot;    // 0: none yet
     std::uint32_t others;  // of the calls that neither submit nor allocate
+    bool waits;
 };
 __attribute__((tls_model("initial-exec"))) constinit thread_local Passing passing{};
 
@@ -37,6 +38,24 @@ void take_slot(std::atomic<std::uint32_t>& next, unsigned slots) {
         passing.slot = 1 + next.fetch_add(1, std::memory_order_relaxed) % slots;
     }
 }
+
+/// The calling thread waits at the gate. One that does already is in a handler of the program's
+/// that has interrupted the wait, and would wait for its own return: it wants the memory back.
+class Waiting {
+  public:
+    explicit Waiting(Gate& gate) : outer_(passing.waits) {
+        if (outer_) {
+            gate.want_back();
+        }
+        passing.waits = true;
+    }
+    ~Waiting() { passing.waits = outer_; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+  private:
+    const bool outer_;
+};
 
 bool can_be_given_up(Phase phase) {
     return phase == Phase::closing || phase == Phase::draining;
@@ -160,6 +179,7 @@ bool Gate::enter() noexcept {
         // A callback inside of memlab's own call holds what the mover may need.
         if (phase_of(word_.load()) == Phase::running || thread_is_inside_memlab()) {
             passing.depth = 1;
+            passing.waits = false;  // a handler may have left the wait
             return true;
         }
         count.fetch_sub(1);
@@ -208,6 +228,7 @@ bool Gate::wait_while_shut() noexcept {
     }
     const int saved_errno = errno;
     bool passes = true;
+    const Waiting waiting(*this);
     waiting_.fetch_add(1);
     for (std::uint32_t word = word_.load(); is_shut(word) && passes; word = word_.load()) {
         passes = wait_once(word);
@@ -229,6 +250,7 @@ bool Gate::work_is_over() noexcept {
 bool Gate::wait(bool for_work, Phase* ended_by) noexcept {
     const int saved_errno = errno;
     bool passes = true;
+    const Waiting waiting(*this);
     waiting_.fetch_add(1);
     for (;;) {
         const std::uint32_t word = word_.load();

@@ -52,7 +52,14 @@ bool Mover::try_to_move_in(Lack* lack, Returned* back) {
         returning.push_back(context);
     }
     ProgramInMove program;
-    program.use_contexts(memory_, program_handles().devices_away());
+    const std::vector<CUdevice> devices = program_handles().devices_away();
+    program.use_contexts(memory_, devices);
+    for (const CUdevice device : devices) {
+        if (!program.contexts().contains(device)) {
+            *lack = {device, program_handles().away_bytes(device), "the driver makes no context"};
+            return false;
+        }
+    }
     back->chunks.reserve(returning.size());
     std::vector<std::vector<CopyTask>> pieces(returning.size());
     for (std::size_t i = 0; i < returning.size(); ++i) {

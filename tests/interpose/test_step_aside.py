@@ -134,6 +134,16 @@ class Moves(StepAside):
             self.assertEqual(self.line(process), before)
             self.goes_on(process)
 
+    def test_an_export_waits(self) -> None:
+        """Whoever gets the handle may open it at once."""
+        with self.aside() as process:
+            self.asked(process, "yield")
+            self.send(process, "hands")
+            self.assertTrue(self.says_nothing(process, 0.2))
+            self.asked(process, "restore")
+            self.assertEqual(self.line(process), "0")
+            self.goes_on(process)
+
     def test_what_is_asked_at_any_moment(self) -> None:
         with self.aside() as process:
             self.tell(process, "polls")
@@ -595,6 +605,23 @@ class OwnHandles(StepAside):
                     self.assertEqual(self.tell(process, "used"), "0")
                     self.ends(process)
 
+    def test_its_contexts_end_meanwhile(self) -> None:
+        """A context for the copies is made when it comes back, which may fail at first."""
+        for devices in ("1", "2"):
+            with self.subTest(devices), self.started(YIELD | {"SIMCUDA_DEVICES": devices},
+                                                     self.program("own_handles")) as process:
+                self.line(process)
+                self.right(process, "random 8 60")
+                self.assertGreater(self.yields(process), 0)
+                self.right(process, "leaves")
+                self.right(process, "fail cuDevicePrimaryCtxRetain 1")
+                self.asked(process, "restore")
+                self.assertEqual(self.phase(process), "running")
+                self.right(process, "returns")
+                self.right(process, "check")
+                self.right(process, "clear")
+                self.ends(process)
+
     def test_the_recording_is_the_same(self) -> None:
         kinds = []
         for settings in ({}, YIELD):
@@ -864,6 +891,17 @@ class Ends(StepAside):
             process.send_signal(signal.SIGUSR1)
             self.assertEqual(self.line(process), "intact")
             self.ends(process)
+
+    def test_a_handler_that_waits_at_the_gate_itself(self) -> None:
+        with self.aside() as process:
+            self.tell(process, "works")
+            self.asked(process, "yield")
+            self.send(process, "check")
+            self.assertTrue(self.says_nothing(process, 0.3))
+            process.send_signal(signal.SIGUSR1)
+            self.assertFalse(self.says_nothing(process, 20), "the handler waits for its own return")
+            self.assertEqual(self.line(process), "intact")
+            self.goes_on(process)
 
 
 class Storm(StepAside):

@@ -10,6 +10,7 @@
 //   fail F N      the N-th next call of this function of the driver's fails; with 0 none does
 //   forks         a child does the next, and says nothing
 //   churn S       three threads do the like with memory of their own, until "still"
+//   leaves        gives up its contexts; "returns" gets them again
 //   clear         unmaps and releases everything
 //   used          says how many MiB of the devices are used (simulated driver)
 //
@@ -391,6 +392,15 @@ int main() {
                 thread.join();
             }
             threads.clear();
+        } else if (word == "leaves") {
+            CHECK(cuCtxSetCurrent(nullptr));
+            for (const CUdevice device : devices) {
+                CHECK(cuDevicePrimaryCtxRelease(device));
+            }
+        } else if (word == "returns") {
+            for (std::size_t i = devices.size(); i != 0; --i) {
+                expect(use_device(devices[i - 1]) == contexts[i - 1], "another context");
+            }
         } else if (word == "clear") {
             program.clear();
         } else if (word == "used") {

@@ -33,13 +33,13 @@
 //              "right", or which call answered something else; "pauses" stops them for a moment
 //              wherever they are
 //   forks      a child says that it runs
-//   handles    handles SIGUSR1 from now on
+//   handles    handles SIGUSR1 from now on; "works" by work that it waits for
 //   thread     a second thread checks the blocks and says so
 //   fail F N   the N-th next call of this function of the driver's fails (simulated driver)
 //   yields     steps aside by memlab.h and says what that returned; restores the same
 //   children   says what waitpid(-1) answers
 //   late       at exit, behind memlab, calls a function of the driver's that nobody interposes
-//   exports    exports memory to other processes; "events": an event
+//   exports    exports new memory to other processes; "hands": a block; "events": an event
 //   managed    allocates managed memory
 //   exits      ends
 //
@@ -230,6 +230,8 @@ void say_answers(CUevent event, CUdeviceptr address) {
         static_cast<int>(cuEventQuery(event)), static_cast<int>(cuStreamQuery(nullptr)),
         static_cast<int>(cuCtxSynchronize()), type, static_cast<unsigned long long>(free >> 20));
 }
+
+CUdeviceptr written_by_handler = 0;
 
 std::atomic<bool> calls_late{false};
 
@@ -465,6 +467,14 @@ int main() {
         } else if (word == "handles") {
             ::signal(SIGUSR1, [](int) {});
             SAY("done\n");
+        } else if (word == "works") {
+            written_by_handler = scratch;
+            ::signal(SIGUSR1, [](int) { CHECK(cuMemsetD8(written_by_handler, 3, 64)); });
+            SAY("done\n");
+        } else if (word == "hands") {
+            CUipcMemHandle handle;
+            SAY("%d\n", static_cast<int>(control<decltype(cuIpcGetMemHandle)>("cuIpcGetMemHandle")(
+                            &handle, blocks.front().address)));
         } else if (word == "thread") {
             threads.emplace_back([&] {
                 CHECK(cuCtxSetCurrent(context));
