@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,6 +68,31 @@ int open_nameless(const std::string& folder) {
     return -1;
 }
 
+/// Room for all of it, so that writing does not fail half-way; where the file system gives none in
+/// advance (NFS before 4.2) it may. An error, or 0.
+int take_room(int file, off_t bytes) {
+    int result = 0;
+    do {
+        result = ::fallocate(file, 0, 0, bytes);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) {
+        result = ::ftruncate(file, bytes);
+    }
+    return result == 0 ? 0 : errno;
+}
+
+/// From mapped memory of a file that may not be readable: an access would end the process.
+bool copy_mapped(const void* from, void* to, std::size_t bytes) {
+    const iovec local{to, bytes};
+    const iovec mapped{const_cast<void*>(from), bytes};
+    const ssize_t copied = ::process_vm_readv(::getpid(), &local, 1, &mapped, 1, 0);
+    if (copied < 0 && (errno == ENOSYS || errno == EPERM)) {  // not permitted here
+        std::memcpy(to, from, bytes);
+        return true;
+    }
+    return copied == static_cast<ssize_t>(bytes);
+}
+
 }  // namespace
 
 KeptFile::~KeptFile() {
@@ -97,15 +123,13 @@ bool KeptFile::read(std::uint64_t offset, void* to, std::size_t bytes) {
     while (done < bytes) {
         const ssize_t count = ::pread(descriptor(), static_cast<std::byte*>(to) + done,
                                       bytes - done, static_cast<off_t>(offset + done));
-        if (count <= 0 && errno != EINTR) {
+        if (count == 0 || (count < 0 && errno != EINTR)) {
             break;
         }
         done += count > 0 ? static_cast<std::size_t>(count) : 0;
     }
-    if (done < bytes) {
-        std::memcpy(to, static_cast<const std::byte*>(mapping_) + offset, bytes);
-    }
-    return true;
+    return done == bytes ||
+           copy_mapped(static_cast<const std::byte*>(mapping_) + offset, to, bytes);
 }
 
 PreparedMemory::PreparedMemory(std::uint64_t bytes, std::string* problem) : bytes_(bytes) {
@@ -181,7 +205,7 @@ KeptRoom::KeptRoom(std::uint64_t bytes, const std::string& folder, std::string* 
         *problem = why(("no file can be made in " + folder).c_str());
         return;
     }
-    if (const int error = ::posix_fallocate(file, 0, static_cast<off_t>(bytes)); error != 0) {
+    if (const int error = take_room(file, static_cast<off_t>(bytes)); error != 0) {
         errno = error;
         *problem = why(("no room in " + folder).c_str());
         ::close(file);
