@@ -81,6 +81,30 @@ void answer_outcome(Verb verb, MoveOutcome outcome, Answer* answer) {
     }
 }
 
+void answer_order(Session& session, Verb verb, Mover::Wanted wanted, const YieldOrder& order,
+                  Answer* answer) {
+    if (session.mover() == nullptr) {
+        answer->problem = cannot_step_aside;
+        return;
+    }
+    Mover& mover = *session.mover();
+    MoveOutcome outcome;
+    const Mover::Ticket ticket =
+        mover.order(wanted, order, max_wait_for_move_ns + order.timeout_ns, &outcome);
+    if (ticket.number == 0) {
+        answer_outcome(verb, std::move(outcome), answer);
+        return;
+    }
+    answer->later = [&mover, verb, ticket](Answer* later) {
+        MoveOutcome done;
+        if (!mover.is_over(ticket, &done)) {
+            return false;
+        }
+        answer_outcome(verb, std::move(done), later);
+        return true;
+    };
+}
+
 }  // namespace
 
 void answer_yield(Session& session, Arguments arguments, Answer* answer) {
@@ -92,23 +116,11 @@ void answer_yield(Session& session, Arguments arguments, Answer* answer) {
             return;
         }
     }
-    if (session.mover() == nullptr) {
-        answer->problem = cannot_step_aside;
-        return;
-    }
-    MoveOutcome outcome;
-    session.mover()->yield(order, max_wait_for_move_ns + order.timeout_ns, &outcome);
-    answer_outcome(Verb::yield, std::move(outcome), answer);
+    answer_order(session, Verb::yield, Mover::Wanted::out, order, answer);
 }
 
 void answer_restore(Session& session, Answer* answer) {
-    if (session.mover() == nullptr) {
-        answer->problem = cannot_step_aside;
-        return;
-    }
-    MoveOutcome outcome;
-    session.mover()->restore(max_wait_for_move_ns, &outcome);
-    answer_outcome(Verb::restore, std::move(outcome), answer);
+    answer_order(session, Verb::restore, Mover::Wanted::in, {}, answer);
 }
 
 }  // namespace memlab::interpose

@@ -10,6 +10,7 @@
 #include <limits>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include "interpose/driver/reentrancy.hpp"
 #include "profiler/clock.hpp"
@@ -23,6 +24,7 @@ constexpr std::uint64_t max_wait_for_answer_ns = 1'000'000'000;
 constexpr std::uint64_t max_wait_to_fork_ns = 200'000'000;
 constexpr std::uint64_t millisecond = 1'000'000;
 constexpr int pause_ms = 10;      // where there are no descriptors or no memory left
+constexpr int look_again_ms = 2;  // whether an answer is there
 constexpr int most_openings = 8;  // the program may close the sockets again and again
 
 /// "error TEXT\n", in one line and within max_error_bytes.
@@ -108,9 +110,13 @@ void ControlChannel::serve() {
             Client* const client = clients_[i].get();
             const bool open = client != nullptr && client->socket.check();
             buffered = buffered || (open && client->has_request());
+            const bool waits = open && client->waits();  // its end is seen in any case
             waiting[Listener::max_sockets + i] = {
                 open ? client->socket.number() : -1,
-                static_cast<short>(open && client->sends() ? POLLOUT : POLLIN), 0};
+                static_cast<short>(waits                     ? 0
+                                   : open && client->sends() ? POLLOUT
+                                                             : POLLIN),
+                0};
         }
         if (::poll(waiting, most, buffered ? 0 : timeout_ms(profiler::monotonic_ns())) < 0) {
             ::poll(nullptr, 0, pause_ms);
@@ -118,7 +124,8 @@ void ControlChannel::serve() {
         for (std::size_t i = 0; i < max_live_clients && !stopped_.load(); ++i) {
             Client* const client = clients_[i].get();
             const bool ready = waiting[Listener::max_sockets + i].revents != 0;
-            if (client != nullptr && (ready || client->has_request()) && !advance(*client, ready)) {
+            if (client != nullptr && (ready || client->has_request() || client->waits()) &&
+                !advance(*client, ready)) {
                 drop(i);
             }
         }
@@ -146,6 +153,9 @@ bool ControlChannel::open_again() {
 int ControlChannel::timeout_ms(std::uint64_t now_ns) const {
     std::uint64_t next = std::numeric_limits<std::uint64_t>::max();
     for (const std::unique_ptr<Client>& client : clients_) {
+        if (client != nullptr && client->waits()) {
+            return look_again_ms;
+        }
         next = client != nullptr ? std::min(next, client->deadline_ns) : next;
     }
     if (next == std::numeric_limits<std::uint64_t>::max()) {
@@ -201,7 +211,8 @@ void ControlChannel::drop(std::size_t which) {
 void ControlChannel::drop_late(std::uint64_t now_ns) {
     for (std::size_t i = 0; i < max_live_clients; ++i) {
         Client* const client = clients_[i].get();
-        if (client != nullptr && (client->deadline_ns <= now_ns || !client->socket.check())) {
+        if (client != nullptr &&
+            ((client->deadline_ns <= now_ns && !client->waits()) || !client->socket.check())) {
             drop(i);
         }
     }
@@ -212,6 +223,9 @@ void ControlChannel::drop_late(std::uint64_t now_ns) {
 bool ControlChannel::advance(Client& client, bool ready) {
     if (!client.socket.check()) {
         return false;
+    }
+    if (client.waits()) {
+        return !ready && look_again(client);
     }
     if (client.sends()) {
         return send_reply(client);
@@ -251,6 +265,22 @@ bool ControlChannel::take_request(Client& client) {
         return false;
     }
     client.deadline_ns = profiler::monotonic_ns() + slow_client_ns;
+    return client.waits() || send_reply(client);
+}
+
+/// False: it is to be dropped.
+bool ControlChannel::look_again(Client& client) {
+    try {
+        const threads::LockGuard lock(answering_);
+        if (stopped_.load() || !client.awaited.later(&client.awaited)) {
+            return true;
+        }
+        const Answer answer = std::exchange(client.awaited, {});
+        make_reply(client, answer);
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    client.deadline_ns = profiler::monotonic_ns() + slow_client_ns;
     return send_reply(client);
 }
 
@@ -266,14 +296,24 @@ void ControlChannel::answer(Client& client, std::string_view line) {
             answerer_(request, &answer);
         }
     }
-    if (answer.problem.empty() && answer.document.size() > max_reply_bytes) {
-        answer.problem = "the reply is too large";
+    if (answer.later != nullptr) {
+        client.awaited = std::move(answer);
+    } else {
+        make_reply(client, answer);
     }
-    client.reply = answer.problem.empty() ? std::string(ok_word)
-                                                .append(std::to_string(answer.document.size()))
-                                                .append("\n")
-                                                .append(answer.document)
-                                          : error_reply(answer.problem);
+}
+
+void ControlChannel::make_reply(Client& client, const Answer& answer) {
+    if (!answer.problem.empty()) {
+        client.reply = error_reply(answer.problem);
+    } else if (answer.document.size() > max_reply_bytes) {
+        client.reply = error_reply("the reply is too large");
+    } else {
+        client.reply = std::string(ok_word)
+                           .append(std::to_string(answer.document.size()))
+                           .append("\n")
+                           .append(answer.document);
+    }
 }
 
 bool ControlChannel::send_reply(Client& client) {

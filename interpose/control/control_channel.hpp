@@ -4,7 +4,8 @@
 // It waits for nobody: reads and writes do not block, and a reply is made in memory before any of
 // it is sent. So what a peer does, or does not, never holds up the program: one that is idle for
 // idle_client_ns or takes nothing of a reply for slow_client_ns is dropped, as is one beyond
-// max_live_clients. While nobody asks, the thread sleeps.
+// max_live_clients. What takes its time is asked for again and again, and others are answered
+// meanwhile. While nobody asks, the thread sleeps.
 //
 // Children of a fork drop what they inherit, and have a channel of their own once they use CUDA.
 #pragma once
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,6 +29,9 @@ namespace memlab::interpose {
 struct Answer {
     std::string document;
     std::string problem;  ///< empty: none
+    /// The answer is not there yet: to be called until it returns true, for that. May throw
+    /// std::bad_alloc.
+    std::function<bool(Answer*)> later = {};
 };
 
 /// Thread-safety: all functions, from any thread, except where they say otherwise.
@@ -61,12 +66,14 @@ class ControlChannel {
         std::string reply;
         std::size_t sent = 0;
         bool last = false;              ///< to be closed after this reply
+        Answer awaited;                 ///< with `later`: the answer to the request before
         std::uint64_t deadline_ns = 0;  ///< when it is dropped
 
         bool sends() const { return sent < reply.size(); }
+        bool waits() const { return awaited.later != nullptr; }
         /// One that is whole, while none is answered.
         bool has_request() const {
-            return !sends() &&
+            return !sends() && !waits() &&
                    std::string_view(request, received).find('\n') != std::string_view::npos;
         }
     };
@@ -84,6 +91,8 @@ class ControlChannel {
     bool take_request(Client& client);
     bool send_reply(Client& client);
     void answer(Client& client, std::string_view line);
+    bool look_again(Client& client);
+    static void make_reply(Client& client, const Answer& answer);
     void close_all();
 
     Answerer answerer_ = nullptr;

@@ -204,7 +204,7 @@ MEMLAB_EXPORT int memlab_api_yield(char* problem, size_t size) {
         order.comes_back = true;
         mi::MoveOutcome outcome;
         if (session.mover() != nullptr) {
-            session.mover()->yield(order, mi::Mover::forever, &outcome);
+            session.mover()->yield(order, &outcome);
         } else {
             outcome.problem = "it was started without MEMLAB_YIELD=on";
         }
@@ -227,7 +227,7 @@ MEMLAB_EXPORT int memlab_api_restore(void) {
         if (session.mover() == nullptr) {
             return false;
         }
-        session.mover()->restore(mi::Mover::forever, &outcome);
+        session.mover()->restore(&outcome);
         return outcome.problem.empty();
     });
     return done ? 0 : -1;

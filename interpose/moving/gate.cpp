@@ -150,8 +150,14 @@ void Gate::exiting() noexcept {
     exiting_thread_.store(static_cast<std::int32_t>(::syscall(SYS_gettid)));
 }
 
+void Gate::let_nobody_wait() noexcept {
+    nobody_waits_.store(true);
+    gate_futex(word_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
 void Gate::forget_after_fork() noexcept {
     word_.store(0);
+    nobody_waits_.store(false);
     wanted_back_.store(false);
     waiting_.store(0);
     exiting_thread_.store(0);
@@ -273,7 +279,8 @@ bool Gate::wait_once(std::uint32_t word) noexcept {
     const std::uint32_t handlers = own_handlers_.load();
     const Phase phase = phase_of(word);
     const std::int32_t exiting = exiting_thread_.load();
-    if (exiting != 0 && exiting == static_cast<std::int32_t>(::syscall(SYS_gettid))) {
+    if (exiting != 0 &&
+        (nobody_waits_.load() || exiting == static_cast<std::int32_t>(::syscall(SYS_gettid)))) {
         return false;
     }
     open_if_late(word);

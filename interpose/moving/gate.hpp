@@ -97,6 +97,8 @@ class Gate {
 
     /// The process ends by the calling thread, whose calls wait for nobody from now on.
     void exiting() noexcept;
+    /// The exit waits for a thread that waits here: nobody does any more, as if it were over.
+    void let_nobody_wait() noexcept;
     /// 0: none does.
     std::int32_t exiting_thread() const { return exiting_thread_.load(); }
 
@@ -145,6 +147,7 @@ class Gate {
     std::atomic<std::uint32_t> waiting_{0};
     std::atomic<std::uint32_t> own_handlers_{0};
     std::atomic<std::int32_t> exiting_thread_{0};
+    std::atomic<bool> nobody_waits_{false};
     std::atomic<std::uint32_t> next_slot_{0};
     std::atomic<const char*> stays_{nullptr};
     std::atomic<const char*> no_checkpoint_{nullptr};

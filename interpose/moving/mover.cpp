@@ -60,25 +60,32 @@ void Mover::loop() {
     }
 }
 
-/// While exit() is under way: ends the process once the thread that made that call has waited in
-/// one place for a second, if it may be the locked driver that it waits for.
+/// While exit() is under way: looks whether the thread that made that call waits in one place,
+/// since it may be the locked driver that it waits for, or a thread at the gate. Then the one ends
+/// the process, the other waits no longer.
 void Mover::end_if_caught() noexcept {
     constexpr std::uint64_t look_ns = move_second_ns / 20;
-    constexpr unsigned most_looks = 20;
-    if (!gate.is_shut() || !driver_.away() || end_process_.load() == nullptr) {
+    constexpr unsigned looks_for_driver = 20;
+    constexpr unsigned looks_for_gate = 100;
+    const bool by_driver = gate.is_shut() && driver_.away();
+    if ((!by_driver && gate.phase() == Phase::running) || end_process_.load() == nullptr) {
         return;
     }
     try {
         const std::string path = "/proc/self/task/" + std::to_string(gate.exiting_thread()) +
                                  "/syscall";  // its number, arguments and stack; or "running"
         std::string before;
-        for (unsigned same = 0; same < most_looks;) {
+        for (unsigned same = 0; same < (by_driver ? looks_for_driver : looks_for_gate);) {
             profiler::sleep_ns(look_ns);
             const std::string now = read_small_file(path, 256);
             same = now == before && !now.starts_with("running") ? same + 1 : 0;
             before = now;
         }
-        end_process_.load()();
+        if (by_driver) {
+            end_process_.load()();
+        } else {
+            gate.let_nobody_wait();
+        }
     } catch (const std::bad_alloc&) {  // the process is left to itself
     }
 }
@@ -129,10 +136,8 @@ void Mover::take_orders() {
 }
 
 void Mover::finish(MoveOutcome outcome) noexcept {
-    {
-        const threads::LockGuard lock(mutex_);
-        outcome_ = std::move(outcome);
-    }
+    const threads::LockGuard lock(mutex_);
+    outcomes_[(tickets_done_.load() + 1) % outcomes_.size()] = std::move(outcome);
     tickets_done_.fetch_add(1);
 }
 
@@ -142,51 +147,61 @@ void Mover::set_phase_time() noexcept {
 
 // ---- orders
 
-void Mover::wait_for(std::uint64_t ticket, std::uint64_t max_wait_ns, MoveOutcome* outcome) {
-    gate.ring();
-    const std::uint64_t begin = profiler::monotonic_ns();
-    while (tickets_done_.load() < ticket) {
-        const std::uint64_t waited = profiler::monotonic_ns() - begin;
-        if (stopping_.load() || waited >= max_wait_ns ||
-            (max_wait_ns != forever && short_of_memory_.load() && waited >= move_second_ns)) {
-            outcome->text = short_of_memory_.load()
-                                ? "it waits for GPU memory, and comes back when there is enough"
-                                : "it goes on; status says how far it is";
-            return;
-        }
-        profiler::sleep_ns(poll_outcome_ns);
-    }
+Mover::Ticket Mover::order(Wanted wanted, const YieldOrder& order, std::uint64_t max_wait_ns,
+                           MoveOutcome* outcome) {
+    Ticket ticket;
     const threads::LockGuard lock(mutex_);
-    *outcome = outcome_;
-}
-
-/// Its number; 0: it cannot be given, and *outcome says why.
-std::uint64_t Mover::place(Wanted wanted, const YieldOrder& order, MoveOutcome* outcome) {
-    const threads::LockGuard lock(mutex_);
+    const bool busy = wanted_ != Wanted::nothing || tickets_ != tickets_done_.load();
+    const Phase phase = gate.phase();
     if (!started_.load() || stopping_.load()) {
         outcome->problem = "there is no thread for it";
-    } else if (wanted_ != Wanted::nothing || tickets_ != tickets_done_.load()) {
+    } else if (wanted == Wanted::in && (phase == Phase::closing || phase == Phase::draining)) {
+        gate.want_back();
+        outcome->text = "called it back before anything was moved";
+    } else if (busy) {
         outcome->problem = "another order is under way";
-    } else if (wanted == Wanted::in && gate.phase() == Phase::moving_in) {
+    } else if (wanted == Wanted::in && phase == Phase::moving_in) {
         outcome->text = "it is coming back already";
     } else {
         order_ = order;
         wanted_ = wanted;
-        return ++tickets_;
+        ticket = {++tickets_, profiler::monotonic_ns(), max_wait_ns};
+        gate.ring();
     }
-    return 0;
+    return ticket;
 }
 
-void Mover::yield(const YieldOrder& order, std::uint64_t max_wait_ns, MoveOutcome* outcome) {
-    if (const std::uint64_t ticket = place(Wanted::out, order, outcome); ticket != 0) {
-        wait_for(ticket, max_wait_ns, outcome);
+bool Mover::is_over(const Ticket& ticket, MoveOutcome* outcome) {
+    if (tickets_done_.load() >= ticket.number) {
+        const threads::LockGuard lock(mutex_);
+        if (tickets_done_.load() - ticket.number < outcomes_.size()) {
+            *outcome = std::move(outcomes_[ticket.number % outcomes_.size()]);
+        }
+        return true;
+    }
+    const std::uint64_t waited = profiler::monotonic_ns() - ticket.since_ns;
+    if (stopping_.load() || waited >= ticket.max_wait_ns ||
+        (ticket.max_wait_ns != forever && short_of_memory_.load() && waited >= move_second_ns)) {
+        outcome->text = short_of_memory_.load()
+                            ? "it waits for GPU memory, and comes back when there is enough"
+                            : "it goes on; status says how far it is";
+        return true;
+    }
+    return false;
+}
+
+void Mover::wait_for(const Ticket& ticket, MoveOutcome* outcome) {
+    while (ticket.number != 0 && !is_over(ticket, outcome)) {
+        profiler::sleep_ns(poll_outcome_ns);
     }
 }
 
-void Mover::restore(std::uint64_t max_wait_ns, MoveOutcome* outcome) {
-    if (const std::uint64_t ticket = place(Wanted::in, {}, outcome); ticket != 0) {
-        wait_for(ticket, max_wait_ns, outcome);
-    }
+void Mover::yield(const YieldOrder& given, MoveOutcome* outcome) {
+    wait_for(order(Wanted::out, given, forever, outcome), outcome);
+}
+
+void Mover::restore(MoveOutcome* outcome) {
+    wait_for(order(Wanted::in, {}, forever, outcome), outcome);
 }
 
 void Mover::toggle() noexcept {

@@ -10,6 +10,7 @@
 // waits for memory as long as that takes.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -69,13 +70,27 @@ class Mover {
     /// Starts the thread, and lets the calls pass the gate from now on. False: there is none.
     bool start() noexcept;
 
+    enum class Wanted : std::uint8_t { nothing, out, in };
     static constexpr std::uint64_t forever = ~std::uint64_t{0};
-    /// Steps aside, or comes back; waits until that is done, but not longer than `max_wait_ns`, and
-    /// unless that is forever not for memory of the GPU: then *outcome says that it goes on. May
-    /// throw std::bad_alloc. Call without any of memlab's locks, and not in a call that has passed
-    /// the gate.
-    void yield(const YieldOrder& order, std::uint64_t max_wait_ns, MoveOutcome* outcome);
-    void restore(std::uint64_t max_wait_ns, MoveOutcome* outcome);
+
+    /// An order that is carried out.
+    struct Ticket {
+        std::uint64_t number = 0;  ///< 0: it is not
+        std::uint64_t since_ns = 0;
+        std::uint64_t max_wait_ns = 0;
+    };
+    /// Orders to step aside, or to come back. Without a number *outcome is what became of it. May
+    /// throw std::bad_alloc.
+    Ticket order(Wanted wanted, const YieldOrder& order, std::uint64_t max_wait_ns,
+                 MoveOutcome* outcome);
+    /// Whether it is done, or has taken so long, or, unless that is forever, waits for memory of
+    /// the GPU: then *outcome says that it goes on. May throw std::bad_alloc.
+    bool is_over(const Ticket& ticket, MoveOutcome* outcome);
+
+    /// Steps aside, or comes back, and waits for that. May throw std::bad_alloc. Call without any
+    /// of memlab's locks, and not in a call that has passed the gate.
+    void yield(const YieldOrder& order, MoveOutcome* outcome);
+    void restore(MoveOutcome* outcome);
 
     /// Steps aside if the program runs, else brings it back. Async-signal-safe.
     void toggle() noexcept;
@@ -109,14 +124,11 @@ class Mover {
     State state() const;
 
   private:
-    enum class Wanted : std::uint8_t { nothing, out, in };
-
     static void* run(void* self);
     void loop();
     void take_orders();
-    std::uint64_t place(Wanted wanted, const YieldOrder& order, MoveOutcome* outcome);
     void finish(MoveOutcome outcome) noexcept;
-    void wait_for(std::uint64_t ticket, std::uint64_t max_wait_ns, MoveOutcome* outcome);
+    void wait_for(const Ticket& ticket, MoveOutcome* outcome);
 
     /// What an order uses here.
     struct Engines {
@@ -176,7 +188,8 @@ class Mover {
     Wanted wanted_ MEMLAB_GUARDED_BY(mutex_) = Wanted::nothing;
     YieldOrder order_ MEMLAB_GUARDED_BY(mutex_);
     std::uint64_t tickets_ MEMLAB_GUARDED_BY(mutex_) = 0;
-    MoveOutcome outcome_ MEMLAB_GUARDED_BY(mutex_);
+    /// Of the latest tickets, at their numbers' remainders.
+    std::array<MoveOutcome, 8> outcomes_ MEMLAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace memlab::interpose

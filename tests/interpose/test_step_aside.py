@@ -7,6 +7,7 @@ MEMLAB_TEST_RUNS is how many random runs of yields, restores and kills of either
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -281,6 +282,31 @@ class Moves(StepAside):
             self.assertFalse(any(str(folder) in each for each in opened), opened)
             self.assertIn("no file can be made", self.refused(process, "to=disk:/nonexistent"))
             self.goes_on(process)
+
+    def test_a_file_that_cannot_be_read(self) -> None:
+        """It waits, as for memory, and says so."""
+        with self.aside() as process:
+            self.asked(process, "yield", f"to=disk:{self.work}")
+            (file,) = [each for each in Path(f"/proc/{process.pid}/fd").iterdir() if str(self.work) in os.readlink(each)
+                       and "(deleted)" in os.readlink(each)]
+            os.truncate(file, 0)
+            with self.connect(process) as client:
+                client.sendall(b"restore\n")
+                assert process.stderr is not None
+                self.assertTrue(select.select([process.stderr], [], [], 40)[0])
+                self.assertIn(b"its contents could not be copied (the file could not be read); it tries again",
+                              process.stderr.readline())
+            self.assertEqual(self.phase(process), "moving in")
+
+    def test_a_file_where_room_is_not_given_in_advance(self) -> None:
+        for error in (errno.EOPNOTSUPP, errno.ENOSYS):
+            with self.subTest(os.strerror(error)), self.aside() as process:
+                self.assertEqual(self.tell(process, f"forbid {error}"), "done")
+                self.asked(process, "yield", f"to=disk:{self.work}")
+                self.assertEqual(self.tell(process, "used"), "0")
+                self.asked(process, "restore")
+                self.assertEqual(self.tell(process, "check"), "intact")
+                self.goes_on(process)
 
     def test_by_memlab_ctl(self) -> None:
         folder = self.work / "kept"
@@ -717,6 +743,23 @@ class Refuses(StepAside):
                 self.tell(process, "open")
                 self.goes_on(process)
 
+    def test_others_are_answered_meanwhile(self) -> None:
+        """However long an order takes; and one to come back ends one to leave."""
+        with self.aside() as process:
+            self.tell(process, "close")
+            with self.connect(process) as client, self.connect(process) as gone:
+                client.sendall(b"yield\ttimeout=60\nstatus\n")
+                while self.phase(process) != "draining":
+                    pass
+                self.assertIn("another order is under way", self.refused(process, "timeout=60"))
+                gone.sendall(b"sites\n")
+                gone.close()
+                self.assertEqual(self.asked(process, "restore")["text"], "called it back before anything was moved")
+                self.assertEqual(self.reply_on(client), ("error", "it was called back"))
+                self.assertEqual(self.reply_on(client)[1]["step_aside"]["phase"], "running")
+            self.tell(process, "open")
+            self.goes_on(process)
+
     def test_a_host_function_that_waits_for_a_thread_at_the_gate(self) -> None:
         with self.aside() as process:
             self.tell(process, "locks")
@@ -873,6 +916,16 @@ class Ends(StepAside):
             self.send(process, "exits")
             self.assertEqual(process.wait(timeout=10), 0)
             self.assertLess(time.monotonic() - begin, 1.5)
+
+    def test_exit_that_waits_for_a_thread_at_the_gate(self) -> None:
+        with self.aside() as process:
+            self.asked(process, "yield")
+            self.send(process, "joins")
+            self.assertTrue(self.says_nothing(process, 0.2))
+            self.send(process, "exits")
+            self.assertFalse(self.says_nothing(process, 40), "both wait for good")
+            self.assertEqual(self.line(process), "4")  # CUDA_ERROR_DEINITIALIZED
+            self.assertEqual(process.wait(timeout=30), 0)
 
     def test_fork_while_it_is_away(self) -> None:
         with self.aside() as process:

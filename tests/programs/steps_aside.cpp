@@ -41,18 +41,26 @@
 //   late       at exit, behind memlab, calls a function of the driver's that nobody interposes
 //   exports    exports new memory to other processes; "hands": a block; "events": an event
 //   managed    allocates managed memory
+//   joins      a thread fills a block and says what that answered; exit() waits for it
+//   forbid E   from now on fallocate() fails with this error in all threads
 //   exits      ends
 //
 // Recorded: the blocks that it holds.
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -242,6 +250,27 @@ void call_late() {
     }
 }
 
+bool forbid_fallocate(unsigned error) {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{std::size(filter), filter};
+    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) ==
+               0;
+}
+
+std::thread joined_at_exit;
+
+void join_at_exit() {
+    if (joined_at_exit.joinable()) {
+        joined_at_exit.join();
+    }
+}
+
 void share() {
     const CUdeviceptr address = allocate(1 << 20);
     CUipcMemHandle handle;
@@ -258,6 +287,7 @@ void allocate_managed() {
 
 int main() {
     std::atexit(call_late);
+    std::atexit(join_at_exit);
     const CUcontext context = use_device();
     const CUdeviceptr scratch = allocate(1 << 20);
     CUstream stream = nullptr;
@@ -486,6 +516,15 @@ int main() {
         } else if (word == "children") {
             const pid_t child = ::waitpid(-1, nullptr, WNOHANG);
             SAY("%d %d\n", static_cast<int>(child), errno);
+        } else if (word.starts_with("forbid ")) {
+            SAY("%s\n", forbid_fallocate(static_cast<unsigned>(std::stoul(word.substr(7))))
+                            ? "done"
+                            : "no filter");
+        } else if (word == "joins") {
+            joined_at_exit = std::thread([&] {
+                CHECK(cuCtxSetCurrent(context));
+                SAY("%d\n", static_cast<int>(cuMemsetD8(scratch, 3, 64)));
+            });
         } else if (word == "late") {
             calls_late.store(true);
             SAY("done\n");

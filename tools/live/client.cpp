@@ -19,6 +19,9 @@ namespace {
 
 using interpose::ReplyHead;
 
+/// What a yield's time-out may be, and the move (interpose/answers/stepping_aside.cpp).
+constexpr auto longest_yield = std::chrono::hours(1) + LiveConnection::default_timeout;
+
 /// A connected socket, or -1 and errno. Does not wait: a full queue of connections answers EAGAIN.
 int connect_to(const interpose::LiveAddress& address, std::chrono::steady_clock::time_point until) {
     const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -208,7 +211,17 @@ LiveReply LiveConnection::finish(Clock::time_point until) {
 }
 
 LiveReply ask_process(pid_t process, Verb verb, std::span<const std::string> arguments) {
-    return LiveConnection(process).ask(verb, arguments);
+    LiveConnection connection(process);
+    if (verb != Verb::yield) {
+        return connection.ask(verb, arguments);
+    }
+    // It may take as long as its time-out allows; so whether anybody answers is asked first.
+    if (LiveReply alive = connection.ask(Verb::status); !alive.ok()) {
+        return alive;
+    }
+    return connection.begin(verb, arguments)
+               ? connection.finish(LiveConnection::Clock::now() + longest_yield)
+               : connection.ask(verb, arguments);
 }
 
 }  // namespace memlab::tools
