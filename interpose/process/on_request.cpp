@@ -125,11 +125,10 @@ void Session::stop_moving_at_exit() {
 }
 
 void Session::forget_moving_after_fork() {
-    signalled_mover.store(nullptr);
     gate.forget_after_fork();
     program_handles().forget_after_fork();
-    if (Session* const session = current(); session != nullptr && session->mover_) {
-        session->mover_->forget_after_fork();
+    if (Mover* const mover = signalled_mover.exchange(nullptr)) {
+        mover->forget_after_fork();
     }
 }
 

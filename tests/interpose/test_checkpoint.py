@@ -205,6 +205,26 @@ class Moves(Checkpointed):
                              "^prepared the driver's helper in ")
             self.ends(process)
 
+    def test_a_forked_child_has_none_of_it(self) -> None:
+        """Its calls reach the driver, and it keeps no helper."""
+        with self.aside() as process:
+            children = [self.tell(process, "leaves").split()]
+            self.asked(process, "yield", "engine=driver")
+            helpers = self.helpers(process)
+            self.assertEqual(len(helpers), 1)
+            self.send(process, "leaves")
+            self.assertFalse(self.says_nothing(process, 20))
+            children.append(self.line(process).split())
+            try:
+                self.assertEqual(*[answer for _, answer in children])
+                self.asked(process, "restore")
+                self.assertEqual(self.tell(process, "check"), "intact")
+                self.ends(process)
+                self.until_helpers_end(helpers)
+            finally:
+                for child, _ in children:
+                    os.kill(int(child), signal.SIGKILL)
+
     def test_by_a_signal(self) -> None:
         with self.aside({"MEMLAB_YIELD_ON": "SIGUSR2", "MEMLAB_BACKEND": "classic"}) as process:
             for used in ("0", self.tell(process, "used")):

@@ -33,6 +33,7 @@
 //              "right", or which call answered something else; "pauses" stops them for a moment
 //              wherever they are
 //   forks      a child says that it runs
+//   leaves     a child says its process id and what a call of the driver's answers there, and stays
 //   handles    handles SIGUSR1 from now on; "works" by work that it waits for
 //   thread     a second thread checks the blocks and says so
 //   fail F N   the N-th next call of this function of the driver's fails (simulated driver)
@@ -494,6 +495,14 @@ int main() {
                 ::_exit(0);
             }
             ::wait(nullptr);
+        } else if (word == "leaves") {
+            if (::fork() == 0) {
+                ::alarm(60);
+                CUcontext current = nullptr;
+                const CUresult result = cuCtxGetCurrent(&current);
+                SAY("%d %d\n", static_cast<int>(::getpid()), static_cast<int>(result));
+                ::pause();
+            }
         } else if (word == "handles") {
             ::signal(SIGUSR1, [](int) {});
             SAY("done\n");
