@@ -29,6 +29,7 @@ from test_live import Asked
 
 ROUNDS = int(os.environ.get("MEMLAB_TEST_RUNS", "6"))
 YIELD = {"MEMLAB_YIELD": "on"}
+SOON = 10  # seconds: what waits for nothing, on a machine that has much else to do
 
 
 class StepAside(Asked):
@@ -58,6 +59,13 @@ class StepAside(Asked):
 
     def phase(self, process: subprocess.Popen[bytes]) -> str:
         return str(self.asked(process, "status")["step_aside"]["phase"])
+
+    def until(self, process: subprocess.Popen[bytes], phase: str) -> None:
+        for _ in range(1000):
+            if self.phase(process) == phase:
+                return
+            time.sleep(0.02)
+        self.fail(f"not {phase}: {self.phase(process)}")
 
     def goes_on(self, process: subprocess.Popen[bytes]) -> None:
         """After a yield that was refused: the gate is open, everything is as it was, and it can step aside again."""
@@ -161,10 +169,11 @@ class Moves(StepAside):
             self.assertTrue(before.startswith("0 0 0 "), before)
             self.tell(process, "close")
             with self.connect(process) as client:
-                client.sendall(b"yield\ttimeout=2\n")
-                time.sleep(0.3)
+                client.sendall(b"yield\ttimeout=60\n")
+                self.until(process, "draining")
                 self.send(process, "idle")
                 self.assertTrue(self.says_nothing(process, 0.3))
+                self.asked(process, "restore")
                 self.assertEqual(self.reply_on(client)[0], "error")
             self.assertEqual(self.line(process), "0")
             self.tell(process, "open")
@@ -399,13 +408,6 @@ class Moves(StepAside):
             self.assertEqual(self.tell(process, "check"), "intact")
             self.ends(process)
 
-    def until(self, process: subprocess.Popen[bytes], phase: str) -> None:
-        for _ in range(200):
-            if self.phase(process) == phase:
-                return
-            time.sleep(0.02)
-        self.fail(f"not {phase}: {self.phase(process)}")
-
     def test_waits_for_memory(self) -> None:
         with self.aside({"SIMCUDA_FAIL": "cuMemCreate:30:2,cuMemCreate:31:2,cuMemCreate:32:2"}) as process:
             for _ in range(4):
@@ -442,7 +444,7 @@ class Moves(StepAside):
                 self.assertEqual(set(taken), {"done"})
                 begin = time.monotonic()
                 self.assertIn("waits for GPU memory", self.asked(process, "restore")["text"])
-                self.assertLess(time.monotonic() - begin, 5)
+                self.assertLess(time.monotonic() - begin, SOON)
                 aside = self.asked(process, "status")["step_aside"]
                 self.assertEqual((aside["phase"], aside["short_of_memory"]), ("moving in", True))
                 self.send(process, "check")
@@ -739,7 +741,7 @@ class Refuses(StepAside):
                 self.tell(process, word)
                 begin = time.monotonic()
                 self.assertIn("in time", self.refused(process, "timeout=1"))
-                self.assertTrue(0.9 < time.monotonic() - begin < 3)
+                self.assertTrue(0.9 < time.monotonic() - begin < SOON)
                 self.tell(process, "open")
                 self.goes_on(process)
 
@@ -749,8 +751,7 @@ class Refuses(StepAside):
             self.tell(process, "close")
             with self.connect(process) as client, self.connect(process) as gone:
                 client.sendall(b"yield\ttimeout=60\nstatus\n")
-                while self.phase(process) != "draining":
-                    pass
+                self.until(process, "draining")
                 self.assertIn("another order is under way", self.refused(process, "timeout=60"))
                 gone.sendall(b"sites\n")
                 gone.close()
@@ -820,8 +821,9 @@ class Refuses(StepAside):
                 self.asked(process, "restore")
                 self.assertEqual(self.tell(process, f"opens /dev/{name}"), "done")
                 begin = time.monotonic()
-                self.assertEqual(self.refused(process), f"{what} is in use, which reaches GPU memory on its own")
-                self.assertLess(time.monotonic() - begin, 0.5)
+                self.assertEqual(self.refused(process, "timeout=60"),
+                                 f"{what} is in use, which reaches GPU memory on its own")
+                self.assertLess(time.monotonic() - begin, SOON)
                 self.assertEqual(self.tell(process, "check"), "intact")
                 self.ends(process)
         nccl = next((self.layout.root / "lib" / "simnccl").glob("libnccl.so*"))
@@ -871,8 +873,8 @@ class Refuses(StepAside):
         with self.aside() as process:
             self.tell(process, "captures")
             begin = time.monotonic()
-            self.assertIn("captured", self.refused(process))
-            self.assertLess(time.monotonic() - begin, 0.5)
+            self.assertIn("captured", self.refused(process, "timeout=60"))
+            self.assertLess(time.monotonic() - begin, SOON)
             self.tell(process, "captured")
             self.goes_on(process)
 
@@ -903,19 +905,20 @@ class Ends(StepAside):
                     self.send(process, "exits")
                 else:
                     process.send_signal(signal.SIGTERM if how == "term" else signal.SIGKILL)
-                code = process.wait(timeout=10)
-                self.assertLess(time.monotonic() - begin, 1.5)
+                code = process.wait(timeout=30)
+                self.assertLess(time.monotonic() - begin, SOON)
                 self.assertEqual(code, {"exits": 0, "term": -signal.SIGTERM, "kill": -signal.SIGKILL}[how])
 
     def test_exit_with_a_thread_at_the_gate(self) -> None:
         with self.aside() as process:
             self.asked(process, "yield")
             self.send(process, "thread")
-            time.sleep(0.2)
+            while self.asked(process, "status")["step_aside"]["waiting"] != 1:
+                pass
             begin = time.monotonic()
             self.send(process, "exits")
-            self.assertEqual(process.wait(timeout=10), 0)
-            self.assertLess(time.monotonic() - begin, 1.5)
+            self.assertEqual(process.wait(timeout=30), 0)
+            self.assertLess(time.monotonic() - begin, SOON)
 
     def test_exit_that_waits_for_a_thread_at_the_gate(self) -> None:
         with self.aside() as process:
