@@ -12,9 +12,9 @@
 
 namespace memlab::interpose {
 
-/// Whether a live block's memory is away. Costs a load while nothing is.
+/// Whether a block's memory is away. Costs a load while nothing is.
 inline bool is_away(const PooledBlock& pooled, CUdeviceptr address) {
-    return gate.on() && pooled.context->backend().pages().is_away(address);
+    return pooled.context->backend().pages().is_away(address);
 }
 
 /// Whether answer_while_away() has an answer.
@@ -42,9 +42,6 @@ constexpr bool is_answered_while_away(CUpointer_attribute attribute) {
 /// Whether these attributes have to be asked at the gate. Call without any of memlab's locks.
 inline bool wait_at_gate(unsigned count, const CUpointer_attribute* attributes,
                          CUdeviceptr address) {
-    if (!gate.on()) {
-        return false;
-    }
     if (gate.phase() != Phase::running && program_handles().is_away(address)) {
         return true;
     }
@@ -61,6 +58,9 @@ inline bool wait_at_gate(unsigned count, const CUpointer_attribute* attributes,
 template <class Ask>
 CUresult ask_at_gate(unsigned count, const CUpointer_attribute* attributes, CUdeviceptr address,
                      const Ask& ask) {
+    if (!gate.on()) [[likely]] {
+        return ask();
+    }
     for (;;) {
         const std::uint32_t moment = gate.moment();
         const Passage passage(wait_at_gate(count, attributes, address));
@@ -68,8 +68,9 @@ CUresult ask_at_gate(unsigned count, const CUpointer_attribute* attributes, CUde
             return CUDA_ERROR_DEINITIALIZED;
         }
         const CUresult result = ask();
-        if (!gate.on() || passage.counted() ||
-            (moment == gate.moment() && !program_handles().is_away(address))) [[likely]] {
+        if (passage.counted() ||
+            (moment == gate.moment() &&
+             (gate.phase() == Phase::running || !program_handles().is_away(address)))) {
             return result;
         }
     }
@@ -79,13 +80,16 @@ CUresult ask_at_gate(unsigned count, const CUpointer_attribute* attributes, CUde
 template <class Real, class Away>
 CUresult ask_where_it_is(const PooledBlock& pooled, CUdeviceptr address, const Real& real,
                          const Away& while_away) {
+    if (!gate.on()) [[likely]] {
+        return real();
+    }
     for (;;) {
         const std::uint32_t moment = gate.moment();
         if (is_away(pooled, address)) {
             return while_away();
         }
         const CUresult result = real();
-        if (!gate.on() || (moment == gate.moment() && !is_away(pooled, address))) [[likely]] {
+        if (moment == gate.moment() && !is_away(pooled, address)) {
             return result;
         }
     }

@@ -103,6 +103,9 @@ std::string Mover::choose(const YieldOrder& order, const Movable& movable, Engin
     }
     const bool asked_for = order.engine != Engine::automatic;
     const bool parts = order.kept_bytes != 0 || order.device != -1;
+    if (parts && !asked_for) {
+        return too_little_moves(movable);
+    }
     std::string problem;
     if (order.comes_back) {
         problem = "a program's own yield is the pool's engine's alone";
@@ -207,7 +210,7 @@ MoveOutcome Mover::move_pool_out(const YieldOrder& order) {
     const std::uint64_t prepared = prepared_ == nullptr ? 0 : prepared_->bytes();
     std::string problem;
     if (bytes == 0) {
-        problem = nothing_to_move;
+        problem = order.kept_bytes != 0 ? "no more is there than is to stay" : nothing_to_move;
     } else if (order.folder.empty() && prepared < bytes &&
                host_memory_available() < with_spare(bytes)) {
         problem = "the host has not enough memory available";
