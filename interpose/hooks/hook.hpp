@@ -109,7 +109,8 @@ constexpr bool waits_at_gate(std::string_view symbol) {
                                          "cuLibraryLoad",
                                          "cuTexObjectCreate",
                                          "cuSurfObjectCreate",
-                                         "cuMulticast"}) {
+                                         "cuMulticast",
+                                         "cuLogicalEndpointBind"}) {
         if (symbol.starts_with(first)) {
             return true;
         }
