@@ -248,11 +248,16 @@ void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
             return;
         }
         trace::End end{.time_ns = now(), .kind = kind, .exit_code = exit_code};
-        if (log_) {
+        const auto tell_dropped = [&] {
             end.events_dropped = log_->events_dropped();
             end.log_stopped_because = log_->stopped_because();
+        };
+        if (log_) {
+            tell_dropped();
+            log_->on(end);
+            tell_dropped();  // it may have noticed only now
         }
-        emit(end);
+        aggregator_.on(end);
         finished_ = true;
         if (log_) {
             log_->close();

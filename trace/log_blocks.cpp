@@ -57,7 +57,7 @@ bool LogBlocks::next_region() {
     end_block();
     // Everything since the latest complete checkpoint is kept, and everything before the first.
     ring_is_full_ = next_region_ >= covered_regions_ + ring_.regions;
-    if (ring_is_full_) {
+    if (ring_is_full_ || !file_.can_move()) {
         return false;
     }
     const LogFile::Extent here = file_.extent();

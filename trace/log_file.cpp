@@ -91,7 +91,11 @@ bool fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
             count != 0 ? pwritev(descriptor, pieces.data(), static_cast<int>(count),
                                  static_cast<off_t>(from))
                        : pwrite(descriptor, zeros.data(), left, static_cast<off_t>(from));
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
         if (written <= 0) {
+            errno = written == 0 ? ENOSPC : errno;
             return false;
         }
         from += static_cast<std::uint64_t>(written);
@@ -162,7 +166,7 @@ void LogFile::report_closed_descriptor() {
     }
     const std::uint64_t needed = size_ + size + spare;
     if (mapped_mode_ && needed > allocated_ && !grow_mapping(needed, keep_from)) {
-        if (mapped_mode_) {
+        if (mapped_mode_ || !open_) {
             return false;
         }
     }
@@ -280,8 +284,8 @@ void LogFile::move_to(const Extent& extent) {
     if (mapped_mode_) {
         const threads::NoCancellation no_cancellation;
         unmap();
-        if (back && !map(size_)) {
-            open_ = false;
+        if (back) {
+            open_ = map(size_);
         }
     } else if (behind_ != nullptr) {
         behind_->move_to(extent.offset, extent.end);
@@ -319,9 +323,12 @@ void LogFile::unmap() {
 void LogFile::fall_back_to_write() {
     unmap();
     mapped_mode_ = false;
-    if (ftruncate(file_.number(), static_cast<off_t>(size_)) == 0) {
-        allocated_ = size_;
+    if (ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
+        report_errno(errno);
+        open_ = false;
+        return;
     }
+    allocated_ = size_;
     mapped_until_ = size_;
     behind_ = WriteBehind::start(file_, size_);
 }

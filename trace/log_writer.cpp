@@ -160,16 +160,27 @@ void LogWriter::append(const End& record) noexcept {
         return;  // the limit is too small for the file's header
     }
     try {
-        End copy = record;
-        copy.events_dropped = std::max(copy.events_dropped, dropped_);
-        if (copy.log_stopped_because.size() > max_reason) {
-            copy.log_stopped_because.resize(max_reason);
+        if (!append_end(record)) {
+            // A thread may have failed to write the records before this one.
+            stop();
+            append_end(record);
         }
-        encode(copy);
-        blocks_.append(record_begin(), record_size(), 0, 0);
     } catch (const std::bad_alloc&) {
         // Without End the log reads as cut off.
     }
+}
+
+bool LogWriter::append_end(const End& record) {
+    End copy = record;
+    copy.events_dropped = std::max(copy.events_dropped, dropped_);
+    if (copy.log_stopped_because.empty() && count_at_ == 0) {  // no LogStopped says it
+        copy.log_stopped_because = stopped_because_;
+    }
+    if (copy.log_stopped_because.size() > max_reason) {
+        copy.log_stopped_because.resize(max_reason);
+    }
+    encode(copy);
+    return blocks_.append(record_begin(), record_size(), 0, 0);
 }
 
 /// Into bytes_, after space for a block's header.
@@ -210,8 +221,10 @@ LogWriter::CheckpointStep LogWriter::append_checkpoint(const CheckpointBlocks& c
 
 /// Permanent. LogStopped gets a block of its own, which stays open. Returns false: not appended.
 bool LogWriter::stop() {
-    stopped_because_ = blocks_.why_full();
-    dropped_ += blocks_.file().lost_events();
+    if (stopped_because_.empty()) {
+        stopped_because_ = blocks_.why_full();
+    }
+    dropped_ += blocks_.file().lost_events() - std::exchange(lost_, blocks_.file().lost_events());
     blocks_.seal_for_end();
     append_stop(blocks_.latest_ns());
     return false;
@@ -228,6 +241,7 @@ void LogWriter::stop_as(const LogStopped& original) {
 }
 
 void LogWriter::append_stop(std::uint64_t time_ns) {
+    count_at_ = 0;
     if (blocks_.file().size() == 0) {
         return;  // not even the file's header fits
     }

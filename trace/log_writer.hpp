@@ -132,6 +132,7 @@ class LogWriter final : public RecordSink {
     void append(const Checkpoint& /*record*/) {}
     void append(const AggregateState& /*record*/) {}
     void append(const End& record) noexcept;
+    bool append_end(const End& record);
 
     template <typename Record>
     void encode(const Record& record);
@@ -149,6 +150,7 @@ class LogWriter final : public RecordSink {
     LogBlocks blocks_;
     std::string stopped_because_;
     std::uint64_t dropped_ = 0;
+    std::uint64_t lost_ = 0;      ///< of these, what the file lost
     std::uint64_t count_at_ = 0;  ///< file offset of LogStopped's count
     bool ended_ = false;
     std::uint32_t checkpoint_number_ = 0;

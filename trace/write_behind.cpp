@@ -1,7 +1,6 @@
 #include "trace/write_behind.hpp"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +28,8 @@ timespec deadline(std::uint64_t nanoseconds) {
     return {time.tv_sec + static_cast<time_t>(end / second), static_cast<long>(end % second)};
 }
 
+}  // namespace
+
 bool write_all(int descriptor, const std::uint8_t* data, std::size_t size, std::uint64_t offset) {
     while (size > 0) {
         const ssize_t written = pwrite(descriptor, data, size, static_cast<off_t>(offset));
@@ -43,8 +44,6 @@ bool write_all(int descriptor, const std::uint8_t* data, std::size_t size, std::
     }
     return true;
 }
-
-}  // namespace
 
 void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, std::size_t size,
                 std::size_t last) {
@@ -109,10 +108,14 @@ WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t s
     const std::size_t first = std::min(size, capacity - begin);
     std::memcpy(ring_ + begin, data, first);
     std::memcpy(ring_, data + first, size - first);
+    const Extent& extent = extents_[(extent_count_ - 1) % extents_.size()];
+    const bool begins_extent = extent.is_moved() && appended_ == extent.begin;
     appended_ += size;
     appended_events_ += events;
-    if (appended_ - cut_points_[(cut_point_count_ - 1) % cut_points_.size()].offset >=
-        cut_point_distance) {
+    if (begins_extent) {
+        add_cut_point(true);
+    } else if (appended_ - cut_points_[(cut_point_count_ - 1) % cut_points_.size()].offset >=
+               cut_point_distance) {
         add_cut_point(false);
     }
     if (idle_ || (waiting <= capacity / 2 && waiting + size > capacity / 2)) {
@@ -134,6 +137,7 @@ void WriteBehind::add_cut_point(bool ends_block) {
 
 void WriteBehind::move_to(std::uint64_t offset, std::uint64_t end) {
     const threads::LockGuard lock(mutex_);
+    add_cut_point(true);
     extents_[extent_count_++ % extents_.size()] = {appended_, offset, end};
 }
 
@@ -151,6 +155,16 @@ const WriteBehind::Extent& WriteBehind::extent_of(std::uint64_t offset) const {
         --at;
     }
     return extents_[at % extents_.size()];
+}
+
+/// Where the next extent begins in the stream; or the end of what is appended.
+std::uint64_t WriteBehind::end_of_extent(std::uint64_t offset) const {
+    std::uint64_t end = appended_;
+    for (std::size_t back = 1; back <= std::min(extent_count_, extents_.size()); ++back) {
+        const std::uint64_t next = extents_[(extent_count_ - back) % extents_.size()].begin;
+        end = next > offset ? std::min(end, next) : end;
+    }
+    return end;
 }
 
 /// The extent that everything up to `offset` of the stream ends in: not one that begins there.
@@ -193,7 +207,8 @@ void WriteBehind::patch(std::uint64_t at_offset, const std::uint8_t* data, std::
     if (patch_count_ == patches_.size() || size > patch.bytes.size()) {
         return;  // the block stays unsealed, which is readable
     }
-    patch.offset = at_offset;
+    patch.offset = offset;
+    patch.to = at_offset;
     patch.size = static_cast<std::uint8_t>(size);
     patch.last = static_cast<std::uint8_t>(last);
     std::memcpy(patch.bytes.data(), data, size);
@@ -214,12 +229,6 @@ bool WriteBehind::add_checksum(std::uint64_t offset, std::size_t size, std::uint
     return true;
 }
 
-WriteBehind::Failure WriteBehind::give_up() {
-    const threads::LockGuard lock(mutex_);
-    given_up_ = true;
-    return {error_number_, tail_offset_, tail_end_, appended_events_ - written_events_};
-}
-
 int WriteBehind::finish(WriteBehind* self, std::uint64_t timeout_ns) {
     const timespec until = deadline(timeout_ns);
     self->mutex_.lock();
@@ -233,7 +242,7 @@ int WriteBehind::finish(WriteBehind* self, std::uint64_t timeout_ns) {
         }
     }
     const bool finished = self->finished_;
-    int error = self->close_error_;
+    int error = self->close_error_ != 0 ? self->close_error_ : self->tail_error_;
     if (error == 0 && self->failed_ && !self->given_up_) {
         // The last bytes failed, after which there was no append() to report it.
         error = self->error_number_ != 0 ? self->error_number_ : EBADF;
@@ -289,10 +298,9 @@ void WriteBehind::loop() {
     mutex_.unlock();
 }
 
-/// Writes everything appended so far, then the patches. False when a write failed.
+/// Writes everything appended so far, and the patches. False when a write failed.
 bool WriteBehind::drain() {
-    std::array<Patch, max_patches> patches;
-    std::size_t patch_count = 0;
+    Patches patches;
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::uint64_t events = 0;
@@ -301,39 +309,44 @@ bool WriteBehind::drain() {
         begin = written_;
         end = writing_ = appended_;
         events = appended_events_;
-        patch_count = patch_count_;
-        std::copy_n(patches_.begin(), patch_count, patches.begin());
+        patches.count = patch_count_;
+        std::copy_n(patches_.begin(), patch_count_, patches.each.begin());
         patch_count_ = 0;
     }
     if (!file_.check()) {
         errno = 0;
         return false;
     }
-    if (!write_range(begin, end)) {
+    if (!write_range(begin, end, patches)) {
         return false;
     }
-    for (std::size_t i = 0; i < patch_count; ++i) {
-        write_over(file_.number(), patches[i].offset, patches[i].bytes.data(), patches[i].size,
-                   patches[i].last);
-    }
+    apply(patches, end);
     const threads::LockGuard lock(mutex_);
     written_ = end;
     written_events_ = events;
     return true;
 }
 
-bool WriteBehind::write_range(std::uint64_t begin, std::uint64_t end) {
+/// Those of what is before `end` in the stream: it is written, and what is behind may soon be in
+/// the same place of the file.
+void WriteBehind::apply(Patches& patches, std::uint64_t end) {
+    for (; patches.done < patches.count && patches.each[patches.done].offset < end;
+         ++patches.done) {
+        const Patch& patch = patches.each[patches.done];
+        write_over(file_.number(), patch.to, patch.bytes.data(), patch.size, patch.last);
+    }
+}
+
+bool WriteBehind::write_range(std::uint64_t begin, std::uint64_t end, Patches& patches) {
     for (std::uint64_t offset = begin; offset < end;) {
         Extent extent;
         std::uint64_t next_extent = end;
         {
             const threads::LockGuard lock(mutex_);
             extent = extent_of(offset);
-            for (std::size_t back = 1; back <= std::min(extent_count_, extents_.size()); ++back) {
-                const std::uint64_t next = extents_[(extent_count_ - back) % extents_.size()].begin;
-                next_extent = next > offset ? std::min(next_extent, next) : next_extent;
-            }
+            next_extent = std::min(end, end_of_extent(offset));
         }
+        apply(patches, extent.begin);
         if (!write_in_extent(extent, offset, next_extent)) {
             return false;
         }
@@ -346,13 +359,14 @@ bool WriteBehind::write_range(std::uint64_t begin, std::uint64_t end) {
 /// inside a record: the first byte, of a record, is written when all others are there.
 bool WriteBehind::write_in_extent(const Extent& extent, std::uint64_t begin, std::uint64_t end) {
     constexpr std::uint64_t max_piece = std::uint64_t{256} << 10;
-    const bool moved = extent.begin != extent.offset;
+    const bool moved = extent.is_moved();
     const std::uint64_t in_file = extent.offset - extent.begin;  // modulo 2^64
     withheld_ = moved ? begin : nothing_withheld;
     for (std::uint64_t offset = begin; offset < end;) {
         const std::size_t size =
             std::min({end - offset, capacity - offset % capacity, moved ? max_piece : capacity});
         const std::size_t skip = offset == withheld_ ? 1 : 0;
+        tried_ = offset + size;
         if ((moved && !clear_ahead(extent, in_file + offset + size)) ||
             !write_all(file_.number(), at(offset) + skip, size - skip, in_file + offset + skip)) {
             return false;
@@ -382,6 +396,7 @@ bool WriteBehind::clear_ahead(const Extent& extent, std::uint64_t end) {
         clearing_ = cleared_ = extent.offset;
         stale_end_ = std::min(extent.end, file_size_);
     }
+    overwrites_ = stale_end_ > clearing_;
     while (cleared_ < std::min(end + behind, stale_end_)) {
         const std::uint64_t size = std::min<std::uint64_t>(zeros.size(), stale_end_ - cleared_);
         if (!write_all(file_.number(), zeros.data(), size, cleared_)) {
@@ -390,108 +405,6 @@ bool WriteBehind::clear_ahead(const Extent& extent, std::uint64_t end) {
         cleared_ += size;
     }
     return true;
-}
-
-/// After a failed write: cuts the file at a cut point, far enough back that the closing records fit
-/// into the space already allocated. Behind move_to() not inside a block: what is sealed would be
-/// followed by zeros rather than by the end of the file.
-void WriteBehind::cut_back() {
-    const int error = errno;
-    std::array<CutPoint, std::tuple_size_v<decltype(cut_points_)>> cut_points;
-    bool moved = false;
-    CutPoint end;
-    {
-        const threads::LockGuard lock(mutex_);
-        end = {written_, written_events_, false};
-        cut_points = cut_points_;
-        moved = extent_of(written_).begin != extent_of(written_).offset ||
-                extent_of(appended_).begin > written_;
-    }
-    struct stat status {};
-    if (file_.check() && fstat(file_.number(), &status) == 0) {
-        const std::uint64_t size =
-            moved ? std::max(progress_, end.offset) : static_cast<std::uint64_t>(status.st_size);
-        CutPoint best;
-        for (const CutPoint& candidate : cut_points) {
-            if (candidate.offset + tail_capacity <= size && candidate.offset > best.offset &&
-                (candidate.ends_block || !moved)) {
-                best = candidate;
-            }
-        }
-        if (best.offset != 0) {
-            end = best;
-        }
-        if (moved) {
-            Extent extent;
-            std::uint64_t withheld_at = 0;
-            {
-                const threads::LockGuard lock(mutex_);
-                extent = extent_that_ends(end.offset);
-                withheld_at = withheld_ < end.offset ? file_offset(withheld_) : 0;
-            }
-            clear_from(extent, end.offset);
-            if (withheld_ < end.offset) {
-                (void)write_withheld(withheld_at);
-            }
-        } else if (ftruncate(file_.number(), static_cast<off_t>(end.offset)) != 0) {
-            file_.close();  // a partial record stays: readers see a log that ends inside it
-        }
-    }
-    const threads::LockGuard lock(mutex_);
-    const Extent& extent = extent_that_ends(end.offset);
-    tail_offset_ = extent.offset + (end.offset - extent.begin);
-    tail_end_ = extent.end;
-    written_ = end.offset;
-    written_events_ = end.events;
-    error_number_ = error;
-    failed_ = true;
-}
-
-/// Puts zeros over what may have been written behind `extent`'s part up to `offset` of the stream,
-/// as far as that works.
-void WriteBehind::clear_from(const Extent& extent, std::uint64_t offset) {
-    static const std::array<std::uint8_t, 4096> zeros{};
-    std::array<Extent, std::tuple_size_v<decltype(extents_)>> extents;
-    std::size_t count = 0;
-    std::uint64_t appended = 0;
-    {
-        const threads::LockGuard lock(mutex_);
-        extents = extents_;
-        count = std::min(extent_count_, extents.size());
-        appended = appended_;
-    }
-    // First what was begun later: its first bytes say that it is there.
-    for (std::size_t i = 0; i < count; ++i) {
-        if (extents[i].begin >= offset && extents[i].begin < appended) {
-            (void)write_all(file_.number(), zeros.data(), 64, extents[i].offset);
-        }
-    }
-    // No further than the extent goes: behind it is what was recorded earlier.
-    std::uint64_t at = extent.offset + (offset - extent.begin);
-    const std::uint64_t end = std::min(at + (appended - offset), extent.end);
-    while (at < end) {
-        const std::size_t size = std::min<std::uint64_t>(end - at, zeros.size());
-        if (!write_all(file_.number(), zeros.data(), size, at)) {
-            return;
-        }
-        at += size;
-    }
-}
-
-void WriteBehind::write_tail() {
-    std::array<std::uint8_t, tail_capacity> bytes;
-    std::size_t size = 0;
-    std::uint64_t offset = 0;
-    {
-        const threads::LockGuard lock(mutex_);
-        offset = tail_offset_;
-        bytes = tail_;
-        size = tail_size_;
-        tail_changed_ = false;
-    }
-    if (file_.check()) {
-        (void)write_all(file_.number(), bytes.data(), size, offset);
-    }
 }
 
 }  // namespace memlab::trace

@@ -18,6 +18,9 @@
 
 namespace memlab::trace {
 
+/// Writes all of it at `offset`; false: errno says why not, and a part may be written.
+bool write_all(int descriptor, const std::uint8_t* data, std::size_t size, std::uint64_t offset);
+
 /// Overwrites `size` bytes of the file at `offset`, the one at `last` after all others, and only if
 /// writing those succeeded.
 void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, std::size_t size,
@@ -83,18 +86,23 @@ class WriteBehind {
     void loop();
     bool is_done() const MEMLAB_REQUIRES(mutex_);
     void add_cut_point(bool ends_block) MEMLAB_REQUIRES(mutex_);
+    struct CutPoint;
+    struct Extent;
+    struct Patches;
     bool drain();
-    bool write_range(std::uint64_t begin, std::uint64_t end);
+    bool write_range(std::uint64_t begin, std::uint64_t end, Patches& patches);
+    void apply(Patches& patches, std::uint64_t end);
     void write_tail();
     void cut_back();
-    struct Extent;
-    void clear_from(const Extent& extent, std::uint64_t offset);
+    CutPoint find_cut(std::uint64_t size) const MEMLAB_REQUIRES(mutex_);
+    bool clear_from(const Extent& extent, std::uint64_t offset);
     bool write_in_extent(const Extent& extent, std::uint64_t begin, std::uint64_t end);
     bool write_withheld(std::uint64_t to);
     bool clear_ahead(const Extent& extent, std::uint64_t end);
     std::uint64_t stream_offset(std::uint64_t file_offset) const MEMLAB_REQUIRES(mutex_);
     std::uint64_t file_offset(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
     const Extent& extent_of(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
+    std::uint64_t end_of_extent(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
     const Extent& extent_that_ends(std::uint64_t offset) const MEMLAB_REQUIRES(mutex_);
     const std::uint8_t* at(std::uint64_t offset) const { return ring_ + offset % capacity; }
 
@@ -103,6 +111,8 @@ class WriteBehind {
         std::uint64_t begin = 0;   ///< in the stream
         std::uint64_t offset = 0;  ///< in the file
         std::uint64_t end = 0;     ///< the limit, in the file
+        /// All but the first one.
+        bool is_moved() const { return begin != offset; }
     };
     struct CutPoint {
         std::uint64_t offset = 0;
@@ -110,7 +120,8 @@ class WriteBehind {
         bool ends_block = false;
     };
     struct Patch {
-        std::uint64_t offset;
+        std::uint64_t offset;  ///< in the stream
+        std::uint64_t to;      ///< in the file
         std::uint8_t size;
         std::uint8_t last;
         std::array<std::uint8_t, 14> bytes;
@@ -120,6 +131,12 @@ class WriteBehind {
     static constexpr std::size_t cut_point_distance = 16384;
     static constexpr std::size_t max_patches = 128;
     static constexpr std::size_t tail_capacity = 1024;
+    /// What is left to apply of those that a drain() took, in the order of the stream.
+    struct Patches {
+        std::array<Patch, max_patches> each;
+        std::size_t count = 0;
+        std::size_t done = 0;
+    };
     static constexpr std::uint64_t nothing_withheld = std::numeric_limits<std::uint64_t>::max();
 
     OwnDescriptor file_;
@@ -150,6 +167,8 @@ class WriteBehind {
     // Of the thread: the file's size, what was there in the latest extent, up to where it is zero.
     std::uint64_t file_size_ = 0;
     std::uint64_t progress_ = 0;  ///< in the stream: up to here it was written
+    std::uint64_t tried_ = 0;     ///< in the stream: nothing was written from here on
+    bool overwrites_ = false;     ///< there is older data in the latest extent, or was
     std::uint64_t clearing_ = 0;
     std::uint64_t stale_end_ = 0;
     std::uint64_t cleared_ = 0;
@@ -163,6 +182,7 @@ class WriteBehind {
     std::uint64_t tail_offset_ MEMLAB_GUARDED_BY(mutex_) = 0;  ///< in the file
     std::uint64_t tail_end_ MEMLAB_GUARDED_BY(mutex_) = 0;     ///< the limit there
     bool tail_changed_ MEMLAB_GUARDED_BY(mutex_) = false;
+    int tail_error_ MEMLAB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace memlab::trace
