@@ -52,14 +52,20 @@ std::string find_leftover(const std::string& path, std::uint64_t offset, bool is
 
 }  // namespace
 
+std::string log_message(const trace::LogReadResult& read, const std::string& path) {
+    const std::string prefix = path + ": ";
+    return read.message.starts_with(prefix) ? read.message.substr(prefix.size()) : read.message;
+}
+
+std::string log_damage(const trace::LogReadResult& read, const std::string& path) {
+    const std::string message = log_message(read, path);
+    return "event log " + std::string(message.starts_with("damaged") ? "is " : "") + message;
+}
+
 DeriveResult describe_reading(const std::string& log_path, const trace::LogReadResult& read) {
     DeriveResult result;
     result.from_log = true;
-    // The message begins with the file's name; our caller adds it again.
-    std::string message = read.message;
-    if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
-        message.erase(0, log_path.size() + 2);
-    }
+    const std::string message = log_message(read, log_path);  // our caller adds the file's name
     if (read.status == trace::LogStatus::other_version) {
         result.error = message;
     } else if (!read.is_log()) {
@@ -73,7 +79,7 @@ DeriveResult describe_reading(const std::string& log_path, const trace::LogReadR
         return result;
     }
     if (read.status == trace::LogStatus::damaged) {
-        result.warning = "The event log is " + message + ".";
+        result.warning = "The " + log_damage(read, log_path) + ".";
     }
     result.records = read.records;
     if (read.gap) {

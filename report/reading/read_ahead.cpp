@@ -178,6 +178,7 @@ class ReadAhead::Impl {
         } catch (const Cancelled&) {  // by the destructor
         } catch (const std::bad_alloc&) {
             result_.status = trace::LogStatus::damaged;
+            result_.message = path + ": cannot be read further: no host memory";
         }
         ring_.end();
     }

@@ -108,6 +108,12 @@ struct DeriveResult {
 DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& make_sink,
                            trace::Aggregator& aggregator);
 
+/// What a reading says of a log, without the file's name.
+std::string log_message(const trace::LogReadResult& read, const std::string& path);
+
+/// What is wrong with a damaged log: "event log is damaged at ...", without a full stop.
+std::string log_damage(const trace::LogReadResult& read, const std::string& path);
+
 /// Reads the log of a report that was read alone through what is meant for one that is aggregated
 /// into its report. Never throws.
 void read_through(const std::string& log_path, const LogSinkFactory& make_sink);

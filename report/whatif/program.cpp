@@ -8,6 +8,7 @@
 
 #include "model/bounded_sum.hpp"
 #include "report/reading/read_ahead.hpp"
+#include "report/reading/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report::whatif {
@@ -267,12 +268,6 @@ Recording ProgramBuilder::finish(const trace::LogReadResult& result) {
     return std::move(recording_);
 }
 
-std::string log_message(const trace::LogReadResult& read, const std::string& path) {
-    const std::string prefix = path + ": ";
-    return read.message.compare(0, prefix.size(), prefix) == 0 ? read.message.substr(prefix.size())
-                                                               : read.message;
-}
-
 std::string not_a_log_error(const trace::LogReadResult& read, const std::string& path) {
     if (read.status == trace::LogStatus::other_version) {
         return log_message(read, path);
@@ -340,7 +335,7 @@ Recording checked(Recording recording, const trace::LogReadResult& read, const s
         return {};
     }
     recording.warning = read.status == trace::LogStatus::damaged
-                            ? "The event log is " + log_message(read, path) + "."
+                            ? "The " + log_damage(read, path) + "."
                             : describe_stretch(read, trace::LogPart::beginning);
     return recording;
 }

@@ -117,9 +117,6 @@ class ProgramBuilder final : public trace::RecordSink {
 /// what that handed out: the rest is its segments.
 void prefer_allocators(std::vector<Program>& programs);
 
-/// The state of a log according to its reader, without the file's name.
-std::string log_message(const trace::LogReadResult& read, const std::string& path);
-
 /// The error for a file that is not an event log: "what; what to do".
 std::string not_a_log_error(const trace::LogReadResult& read, const std::string& path);
 

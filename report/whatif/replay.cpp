@@ -9,6 +9,7 @@
 
 #include "allocator/pool.hpp"
 #include "report/reading/read_ahead.hpp"
+#include "report/reading/reader.hpp"
 #include "report/whatif/program.hpp"
 
 namespace memlab::report::whatif {
@@ -394,8 +395,7 @@ ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_opt
     if (!read.is_log()) {
         result.error = not_a_log_error(read, path);
     } else if (read.status == trace::LogStatus::damaged) {
-        result.warning =
-            "the event log is " + log_message(read, path) + "; compared as far as it goes";
+        result.warning = "the " + log_damage(read, path) + "; compared as far as it goes";
     } else if (read.gap) {
         result.warning =
             "the event log kept its beginning and its newest part; the beginning was "

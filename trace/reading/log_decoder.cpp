@@ -86,12 +86,18 @@ bool LogDecoder::cut_off() {
     }
     return finish(LogStatus::cut_off, "the recording stops at " + here() + without_end);
 }
+
+bool LogDecoder::was_overwritten() {
+    stopped_ = true;
+    return finish(LogStatus::damaged,
+                  "was overwritten by its process while it was read; read it again");
+}
+
 bool LogDecoder::damaged(const std::string& what) {
     stopped_ = true;
     std::uint64_t number = 0;
     if (in_region_ && (!read_region_header(input_, ring_, region_, &number) || number != region_)) {
-        return finish(LogStatus::damaged,
-                      "was overwritten by its process while it was read; read it again");
+        return was_overwritten();
     }
     return finish(LogStatus::damaged,
                   "damaged at " + here() + ": " + what + "; everything before it was read");

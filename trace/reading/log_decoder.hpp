@@ -39,6 +39,7 @@ class LogDecoder {
     /// Sets the result; returns false.
     bool finish(LogStatus status, const std::string& what);
     bool damaged(const std::string& what);
+    bool was_overwritten();
     std::string here() const { return "byte " + std::to_string(input_.offset()); }
 
     LogInput& input_;

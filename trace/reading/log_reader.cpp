@@ -48,42 +48,90 @@ class Reader : private LogDecoder {
 
     void read_ring() {
         result_.has_ring = true;
-        const RingContents ring = scan_ring(input_, ring_);
-        const bool gap = ring.count != 0 && ring.first != 0;
-        result_.lacks_events = gap;
-        if (part_ == LogPart::sums && !ring.checkpoints.empty()) {
-            for (std::size_t i = ring.checkpoints.size(); i-- > 0;) {
-                if (checkpoint_time(input_, ring.checkpoints[i])) {
-                    const auto missing = gap ? find_gap(ring) : std::nullopt;
-                    read_from(ring, ring.checkpoints[i]);
-                    result_.gap = missing;
-                    return;
-                }
+        RingContents ring = scan_ring(input_, ring_);
+        if (part_ != LogPart::sums || !newest_checkpoint(ring)) {
+            more_follows_ = ring.count != 0;
+            begin_part(format::ring_file_header_size, ring_.beginning);
+            read_blocks();
+            if (!more_follows_ || stopped_) {
+                result_.lacks_events = lacks_events(ring);
+                return;
+            }
+            beginning_was_read_ = true;
+            if (find_regions(input_, ring_).first != ring.first) {
+                ring = scan_ring(input_, ring_);
             }
         }
-        more_follows_ = ring.count != 0;
-        begin_part(format::ring_file_header_size, ring_.beginning);
-        read_blocks();
-        if (!more_follows_ || stopped_) {
-            return;
+        read_newest(std::move(ring));
+    }
+
+    /// The regions. A process that writes faster than this reads overwrites what is to be read:
+    /// then it goes on from a checkpoint that is there now.
+    void read_newest(RingContents ring) {
+        for (int laps = 0;; ++laps) {
+            result_.lacks_events = lacks_events(ring);
+            if (result_.lacks_events || laps != 0 || !beginning_was_read_) {
+                read_from_checkpoint(ring);
+            } else {
+                read_regions(ring, {0, format::region_header_size});
+            }
+            const bool overwritten = result_.status == LogStatus::damaged &&
+                                     find_regions(input_, ring_).first != ring.first;
+            if (!overwritten) {
+                return;
+            }
+            if (laps == most_laps || part_ == LogPart::beginning) {
+                was_overwritten();
+                return;
+            }
+            stopped_ = false;  // what seemed to be damage was another lap's
+            result_.status = LogStatus::not_a_log;
+            result_.message.clear();
+            ring = scan_ring(input_, ring_);
         }
-        if (!gap) {
-            read_regions(ring, {0, format::region_header_size});
-            return;
-        }
+    }
+
+    static bool lacks_events(const RingContents& ring) {
+        return ring.count != 0 && ring.first != 0;
+    }
+
+    /// From the oldest that there is on, or of sums from the newest.
+    void read_from_checkpoint(const RingContents& ring) {
         if (part_ == LogPart::beginning) {
             result_.gap = {.from_ns = latest_ns_, .to_ns = latest_ns_};
             finish(LogStatus::cut_off, "the part after " + here() + " was left out");
             return;
         }
+        if (part_ == LogPart::sums) {
+            if (const FoundCheckpoint* const newest = newest_checkpoint(ring)) {
+                const auto missing = result_.lacks_events ? find_gap(ring) : std::nullopt;
+                result_.gap.reset();
+                read_from(ring, *newest);
+                result_.gap = missing;
+                return;
+            }
+        }
         for (const FoundCheckpoint& checkpoint : ring.checkpoints) {
             if (checkpoint_time(input_, checkpoint)) {
-                result_.gap = {.from_ns = latest_ns_, .to_ns = latest_ns_};
+                if (!result_.gap) {
+                    result_.gap = {.from_ns = latest_ns_, .to_ns = latest_ns_};
+                }
                 read_from(ring, checkpoint);
                 return;
             }
         }
+        in_region_ = false;
         damaged("the checkpoint that the newest part begins with is missing");
+    }
+
+    /// That can be read; null: there is none.
+    const FoundCheckpoint* newest_checkpoint(const RingContents& ring) const {
+        for (std::size_t i = ring.checkpoints.size(); i-- > 0;) {
+            if (checkpoint_time(input_, ring.checkpoints[i])) {
+                return &ring.checkpoints[i];
+            }
+        }
+        return nullptr;
     }
 
     /// What reading everything would find missing.
@@ -98,6 +146,7 @@ class Reader : private LogDecoder {
 
     /// Delivers the checkpoint and what was recorded after it.
     void read_from(const RingContents& ring, const FoundCheckpoint& found) {
+        in_region_ = false;
         if (checkpoint(found)) {
             read_regions(ring, found.position);
         }
@@ -113,10 +162,18 @@ class Reader : private LogDecoder {
             begin_part(begin + (first ? from.offset : format::region_header_size),
                        begin + ring_.region_size);
             read_blocks();
+            std::uint64_t number = 0;
+            if (!stopped_ &&
+                (!read_region_header(input_, ring_, region_, &number) || number != region_)) {
+                was_overwritten();  // the zeros of the next lap look like the end of the data
+            }
         }
     }
 
+    static constexpr int most_laps = 3;
+
     const LogPart part_;
+    bool beginning_was_read_ = false;
 };
 
 LogReadResult read_input(LogInput& input, const std::string& name, RecordSink& sink, LogPart part) {
@@ -126,7 +183,7 @@ LogReadResult read_input(LogInput& input, const std::string& name, RecordSink& s
         LogReadResult result;
         result.status = LogStatus::damaged;
         result.offset = input.offset();
-        result.message = name + ": no host memory to read it with";
+        result.message = name + ": cannot be read further: no host memory";
         return result;
     }
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "report/parallel.hpp"
+#include "report/reading/log_report.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
@@ -107,4 +108,20 @@ TEST_CASE("a sink that has seen enough stops the reading") {
     ThrowingSink sink;
     CHECK_THROWS_AS(read_log_ahead(path, sink), std::runtime_error);
     CHECK(sink.records == 100);
+}
+
+TEST_CASE("what is wrong with a log is a sentence") {
+    LogReadResult read;
+    read.status = LogStatus::damaged;
+    read.records = 1;
+    const auto warning = [&](const std::string& message) {
+        read.message = "a/log: " + message;
+        return memlab::report::describe_reading("a/log", read).warning;
+    };
+    CHECK(warning("damaged at byte 5: no such record") ==
+          "The event log is damaged at byte 5: no such record.");
+    CHECK(warning("was overwritten by its process while it was read; read it again") ==
+          "The event log was overwritten by its process while it was read; read it again.");
+    CHECK(warning("cannot be read beyond byte 5: Input/output error") ==
+          "The event log cannot be read beyond byte 5: Input/output error.");
 }
