@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -42,6 +43,7 @@ struct Disk {
     std::atomic<int> error = ENOSPC;
     std::atomic<bool> half = false;         ///< the first that fails does a part
     std::atomic<bool> only_writes = false;  ///< all else succeeds
+    std::atomic<bool> silent = false;       ///< what fails seems to succeed: a kill at that moment
     std::atomic<bool> stalled = false;      ///< no write ends
     std::atomic<bool> holds_a_write = false;
     std::atomic<bool> maps = true;       ///< memory can be mapped
@@ -75,11 +77,14 @@ Fate fate_of_call(bool is_write) {
 
 extern "C" ssize_t pwrite(int descriptor, const void* data, size_t size, off_t offset) {
     const Fate fate = fate_of_call(true);
+    const auto all = static_cast<ssize_t>(size);
     if (fate == Fate::bad) {
-        return -1;
+        return disk.silent ? all : -1;
     }
-    return syscall(SYS_pwrite64, descriptor, data,
-                   fate == Fate::half ? std::max<size_t>(size * 3 / 7, 1) : size, offset);
+    const ssize_t done =
+        syscall(SYS_pwrite64, descriptor, data,
+                fate == Fate::half ? std::max<size_t>(size * 3 / 7, 1) : size, offset);
+    return disk.silent ? all : done;
 }
 
 extern "C" ssize_t pwritev(int descriptor, const iovec* pieces, int count, off_t offset) {
@@ -102,7 +107,7 @@ extern "C" int ftruncate(int descriptor, off_t size) noexcept {
         return -1;
     }
     return fate_of_call(false) != Fate::good
-               ? -1
+               ? disk.silent ? 0 : -1
                : static_cast<int>(syscall(SYS_ftruncate, descriptor, size));
 }
 
@@ -257,6 +262,54 @@ TEST_CASE("whatever fails on a disk, the log is a part of the recording and says
         std::filesystem::remove(path);
     }
     CHECK(faulty > static_cast<int>(runs) / 3);
+}
+
+TEST_CASE("killed within any write of a thread, the log is a part of the recording") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "log";
+    const Records records = PlausibleRecords::make(44, 200000, true);
+    const Reference reference(records);
+    disk.faults = never;
+    disk.only_writes = false;
+    const auto runs = memlab::testing::thoroughly<std::uint64_t>(300, 12);
+    for (std::uint64_t seed = 0; seed < runs; ++seed) {
+        CAPTURE(seed);
+        Random random(seed);
+        const auto storage = random.one_in(4) ? LogStorage::write_only : LogStorage::write_behind;
+        const std::uint64_t limit = storage == LogStorage::write_only ? 0 : ring_limit;
+        disk.half = random.one_in(2);
+        disk.silent = true;
+        disk.until_fault =
+            static_cast<int>(random.below(storage == LogStorage::write_only ? 100000 : 400));
+        CAPTURE(static_cast<int>(storage), disk.half, disk.until_fault);
+        {
+            auto created = LogWriter::create(path, limit, storage);
+            REQUIRE(created.writer != nullptr);
+            RingLog log(*created.writer);
+            for (std::size_t at = 0; at < records.size() && disk.until_fault >= 0;) {
+                const std::size_t to = std::min(at + 1 + random.below(2000), records.size());
+                const std::uint64_t before = disk.writes;
+                for (; at < to; ++at) {
+                    feed(records[at], log);
+                }
+                for (int i = 0; i < 100 && disk.writes == before; ++i) {
+                    usleep(100);
+                }
+            }
+            created.writer->close();
+        }
+        disk.until_fault = never;
+        disk.silent = false;
+        for (const LogPart part : {LogPart::sums, LogPart::everything}) {
+            CAPTURE(static_cast<int>(part));
+            ReadFigures figures;
+            const LogReadResult read = read_log(path, figures, nullptr, part);
+            CAPTURE(read.message);
+            CHECK((read.status == LogStatus::complete || read.status == LogStatus::cut_off));
+            CHECK(reference.has(figures.recorded));
+        }
+        std::filesystem::remove(path);
+    }
 }
 
 TEST_CASE("what waits for a disk that stalls may be more than the ring") {
