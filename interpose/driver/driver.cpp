@@ -218,25 +218,22 @@ const LoadedDriver* load() {
 }
 
 constinit std::atomic<const Driver*> real_driver{nullptr};  // while calls are kept from it
-constinit std::atomic<bool (*)()> wait_for_driver{nullptr};
+__attribute__((tls_model("initial-exec"))) constinit thread_local bool kept_from_driver = false;
 
-template <auto Function>
+template <class Function>
 struct KeptFromDriver;
 
-template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
-struct KeptFromDriver<Function> {
-    static CUresult CUDAAPI call(Arguments... arguments) {
-        if (thread_is_inside_memlab()) {
-            return CUDA_ERROR_NOT_PERMITTED;
-        }
-        return wait_for_driver.load()() ? call_real(Function, arguments...)
-                                        : CUDA_ERROR_DEINITIALIZED;
+template <class... Arguments>
+struct KeptFromDriver<CUresult(CUDAAPI*)(Arguments...)> {
+    static CUresult CUDAAPI call(Arguments... /*unused*/) {
+        kept_from_driver = true;
+        return CUDA_ERROR_NOT_PERMITTED;
     }
 };
 
-template <auto Function>
-void keep_from_driver(Driver& driver) {
-    driver.*Function = driver.*Function != nullptr ? &KeptFromDriver<Function>::call : nullptr;
+template <class Function>
+void keep_from_driver(Function& function) {
+    function = function != nullptr ? &KeptFromDriver<Function>::call : nullptr;
 }
 
 const LoadedDriver* loaded_driver() {
@@ -273,7 +270,7 @@ const Driver* find_driver() {
     return first;
 }
 
-bool keep_calls_from_driver(bool (*wait)()) noexcept {
+bool keep_calls_from_driver() noexcept {
     static const LoadedDriver* kept = nullptr;
     const Driver* const real = found_driver.load(std::memory_order_acquire);
     if (real == nullptr) {
@@ -284,18 +281,21 @@ bool keep_calls_from_driver(bool (*wait)()) noexcept {
         if (copy == nullptr) {
             return false;
         }
-#define MEMLAB_HOOK(symbol, base, version, per_thread) keep_from_driver<&Driver::symbol>(*copy);
+#define MEMLAB_HOOK(symbol, base, version, per_thread) keep_from_driver(copy->symbol);
 #include "interpose/driver/hooked_functions.inc"
 #undef MEMLAB_HOOK
-#define MEMLAB_USE(symbol) keep_from_driver<&Driver::symbol>(*copy);
+#define MEMLAB_USE(symbol) keep_from_driver(copy->symbol);
 #include "interpose/driver/used_functions.inc"
 #undef MEMLAB_USE
         kept = copy;
     }
-    wait_for_driver.store(wait);
     real_driver.store(real);
     found_driver.store(kept, std::memory_order_seq_cst);
     return true;
+}
+
+bool was_kept_from_driver() noexcept {
+    return std::exchange(kept_from_driver, false);
 }
 
 void let_calls_through() noexcept {

@@ -51,10 +51,12 @@ const Driver* find_driver();
 
 /// From now on, until let_calls_through(), memlab's own calls fail with CUDA_ERROR_NOT_PERMITTED
 /// and do not reach the driver, which would block them; those must have returned that are under
-/// way. A call of the program's that was on its way here calls `wait`, outside of memlab, and then
-/// reaches the driver, or fails with CUDA_ERROR_DEINITIALIZED if `wait` returns false. False: there
-/// is no memory for that. In a forked child all calls go through. Not thread-safe.
-bool keep_calls_from_driver(bool (*wait)()) noexcept;
+/// way. False: there is no memory for that. In a forked child all calls go through. Not
+/// thread-safe.
+bool keep_calls_from_driver() noexcept;
+/// Whether a call of this thread's failed so since this was asked last: one of the program's, which
+/// was on its way to the driver, has to be made again.
+bool was_kept_from_driver() noexcept;
 void let_calls_through() noexcept;
 
 /// memlab's wrapper for a function of the real driver, or `address` itself if there is none.

@@ -139,16 +139,24 @@ template <bool asks_for_work>
     return gate.wait_while_shut() ? WhileShut::go_on : WhileShut::refuse;
 }
 
-/// Makes the call, of a function that does not wait at the gate, unless that is shut.
+/// Makes the call, of a function that does not wait at the gate, unless that is shut; once more
+/// where it was shut when the call was on its way to the driver.
 template <bool asks_for_work, class Call>
 [[gnu::always_inline]] inline CUresult unless_shut(const Call& call) {
-    switch (while_shut<asks_for_work>()) {
-        case WhileShut::answer:
-            return CUDA_SUCCESS;
-        case WhileShut::refuse:
-            return CUDA_ERROR_DEINITIALIZED;
-        default:
-            return call();
+    for (;;) {
+        switch (while_shut<asks_for_work>()) {
+            case WhileShut::answer:
+                return CUDA_SUCCESS;
+            case WhileShut::refuse:
+                return CUDA_ERROR_DEINITIALIZED;
+            default:
+                break;
+        }
+        const CUresult result = call();
+        if (result != CUDA_ERROR_NOT_PERMITTED || thread_is_inside_memlab() ||
+            !was_kept_from_driver()) [[likely]] {
+            return result;
+        }
     }
 }
 

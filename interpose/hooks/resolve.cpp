@@ -96,11 +96,9 @@ extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void*
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                                 cuuint64_t flags) {
-    if (memlab::interpose::while_shut<false>() == memlab::interpose::WhileShut::refuse) {
-        return CUDA_ERROR_DEINITIALIZED;
-    }
     detect_new_libraries();
-    const CUresult result = call_real(&Driver::cuGetProcAddress, symbol, function, version, flags);
+    const CUresult result = memlab::interpose::unless_shut<false>(
+        [&] { return call_real(&Driver::cuGetProcAddress, symbol, function, version, flags); });
     if (result == CUDA_SUCCESS && function != nullptr) {
         *function = resolve(symbol, *function, __builtin_return_address(0));
     }
@@ -110,12 +108,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** funct
 MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                                    cuuint64_t flags,
                                                    CUdriverProcAddressQueryResult* status) {
-    if (memlab::interpose::while_shut<false>() == memlab::interpose::WhileShut::refuse) {
-        return CUDA_ERROR_DEINITIALIZED;
-    }
     detect_new_libraries();
-    const CUresult result =
-        call_real(&Driver::cuGetProcAddress_v2, symbol, function, version, flags, status);
+    const CUresult result = memlab::interpose::unless_shut<false>([&] {
+        return call_real(&Driver::cuGetProcAddress_v2, symbol, function, version, flags, status);
+    });
     if (result == CUDA_SUCCESS && function != nullptr) {
         *function = resolve(symbol, *function, __builtin_return_address(0));
     }
@@ -123,10 +119,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** fu
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* id) {
-    if (memlab::interpose::while_shut<false>() == memlab::interpose::WhileShut::refuse) {
-        return CUDA_ERROR_DEINITIALIZED;
-    }
-    const CUresult result = call_real(&Driver::cuGetExportTable, table, id);
+    const CUresult result = memlab::interpose::unless_shut<false>(
+        [&] { return call_real(&Driver::cuGetExportTable, table, id); });
     if (result == CUDA_SUCCESS) {
         memlab::interpose::on_private_table(*id, __builtin_return_address(0));
     }

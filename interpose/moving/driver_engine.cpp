@@ -265,7 +265,7 @@ DriverEngine::Left DriverEngine::leave(std::uint64_t timeout_ns, std::string* pr
     if (problem->empty() && !read_free(&before)) {
         *problem = "its helper does not tell how much of the GPU is free";
     }
-    if (problem->empty() && !keep_calls_from_driver([] { return gate.wait_while_shut(); })) {
+    if (problem->empty() && !keep_calls_from_driver()) {
         *problem = "the host is out of memory";
     }
     Left left = Left::stayed;
