@@ -52,6 +52,10 @@ bool FollowedLog::open_file() {
         fail("only a file can be followed; give an event log (*.memlog) itself");
         return false;
     }
+    if (descriptor_ >= 0 && !is_at_its_path()) {  // empty, and replaced since
+        close(descriptor_);
+        descriptor_ = -1;
+    }
     if (descriptor_ < 0) {
         descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     }

@@ -41,7 +41,8 @@ class LogInput {
         offset_ += size;
     }
     std::uint64_t offset() const { return offset_; }
-    int error() const { return error_; }
+    /// The errno of a read that failed: of the latest part, or of any peek().
+    int error() const { return error_ != 0 ? error_ : peek_error_; }
 
     /// Continues at `offset`, up to `limit`.
     void seek(std::uint64_t offset, std::uint64_t limit) {
@@ -81,6 +82,7 @@ class LogInput {
                 continue;
             }
             if (got <= 0) {
+                peek_error_ = got < 0 ? errno : peek_error_;
                 return false;
             }
             to += got;
@@ -125,6 +127,7 @@ class LogInput {
     std::atomic<std::uint64_t>* bytes_read_ = nullptr;
     bool at_end_ = false;
     int error_ = 0;
+    mutable int peek_error_ = 0;
     std::vector<std::uint8_t> buffer_;
 };
 

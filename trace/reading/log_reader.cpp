@@ -34,6 +34,10 @@ class Reader : private LogDecoder {
                 read_blocks();
             } else {
                 read_ring();
+                if (input_.error() != 0) {  // regions may seem not to be there
+                    finish(LogStatus::damaged,
+                           "cannot be read in every part: " + describe_errno(input_.error()));
+                }
             }
         }
         result_.offset = input_.offset();

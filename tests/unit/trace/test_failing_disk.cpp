@@ -24,6 +24,7 @@
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/log_writer.hpp"
 #include "trace/reading/log_reader.hpp"
+#include "trace/reading/log_tail.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;
@@ -46,6 +47,7 @@ struct Disk {
     std::atomic<bool> silent = false;       ///< what fails seems to succeed: a kill at that moment
     std::atomic<bool> stalled = false;      ///< no write ends
     std::atomic<bool> holds_a_write = false;
+    std::atomic<off_t> unreadable = -1;  ///< the byte there
     std::atomic<bool> maps = true;       ///< memory can be mapped
     std::atomic<bool> truncates = true;  ///< files can be cut
     std::atomic<std::uint64_t> writes = 0;
@@ -85,6 +87,14 @@ extern "C" ssize_t pwrite(int descriptor, const void* data, size_t size, off_t o
         syscall(SYS_pwrite64, descriptor, data,
                 fate == Fate::half ? std::max<size_t>(size * 3 / 7, 1) : size, offset);
     return disk.silent ? all : done;
+}
+
+extern "C" ssize_t pread(int descriptor, void* data, size_t size, off_t offset) {
+    if (disk.unreadable >= offset && disk.unreadable < offset + static_cast<off_t>(size)) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, descriptor, data, size, offset);
 }
 
 extern "C" ssize_t pwritev(int descriptor, const iovec* pieces, int count, off_t offset) {
@@ -407,4 +417,35 @@ TEST_CASE("a log that can no longer be mapped goes on, or says that it does not"
     disk.maps = disk.truncates = true;
     CHECK_FALSE(created.writer->stopped_because().empty());
     check_log(path, *created.writer, reference);
+}
+
+TEST_CASE("what cannot be read of a ring is not taken for what is not there") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "log";
+    const Records records = PlausibleRecords::make(45, 200000, true);
+    {
+        auto created = LogWriter::create(path, ring_limit);
+        REQUIRE(created.writer != nullptr);
+        RingLog log(*created.writer);
+        for (const AnyRecord& record : records) {
+            feed(record, log);
+        }
+    }
+    const LogRing ring = LogRing::plan(ring_limit);
+    for (std::uint64_t region = 0; region < ring.regions; ++region) {
+        CAPTURE(region);
+        disk.unreadable = static_cast<off_t>(ring.offset(region));
+        const LogPart part = region % 2 == 0 ? LogPart::sums : LogPart::everything;
+        Aggregator figures;
+        const LogReadResult read = read_log(path, figures, nullptr, part);
+        CHECK(read.status == LogStatus::damaged);
+        CHECK(read.message.find("Input/output error") != std::string::npos);
+        const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        Aggregator followed;
+        LogTail tail(descriptor, path, followed, part);
+        tail.read();
+        CHECK(tail.error() == EIO);
+        close(descriptor);
+        disk.unreadable = -1;
+    }
 }
