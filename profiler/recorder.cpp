@@ -248,14 +248,14 @@ void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
             return;
         }
         trace::End end{.time_ns = now(), .kind = kind, .exit_code = exit_code};
-        const auto tell_dropped = [&] {
-            end.events_dropped = log_->events_dropped();
-            end.log_stopped_because = log_->stopped_because();
+        const auto tell_dropped = [&end](const trace::LogWriter& log) {
+            end.events_dropped = log.events_dropped();
+            end.log_stopped_because = log.stopped_because();
         };
         if (log_) {
-            tell_dropped();
+            tell_dropped(*log_);
             log_->on(end);
-            tell_dropped();  // it may have noticed only now
+            tell_dropped(*log_);  // it may have noticed only now
         }
         aggregator_.on(end);
         finished_ = true;
