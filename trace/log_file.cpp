@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,33 +73,6 @@ int allocate(int descriptor, std::uint64_t from, std::uint64_t to) {
         }
     }
     return 0;
-}
-
-/// Brings the range into the page cache. The first store to a page through a mapping costs 3 us
-/// (ext4), within the recording of an event; written in bulk, a page costs 0.1 us. Failure only
-/// means page faults later, unless there was something else before.
-bool fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
-    // Not const: the library's file would hold them.
-    static constinit std::array<std::uint8_t, 16384> zeros{};
-    std::array<iovec, 64> pieces;
-    pieces.fill({zeros.data(), zeros.size()});
-    while (from < to) {
-        const std::uint64_t left = to - from;
-        const std::size_t count = std::min<std::uint64_t>(pieces.size(), left / zeros.size());
-        const ssize_t written =
-            count != 0 ? pwritev(descriptor, pieces.data(), static_cast<int>(count),
-                                 static_cast<off_t>(from))
-                       : pwrite(descriptor, zeros.data(), left, static_cast<off_t>(from));
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            errno = written == 0 ? ENOSPC : errno;
-            return false;
-        }
-        from += static_cast<std::uint64_t>(written);
-    }
-    return true;
 }
 
 void store_release(std::uint8_t* byte, std::uint8_t value) {
@@ -255,7 +227,10 @@ bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
         return false;
     }
     const bool written_before = allocated_ < file_end_;
-    if (!fill_with_zeros(descriptor, allocated_, target) && written_before) {
+    // Also brings the range into the page cache. The first store to a page through a mapping costs
+    // 3 us (ext4), within the recording of an event; written in bulk, a page costs 0.1 us. Failure
+    // only means page faults later, unless there was something else before.
+    if (!write_zeros(descriptor, allocated_, target) && written_before) {
         report_errno(errno);  // what was there before would follow the data
         return false;
     }

@@ -45,6 +45,19 @@ bool write_all(int descriptor, const std::uint8_t* data, std::size_t size, std::
     return true;
 }
 
+bool write_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
+    // Not const: the library's file would hold them.
+    static constinit std::array<std::uint8_t, 65536> zeros{};
+    while (from < to) {
+        const std::size_t size = std::min<std::uint64_t>(to - from, zeros.size());
+        if (!write_all(descriptor, zeros.data(), size, from)) {
+            return false;
+        }
+        from += size;
+    }
+    return true;
+}
+
 void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, std::size_t size,
                 std::size_t last) {
     const auto put = [&](std::size_t from, std::size_t to) {
@@ -389,8 +402,7 @@ bool WriteBehind::write_withheld(std::uint64_t to) {
 
 /// Puts zeros where data up to `end` and some behind it will be, if other data is there.
 bool WriteBehind::clear_ahead(const Extent& extent, std::uint64_t end) {
-    // Not const: the library's file would hold them.
-    static constinit std::array<std::uint8_t, 65536> zeros{};
+    constexpr std::uint64_t step = 65536;
     constexpr std::uint64_t behind = 4096;
     if (clearing_ != extent.offset) {
         clearing_ = cleared_ = extent.offset;
@@ -398,11 +410,11 @@ bool WriteBehind::clear_ahead(const Extent& extent, std::uint64_t end) {
     }
     overwrites_ = stale_end_ > clearing_;
     while (cleared_ < std::min(end + behind, stale_end_)) {
-        const std::uint64_t size = std::min<std::uint64_t>(zeros.size(), stale_end_ - cleared_);
-        if (!write_all(file_.number(), zeros.data(), size, cleared_)) {
+        const std::uint64_t next = std::min(cleared_ + step, stale_end_);
+        if (!write_zeros(file_.number(), cleared_, next)) {
             return false;
         }
-        cleared_ += size;
+        cleared_ = next;
     }
     return true;
 }

@@ -21,6 +21,9 @@ namespace memlab::trace {
 /// Writes all of it at `offset`; false: errno says why not, and a part may be written.
 bool write_all(int descriptor, const std::uint8_t* data, std::size_t size, std::uint64_t offset);
 
+/// The same with zeros, from one offset to another.
+bool write_zeros(int descriptor, std::uint64_t from, std::uint64_t to);
+
 /// Overwrites `size` bytes of the file at `offset`, the one at `last` after all others, and only if
 /// writing those succeeded.
 void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, std::size_t size,
@@ -36,8 +39,9 @@ class WriteBehind {
     WriteBehind(const WriteBehind&) = delete;
     WriteBehind& operator=(const WriteBehind&) = delete;
 
-    /// Size of the ring buffer in bytes.
+    /// Size of the ring buffer in bytes, and with this object.
     static constexpr std::size_t capacity = std::size_t{4} << 20;
+    static constexpr std::size_t mapping_size = capacity + 32768;
 
     enum class Outcome : std::uint8_t {
         appended,
@@ -127,7 +131,6 @@ class WriteBehind {
         std::array<std::uint8_t, 14> bytes;
     };
 
-    static constexpr std::size_t mapping_size = capacity + 32768;  // ring and this object
     static constexpr std::size_t cut_point_distance = 16384;
     static constexpr std::size_t max_patches = 128;
     static constexpr std::size_t tail_capacity = 1024;

@@ -84,7 +84,6 @@ WriteBehind::CutPoint WriteBehind::find_cut(std::uint64_t size) const {
 /// Puts zeros over what may have been written behind `extent`'s part up to `offset` of the stream.
 /// False: it may still be there, except what was withheld.
 bool WriteBehind::clear_from(const Extent& extent, std::uint64_t offset) {
-    static const std::array<std::uint8_t, 4096> zeros{};
     std::array<Extent, std::tuple_size_v<decltype(extents_)>> extents;
     std::size_t count = 0;
     std::uint64_t withheld_at = 0;
@@ -100,19 +99,13 @@ bool WriteBehind::clear_from(const Extent& extent, std::uint64_t offset) {
     // file is what was recorded a lap before.
     for (std::size_t i = 0; i < count; ++i) {
         if (extents[i].begin >= offset && extents[i].begin < tried_ &&
-            !write_all(file_.number(), zeros.data(), 64, extents[i].offset)) {
+            !write_zeros(file_.number(), extents[i].offset, extents[i].offset + 64)) {
             return false;
         }
     }
     const std::uint64_t in_file = extent.offset - extent.begin;  // modulo 2^64
-    while (offset < end) {
-        const std::size_t size = std::min<std::uint64_t>(end - offset, zeros.size());
-        if (!write_all(file_.number(), zeros.data(), size, in_file + offset)) {
-            return false;
-        }
-        offset += size;
-    }
-    return withheld_at == 0 || write_withheld(withheld_at);
+    return (offset >= end || write_zeros(file_.number(), in_file + offset, in_file + end)) &&
+           (withheld_at == 0 || write_withheld(withheld_at));
 }
 
 void WriteBehind::write_tail() {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,14 +96,6 @@ extern "C" ssize_t pread(int descriptor, void* data, size_t size, off_t offset) 
     return syscall(SYS_pread64, descriptor, data, size, offset);
 }
 
-extern "C" ssize_t pwritev(int descriptor, const iovec* pieces, int count, off_t offset) {
-    const Fate fate = fate_of_call(true);
-    if (fate == Fate::bad) {
-        return -1;
-    }
-    return syscall(SYS_pwritev, descriptor, pieces, fate == Fate::half ? 1 : count, offset, 0);
-}
-
 extern "C" int fallocate(int descriptor, int mode, off_t offset, off_t size) {
     return fate_of_call(false) != Fate::good
                ? -1
@@ -124,7 +115,7 @@ extern "C" int ftruncate(int descriptor, off_t size) noexcept {
 extern "C" void* mmap(void* address, size_t size, int protection, int flags, int descriptor,
                       off_t offset) noexcept {
     const bool is_of_log = (descriptor >= 0 && (protection & PROT_WRITE) != 0) ||
-                           (descriptor < 0 && size == WriteBehind::capacity + 32768);
+                           (descriptor < 0 && size == WriteBehind::mapping_size);
     if (is_of_log && (!disk.maps || fate_of_call(false) != Fate::good)) {
         errno = ENOMEM;
         return MAP_FAILED;
