@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <new>
+#include <utility>
 
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/reentrancy.hpp"
@@ -220,20 +223,10 @@ const LoadedDriver* load() {
 constinit std::atomic<const Driver*> real_driver{nullptr};  // while calls are kept from it
 __attribute__((tls_model("initial-exec"))) constinit thread_local bool kept_from_driver = false;
 
-template <class Function>
-struct KeptFromDriver;
-
-template <class... Arguments>
-struct KeptFromDriver<CUresult(CUDAAPI*)(Arguments...)> {
-    static CUresult CUDAAPI call(Arguments... /*unused*/) {
-        kept_from_driver = true;
-        return CUDA_ERROR_NOT_PERMITTED;
-    }
-};
-
-template <class Function>
-void keep_from_driver(Function& function) {
-    function = function != nullptr ? &KeptFromDriver<Function>::call : nullptr;
+/// In place of each of the driver's functions: on x86-64 the caller removes its arguments.
+CUresult CUDAAPI keep_from_driver() {
+    kept_from_driver = true;
+    return CUDA_ERROR_NOT_PERMITTED;
 }
 
 const LoadedDriver* loaded_driver() {
@@ -281,12 +274,14 @@ bool keep_calls_from_driver() noexcept {
         if (copy == nullptr) {
             return false;
         }
-#define MEMLAB_HOOK(symbol, base, version, per_thread) keep_from_driver(copy->symbol);
-#include "interpose/driver/hooked_functions.inc"
-#undef MEMLAB_HOOK
-#define MEMLAB_USE(symbol) keep_from_driver(copy->symbol);
-#include "interpose/driver/used_functions.inc"
-#undef MEMLAB_USE
+        // A Driver is nothing but pointers to functions.
+        auto* const table = reinterpret_cast<std::byte*>(static_cast<Driver*>(copy));
+        for (std::size_t at = 0; at < sizeof(Driver); at += sizeof(void*)) {
+            decltype(&keep_from_driver) function = nullptr;
+            std::memcpy(&function, table + at, sizeof function);
+            function = function != nullptr ? &keep_from_driver : nullptr;
+            std::memcpy(table + at, &function, sizeof function);
+        }
         kept = copy;
     }
     real_driver.store(real);
