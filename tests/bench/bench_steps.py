@@ -12,7 +12,8 @@ bootstrap 95 % interval.
 Timed runs of PyTorch do not record, except the variants "recording ..." (with Python in their stacks, with native
 ones only, with none); the peaks of memlab's pool come from one more run that does. Those of JAX record.
 What recording costs: --variants "memlab vmm,recording,recording native,recording no stacks"; what names of
-nn.Modules cost: --variants "preloaded,preloaded names" and "many nn.Modules,many nn.Modules names"; what PyTorch's
+nn.Modules cost: --variants "preloaded,preloaded names" and "many nn.Modules,many nn.Modules names"; what being able
+to step aside costs: --variants "preloaded,preloaded yield"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python"; memory that the driver's pools or the
 program's own mappings serve: --variants "JAX async,memlab JAX async" and "JAX platform,memlab JAX platform". Two
 builds of memlab beside each other: --before ANOTHER_LIBMEMLAB --variants "before memlab vmm,memlab vmm".
@@ -71,6 +72,7 @@ VARIANTS = {
     "preloaded unrecorded": torch_preloaded(MEMLAB_RECORD="off"),
     "preloaded no stacks": torch_preloaded(MEMLAB_STACK_DEPTH="0"),
     "preloaded no ledger": torch_preloaded(MEMLAB_LEDGER="off"),
+    "preloaded yield": torch_preloaded(MEMLAB_YIELD="on"),
     "preloaded names": torch_preloaded(MEMLAB_NAMES="auto"),
     "many nn.Modules": Variant("nn_modules", True, {}),
     "many nn.Modules names": Variant("nn_modules", True, {"MEMLAB_NAMES": "auto"}),

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -297,17 +297,20 @@ def has_torch() -> bool:
 
 
 def judge_step_aside(layout: Layout, inheriting: Layout, work: Path, mebibytes: int = 10240,
-                     ) -> tuple[list[str], list[str]]:
-    """What is wrong, and lines of figures. `inheriting`: for Python, with the environment of this process."""
+                     say: Callable[[str], None] = lambda line: None) -> tuple[list[str], list[str]]:
+    """What is wrong, and lines of figures; `say` gets both as they are known. `inheriting`: for Python, with the
+    environment of this process."""
     native, python = Yielding(layout, work), Yielding(inheriting, work)
 
     def part(of: Yielding, what: str, run: Any) -> None:
-        begin = time.monotonic()
+        begin, figures, problems = time.monotonic(), len(of.figures), len(of.problems)
         try:
             run()
         except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             of.problems.append(f"{what}: {type(error).__name__}: {error}")
         of.figures.append(f"step aside, {what}: {time.monotonic() - begin:.0f} s")
+        for line in of.figures[figures:] + [f"PROBLEM: {problem}" for problem in of.problems[problems:]]:
+            say(line)
 
     part(native, "blocks", native.blocks)
     part(native, "own handles", native.own_handles)
@@ -356,10 +359,9 @@ def main() -> int:
         return 2
     layout = Layout(Path(sys.argv[1]).resolve(), [], [], {}, None)
     with tempfile.TemporaryDirectory(prefix="memlab-step-aside.") as folder:
-        problems, figures = judge_step_aside(layout, layout, Path(folder),
-                                             int(sys.argv[2]) if len(sys.argv) == 3 else 10240)
-    print("\n".join(figures))
-    print("\n".join(f"PROBLEM: {problem}" for problem in problems) or "all as it should be")
+        problems, _ = judge_step_aside(layout, layout, Path(folder), int(sys.argv[2]) if len(sys.argv) == 3 else 10240,
+                                       lambda line: print(line, flush=True))
+    print(f"{len(problems)} problems")
     return 1 if problems else 0
 
 
