@@ -2,7 +2,7 @@
 // says "ready" and does what it reads from standard input, a word on each line, after each of which
 // it says "right", or what was not as in the model:
 //
-//   random S N    N random calls: create, map again or in parts, access, write, and those below
+//   random S N    N random calls: create, map again, access, write, and those below
 //   answered S N  N random calls that give up memory or ask for it: unmap, release, retain, ...
 //   check         the contents wherever they are mapped, by each device that may, and properties
 //   exports       exports the handle of the first allocation that has one
@@ -201,15 +201,19 @@ class Program {
             expect(each.references == 0 || each.handle != one.handle, "two have one handle");
         }
         all_.push_back(std::move(one));
-        map_at(std::prev(all_.end()), all_.back().contents.size());
+        map_at(std::prev(all_.end()));
         fill(all_.back(), all_.back().places.back());
     }
 
-    void map_at(std::list<Allocation>::iterator each, std::size_t bytes) {
+    void map_at(std::list<Allocation>::iterator each) {
         Place place;
-        place.bytes = bytes;
-        expect(cuMemAddressReserve(&place.address, bytes, 0, 0, 0), "reserve");
-        expect(cuMemMap(place.address, bytes, 0, each->handle, 0), "map");
+        place.bytes = each->contents.size();
+        expect(cuMemAddressReserve(&place.address, place.bytes, 0, 0, 0), "reserve");
+        if (place.bytes > page) {
+            expect(cuMemMap(place.address, page, 0, each->handle, 0) == CUDA_ERROR_NOT_SUPPORTED,
+                   "a part of an allocation cannot be mapped");
+        }
+        expect(cuMemMap(place.address, place.bytes, 0, each->handle, 0), "map");
         each->places.push_back(place);
         allow_at(each->places.back());
     }
@@ -217,7 +221,7 @@ class Program {
     void map() {
         const auto each = any();
         if (each != all_.end() && each->references != 0 && each->places.size() < 3) {
-            map_at(each, page * (1 + one_of(each->contents.size() / page)));
+            map_at(each);
         }
     }
 

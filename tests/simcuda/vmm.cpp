@@ -191,12 +191,15 @@ CUresult sim_cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult sim_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                       CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    // Whole allocations only (measured on an H200).
     Handle* found = find_handle(handle);
-    if (!is_multiple(size) || ptr % page_bytes != 0) {
+    if (found == nullptr || found->references == 0 || size == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (offset != 0 || size != found->physical->bytes()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (found == nullptr || found->references == 0 || flags != 0 || offset != 0 ||
-        size > found->physical->bytes() || !inside_reservation(ptr, size) ||
+    if (flags != 0 || ptr % page_bytes != 0 || !inside_reservation(ptr, size) ||
         any_mapped(ptr, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
