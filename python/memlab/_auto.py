@@ -27,19 +27,25 @@ _MOST = 64  # nn.Modules taken from the recorder at a time
 
 
 class _Budget:
-    """Keeps work that comes again to a share of the program's time, in which it was not stopped or waiting for others."""
+    """Keeps work that comes again to a share of the program's time, in which it was not stopped or waiting for others.
+
+    `credit`: seconds that may be spent at once. No more than that is saved up: after a long start of the program many
+    steps one after the other would take longer.
+    """
 
     def __init__(self, credit: float) -> None:
         self._begin, self._begin_of_processors = time.perf_counter(), time.process_time()
-        self._spent = -credit
+        self._credit, self._spent = credit, -credit
 
     def allows(self) -> bool:
-        lasted = min(time.perf_counter() - self._begin, time.process_time() - self._begin_of_processors)
-        return self._spent <= lasted * _SHARE
+        return self._spent <= self._earned()
 
     def spent(self, begin: float) -> None:
         """Work that began then is over."""
-        self._spent += time.perf_counter() - begin
+        self._spent = max(self._spent, self._earned() - self._credit) + time.perf_counter() - begin
+
+    def _earned(self) -> float:
+        return _SHARE * min(time.perf_counter() - self._begin, time.process_time() - self._begin_of_processors)
 
 
 class _State:

@@ -404,6 +404,26 @@ class Recordings(EndToEnd):
             auto._after_step(optimizer)
             self.assertEqual((len(disabled), len(ended)), (1, 3))
 
+    def test_what_a_long_start_leaves_is_not_spent_at_once(self) -> None:
+        auto = importlib.import_module("memlab._auto")
+        now = 0.0
+        clock = types.SimpleNamespace(perf_counter=lambda: now, process_time=lambda: now)
+        with unittest.mock.patch.object(auto, "time", clock):
+            labels, naming = auto._Budget(0), auto._Budget(0.25)
+            now += 1000  # worth five seconds of work
+            spells = {}
+            for name, budget in (("labels", labels), ("naming", naming)):
+                spells[name] = 0
+                for _ in range(1000):
+                    if budget.allows():
+                        begin, now = now, now + 0.01
+                        budget.spent(begin)
+                        spells[name] += 1
+            self.assertEqual(spells["labels"], 1)
+            self.assertIn(spells["naming"], range(25, 28))
+            now += 2.5  # worth more than a spell
+            self.assertTrue(labels.allows())
+
     def test_the_prototypes_are_those_of_memlab_h(self) -> None:
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         body = re.search(r"struct memlab_device_stats \{(.*?)\n\};", header, re.S).group(1)
