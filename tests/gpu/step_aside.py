@@ -1,11 +1,10 @@
 """Yield and restore on a real GPU (docs/step-aside.md): contents and results bit for bit as without, what is left on the
-GPU, and how long it takes.
-
-    step_aside.py BUILD [MIB]    all of it alone, with the build in that folder; MIB for the timing (default 10240)
+GPU, and how long it takes. Run as a script: all of it alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -297,12 +296,15 @@ def has_torch() -> bool:
 
 
 def judge_step_aside(layout: Layout, inheriting: Layout, work: Path, mebibytes: int = 10240,
-                     say: Callable[[str], None] = lambda line: None) -> tuple[list[str], list[str]]:
+                     say: Callable[[str], None] = lambda line: None, only: list[str] | None = None,
+                     ) -> tuple[list[str], list[str]]:
     """What is wrong, and lines of figures; `say` gets both as they are known. `inheriting`: for Python, with the
-    environment of this process."""
+    environment of this process. `only`: the parts whose names have one of these texts."""
     native, python = Yielding(layout, work), Yielding(inheriting, work)
 
     def part(of: Yielding, what: str, run: Any) -> None:
+        if only and not any(text in what for text in only):
+            return
         begin, figures, problems = time.monotonic(), len(of.figures), len(of.problems)
         try:
             run()
@@ -354,13 +356,15 @@ def judge_step_aside(layout: Layout, inheriting: Layout, work: Path, mebibytes: 
 
 
 def main() -> int:
-    if len(sys.argv) not in (2, 3):
-        print(__doc__)
-        return 2
-    layout = Layout(Path(sys.argv[1]).resolve(), [], [], {}, None)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=Path, help="the folder of a build")
+    parser.add_argument("--mib", type=int, default=10240, help="moved for the timing (default: 10240)")
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="parts with TEXT in their names")
+    arguments = parser.parse_args()
+    layout = Layout(arguments.build.resolve(), [], [], {}, None)
     with tempfile.TemporaryDirectory(prefix="memlab-step-aside.") as folder:
-        problems, _ = judge_step_aside(layout, layout, Path(folder), int(sys.argv[2]) if len(sys.argv) == 3 else 10240,
-                                       lambda line: print(line, flush=True))
+        problems, _ = judge_step_aside(layout, layout, Path(folder), arguments.mib, lambda line: print(line, flush=True),
+                                       arguments.only)
     print(f"{len(problems)} problems")
     return 1 if problems else 0
 
