@@ -218,6 +218,11 @@ bool Aggregator::restore_indexes() {
             return false;
         }
     }
+    live_.for_each([this](std::uint32_t slot, const Live& live) {
+        live_[slot].has_label =
+            (live.space == AddressSpace::pointer || is_suballocation(live.space)) &&
+            labels_.has(live.address);
+    });
     return true;
 }
 

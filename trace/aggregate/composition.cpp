@@ -80,8 +80,7 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
         if (live.pending) {
             return;
         }
-        const bool named = !live.is_segment &&
-                           (live.space == AddressSpace::pointer || is_suballocation(live.space));
+        const bool named = live.has_label && !live.is_segment;
         largest.push_back({.address = live.address,
                            .site = live.site,
                            .thread = live.thread,

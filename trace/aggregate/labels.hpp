@@ -56,8 +56,8 @@ class LabelStats {
     static constexpr std::size_t max_site_labels = 128 << 10;
     static constexpr std::size_t max_of_site = 16;  ///< that by_site() tells
 
-    /// True while ended() must be called.
     bool any_live() const { return !of_address_.empty(); }
+    bool has(std::uint64_t address) const { return of_address_.contains(address); }
 
     /// Names the live allocation of `site` at `address`; `detail` is a string id, too, or 0. May
     /// throw std::bad_alloc.
@@ -85,7 +85,7 @@ class LabelStats {
         }
     }
 
-    /// The allocation at `address` ended.
+    /// The allocation at `address`, which has a label, ended.
     void ended(std::uint64_t address, std::uint64_t bytes) {
         const auto at = of_address_.find(address);
         if (at != of_address_.end()) {

@@ -65,6 +65,7 @@ struct Live {
     bool pending = false;     ///< freed, not yet safe to reuse (pool)
     bool small_pool = false;  ///< pool
     bool is_segment = false;  ///< of an allocator that the recording sees from inside
+    bool has_label = false;   ///< as LabelStats knows; not in the state
 
     // A free slot has the index of the next free one.
     bool is_free() const { return site == HashIndex::none; }

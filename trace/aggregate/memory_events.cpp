@@ -342,8 +342,7 @@ void Aggregator::apply_free_requested(std::uint32_t at, const LifeEnd& end) {
         scopes_.freed(freeing != nullptr ? std::optional(freeing->thread) : std::nullopt,
                       live.scopes, live.site, live.size, live.serial);
     }
-    if (labels_.any_live() && !live.is_segment &&
-        (live.space == AddressSpace::pointer || is_suballocation(live.space))) {
+    if (live.has_label && !live.is_segment) {
         labels_.ended(live.address, live.size);
     }
     --site.live_count;

@@ -78,6 +78,7 @@ void Aggregator::label(const Event& event) {
     const std::uint32_t at = find_innermost(event.address);
     if (at != LiveTable::none && !live_[at].pending && !live_[at].is_segment) {
         labels_.label(event.address, event.name, live_[at].size, live_[at].site, event.api);
+        live_[at].has_label = true;
         if (nn_modules_.may_be_labelled(live_[at].nn_modules)) {
             label_nn_module(at, strings_[event.name]);
         }
