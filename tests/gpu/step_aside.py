@@ -103,6 +103,11 @@ class Yielding:
                     return int(cells[-1]) if cells[-1].isdigit() else None
         return None
 
+    @staticmethod
+    def resident_mib(process: subprocess.Popen[str]) -> int:
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+        return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) >> 10
+
     # ---- the parts
 
     def blocks(self) -> None:
@@ -252,7 +257,7 @@ class Yielding:
                 return
             plain = json.loads(first)
             self.expect("timing: ready", self.line(process), "ready")
-            before = self.used_mib(process)
+            before, resident = self.used_mib(process), self.resident_mib(process)
             for which in range(2 * rounds):
                 if which == rounds:
                     self.figures.append(f"step aside, {self.must(process, 'yield', 'prepare').get('text')}")
@@ -264,13 +269,18 @@ class Yielding:
                 begin_back = time.monotonic()
                 back = self.must(process, "restore")
                 end = time.monotonic()
+                again = self.resident_mib(process)
+                if which < rounds and abs(again - resident) > resident // 100:
+                    self.problems.append(f"timing: {again} MiB of host memory are resident after it came back, "
+                                         f"{resident} before")
                 self.tell(process, "check")
                 self.expect("timing: its contents", self.line(process), "intact")
                 self.figures.append(
                     f"step aside, {mebibytes} MiB of PyTorch's, {'prepared' if which >= rounds else 'cold'}: out {self.seconds(out):.2f} s "
                     f"({middle - begin:.2f} with memlab-ctl), back {self.seconds(back):.2f} s ({end - begin_back:.2f}), "
                     f"{int(out.get('bytes') or 0) / MIB:.0f} MiB moved; GPU in use {before} MiB, meanwhile {away} MiB; "
-                    f"tensor.cpu() {plain['out']:.2f} s, tensor.cuda() {plain['in']:.2f} s; {out.get('text')}")
+                    f"resident {resident} MiB, then {again} MiB; tensor.cpu() {plain['out']:.2f} s, tensor.cuda() "
+                    f"{plain['in']:.2f} s; {out.get('text')}")
             self.tell(process, "end")
             self.expect("timing: its end", process.wait(timeout=60), 0)
 

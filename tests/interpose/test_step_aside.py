@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import random
+import re
 import select
 import shlex
 import shutil
@@ -348,6 +349,24 @@ class Moves(StepAside):
                 self.assertEqual(self.tell(process, word), "done")
                 self.assertEqual(self.tell(process, "check"), "intact")
             self.goes_on(process)
+
+    def test_the_host_memory_is_given_back(self) -> None:
+        with self.aside() as process:
+            self.asked(process, "yield")
+            self.asked(process, "restore")  # what the first time alone takes: stages, threads' stacks
+            before = self.host_memory(process)
+            for _ in range(3):
+                self.asked(process, "yield")
+                self.asked(process, "restore")
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.assertLess(abs(self.host_memory(process) - before), (1 << 20) + before // 100)
+            self.ends(process)
+
+    @staticmethod
+    def host_memory(process: subprocess.Popen[bytes]) -> int:
+        """The anonymous memory of the process that is resident, in bytes."""
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+        return int(re.findall(r"RssAnon:\s+(\d+) kB", status)[0]) << 10
 
     def test_by_the_program(self) -> None:
         with self.aside() as process:
