@@ -226,8 +226,10 @@ class PythonFrames(EndToEnd):
         for _, interpreter in self.each_interpreter():
             for run in range(5):
                 outcome = self.run_python(interpreter, "endings.py", str(0.05 * run))
-                # CPython 3.10's own: a thread that comes back from a call after the interpreter's end takes a lock
-                # that is gone. Under load a run in four does, without memlab one in a hundred.
+                # CPython 3.10's own: a thread that waits for the GIL when the interpreter ends looks 5 ms later
+                # at the interpreter, which is gone by then (take_gil, RESET_GIL_DROP_REQUEST). The process ends
+                # sooner without memlab, which writes its report for 2 ms there; under load for 10 ms and more,
+                # since it stops its threads one by one. Nothing is gained by doing some of it before.
                 for _ in range(6):
                     if self.version == "3.10" and outcome.code == -signal.SIGSEGV:
                         outcome = self.run_python(interpreter, "endings.py", str(0.05 * run))
