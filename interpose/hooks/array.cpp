@@ -1,5 +1,5 @@
 // CUDA arrays: recorded with the bytes of their elements. The driver's tiling overhead shows only
-// in the device's used memory.
+// in the device's used memory. Texture references read arrays, or memory at an address.
 #include <algorithm>
 #include <type_traits>
 
@@ -100,6 +100,11 @@ constexpr auto destroy_array = [](mi::Hooked hooked, const auto& real, auto arra
     MEMLAB_EXPORT_HOOK(cuArrayDestroy, destroy_array);
     MEMLAB_EXPORT_HOOK(cuMipmappedArrayCreate, create_mipmapped);
     MEMLAB_EXPORT_HOOK(cuMipmappedArrayDestroy, destroy_array);
+    MEMLAB_EXPORT_PASSED(cuTexRefSetAddress);
+    MEMLAB_EXPORT_PASSED(cuTexRefSetAddress_v2);
+    MEMLAB_EXPORT_PASSED(cuTexRefSetAddress2D);
+    MEMLAB_EXPORT_PASSED(cuTexRefSetAddress2D_v2);
+    MEMLAB_EXPORT_PASSED(cuTexRefSetAddress2D_v3);
 }
 
 }  // namespace

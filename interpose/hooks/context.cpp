@@ -147,9 +147,13 @@ constexpr auto retain_primary = [](mi::Hooked hooked, const auto& real, CUcontex
     Session* const session = Session::current();
     const bool known =
         session != nullptr && session->contexts().registered_primary(device) != nullptr;
-    return on_context(!known && primary_is_inactive(device)
-                          ? call_creating(hooked.api, device, context, real)
-                          : mi::call_and_retry(real, device),
+    const bool creates = !known && primary_is_inactive(device);
+    const mi::Passage passage(creates);
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
+    return on_context(creates ? call_creating(hooked.api, device, context, real)
+                              : mi::call_and_retry(real, device),
                       context);
 };
 
@@ -215,6 +219,10 @@ constexpr auto disable_peer_access = [](mi::Hooked, const auto& real, CUcontext 
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
                                                 CUdevice device, unsigned int flags) {
+    const mi::Passage passage;
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     return mi::call_and_retry(
         mi::real_call(&Driver::cuGreenCtxCreate, context, resources, device, flags), device);
 }

@@ -230,6 +230,11 @@ constexpr auto destroy_graph = [](mi::Hooked hooked, const auto& real, const voi
 [[gnu::used]] void export_graph_functions() {
     MEMLAB_EXPORT_HOOK(cuGraphAddMemAllocNode, add_alloc_node);
     MEMLAB_EXPORT_PASSED(cuGraphAddMemFreeNode);
+    MEMLAB_EXPORT_PASSED(cuGraphAddBatchMemOpNode);
+    MEMLAB_EXPORT_PASSED(cuGraphBatchMemOpNodeSetParams);
+    MEMLAB_EXPORT_PASSED(cuGraphExecBatchMemOpNodeSetParams);
+    MEMLAB_EXPORT_PASSED(cuGraphAddChildGraphNode);
+    MEMLAB_EXPORT_PASSED(cuGraphExecChildGraphNodeSetParams);
     MEMLAB_EXPORT_HOOK(cuGraphAddNode, add_node);
     MEMLAB_EXPORT_HOOK(cuGraphAddNode_v2, add_node);
     MEMLAB_EXPORT_HOOK(cuGraphAddNode_v3, add_node);

@@ -34,10 +34,11 @@
                          memlab::interpose::waits_at_gate(#symbol),                          \
                          memlab::interpose::asks_for_work(#symbol)>::function))
 
-/// Passed through: call_real() notices sticky errors.
-#define MEMLAB_EXPORT_PASSED(symbol)                                            \
-    MEMLAB_EXPORT_AS(                                                           \
-        symbol, (&memlab::interpose::Passed<&memlab::interpose::Driver::symbol, \
+/// Passed through, some at the gate: call_real() notices sticky errors.
+#define MEMLAB_EXPORT_PASSED(symbol)                                                   \
+    MEMLAB_EXPORT_AS(                                                                  \
+        symbol, (&memlab::interpose::Passed<&memlab::interpose::Driver::symbol,        \
+                                            memlab::interpose::waits_at_gate(#symbol), \
                                             memlab::interpose::asks_for_work(#symbol)>::call))
 
 namespace memlab::interpose {
@@ -87,6 +88,7 @@ auto last_of(Arguments... arguments) {
 
 /// Whether a call waits at the gate while the process steps aside (moving/gate.hpp): it submits
 /// work, begins a capture, takes device memory, or has the driver look at memory that may be away.
+/// Code that is loaded lazily is loaded by the function that asks for a part of it.
 /// Those of submitting_functions.inc all do.
 constexpr bool waits_at_gate(std::string_view symbol) {
     for (const std::string_view first : {"cuMemAllocAsync",
@@ -100,13 +102,23 @@ constexpr bool waits_at_gate(std::string_view symbol) {
                                          "cuGraphAdd",
                                          "cuGraphMem",
                                          "cuGraphExecMem",
+                                         "cuGraphBatchMem",
+                                         "cuGraphExecBatchMem",
                                          "cuGraphNodeSetParams",
                                          "cuGraphExecNodeSetParams",
+                                         "cuGraphExecChildGraphNodeSetParams",
+                                         "cuGraphClone",
                                          "cuGraphInstantiate",
                                          "cuGraphExecUpdate",
                                          "cuStreamBegin",
                                          "cuModuleLoad",
+                                         "cuModuleGetFunction",
+                                         "cuModuleGetGlobal",
                                          "cuLibraryLoad",
+                                         "cuLibraryGet",
+                                         "cuKernelGetFunction",
+                                         "cuFuncLoad",
+                                         "cuTexRefSetAddress",
                                          "cuTexObjectCreate",
                                          "cuSurfObjectCreate",
                                          "cuMulticast",
@@ -185,14 +197,19 @@ struct GenericHook<Function, api, per_thread, Body, waits, asks_for_work> {
     }
 };
 
-template <auto Function, bool asks_for_work>
+template <auto Function, bool waits, bool asks_for_work>
 struct Passed;
 
-template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...),
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), bool waits,
           bool asks_for_work>
-struct Passed<Function, asks_for_work> {
+struct Passed<Function, waits, asks_for_work> {
     static CUresult CUDAAPI call(Arguments... arguments) {
-        return unless_shut<asks_for_work>([&] { return call_real(Function, arguments...); });
+        if constexpr (waits) {
+            const Passage passage;
+            return passage.refused() ? CUDA_ERROR_DEINITIALIZED : call_real(Function, arguments...);
+        } else {
+            return unless_shut<asks_for_work>([&] { return call_real(Function, arguments...); });
+        }
     }
 };
 

@@ -382,6 +382,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
                                                      CUpointer_attribute attribute,
                                                      CUdeviceptr address) {
+    const mi::Passage passage;
+    if (passage.refused()) [[unlikely]] {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     const auto real = mi::real_call(&Driver::cuPointerSetAttribute, value, attribute, address);
     return mi::hook(
         [&](Session& session) -> CUresult {

@@ -30,6 +30,10 @@ from test_live import Asked
 
 ROUNDS = int(os.environ.get("MEMLAB_TEST_RUNS", "6"))
 YIELD = {"MEMLAB_YIELD": "on"}
+# What gives up memory or is answered without it, is about memory that stays, or takes no address.
+ANSWERED = re.compile(r"cuMem(Free|Unmap|AddressFree|AddressReserve|GetAddressRange|Advise|RangeGet|PoolExportPointer)\w*"
+                      r"|cuIpcCloseMemHandle|cuPointerGetAttributes?"
+                      r"|cuGraph\w*(Kernel|Host|ExternalSemaphores\w*)Node\w*|cuGraph\w*GetParams\w*")
 SOON = 10  # seconds: what waits for nothing, on a machine that has much else to do
 
 
@@ -150,6 +154,45 @@ class Moves(StepAside):
             self.asked(process, "yield")
             self.send(process, "hands")
             self.assertTrue(self.says_nothing(process, 0.2))
+            self.asked(process, "restore")
+            self.assertEqual(self.line(process), "0")
+            self.goes_on(process)
+
+    def test_what_names_memory_waits(self) -> None:
+        """Every function of <cuda.h> that gives the driver an address waits, and what takes memory."""
+        functions = [name for name in self.naming_memory() if not ANSWERED.fullmatch(name)]
+        self.assertGreater(len(functions), 100)
+        functions += ["cuGraphClone", "cuGraphAddChildGraphNode", "cuGraphExecChildGraphNodeSetParams",
+                      "cuModuleGetFunction", "cuLibraryGetModule", "cuKernelGetFunction", "cuFuncLoad",
+                      "cuGreenCtxCreate"]
+        with self.aside() as process:
+            self.asked(process, "yield")
+            for name in functions:
+                self.send(process, f"makes {name}")
+            waiting = 0
+            for _ in range(100):
+                waiting = self.asked(process, "status")["step_aside"]["waiting"]
+                if waiting == len(functions) or not self.says_nothing(process, 0.1):
+                    break
+            passed = "" if self.says_nothing(process, 0) else self.line(process)
+            self.assertEqual((waiting, passed), (len(functions), ""))
+            self.asked(process, "restore")
+            self.assertEqual(sorted(self.line(process) for _ in functions), sorted(functions))
+            self.assertEqual(self.tell(process, "check"), "intact")
+            self.ends(process)
+
+    def naming_memory(self) -> list[str]:
+        header = json.loads((self.layout.root / "tests" / "support" / "cuda_header.json").read_text(encoding="utf-8"))
+        address = re.compile(r"\bCUdeviceptr(_v1)? \w+|\bCUDA_\w+_NODE_PARAMS\b|\bCUgraphNodeParams\b")
+        return sorted(name for name, parameters in header["exported"].items() if address.search(parameters))
+
+    def test_a_context_that_is_made_waits(self) -> None:
+        """One that is there already is retained at once."""
+        with self.aside({"SIMCUDA_DEVICES": "2"}) as process:
+            self.asked(process, "yield")
+            self.assertEqual(self.tell(process, "retains 0"), "0")
+            self.send(process, "retains 1")
+            self.assertTrue(self.says_nothing(process, 0.3))
             self.asked(process, "restore")
             self.assertEqual(self.line(process), "0")
             self.goes_on(process)

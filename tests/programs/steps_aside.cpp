@@ -7,7 +7,8 @@
 //   drop       frees all of them
 //   more       allocates one block more
 //   used       says how many MiB of the device this process uses (simulated driver)
-//   calls F    says how often this function of the driver's was called (simulated driver)
+//   makes F    a thread calls this function of the driver's with nothing but zeros, and says its
+//   name calls F    says how often this function of the driver's was called (simulated driver)
 //   waits      says what calls answered that wait for the device; "idle": for a stream without work
 //   close      begins work that does not end until "open" (simulated driver)
 //   open       lets it end
@@ -23,6 +24,7 @@
 //              that; "places": where each was prefetched to last, -1 is the host
 //   async N    takes N MiB of the driver's own pool
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
+//   retains D  retains the primary context of this device and says what that answered
 //   asks       says what queries, attributes and cuMemGetInfo answer
 //   memory     says what cuMemGetInfo answers
 //   access     says what cuMemGetAccess answers
@@ -47,6 +49,7 @@
 //   exits      ends
 //
 // Recorded: the blocks that it holds.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -335,6 +338,19 @@ int main() {
         } else if (word == "used") {
             SAY("%llu\n", static_cast<unsigned long long>(
                               control<decltype(simcuda_used)>("simcuda_used")() >> 20));
+        } else if (word.starts_with("makes ")) {
+            threads.emplace_back([context, name = word.substr(6)] {
+                CHECK(cuCtxSetCurrent(context));
+                using Zeros =
+                    CUresult (*)(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                                 std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                                 std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t);
+                auto* const function = reinterpret_cast<Zeros>(::dlsym(RTLD_DEFAULT, name.c_str()));
+                if (function != nullptr) {
+                    function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+                }
+                SAY("%s\n", name.c_str());
+            });
         } else if (word.starts_with("calls ")) {
             SAY("%llu\n", static_cast<unsigned long long>(control<decltype(simcuda_calls)>(
                               "simcuda_calls")(word.substr(6).c_str())));
@@ -445,6 +461,10 @@ int main() {
             use_device(1);
             SAY("%s\n", are_intact(blocks) ? "intact" : "damaged");
             CHECK(cuCtxSetCurrent(context));
+        } else if (word.starts_with("retains ")) {
+            CUcontext primary = nullptr;
+            SAY("%d\n",
+                static_cast<int>(cuDevicePrimaryCtxRetain(&primary, std::stoi(word.substr(8)))));
         } else if (word == "asks") {
             say_answers(event, blocks.front().address);
         } else if (word == "memory") {
