@@ -1,6 +1,7 @@
 #include "interpose/moving/gate.hpp"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,8 +21,13 @@ struct Passing {
     std::uint32_t slot;    // 0: none yet
     std::uint32_t others;  // of the calls that neither submit nor allocate
     bool waits;
+    bool is_in_waiting;  // the thread, in Gate::waiting()
 };
 __attribute__((tls_model("initial-exec"))) constinit thread_local Passing passing{};
+
+// Its destructor runs when a thread ends, wherever a handler or pthread_cancel() ended it.
+constinit pthread_key_t end_of_thread{};
+constinit bool has_end_of_thread = false;
 
 // The mover has so long to say itself that the time is over.
 constexpr std::uint64_t grace_ns = 200'000'000;
@@ -36,26 +42,26 @@ long gate_futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t v
 void take_slot(std::atomic<std::uint32_t>& next, unsigned slots) {
     if (passing.slot == 0) {
         passing.slot = 1 + next.fetch_add(1, std::memory_order_relaxed) % slots;
+        if (has_end_of_thread) {
+            pthread_setspecific(end_of_thread, &end_of_thread);
+        }
     }
 }
 
-/// The calling thread waits at the gate. One that does already is in a handler of the program's
-/// that has interrupted the wait, and would wait for its own return: it wants the memory back.
-class Waiting {
-  public:
-    explicit Waiting(Gate& gate) : outer_(passing.waits) {
-        if (outer_) {
-            gate.want_back();
-        }
-        passing.waits = true;
+// A handler may run, or end the thread, between the two: then there is one too many, never too few.
+void count_as_waiting(std::atomic<std::uint32_t>& waiting) {
+    if (!passing.is_in_waiting) {
+        waiting.fetch_add(1);
+        passing.is_in_waiting = true;
     }
-    ~Waiting() { passing.waits = outer_; }
-    Waiting(const Waiting&) = delete;
-    Waiting& operator=(const Waiting&) = delete;
+}
 
-  private:
-    const bool outer_;
-};
+void count_as_going_on(std::atomic<std::uint32_t>& waiting) {
+    if (passing.is_in_waiting) {
+        passing.is_in_waiting = false;
+        waiting.fetch_sub(1);
+    }
+}
 
 bool can_be_given_up(Phase phase) {
     return phase == Phase::closing || phase == Phase::draining;
@@ -63,12 +69,59 @@ bool can_be_given_up(Phase phase) {
 
 }  // namespace
 
+/// The calling thread waits at the gate. One that does already is in a handler of the program's
+/// that has interrupted the wait, and would wait for its own return: it wants the memory back.
+class Gate::Waiting {
+  public:
+    explicit Waiting(Gate& gate) : gate_(gate), outer_(passing.waits) {
+        if (outer_) {
+            gate.want_back();
+        }
+        passing.waits = true;
+    }
+    ~Waiting() {
+        passing.waits = outer_;
+        count_as_going_on(gate_.waiting_);
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+    /// Again after a handler's own call has passed.
+    void goes_on() { count_as_waiting(gate_.waiting_); }
+
+  private:
+    Gate& gate_;
+    const bool outer_;
+};
+
 constinit Gate gate;
 
 const char* name_of(Phase phase) {
     constexpr const char* names[] = {"running",    "closing", "draining",
                                      "moving out", "asleep",  "moving in"};
     return names[static_cast<std::size_t>(phase)];
+}
+
+void Gate::turn_on() noexcept {
+    if (!on_.load()) {
+        has_end_of_thread = pthread_key_create(&end_of_thread, thread_ended) == 0;
+    }
+    on_.store(true);
+}
+
+// What a thread has left by a jump, or by its end, is over. Inside of memlab it may have left a
+// lock behind: then its call counts for good, so that nobody waits for that lock.
+void Gate::thread_ended(void* /*unused*/) {
+    count_as_going_on(gate.waiting_);
+    passing.waits = false;
+    if (thread_is_inside_memlab()) {
+        return;
+    }
+    Slot& slot = gate.slots_[passing.slot - 1];
+    if (passing.depth != 0) {
+        passing.depth = 0;
+        slot.count.fetch_sub(1);
+    }
 }
 
 bool Gate::close(std::uint64_t deadline_ns, bool comes_back) noexcept {
@@ -169,6 +222,7 @@ void Gate::forget_after_fork() noexcept {
     }
     passing.depth = 0;
     passing.others = 0;
+    passing.is_in_waiting = false;
 }
 
 // All in one order (seq_cst): a call counts itself, then looks at the phase; who closes sets the
@@ -186,6 +240,7 @@ bool Gate::enter() noexcept {
         if (phase_of(word_.load()) == Phase::running || thread_is_inside_memlab()) {
             passing.depth = 1;
             passing.waits = false;  // a handler may have left the wait
+            count_as_going_on(waiting_);
             return true;
         }
         count.fetch_sub(1);
@@ -234,12 +289,11 @@ bool Gate::wait_while_shut() noexcept {
     }
     const int saved_errno = errno;
     bool passes = true;
-    const Waiting waiting(*this);
-    waiting_.fetch_add(1);
+    Waiting waiting(*this);
     for (std::uint32_t word = word_.load(); is_shut(word) && passes; word = word_.load()) {
+        waiting.goes_on();
         passes = wait_once(word);
     }
-    waiting_.fetch_sub(1);
     errno = saved_errno;
     return passes;
 }
@@ -256,8 +310,7 @@ bool Gate::work_is_over() noexcept {
 bool Gate::wait(bool for_work, Phase* ended_by) noexcept {
     const int saved_errno = errno;
     bool passes = true;
-    const Waiting waiting(*this);
-    waiting_.fetch_add(1);
+    Waiting waiting(*this);
     for (;;) {
         const std::uint32_t word = word_.load();
         const Phase phase = phase_of(word);
@@ -265,12 +318,12 @@ bool Gate::wait(bool for_work, Phase* ended_by) noexcept {
             *ended_by = phase;
             break;
         }
+        waiting.goes_on();
         if (!wait_once(word)) {
             passes = false;
             break;
         }
     }
-    waiting_.fetch_sub(1);
     errno = saved_errno;
     return passes;
 }

@@ -42,7 +42,7 @@ class Gate {
   public:
     /// Whether calls are counted at all. Only to be set before anything could be yielded.
     bool on() const { return on_.load(std::memory_order_relaxed); }
-    void turn_on() { on_.store(true); }
+    void turn_on() noexcept;
 
     Phase phase() const { return phase_of(word_.load()); }
     /// Another number after each change of the phase, or of is_shut().
@@ -111,6 +111,7 @@ class Gate {
   private:
     friend class Passage;
     friend class OtherPassage;
+    class Waiting;
 
     static constexpr std::uint32_t shut_bit = 0x8;
     static Phase phase_of(std::uint32_t word) { return static_cast<Phase>(word & 0x7); }
@@ -119,6 +120,7 @@ class Gate {
         return ((word & ~0xfU) + 0x10) | static_cast<std::uint32_t>(phase);
     }
     void change(std::uint32_t word) noexcept;
+    static void thread_ended(void* unused);
     /// False: the process ends by this thread, and the gate is shut.
     bool enter_other() noexcept;
     void leave_other() noexcept;

@@ -992,6 +992,27 @@ class Ends(StepAside):
             self.assertEqual(self.line(process), "4")  # CUDA_ERROR_DEINITIALIZED
             self.assertEqual(process.wait(timeout=30), 0)
 
+    def test_a_thread_that_ends_at_the_gate_waits_no_longer(self) -> None:
+        for way in ("quit", "cancel"):
+            with self.subTest(way=way), self.aside() as process:
+                self.asked(process, "yield")
+                self.tell(process, "quits")
+                self.until_waiting(process, 1)
+                self.assertEqual(self.tell(process, way), "ended")
+                self.until_waiting(process, 0)
+                self.assertEqual(self.phase(process), "asleep")
+                self.asked(process, "restore")
+                self.goes_on(process)
+
+    def until_waiting(self, process: subprocess.Popen[bytes], threads: int) -> None:
+        waiting = -1
+        for _ in range(200):
+            waiting = self.asked(process, "status")["step_aside"]["waiting"]
+            if waiting == threads:
+                return
+            time.sleep(0.02)
+        self.assertEqual(waiting, threads)
+
     def test_fork_while_it_is_away(self) -> None:
         with self.aside() as process:
             self.asked(process, "yield")

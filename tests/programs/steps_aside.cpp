@@ -38,21 +38,21 @@
 //   leaves     a child says its process id and what a call of the driver's answers there, and stays
 //   handles    handles SIGUSR1 from now on; "works" by work that it waits for
 //   thread     a second thread checks the blocks and says so
-//   fail F N   the N-th next call of this function of the driver's fails (simulated driver)
-//   yields     steps aside by memlab.h and says what that returned; restores the same
-//   children   says what waitpid(-1) answers
-//   late       at exit, behind memlab, calls a function of the driver's that nobody interposes
-//   exports    exports new memory to other processes; "hands": a block; "events": an event
-//   managed    allocates managed memory
-//   joins      a thread fills a block and says what that answered; exit() waits for it
-//   forbid E   from now on fallocate() fails with this error in all threads
-//   exits      ends
+//   quits      a second thread fills a block until "quit", when a handler ends it with
+//   pthread_exit; quit       "cancel" ends it so; both say "ended" fail F N   the N-th next call of
+//   this function of the driver's fails (simulated driver) yields     steps aside by memlab.h and
+//   says what that returned; restores the same children   says what waitpid(-1) answers late at
+//   exit, behind memlab, calls a function of the driver's that nobody interposes exports    exports
+//   new memory to other processes; "hands": a block; "events": an event managed    allocates
+//   managed memory joins      a thread fills a block and says what that answered; exit() waits for
+//   it forbid E   from now on fallocate() fails with this error in all threads exits      ends
 //
 // Recorded: the blocks that it holds.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -270,6 +270,16 @@ bool forbid_fallocate(unsigned error) {
                0;
 }
 
+void* fill_until_ended(void* submission) {
+    int type = 0;
+    ::pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+    CHECK(cuCtxSetCurrent(static_cast<const Submission*>(submission)->context));
+    for (;;) {
+        CHECK(cuMemsetD8(static_cast<const Submission*>(submission)->address, 3, 64));
+        ::usleep(1000);
+    }
+}
+
 std::thread joined_at_exit;
 
 void join_at_exit() {
@@ -311,6 +321,7 @@ int main() {
     std::vector<Managed> managed;
     std::vector<std::thread> threads;
     Submission submission{context, scratch};
+    pthread_t quitting{};
     SAY("ready\n");
     for (std::string word; std::getline(std::cin, word) && word != "exits";) {
         if (word == "where") {
@@ -542,6 +553,18 @@ int main() {
                 CHECK(cuCtxSetCurrent(context));
                 SAY("%s\n", are_intact(blocks) ? "intact" : "damaged");
             });
+        } else if (word == "quits") {
+            ::signal(SIGUSR2, [](int) { ::pthread_exit(nullptr); });
+            ::pthread_create(&quitting, nullptr, fill_until_ended, &submission);
+            SAY("done\n");
+        } else if (word == "quit" || word == "cancel") {
+            if (word == "quit") {
+                ::pthread_kill(quitting, SIGUSR2);
+            } else {
+                ::pthread_cancel(quitting);
+            }
+            ::pthread_join(quitting, nullptr);
+            SAY("ended\n");
         } else if (word.starts_with("fail ")) {
             const std::size_t blank = word.find(' ', 5);
             SAY("%s\n", fail(word.substr(5, blank - 5), std::stoul(word.substr(blank))));

@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -180,6 +182,14 @@ TEST_CASE("gate: the thread by which the process ends waits for nobody") {
     }).join();
     CHECK(within_a_second(refused));
     CHECK(gate.under_way() == 0);
+}
+
+TEST_CASE("gate: what a thread had under way when it ended is over") {
+    const OpenGate open;
+    alignas(Passage) static std::byte left[sizeof(Passage)];
+    std::thread([] { new (left) Passage; }).join();
+    CHECK(gate.under_way() == 0);
+    CHECK(gate.waiting() == 0);
 }
 
 }  // namespace
