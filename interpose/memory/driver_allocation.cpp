@@ -107,6 +107,23 @@ CUresult take(MemoryLimits& limits, const DriverAllocation& allocation, const So
 
 }  // namespace
 
+DriverRange find_driver_range(Memory& memory, std::uint64_t address) {
+    const RelaxedCapture relaxed(memory.captures().capturing());
+    CUdeviceptr begin = 0;
+    std::size_t bytes = 0;
+    if (call_real(&Driver::cuMemGetAddressRange_v2, &begin, &bytes, CUdeviceptr{address}) ==
+        CUDA_SUCCESS) {
+        const auto live = memory.live().find(HandleClass::memory, begin);
+        return {begin, live ? live->requested : bytes, live};
+    }
+    DriverRange known;
+    if (was_kept_from_driver()) {
+        known.live = memory.live().find_around(address, &known.begin);
+        known.bytes = known.live ? known.live->requested : 0;
+    }
+    return known;
+}
+
 std::uint64_t least_from_device(const DriverAllocation& allocation) {
     CUdevice device = allocation.device;
     if ((allocation.kind != MemoryKind::async_pool && allocation.kind != MemoryKind::graph) ||

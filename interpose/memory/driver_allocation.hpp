@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/function_ref.hpp"
@@ -23,6 +24,15 @@ struct DriverAllocation {
     CUmemoryPool pool = nullptr;  ///< stream-ordered only; null: the device's current pool
     bool estimated = false;       ///< the driver may take more than `requested`
 };
+
+/// An allocation of the driver's.
+struct DriverRange {
+    std::uint64_t begin = 0;
+    std::uint64_t bytes = 0;  ///< 0: none holds the address
+    std::optional<LiveAllocation> live;
+};
+/// The one that holds the address: by the driver, or by memlab where calls are kept from that.
+DriverRange find_driver_range(Memory& memory, std::uint64_t address);
 
 /// The bytes of the allocation that are certain to come from the device. One of the driver's pools
 /// may serve the rest from what it holds.

@@ -147,6 +147,20 @@ std::optional<LiveAllocation> LiveAllocations::find(HandleClass handles,
     return slot == trace::HashIndex::none ? std::nullopt : std::optional(entries_[slot].allocation);
 }
 
+std::optional<LiveAllocation> LiveAllocations::find_around(std::uint64_t address,
+                                                           std::uint64_t* begin) const {
+    const threads::LockGuard lock(mutex_);
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [address](const Entry& each) {
+        return each.handles == HandleClass::memory && each.address <= address &&
+               address < end_address(each.address, each.allocation);
+    });
+    if (found == entries_.end()) {
+        return std::nullopt;
+    }
+    *begin = found->address;
+    return found->allocation;
+}
+
 LiveAllocations::BytesByKind LiveAllocations::bytes_by_kind(std::uint32_t device) const {
     const threads::LockGuard lock(mutex_);
     return device < bytes_.size() ? bytes_[device] : BytesByKind{};

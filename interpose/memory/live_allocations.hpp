@@ -49,6 +49,8 @@ class LiveAllocations {
                      FunctionRef<void()> record);
 
     std::optional<LiveAllocation> find(HandleClass handles, std::uint64_t address) const;
+    /// The memory that holds the address, and where it begins. Looks at every allocation.
+    std::optional<LiveAllocation> find_around(std::uint64_t address, std::uint64_t* begin) const;
 
     /// Live bytes of each kind on a device.
     using BytesByKind =

@@ -1,5 +1,4 @@
 #include "interpose/memory/suballocations.hpp"
-#include "interpose/control/oom_hold.hpp"
 
 #include <optional>
 #include <vector>
@@ -42,15 +41,8 @@ SegmentRange find_range(Memory& memory, std::uint64_t address) {
     if (mapping.bytes != 0) {
         return {mapping.begin, mapping.bytes, true};
     }
-    const RelaxedCapture relaxed(memory.captures().capturing());
-    CUdeviceptr base = 0;
-    std::size_t bytes = 0;
-    if (call_real(&Driver::cuMemGetAddressRange_v2, &base, &bytes, CUdeviceptr{address}) !=
-        CUDA_SUCCESS) {
-        return {};
-    }
-    const std::optional<LiveAllocation> live = memory.live().find(HandleClass::memory, base);
-    return {base, live ? live->requested : bytes, false};
+    const DriverRange range = find_driver_range(memory, address);
+    return {range.begin, range.bytes, false};
 }
 
 /// The recorder, once the allocator is described; null: nothing is to be recorded.
@@ -69,7 +61,7 @@ SegmentRange find_range(Memory& memory, std::uint64_t address) {
                : nullptr;
 }
 
-/// The GPU whose memory that is; -1: none.
+/// The GPU whose memory that is, also while it is away; -1: none.
 int gpu_at(Memory& memory, std::uint64_t address) {
     const RelaxedCapture relaxed(memory.captures().capturing());
     CUmemorytype type{};
@@ -80,9 +72,17 @@ int gpu_at(Memory& memory, std::uint64_t address) {
     const CUresult result = call_real(&Driver::cuPointerGetAttributes, 2U,
                                       static_cast<CUpointer_attribute*>(attributes),
                                       static_cast<void**>(values), CUdeviceptr{address});
-    return result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE && Suballocators::is_gpu(gpu)
-               ? gpu
-               : -1;
+    if (result == CUDA_SUCCESS && type != CUmemorytype{}) {  // the driver knows the address
+        return type == CU_MEMORYTYPE_DEVICE && Suballocators::is_gpu(gpu) ? gpu : -1;
+    }
+    if (const Context* const pooled = memory.segments().find(address)) {
+        return pooled->device();
+    }
+    const VmmAllocations::Range mapping = vmm_allocations().mapping_at(address);
+    const std::optional<LiveAllocation> live =
+        mapping.bytes != 0 ? memory.live().find(HandleClass::vmm_allocation, mapping.allocation)
+                           : find_driver_range(memory, address).live;
+    return live && trace::counts_as_device_memory(live->kind) ? static_cast<int>(live->device) : -1;
 }
 
 /// The string ids of an allocator's two functions.

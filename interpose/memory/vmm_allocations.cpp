@@ -82,7 +82,8 @@ VmmAllocations::Range VmmAllocations::mapping_at(CUdeviceptr address) {
     if (at == mappings_.end() || address - mappings_.key_at(at) >= mappings_.at(at).bytes) {
         return {};
     }
-    return {mappings_.key_at(at), mappings_.at(at).bytes};
+    const Mapping& mapping = mappings_.at(at);
+    return {mappings_.key_at(at), mapping.bytes, allocations_[mapping.allocation].number};
 }
 
 std::vector<std::uint64_t> VmmAllocations::unmapped(CUdeviceptr address, std::size_t bytes) {

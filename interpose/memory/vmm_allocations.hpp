@@ -29,6 +29,7 @@ class VmmAllocations {
     struct Range {
         CUdeviceptr begin = 0;
         std::size_t bytes = 0;
+        std::uint64_t allocation = 0;  ///< the number of what is mapped
     };
     /// The mapping that contains the address; of no bytes: none.
     Range mapping_at(CUdeviceptr address);

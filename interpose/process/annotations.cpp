@@ -255,14 +255,11 @@ std::uint64_t driver_allocation(Session& session, std::uint64_t address, bool ba
     if (session.live().find(HandleClass::memory, address)) {
         return address;
     }
-    CUdeviceptr base = 0;
-    if (!base_only &&
-        call_real(&Driver::cuMemGetAddressRange_v2, &base, static_cast<std::size_t*>(nullptr),
-                  static_cast<CUdeviceptr>(address)) == CUDA_SUCCESS &&
-        session.live().find(HandleClass::memory, base)) {
-        return base;
+    if (base_only) {
+        return 0;
     }
-    return 0;
+    const DriverRange range = find_driver_range(session, address);
+    return range.live ? range.begin : 0;
 }
 
 }  // namespace

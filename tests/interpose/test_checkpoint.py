@@ -172,6 +172,24 @@ class Moves(Checkpointed):
                 self.assertEqual(self.tell(process, "check"), "intact")
                 self.ends(process)
 
+    def test_what_is_recorded_while_it_is_away(self) -> None:
+        """Labels and blocks of an allocator's own, of which the driver is asked otherwise."""
+        for engine in ("pool", *ENGINES):
+            with self.subTest(engine):
+                shutil.rmtree(self.output, ignore_errors=True)
+                with self.aside() as process:
+                    self.tell(process, "async 3")
+                    self.asked(process, "yield", f"engine={engine}")
+                    self.assertEqual((self.tell(process, "labels"), self.tell(process, "cuts")), ("0 0", "0 0"))
+                    self.asked(process, "restore")
+                    self.assertEqual(self.tell(process, "check"), "intact")
+                    self.ends(process)
+                (path,) = self.output.glob("*.json")
+                report = json.loads(path.read_text(encoding="utf-8"))
+                self.assertEqual(sorted(label["name"] for label in report["labels"]), ["of the driver", "of the pool"])
+                (own,) = (device for device in report["devices"] if device.get("allocator") == "own")
+                self.assertEqual(own["kinds"]["suballocation"]["bytes"], 4096 + 8192, own)
+
     def test_what_is_asked_at_any_moment(self) -> None:
         for engine in ENGINES:
             with self.subTest(engine), self.aside() as process:

@@ -23,6 +23,8 @@
 //   managed N  takes N MiB of managed memory and prefetches it to the GPU; "anywhere N": without
 //              that; "places": where each was prefetched to last, -1 is the host
 //   async N    takes N MiB of the driver's own pool
+//   labels     labels a block and that memory, in the middle of each, and says what that returned
+//   cuts       the same of a block of an allocator's own in each, at its beginning
 //   peer       says whether a copy in a context of the second GPU finds the blocks intact
 //   retains D  retains the primary context of this device and says what that answered
 //   asks       says what queries, attributes and cuMemGetInfo answer
@@ -320,6 +322,7 @@ int main() {
     }
     std::vector<Managed> managed;
     std::vector<std::thread> threads;
+    CUdeviceptr of_driver = 0;
     Submission submission{context, scratch};
     pthread_t quitting{};
     SAY("ready\n");
@@ -465,9 +468,16 @@ int main() {
             }
             SAY("%s\n", places.c_str());
         } else if (word.starts_with("async ")) {
-            CUdeviceptr address = 0;
-            CHECK(cuMemAllocAsync(&address, std::stoul(word.substr(6)) << 20, own));
+            CHECK(cuMemAllocAsync(&of_driver, std::stoul(word.substr(6)) << 20, own));
             SAY("done\n");
+        } else if (word == "labels") {
+            SAY("%d %d\n",
+                memlab_label(reinterpret_cast<void*>(blocks.front().address + 100), "of the pool"),
+                memlab_label(reinterpret_cast<void*>(of_driver + 100), "of the driver"));
+        } else if (word == "cuts") {
+            SAY("%d %d\n",
+                memlab_suballoc("own", reinterpret_cast<void*>(blocks.front().address), 4096),
+                memlab_suballoc("own", reinterpret_cast<void*>(of_driver + 512), 8192));
         } else if (word == "peer") {
             use_device(1);
             SAY("%s\n", are_intact(blocks) ? "intact" : "damaged");
