@@ -73,7 +73,7 @@ class Peer:
     def __init__(self, spec):
         self.spec = spec
         self.requests = 0
-        self.done = []
+        self.yields = []  # who has asked, of a peer that steps aside when it is called back
 
     def answer(self, line):
         verb, *arguments = line.split("\t")
@@ -116,7 +116,12 @@ class Peer:
                 *lines, clients[ready] = (clients[ready] + data).split(b"\n")
                 for line in lines:
                     text = json.dumps(self.answer(line.decode())).encode()
-                    ready.sendall(b"ok %d\n%s" % (len(text), text))
+                    if line == b"yield" and self.spec.get("yields_slowly"):
+                        self.yields.append((ready, text))
+                        continue
+                    late, self.yields = (self.yields, []) if line == b"restore" else ([], self.yields)
+                    for client, reply in [(ready, text), *late]:
+                        client.sendall(b"ok %d\n%s" % (len(reply), reply))
 
 
 class Peers:

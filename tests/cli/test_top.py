@@ -318,6 +318,26 @@ class Terminal(TopTest):
         self.assertIn("since the mark epoch 1", terminal.wait_for("since the mark epoch 1"))
         self.assertEqual(terminal.end(), (0, True))
 
+    def test_samples_and_keys_while_a_process_steps_aside(self):
+        (pid,) = self.peers.start(growth=GIB // 4, yields_slowly=True)
+        terminal = self.on("--filter", str(pid))
+        terminal.wait_for("held by process")
+        terminal.keys("y")
+        self.peers.wait_for_asked("yield")
+        before = terminal.wait_for("asking process")
+        for _ in range(3):  # each sample is of a quarter GiB more
+            terminal.read(2)
+            after = terminal.screen.text()
+            self.assertNotEqual(after, before)
+            self.assertIn("asking process", after)
+            before = after
+        terminal.keys("yb")
+        self.assertEqual(self.peers.wait_for_asked("restore"), ["yield", "restore"])
+        terminal.wait_for("is done")
+        terminal.keys("y")
+        terminal.read(0.5)
+        self.assertEqual(terminal.end(), (0, True))  # with the answer still to come
+
     def test_it_follows_the_size_of_the_window(self):
         (pid,) = self.peers.start()
         terminal = self.on("--filter", str(pid))

@@ -81,12 +81,6 @@ LiveConnection* Collector::connection_to(pid_t pid, Peer& peer) {
     return peer.connection.get();
 }
 
-LiveReply Collector::ask(pid_t pid, Verb verb, const std::vector<std::string>& arguments) {
-    // A snapshot or an emptied cache takes its time, and must not end the connection of samples.
-    LiveConnection connection(pid);
-    return connection.ask(verb, arguments);
-}
-
 std::vector<std::pair<pid_t, LiveReply>> Collector::ask_all(
     const std::vector<pid_t>& pids, Verb verb, const std::vector<std::string>& arguments) {
     std::vector<std::pair<pid_t, LiveReply>> replies;

@@ -26,9 +26,6 @@ class Collector {
 
     MachineSample sample();
 
-    /// Asks one process, which may be one of another kind than sample() found.
-    LiveReply ask(pid_t pid, Verb verb, const std::vector<std::string>& arguments = {});
-
     /// Asks them all at once: {pid, reply}, in any order, of those that answer.
     std::vector<std::pair<pid_t, LiveReply>> ask_all(
         const std::vector<pid_t>& pids, Verb verb, const std::vector<std::string>& arguments = {});

@@ -96,7 +96,7 @@ class Session {
                 shown.push_back(row.pid);
             }
             const bool was_paused = state_.paused;
-            KeyCommand command = press(state_, *key, shown, can_ask(), terminal_.rows());
+            const KeyCommand command = press(state_, *key, shown, can_ask(), terminal_.rows());
             if (state_.paused && !was_paused) {
                 paused_ = received_.history();
             }
@@ -105,7 +105,7 @@ class Session {
             }
             if (command.what != KeyCommand::What::none) {
                 state_.message = "asking process " + std::to_string(command.pid) + "...";
-                watcher_.request(std::move(command));
+                watcher_.request(command);
             }
         }
         return true;

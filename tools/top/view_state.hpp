@@ -56,6 +56,8 @@ struct KeyCommand {
     What what = What::none;
     pid_t pid = 0;
     std::string name = {};  ///< of the mark
+
+    bool operator==(const KeyCommand&) const = default;
 };
 
 struct ViewState {

@@ -96,43 +96,21 @@ void Sampler::add_since_mark(const std::vector<pid_t>& pids, const Interest& int
     }
 }
 
-std::string Sampler::act(const KeyCommand& command) {
-    Verb verb = Verb::status;
-    std::vector<std::string> arguments;
-    switch (command.what) {
-        case KeyCommand::What::mark:
-            verb = Verb::mark;
-            arguments = {command.name};
-            break;
-        case KeyCommand::What::snapshot:
-            verb = Verb::snapshot;
-            break;
-        case KeyCommand::What::empty_cache:
-            verb = Verb::empty_cache;
-            break;
-        case KeyCommand::What::yield:
-            verb = Verb::yield;
-            break;
-        case KeyCommand::What::restore:
-            verb = Verb::restore;
-            break;
-        case KeyCommand::What::none:
-        case KeyCommand::What::quit:
-            return {};
-    }
-    const LiveReply reply = collector_.ask(command.pid, verb, arguments);
-    std::string problem = reply.problem;
-    const auto done = reply.ok() ? read_action(reply.document, &problem) : std::nullopt;
-    return done ? std::to_string(command.pid) + ": " + done->text : problem;
-}
-
 Watcher::Watcher(std::chrono::milliseconds interval)
     : interval_(interval), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    errands_.emplace([this](std::string outcome) {
+        const std::lock_guard lock(mutex_);
+        message_ = std::move(outcome);
+        sample_now_ = true;
+        tell();
+        wake_.notify_one();
+    });
     const report::SignalBlocker blocker(report::SignalBlocker::Which::all);
     thread_ = std::thread([this] { run(); });
 }
 
 Watcher::~Watcher() {
+    errands_.reset();
     {
         const std::lock_guard lock(mutex_);
         ends_ = true;
@@ -149,21 +127,12 @@ std::shared_ptr<const Watched> Watcher::latest() const {
 
 void Watcher::set_interest(const Interest& interest) {
     const std::lock_guard lock(mutex_);
-    interest_changed_ |= interest.pid != interest_.pid || interest.all != interest_.all ||
-                         interest.since_mark != interest_.since_mark ||
-                         interest.pool != interest_.pool;
+    sample_now_ |= interest.pid != interest_.pid || interest.all != interest_.all ||
+                   interest.since_mark != interest_.since_mark || interest.pool != interest_.pool;
     interest_ = interest;
-    if (interest_changed_) {
+    if (sample_now_) {
         wake_.notify_one();
     }
-}
-
-void Watcher::request(KeyCommand command) {
-    {
-        const std::lock_guard lock(mutex_);
-        commands_.push_back(std::move(command));
-    }
-    wake_.notify_one();
 }
 
 std::optional<std::string> Watcher::take_message() {
@@ -182,26 +151,15 @@ void Watcher::run() {
         interval_ / 2, std::chrono::milliseconds(100), std::chrono::milliseconds(1000)));
     std::unique_lock lock(mutex_);
     while (!ends_) {
-        if (!commands_.empty()) {
-            const KeyCommand command = commands_.front();
-            commands_.erase(commands_.begin());
-            lock.unlock();
-            std::string outcome = sampler.act(command);
-            lock.lock();
-            message_ = std::move(outcome);
-            tell();
-            continue;
-        }
         const Interest interest = interest_;
-        interest_changed_ = false;
+        sample_now_ = false;
         lock.unlock();
         auto watched = std::make_shared<const Watched>(sampler.take(interest));
         lock.lock();
         latest_ = std::move(watched);
         tell();
         const auto next = std::chrono::steady_clock::now() + interval_;
-        wake_.wait_until(lock, next,
-                         [this] { return ends_ || interest_changed_ || !commands_.empty(); });
+        wake_.wait_until(lock, next, [this] { return ends_ || sample_now_; });
     }
 }
 

@@ -1,5 +1,5 @@
 // Takes samples in a thread of its own, so that keys and scrapes never wait for a process that does
-// not answer, and does there what is asked of processes.
+// not answer, and samples for nothing that a process is asked to do.
 #pragma once
 
 #include <condition_variable>
@@ -13,6 +13,7 @@
 
 #include "tools/live/collector.hpp"
 #include "tools/top/details.hpp"
+#include "tools/top/errands.hpp"
 #include "tools/top/view_state.hpp"
 
 namespace memlab::tools {
@@ -40,8 +41,6 @@ class Sampler {
     explicit Sampler(std::chrono::milliseconds patience) : collector_(patience) {}
 
     Watched take(const Interest& interest);
-    /// What was done, one line.
-    std::string act(const KeyCommand& command);
 
   private:
     void add_details(const Interest& interest, Watched& watched);
@@ -60,7 +59,7 @@ class Sampler {
     std::uint64_t number_ = 0;
 };
 
-/// Thread-safety: any thread.
+/// Thread-safety: any thread, request() always the same.
 class Watcher {
   public:
     explicit Watcher(std::chrono::milliseconds interval);
@@ -72,7 +71,7 @@ class Watcher {
     std::shared_ptr<const Watched> latest() const;
     void set_interest(const Interest& interest);
     /// Will be done; then take_message() has its outcome.
-    void request(KeyCommand command);
+    void request(const KeyCommand& command) { errands_->begin(command); }
     std::optional<std::string> take_message();
     /// Becomes readable with each sample and each outcome.
     int descriptor() const { return event_; }
@@ -87,10 +86,10 @@ class Watcher {
     std::condition_variable wake_;
     std::shared_ptr<const Watched> latest_;
     Interest interest_;
-    bool interest_changed_ = false;
-    std::vector<KeyCommand> commands_;
+    bool sample_now_ = false;
     std::optional<std::string> message_;
     bool ends_ = false;
+    std::optional<Errands> errands_;
     std::thread thread_;
 };
 
