@@ -9,66 +9,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <new>
+#include <utility>
 
-#include "model/json_output.hpp"
 #include "model/json_writer.hpp"
 #include "trace/log_file.hpp"
+#include "trace/own_descriptor.hpp"
 
 namespace memlab::model {
 namespace {
-
-class DescriptorSink final : public ByteSink {
-  public:
-    explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {
-        struct stat status {};
-        if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
-            const off_t at = lseek(descriptor, 0, SEEK_CUR);
-            rlimit limit{};
-            if (at >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-                limit.rlim_cur != RLIM_INFINITY) {
-                const auto position = static_cast<std::uint64_t>(at);
-                space_ = limit.rlim_cur > position ? limit.rlim_cur - position : 0;
-            }
-        }
-    }
-
-    bool write(const char* data, std::size_t size) override {
-        if (size > space_ - bytes_) {
-            error_ = EFBIG;  // another write() would raise SIGXFSZ
-            return false;
-        }
-        while (size > 0) {
-            const ssize_t written = ::write(descriptor_, data, size);
-            if (written < 0 && errno == EINTR) {
-                continue;
-            }
-            if (written <= 0) {
-                error_ = written == 0 ? ENOSPC : errno;
-                return false;
-            }
-            data += written;
-            size -= static_cast<std::size_t>(written);
-            bytes_ += static_cast<std::uint64_t>(written);
-        }
-        return true;
-    }
-
-    std::uint64_t bytes() const { return bytes_; }
-    int error() const { return error_; }
-
-  private:
-    int descriptor_;
-    std::uint64_t space_ = ~std::uint64_t{0};
-    std::uint64_t bytes_ = 0;
-    int error_ = 0;
-};
-
-WriteResult failure(const std::string& path, int error_number) {
-    WriteResult result;
-    result.error = "cannot write the report '" + path + "': " + trace::describe_errno(error_number);
-    result.error_number = error_number;
-    return result;
-}
 
 /// Renames `from` to `to` unless `to` exists; 0 or errno. On file systems with neither
 /// RENAME_NOREPLACE nor hard links it checks first, which is racy between two processes.
@@ -94,55 +42,133 @@ int rename_without_replacing(const std::string& from, const std::string& to) {
     return rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
 }
 
-/// Creates a new file beside `path`, skipping names left over by processes that died.
-int create_temporary(const std::string& path, unsigned mode, std::string& name) {
+}  // namespace
+
+int rename_file(const std::string& from, const std::string& to, Existing existing) {
+    if (existing == Existing::refuse) {
+        return rename_without_replacing(from, to);
+    }
+    return rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+DescriptorSink::DescriptorSink(int descriptor) : descriptor_(descriptor) {
+    struct stat status {};
+    if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
+        const bool at_end = (fcntl(descriptor, F_GETFL) & O_APPEND) != 0;
+        const off_t at = at_end ? status.st_size : lseek(descriptor, 0, SEEK_CUR);
+        rlimit limit{};
+        if (at >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+            const auto position = static_cast<std::uint64_t>(at);
+            space_ = limit.rlim_cur > position ? limit.rlim_cur - position : 0;
+        }
+    }
+}
+
+bool DescriptorSink::write(const char* data, std::size_t size) {
+    if (error_ == 0 && size > space_ - bytes_) {
+        error_ = EFBIG;  // another write() would raise SIGXFSZ
+    }
+    while (size > 0 && error_ == 0) {
+        const ssize_t written = ::write(descriptor_, data, size);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            error_ = written == 0 ? ENOSPC : errno;
+            break;
+        }
+        data += written;
+        size -= static_cast<std::size_t>(written);
+        bytes_ += static_cast<std::uint64_t>(written);
+    }
+    return error_ == 0;
+}
+
+NewFile::NewFile(std::string path, unsigned mode)
+    : path_(std::move(path)), descriptor_(create(mode)), sink_(descriptor_) {}
+
+NewFile::~NewFile() {
+    if (descriptor_ >= 0) {
+        close(descriptor_);
+    }
+    if (!temporary_.empty()) {
+        unlink(temporary_.c_str());
+    }
+}
+
+int NewFile::create(unsigned mode) {
     constexpr int attempts = 100;
-    const std::string stem = path + ".tmp." + std::to_string(getpid());
+    const std::string stem = path_ + ".tmp." + std::to_string(getpid());
     for (int attempt = 0; attempt < attempts; ++attempt) {
-        name = attempt == 0 ? stem : stem + "." + std::to_string(attempt);
+        temporary_ = attempt == 0 ? stem : stem + "." + std::to_string(attempt);
         const int descriptor =
-            open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+            open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                  static_cast<mode_t>(mode));
         if (descriptor >= 0) {
             return trace::move_to_high_descriptor(descriptor);
         }
         if (errno != EEXIST) {
-            return descriptor;
+            break;
         }
     }
+    error_ = errno;
+    temporary_.clear();
     return -1;
 }
 
-/// `write(descriptor)` writes the contents.
+bool NewFile::write(const char* data, std::size_t size) {
+    if (error_ == 0 && !sink_.write(data, size)) {
+        error_ = sink_.error();
+    }
+    return error_ == 0;
+}
+
+int NewFile::complete() {
+    if (descriptor_ >= 0 && close(std::exchange(descriptor_, -1)) != 0 && error_ == 0 &&
+        errno != EINTR) {
+        error_ = errno;
+    }
+    return error_;
+}
+
+int NewFile::place(Existing existing) {
+    if (complete() == 0) {
+        error_ = rename_file(temporary_, path_, existing);
+    }
+    if (error_ == 0) {
+        temporary_.clear();
+    }
+    return error_;
+}
+
+namespace {
+
+WriteResult failure(const std::string& path, int error_number, const char* why = nullptr) {
+    WriteResult result;
+    result.error = "cannot write the report '" + path +
+                   "': " + (why != nullptr ? why : trace::describe_errno(error_number));
+    result.error_number = error_number;
+    return result;
+}
+
+/// `write(sink)` writes the contents; returns an errno, or 0.
 template <typename Write>
 WriteResult write_file(const std::string& path, Existing existing, unsigned mode, Write write) {
-    std::string temporary;
-    const int descriptor = create_temporary(path, mode, temporary);
-    if (descriptor < 0) {
-        return failure(path, errno);
+    struct stat status {};
+    if (existing == Existing::replace && stat(path.c_str(), &status) == 0 &&
+        !S_ISREG(status.st_mode)) {
+        return failure(path, S_ISDIR(status.st_mode) ? EISDIR : EEXIST,
+                       S_ISDIR(status.st_mode) ? nullptr : "a device or a pipe is never replaced");
     }
+    NewFile file(path, mode);
     WriteResult result;
-    try {
-        result = write(descriptor);
-    } catch (...) {
-        close(descriptor);
-        unlink(temporary.c_str());
-        throw;
-    }
-    int error = result.error_number;
-    if (close(descriptor) != 0 && error == 0 && errno != EINTR) {
-        error = errno;  // network file systems report a full disk here
-    }
+    int error = file.error();
     if (error == 0) {
-        error = existing == Existing::refuse ? rename_without_replacing(temporary, path)
-                : rename(temporary.c_str(), path.c_str()) == 0 ? 0
-                                                               : errno;
+        error = write(file);
+        result.bytes = file.bytes();
     }
-    if (error != 0) {
-        unlink(temporary.c_str());
-        return failure(path, error);
-    }
-    return result;
+    error = error == 0 ? file.place(existing) : error;
+    return error == 0 ? result : failure(path, error);
 }
 
 }  // namespace
@@ -179,21 +205,16 @@ static WriteResult catch_bad_alloc(Work work) {
 WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
                          Existing existing, unsigned mode) {
     return catch_bad_alloc([&] {
-        return write_file(path, existing, mode,
-                          [&](int descriptor) { return write_report(aggregator, descriptor); });
+        return write_file(path, existing, mode, [&](NewFile& file) {
+            return write_json(file, aggregator, Moment::end) ? 0 : file.error();
+        });
     });
 }
 
 WriteResult write_text(std::string_view text, const std::string& path, Existing existing) {
     return catch_bad_alloc([&] {
-        return write_file(path, existing, 0666, [&](int descriptor) {
-            WriteResult result;
-            DescriptorSink sink(descriptor);
-            if (!sink.write(text.data(), text.size())) {
-                result.error_number = sink.error();
-            }
-            result.bytes = sink.bytes();
-            return result;
+        return write_file(path, existing, 0666, [&](NewFile& file) {
+            return file.write(text.data(), text.size()) ? 0 : file.error();
         });
     });
 }

@@ -15,6 +15,8 @@ import shutil
 import sys
 from typing import Any, Dict, List, NoReturn, Optional
 
+from ._files import replace_file
+
 _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -91,10 +93,7 @@ def _install(folder: str, display_name: str) -> None:
         raise _Refused(f"{folder} is the kernel of {there[0]}; choose another --name, or remove that with it")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "kernel.json")
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(_document(display_name), file, indent=1)
-        file.write("\n")
-    os.replace(path + ".new", path)
+    replace_file(path, json.dumps(_document(display_name), indent=1) + "\n")
     print(f"{display_name}: {path}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import getopt
 import importlib
 import re
+import sys
 from types import CodeType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -95,8 +96,11 @@ class Magics:
             returned = True
         finally:
             if dump is not None:
-                with dump:
-                    profiler.print_stats(columns=columns, stream=dump)
+                try:
+                    with dump:
+                        profiler.print_stats(columns=columns, stream=dump)
+                except OSError as error:  # the figures are still shown, or what the cell raised
+                    print(f"memlab: %mlrun -T {values['-T']}: {error.strerror}; its text is incomplete", file=sys.stderr)
             if not returned and "-q" not in values:  # up to the line that failed
                 _display(profiler.display(columns=columns))
         if "-r" in values:

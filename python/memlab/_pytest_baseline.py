@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import tempfile
 from typing import Any, Dict, Optional
+
+from ._files import replace_file
 
 pytest: Any = importlib.import_module("pytest")  # types are checked where it is not installed, too
 _FORMAT, _VERSION = "memlab-pytest-baseline", 1
@@ -50,20 +51,8 @@ class Baseline:
     def write(self) -> None:
         """Replaces the file as a whole. UsageError: it cannot be written."""
         document = {"format": _FORMAT, "version": _VERSION, "peak_bytes": self._peaks}
-        folder = os.path.dirname(self.path)
         try:
-            os.makedirs(folder, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=folder, prefix=".memlab-baseline.")
-            try:
-                with open(descriptor, "w", encoding="utf-8") as file:
-                    json.dump(document, file, indent=1, sort_keys=True)
-                    file.write("\n")
-                mask = os.umask(0)
-                os.umask(mask)
-                os.chmod(name, 0o666 & ~mask)
-                os.replace(name, self.path)
-            except BaseException:
-                os.unlink(name)
-                raise
+            os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+            replace_file(self.path, json.dumps(document, indent=1, sort_keys=True) + "\n")
         except OSError as error:
             raise pytest.UsageError(f"{self.path}: {error.strerror}; the baselines are not written") from error

@@ -1,22 +1,25 @@
 #include "report/anonymize/recordings.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "report/output_file.hpp"
 #include "report/reading/input_file.hpp"
 #include "report/symbols/embed_symbols.hpp"
+#include "report/text/signal_cleanup.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/aggregate/state.hpp"
 #include "trace/checkpoint_blocks.hpp"
@@ -160,16 +163,35 @@ class LogCopy final : public trace::GenericSink<LogCopy>, private trace::TextRep
     bool stopped_ = false;
 };
 
+/// Copies the blocks of a log without a ring. False: `problem` is set, or `to` has one.
+bool put_blocks(const std::string& path, std::uint64_t size, OutputFile& to, std::string& problem) {
+    std::ifstream from(path, std::ios::binary);
+    from.seekg(static_cast<std::streamoff>(trace::format::file_header_size));
+    std::vector<char> part(1 << 16);
+    while (size != 0) {
+        const auto most = std::min<std::uint64_t>(size, part.size());
+        if (!from.read(part.data(), static_cast<std::streamsize>(most))) {
+            problem = path + ": cannot be read again";
+            return false;
+        }
+        if (!to.write(part.data(), most)) {
+            return false;
+        }
+        size -= most;
+    }
+    return true;
+}
+
 /// A log with a ring of its beginning and its newest part, which are logs without one: their blocks
 /// follow the headers of the file and of its only region. Returns an error, or empty.
 std::string join(const std::string& beginning, const trace::CheckpointBlocks& checkpoint,
-                 const std::string& newest, const std::string& output) {
+                 const std::string& newest, OutputFile& to) {
     constexpr std::uint64_t before = trace::format::file_header_size;
     std::error_code error;
     const std::uint64_t first = std::filesystem::file_size(beginning, error) - before;
     const std::uint64_t last = error ? 0 : std::filesystem::file_size(newest, error) - before;
     if (error) {
-        return output + ": " + error.message();
+        return beginning + ": " + error.message();
     }
     const trace::LogRing ring{
         .regions = newest_region,
@@ -180,88 +202,106 @@ std::string join(const std::string& beginning, const trace::CheckpointBlocks& ch
     std::array<std::uint8_t, trace::format::region_header_size> region_header{};
     ring.put_file_header(file_header.data());
     trace::put_region_header(region_header.data(), newest_region);
-    std::ofstream to(output, std::ios::binary | std::ios::trunc);
-    const auto put = [&to](const std::uint8_t* data, std::size_t size) {
-        to.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+    const auto put = [&to](const auto& bytes) {
+        return to.write(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     };
-    const auto put_blocks = [&to](const std::string& path, std::uint64_t size) {
-        std::ifstream from(path, std::ios::binary);
-        from.seekg(static_cast<std::streamoff>(before));
-        if (size != 0) {  // else it would count as a failure
-            to << from.rdbuf();
-        }
-    };
-    put(file_header.data(), file_header.size());
-    put_blocks(beginning, first);
-    put(region_header.data(), region_header.size());
-    for (const std::vector<std::uint8_t>& block : checkpoint.blocks()) {
-        put(block.data(), block.size());
-    }
-    put_blocks(newest, last);
-    to.close();
-    return to.good() ? std::string()
-                     : output + ": cannot be written; free disk space, or name another folder";
+    std::string problem;
+    const auto& blocks = checkpoint.blocks();
+    const bool written = put(file_header) && put_blocks(beginning, first, to, problem) &&
+                         put(region_header) && std::all_of(blocks.begin(), blocks.end(), put) &&
+                         put_blocks(newest, last, to, problem) && to.complete();
+    return written || !problem.empty() ? problem : to.problem();
 }
+
+/// A log on its way to its place, which is removed if it does not get there.
+struct Part {
+    explicit Part(std::string path) : path(std::move(path)), cleanup(this->path) {}
+    ~Part() { unlink(path.c_str()); }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+    const std::string path;
+    const RemovedOnSignal cleanup;
+    std::unique_ptr<trace::LogWriter> writer;
+};
 
 /// The writers of a copy and their files, which go with it.
 class CopyFiles {
   public:
-    explicit CopyFiles(std::string output) : output_(std::move(output)) {}
-    ~CopyFiles() {
-        unlink(newest_path().c_str());
-        unlink(joined_path().c_str());
-    }
-    CopyFiles(const CopyFiles&) = delete;
-    CopyFiles& operator=(const CopyFiles&) = delete;
+    CopyFiles(std::string output, model::Existing existing)
+        : output_(std::move(output)), existing_(existing) {}
 
-    trace::LogWriter* begin() { return create(output_, writer_); }
-    trace::LogWriter* begin_newest() { return create(newest_path(), newest_); }
+    trace::LogWriter* begin() {
+        struct stat status {};
+        if (existing_ == model::Existing::refuse && lstat(output_.c_str(), &status) == 0) {
+            error_ = output_problem(output_, EEXIST);
+            return nullptr;
+        }
+        if (stat(output_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+            error_ = output_ + ": is no regular file, and is left alone; name another file";
+            return nullptr;
+        }
+        return create(beginning_, "");
+    }
+    trace::LogWriter* begin_newest() { return create(newest_, ".newest"); }
 
     const std::string& error() const { return error_; }
 
     /// Why a writer stopped by itself or lost something; empty: neither did.
     std::string finish(bool stopped) {
-        for (const auto* each : {&writer_, &newest_}) {
-            if (*each == nullptr) {
+        for (const auto* each : {&beginning_, &newest_}) {
+            if (!*each || (*each)->writer == nullptr) {
                 continue;
             }
-            (*each)->close();
-            const bool latest = each == &newest_ || newest_ == nullptr;
-            const std::string& why = (*each)->stopped_because();
-            const std::string late = (*each)->incomplete_because();
-            if (!why.empty() && !(stopped && latest)) {
-                return output_ + ": " + why;
-            }
-            if (!late.empty()) {
-                return output_ + ": " + late;
+            trace::LogWriter& writer = *(*each)->writer;
+            writer.close();
+            const bool latest = each == &newest_ || !newest_;
+            const std::string& why = writer.stopped_because();
+            const std::string late = writer.incomplete_because();
+            if ((!why.empty() && !(stopped && latest)) || !late.empty()) {
+                return output_ + ": " + (late.empty() ? why : late) +
+                       "; free some space, or name another file";
             }
         }
         return {};
     }
 
-    /// Returns an error, or empty.
+    /// Of both. Returns an error, or empty.
     std::string join_parts(const trace::CheckpointBlocks& checkpoint) {
-        std::string problem = join(output_, checkpoint, newest_path(), joined_path());
-        if (problem.empty() && rename(joined_path().c_str(), output_.c_str()) != 0) {
-            problem = output_ + ": " + std::generic_category().message(errno);
+        joined_.emplace(output_, existing_);
+        return join(beginning_->path, checkpoint, newest_->path, *joined_);
+    }
+
+    /// Gives the copy its name. Returns an error, or empty.
+    std::string place() {
+        if (joined_) {
+            joined_->finish();
+            return joined_->problem();
         }
-        return problem;
+        const SignalBlocker blocker;
+        const int error = model::rename_file(beginning_->path, link_target(output_), existing_);
+        return error == 0 ? std::string() : output_problem(output_, error);
     }
 
   private:
-    std::string newest_path() const { return output_ + ".newest"; }
-    std::string joined_path() const { return output_ + ".joined"; }
-
-    trace::LogWriter* create(const std::string& path, std::unique_ptr<trace::LogWriter>& writer) {
+    trace::LogWriter* create(std::optional<Part>& part, const char* name) {
+        const SignalBlocker blocker;
+        const std::string path = link_target(output_) + ".tmp." + std::to_string(getpid()) + name;
         trace::LogWriter::Result created = trace::LogWriter::create(path, 0);
-        writer = std::move(created.writer);
-        error_ = created.error;
-        return writer.get();
+        if (created.writer == nullptr) {
+            error_ = created.error + "; name another file";
+            return nullptr;
+        }
+        part.emplace(path);
+        part->writer = std::move(created.writer);
+        return part->writer.get();
     }
 
     const std::string output_;
-    std::unique_ptr<trace::LogWriter> writer_;
-    std::unique_ptr<trace::LogWriter> newest_;
+    const model::Existing existing_;
+    std::optional<Part> beginning_;
+    std::optional<Part> newest_;
+    std::optional<OutputFile> joined_;
     std::string error_;
 };
 
@@ -347,9 +387,10 @@ class JsonCopy {
 }  // namespace
 
 AnonymizedLog anonymize_log(const std::string& log, const std::string& output,
-                            Anonymizer& anonymizer) {
+                            model::Existing existing, Anonymizer& anonymizer,
+                            const std::function<std::string()>& before) {
     AnonymizedLog result;
-    CopyFiles files(output);
+    CopyFiles files(output, existing);
     trace::LogWriter* const writer = files.begin();
     if (writer == nullptr) {
         result.error = files.error();
@@ -368,9 +409,13 @@ AnonymizedLog anonymize_log(const std::string& log, const std::string& output,
     } else if (copy.checkpoint() != nullptr) {
         result.error = files.join_parts(*copy.checkpoint());
     }
-    if (!result.error.empty()) {
-        unlink(output.c_str());
-    } else if (read.status == trace::LogStatus::damaged) {
+    if (result.error.empty()) {
+        result.error = before();
+    }
+    if (result.error.empty()) {
+        result.error = files.place();
+    }
+    if (result.error.empty() && read.status == trace::LogStatus::damaged) {
         result.warning = read.message;
     }
     return result;

@@ -1,19 +1,16 @@
 #include "report/check/baseline.hpp"
+#include "report/output_file.hpp"
 
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-
-#include "model/report_file.hpp"
-#include "report/text/signal_cleanup.hpp"
 
 namespace memlab::report::check {
 
@@ -198,16 +195,6 @@ BaselineResult read_folder(const std::string& path) {
     return result;
 }
 
-std::string write(const std::string& path, const std::vector<BaselineFigure>& figures) {
-    const report::SignalBlocker whole;  // a signal would leave the temporary file behind
-    const model::WriteResult written =
-        model::write_text(baseline_text(figures), path, model::Existing::replace);
-    return written.ok()
-               ? std::string()
-               : path + ": the baseline cannot be written (" + std::strerror(written.error_number) +
-                     "); the existing file is unchanged";
-}
-
 }  // namespace
 
 bool Baseline::contains(const BaselineKey& key) const {
@@ -311,7 +298,7 @@ std::string update_baseline(const std::string& path, const std::vector<BaselineF
         }
         Baseline all = old.baseline.value_or(Baseline());
         all.replace(figures);
-        return write(path, all.figures());
+        return report::write_output(path, baseline_text(all.figures()));
     }
     std::error_code error;
     std::filesystem::create_directories(path, error);
@@ -333,7 +320,8 @@ std::string update_baseline(const std::string& path, const std::vector<BaselineF
         }
         Baseline all = old.baseline.value_or(Baseline());
         all.replace(items);
-        if (std::string problem = write(file, all.figures()); !problem.empty()) {
+        if (std::string problem = report::write_output(file, baseline_text(all.figures()));
+            !problem.empty()) {
             return problem;
         }
     }

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <utility>
 
 namespace memlab::report {
 
@@ -12,14 +14,16 @@ namespace {
 constexpr std::array ending_signals = {SIGINT, SIGTERM, SIGHUP};
 
 // Read by the signal handler.
-constinit std::atomic<const char*> file_to_remove{nullptr};
+constinit std::array<std::atomic<const char*>, 4> files_to_remove{};
 constinit std::atomic<int> terminal_to_clear{-1};
 static_assert(std::atomic<const char*>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 
 extern "C" void clean_up_and_end(int signal) {
-    if (const char* path = file_to_remove) {
-        unlink(path);
+    for (const std::atomic<const char*>& file : files_to_remove) {
+        if (const char* path = file) {
+            unlink(path);
+        }
     }
     if (const int terminal = terminal_to_clear; terminal >= 0) {
         // A failed write cannot be handled here.
@@ -48,9 +52,20 @@ void install_handlers() {
 
 }  // namespace
 
-void remove_file_on_signal(const char* path) {
+RemovedOnSignal::RemovedOnSignal(std::string path) : path_(std::move(path)) {
     install_handlers();
-    file_to_remove = path;
+    const auto* const free = std::find_if(files_to_remove.begin(), files_to_remove.end(),
+                                          [](const auto& file) { return file.load() == nullptr; });
+    place_ = static_cast<std::size_t>(free - files_to_remove.begin());
+    if (place_ < files_to_remove.size()) {
+        files_to_remove[place_] = path_.c_str();
+    }
+}
+
+RemovedOnSignal::~RemovedOnSignal() {
+    if (place_ < files_to_remove.size()) {
+        files_to_remove[place_] = nullptr;
+    }
 }
 
 void clear_line_on_signal(int terminal) {

@@ -4,12 +4,24 @@
 #pragma once
 
 #include <csignal>
+#include <cstddef>
+#include <string>
 
 namespace memlab::report {
 
-/// Sets the file to remove when a signal ends the process; null: none. One file at a time; `path`
-/// must stay valid. Thread-safety: none.
-void remove_file_on_signal(const char* path);
+/// During its lifetime a signal that ends the process removes the file first. At most four at a
+/// time; more are left behind. Thread-safety: none.
+class RemovedOnSignal {
+  public:
+    explicit RemovedOnSignal(std::string path);
+    ~RemovedOnSignal();
+    RemovedOnSignal(const RemovedOnSignal&) = delete;
+    RemovedOnSignal& operator=(const RemovedOnSignal&) = delete;
+
+  private:
+    const std::string path_;
+    std::size_t place_;
+};
 
 /// Sets the terminal whose current line is cleared when a signal ends the process; -1: none.
 void clear_line_on_signal(int terminal);

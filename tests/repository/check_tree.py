@@ -204,7 +204,7 @@ MAY_INCLUDE = {
     "report/schema": ("trace/aggregate", "model", "model/live", "report/reading", "report/runs", "report/summary"),
     "report/symbols": ("model", "report", "report/reading", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "model", "report", "report/text", "report/symbols"),
-    "report/anonymize": ("trace", "trace/aggregate", "report/reading", "report/symbols"),
+    "report/anonymize": ("trace", "trace/aggregate", "model", "report", "report/reading", "report/symbols", "report/text"),
     "report/views": ANALYSIS,
     "report/exports": (*ANALYSIS, "report/views", "report/runs"),
     "report/lines": ANALYSIS,

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -327,6 +328,7 @@ ControlArguments parse(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     set_program_name("memlab-ctl");
+    std::signal(SIGXFSZ, SIG_IGN);  // past a file size limit: one line, as of a full disk
     try {
         const ControlArguments arguments = parse(argc, argv);
         return arguments.completes ? print_completion(arguments) : run(arguments);

@@ -1,11 +1,10 @@
 #include "tools/report/commands.hpp"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <set>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "report/anonymize/recordings.hpp"
+#include "report/output_file.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/input_file.hpp"
 #include "report/reading/reader.hpp"
@@ -23,7 +23,6 @@
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
 #include "tools/report/debuginfod_option.hpp"
-#include "tools/report/output_file.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/subcommand.hpp"
 
@@ -152,33 +151,49 @@ class Anonymize {
         if (log_alone && log.empty()) {
             return fail(input + ": has no event log beside it; name a report: -o FILE.json");
         }
-        if (!log.empty()) {
-            std::string log_output = output;
-            if (!log_alone) {
-                const bool json = output.ends_with(".json");
-                log_output = output.substr(0, output.size() - (json ? 5 : 0)) + ".memlog";
+        if (log_alone) {
+            return copy_log(log, output, [] { return std::string(); });
+        }
+        OutputFile file(output, existing());
+        const auto put_report = [&] {
+            std::string error;
+            const std::string json = anonymous_report(read.json, error);
+            if (json.empty()) {
+                return input + ": " + error;
             }
-            if (const int code = copy_log(log, log_output); code != 0 || log_alone) {
+            if (file.write(json.data(), json.size())) {
+                file.complete();
+            }
+            return file.problem();
+        };
+        // Neither has its name before both are complete.
+        if (log.empty()) {
+            if (const std::string problem = put_report(); !problem.empty()) {
+                return fail(problem);
+            }
+        } else {
+            const std::string stem =
+                output.substr(0, output.size() - (output.ends_with(".json") ? 5 : 0));
+            if (const int code = copy_log(log, stem + ".memlog", put_report); code != 0) {
                 return code;
             }
         }
-        std::string json = read.json;
-        if (!arguments_.no_symbols) {
-            Symbolizer symbolizer;
-            if (EmbedResult named = embed_symbols(json, symbolizer); named.error.empty()) {
-                json = std::move(named.json);
-            }
-        }
-        std::string error;
-        json = anonymize_json(json, anonymizer_, error);
-        return json.empty() ? fail(input + ": " + error) : put(output, json);
+        return file.finish() ? say(output + ": the report") : fail(file.problem());
     }
 
-    int copy_log(const std::string& log, const std::string& output) {
-        if (arguments_.force) {
-            unlink(output.c_str());
+    std::string anonymous_report(const std::string& report, std::string& error) {
+        if (!arguments_.no_symbols) {
+            Symbolizer symbolizer;
+            if (const EmbedResult named = embed_symbols(report, symbolizer); named.error.empty()) {
+                return anonymize_json(named.json, anonymizer_, error);
+            }
         }
-        const AnonymizedLog copy = anonymize_log(log, output, anonymizer_);
+        return anonymize_json(report, anonymizer_, error);
+    }
+
+    int copy_log(const std::string& log, const std::string& output,
+                 const std::function<std::string()>& before) {
+        const AnonymizedLog copy = anonymize_log(log, output, existing(), anonymizer_, before);
         if (!copy.error.empty()) {
             return fail(copy.error);
         }
@@ -186,9 +201,12 @@ class Anonymize {
                    (copy.warning.empty() ? "" : "; " + copy.warning));
     }
 
+    model::Existing existing() const {
+        return arguments_.force ? model::Existing::replace : model::Existing::refuse;
+    }
+
     int put(const std::string& output, const std::string& json) {
-        const std::string problem =
-            write_output(output, json, arguments_.force ? IfExists::replace : IfExists::refuse);
+        const std::string problem = write_output(output, json, existing());
         return problem.empty() ? say(output + ": the report") : fail(problem);
     }
 

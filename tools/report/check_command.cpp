@@ -15,10 +15,10 @@
 #include "report/check/check.hpp"
 #include "report/check/render.hpp"
 #include "report/levels.hpp"
+#include "report/output_file.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/runs/collection.hpp"
-#include "tools/report/output_file.hpp"
 #include "tools/report/report_options.hpp"
 
 namespace memlab::tools {
@@ -444,13 +444,13 @@ class Check {
             }
         };
         if (!arguments_.junit.empty()) {
-            keep(write_output(arguments_.junit, render_junit(view), IfExists::replace));
+            keep(report::write_output(arguments_.junit, render_junit(view)));
         }
         if (!arguments_.sarif.empty()) {
-            keep(write_output(arguments_.sarif, render_sarif(view), IfExists::replace));
+            keep(report::write_output(arguments_.sarif, render_sarif(view)));
         }
         if (!arguments_.markdown.empty()) {
-            keep(append_output(arguments_.markdown, render_markdown(view)));
+            keep(report::append_output(arguments_.markdown, render_markdown(view)));
         }
         if (arguments_.json) {
             std::cout << render_json(view);

@@ -1,51 +1,26 @@
-// The destination of an export: standard output, or a file that is replaced atomically.
-//
-// An export may be larger than memory, so it is streamed (output_file.hpp writes complete texts) to
-// a temporary file in the same folder, which is renamed at the end. Ctrl-C, a failed export or a
-// full disk leave the previous file unchanged, and no temporary one.
+// The destination of an export: standard output, or a file, compressed where its name ends in .gz.
 #pragma once
 
-#include <cstddef>
+#include <unistd.h>
+
 #include <optional>
 #include <string>
 
-#include "model/json_output.hpp"
 #include "report/exports/gzip.hpp"
+#include "report/output_file.hpp"
+#include "report/text/progress.hpp"
 
 namespace memlab::tools {
 
-/// At most one instance at a time, since the signal handling supports one. Thread-safety: none.
-class ExportFile final : public model::ByteSink {
-  public:
-    /// Empty, or "-": standard output. Of a symbolic link the target is replaced; a device or pipe
-    /// is written to directly.
-    explicit ExportFile(std::string path);
-    /// Removes an unfinished file.
-    ~ExportFile() override;
-
-    /// The error ("cannot write PATH: ...; what to do"); empty: none so far.
-    const std::string& problem() const { return problem_; }
-
-    bool write(const char* data, std::size_t size) override;
-
-    /// Renames the file to its final name. False on errors: see problem().
-    bool finish();
-
-  private:
-    void fail(int error);
-    void remove();
-
-    std::string path_;       ///< empty: standard output
-    std::string temporary_;  ///< empty: there is none
-    int descriptor_ = -1;
-    std::string problem_;
-};
-
-/// The same, compressed where the file's name ends in .gz, unless the format is compressed by its
-/// own definition.
+/// Thread-safety: none.
 class ExportOutput {
   public:
-    ExportOutput(const std::string& path, bool compressible) : file_(path) {
+    /// `path`: empty, or "-": standard output. `compressible`: the format is not compressed by its
+    /// own definition.
+    ExportOutput(const std::string& path, bool compressible) : file_(path.empty() ? "-" : path) {
+        if (file_.is_stdout() && isatty(STDOUT_FILENO) != 0) {
+            report::show_progress_on(-1);  // what is read is printed meanwhile
+        }
         if (compressible && path.ends_with(".gz")) {
             packed_.emplace(file_);
         }
@@ -56,7 +31,7 @@ class ExportOutput {
     bool finish() { return (!packed_ || packed_->finish()) && file_.finish(); }
 
   private:
-    ExportFile file_;
+    report::OutputFile file_;
     std::optional<report::exports::GzipSink> packed_;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "report/lacks.hpp"
+#include "report/output_file.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/reader.hpp"
 #include "report/reading/validate.hpp"
@@ -19,7 +20,6 @@
 #include "report/text/shell_word.hpp"
 #include "report/text/units.hpp"
 #include "tools/report/debuginfod_option.hpp"
-#include "tools/report/output_file.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/subcommand.hpp"
 
@@ -170,8 +170,9 @@ void define(CLI::App& app, Conversion& arguments, const std::string& what, Wante
 
 /// Writes the report; the exit code.
 int put(const Conversion& arguments, const std::string& json) {
-    const std::string problem = write_output(
-        arguments.output, json, arguments.force ? IfExists::replace : IfExists::refuse);
+    const std::string problem =
+        report::write_output(arguments.output, json,
+                             arguments.force ? model::Existing::replace : model::Existing::refuse);
     return problem.empty() ? 0 : fail(problem);
 }
 

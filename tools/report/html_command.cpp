@@ -16,6 +16,7 @@
 #include "report/device_label.hpp"
 #include "report/html/page.hpp"
 #include "report/levels.hpp"
+#include "report/output_file.hpp"
 #include "report/reading/reader.hpp"
 #include "report/runs/collection.hpp"
 #include "report/runs/render.hpp"
@@ -23,7 +24,6 @@
 #include "report/views/suppressions.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/debuginfod_option.hpp"
-#include "tools/report/output_file.hpp"
 #include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/run_members.hpp"
@@ -293,8 +293,7 @@ int html(const HtmlArguments& arguments) {
     }
     if (!arguments.output.empty()) {
         const std::string text = report::make_page(empty, *page, maker.options(), max_data);
-        problem = write_output(arguments.output == "-" ? "/dev/stdout" : arguments.output, text,
-                               IfExists::replace);
+        problem = report::write_output(arguments.output, text);
         if (!problem.empty()) {
             return fail(problem);
         }

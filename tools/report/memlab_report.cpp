@@ -1,6 +1,7 @@
 // memlab-report: shows, compares and converts recordings.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -84,6 +85,7 @@ int run_command(int argc, char** argv) {
 int main(int argc, char** argv) {
     // Do not profile child processes.
     unsetenv("LD_PRELOAD");
+    std::signal(SIGXFSZ, SIG_IGN);  // past a file size limit: one line, as of a full disk
     memlab::tools::set_program_name("memlab-report");
     memlab::report::show_progress_on(memlab::report::terminal_for_progress());
     int code = EXIT_SUCCESS;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "report/inefficiencies/reserve_findings.hpp"
+#include "report/output_file.hpp"
 #include "report/reading/find_event_log.hpp"
 #include "report/reading/found_steps.hpp"
 #include "report/runs/render.hpp"
@@ -14,7 +15,6 @@
 #include "report/symbols/symbolizer.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/debuginfod_option.hpp"
-#include "tools/report/output_file.hpp"
 #include "tools/report/recorded_pool.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/run_members.hpp"
@@ -110,7 +110,7 @@ int merge(const MergeArguments& arguments) {
     }
     const std::string json = render_ranks_json(view, ranks);
     if (!arguments.output.empty()) {
-        const std::string problem = write_output(arguments.output, json, IfExists::replace);
+        const std::string problem = report::write_output(arguments.output, json);
         if (!problem.empty()) {
             return fail(problem);
         }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -201,6 +202,7 @@ int run(const TopArguments& arguments) {
 
 int main(int argc, char** argv) {
     memlab::tools::set_program_name("memlab-top");
+    std::signal(SIGXFSZ, SIG_IGN);  // past a file size limit: one line, as of a full disk
     try {
         TopArguments arguments;
         CLI::App app(description, "memlab-top");

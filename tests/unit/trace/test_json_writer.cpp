@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -311,6 +312,15 @@ TEST_CASE("leftovers of a process that died do not stand in the way") {
 
 TEST_CASE("failures are one sentence, and leave nothing behind") {
     const TemporaryFolder folder;
+    const std::string pipe = folder / "pipe";
+    REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+    const WriteResult replaced = write_report(Aggregator(), pipe, Existing::replace);
+    CHECK(replaced.error ==
+          "cannot write the report '" + pipe + "': a device or a pipe is never replaced");
+    CHECK(std::filesystem::is_fifo(pipe));
+    CHECK(std::filesystem::remove(pipe));
+    CHECK(write_report(Aggregator(), folder.path(), Existing::replace).error_number == EISDIR);
+    CHECK(files_in(folder.path()) == 0);
     const WriteResult missing = write_report(Aggregator(), folder / "no/such/report.json");
     CHECK(missing.error_number == ENOENT);
     CHECK(missing.error == "cannot write the report '" + (folder / "no/such/report.json") +
