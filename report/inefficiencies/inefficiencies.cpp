@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "report/device_label.hpp"
 #include "report/inefficiencies/collect_patterns.hpp"
 #include "report/lacks.hpp"
 #include "report/reading/needs_log.hpp"
@@ -15,6 +16,12 @@
 namespace memlab::report {
 
 namespace {
+
+bool uses_device_memory(const model::Report& report) {
+    return std::any_of(report.devices.begin(), report.devices.end(), [](const auto& device) {
+        return device.used() && !is_outside_curves_only(device);
+    });
+}
 
 std::vector<std::string> make_notes(const model::Report& report, const CollectedPatterns& patterns,
                                     const model::Steps* steps) {
@@ -26,7 +33,7 @@ std::vector<std::string> make_notes(const model::Report& report, const Collected
                         " from one step to the next. Which call sites grow is not known: other "
                         "kinds of steps began first.");
     }
-    if (steps == nullptr) {
+    if (steps == nullptr && uses_device_memory(report)) {
         notes.push_back(
             "The program marks no steps and none were found, so memory that outlives a step or "
             "grows with steps is not found: docs/scopes.md shows how to mark them.");

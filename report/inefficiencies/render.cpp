@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "report/device_label.hpp"
 #include "report/summary/json_object.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
@@ -42,6 +43,13 @@ class InefficienciesText {
   private:
     void one(const DeviceFindings& found, const std::vector<Pattern>& looked_for) {
         const model::Device& device = *found.device;
+        if (is_outside_curves_only(device)) {
+            page_.heading(device_title(device, options_.style.ascii));
+            page_.paragraph("  ",
+                            "No device memory was allocated. Managed and pinned memory is not "
+                            "searched: memlab-report sites and leaks list it.");
+            return;
+        }
         page_.heading(
             device_title(device, options_.style.ascii),
             "peak: " + format_bytes(device.curve(model::Curve::allocated).peak_bytes) +

@@ -302,9 +302,19 @@ class RanksText {
         const auto member = [this](const RankRow& row) -> const RunMember& {
             return view_.collection.members[row.member];
         };
+        const auto any = [this](std::uint64_t RankRow::*figure) {
+            return std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
+                               [figure](const RankRow& row) { return row.*figure != 0; });
+        };
+        const bool managed = any(&RankRow::managed_peak);
+        constexpr std::size_t with_pid_and_managed = 90;
         Table<RankRow> table(page_, 0);
-        table.number("rank", 6, &RankRow::rank)
-            .number("pid", 9, [&](const RankRow& row) { return member(row).report.process.pid; })
+        table.number("rank", 6, &RankRow::rank);
+        if (!managed || page_.width() >= with_pid_and_managed) {
+            table.number("pid", 9,
+                         [&](const RankRow& row) { return member(row).report.process.pid; });
+        }
+        table
             .left("gpu", 13,
                   [this](const RankRow& row) {
                       return row.gpus.size() == 1 ? page_.clean(short_uuid(row.gpus.front()))
@@ -315,12 +325,8 @@ class RanksText {
                 return row.rank == ranks_.allocated.rank && row.allocated_peak != 0;
             })
             .bytes("reserved", 13, &RankRow::reserved_peak);
-        const auto any = [this](std::uint64_t RankRow::*figure) {
-            return std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
-                               [figure](const RankRow& row) { return row.*figure != 0; });
-        };
-        if (any(&RankRow::managed_peak)) {
-            table.bytes("managed", 13, &RankRow::managed_peak);
+        if (managed) {
+            table.bytes("managed", 12, &RankRow::managed_peak);
         }
         constexpr std::size_t with_pinned = 110;
         if (page_.width() >= with_pinned && any(&RankRow::pinned_peak)) {

@@ -256,7 +256,7 @@ void SummaryPage::waterfall(const model::Device& device) {
         while (++i < levels.size() && levels[i].bytes == bytes) {
             names += std::string(", ") + levels[i].name;
         }
-        table.row({"", bytes}, names);
+        paragraph(table.begin({"", bytes}), names);
     }
     std::string outside;
     for (const auto& [kind, bytes] : fall->outside_pool) {

@@ -48,6 +48,8 @@ class TimelineText {
             if (!is_outside_curves_only(*device.device)) {
                 picture(device);
                 figures(device);
+            } else {
+                page_.line("  no device memory was allocated");
             }
             for (const KindTimeline& kind : device.kinds) {
                 if (is_worth_telling(*device.device, kind.figures.highest)) {
@@ -394,11 +396,7 @@ class TimelineText {
                     {std::to_string(i + 1), mark.time_ns},
                     shorten_end(page_.clean(mark.name), table.last_width(), page_.style().ascii));
             }
-            if (view_.marks.size() > options_.top) {
-                page_.line(page_.dim("       " +
-                                     format_plural(view_.marks.size() - options_.top, "mark") +
-                                     " more"));
-            }
+            more(view_.marks.size(), "mark");
         }
         if (!view_.ooms.empty()) {
             page_.heading("Out of memory");
@@ -407,6 +405,7 @@ class TimelineText {
                 table.row({"X", oom.time_ns}, page_.clean(label_of(report_, oom.device)) + ": " +
                                                   format_bytes(oom.requested_bytes) + " requested");
             }
+            more(view_.ooms.size(), "failure");
         }
         std::vector<std::string> warnings;
         if (view_.left_out != 0) {
@@ -422,6 +421,13 @@ class TimelineText {
                 "and the most in each of its intervals.");
         }
         page_.warnings(warnings);
+    }
+
+    /// Below a table of `all` rows, what of them it leaves out.
+    void more(std::size_t all, const char* what) {
+        if (all > options_.top) {
+            page_.line(page_.dim("       " + format_plural(all - options_.top, what) + " more"));
+        }
     }
 
     void live(const SiteTable& table) {
@@ -450,32 +456,30 @@ class TimelineText {
         }
         using Row = LiveMemory::Row;
         const ByteUnit unit = unit_for(whole);
+        const bool by_nn_module = options_.by == SitesBy::nn_module;
+        const char* const what = by_nn_module ? "nn.Module" : "place";
+        const PlaceTextOptions text{page_.style(), options_.working_directory, options_.templates};
         Table<Row> figures(page_);
         figures.right("bytes", 12, [unit](const Row& row) { return format_bytes(row.bytes, unit); })
             .share(&Row::bytes, whole)
             .count("count", 9, &Row::count)
             .last("where");
         figures.head();
-        std::size_t shown = 0;
+        const std::size_t width = figures.last_width();
         Row rest{nullptr};
-        std::size_t rest_rows = 0;
-        for (const Row& row : memory.rows) {
-            if (shown++ < options_.top) {
-                const PlaceTextOptions place{page_.style(), options_.working_directory,
-                                             options_.templates};
-                const std::size_t width = page_.width() - figures.last_column();
-                figures.row(row, options_.by == SitesBy::nn_module
-                                     ? nn_module_text(*row.row, width, options_.style.ascii)
-                                     : describe_place(row.row->place, row.row->kind, row.row->api,
-                                                      width, place));
+        for (std::size_t shown = 0; const Row& row : memory.rows) {
+            if (const SiteRow& site = *row.row; shown++ < options_.top) {
+                figures.row(row, by_nn_module ? nn_module_text(site, width, options_.style.ascii)
+                                              : describe_place(site.place, site.kind, site.api,
+                                                               width, text));
             } else {
-                ++rest_rows;
                 rest.bytes += row.bytes;
                 rest.count += row.count;
             }
         }
-        if (rest_rows != 0) {
-            figures.row(rest, page_.dim(format_plural(rest_rows, "place") + " more"));
+        if (memory.rows.size() > options_.top) {
+            const std::size_t left = memory.rows.size() - options_.top;
+            figures.row(rest, page_.dim(format_plural(left, what) + " more"));
         }
     }
 

@@ -125,10 +125,12 @@ class LeaksText {
 
     void growth(const Leaks& leaks) {
         if (leaks.steps.empty()) {
-            page_.line(
+            page_.paragraph(
+                "",
                 "No steps are marked and none are found in the order of the allocations, so growth "
                 "cannot be determined.");
-            page_.line("docs/scopes.md says how a program marks them: NVTX ranges, or memlab.h.");
+            page_.paragraph(
+                "", "docs/scopes.md says how a program marks them: NVTX ranges, or memlab.h.");
             return;
         }
         for (const GrowingSteps& each : leaks.steps) {

@@ -67,8 +67,8 @@ std::vector<std::string> make_notes(const Program& program, const Table& table) 
             "leaves it out.");
     }
     if (program.inconsistencies != 0) {
-        notes.emplace_back(report::format_count(program.inconsistencies) +
-                           " events contradicted earlier ones and were corrected.");
+        notes.emplace_back(report::format_plural(program.inconsistencies, "event") +
+                           " contradicted earlier ones, corrected here.");
     }
     return notes;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "allocator/pool.hpp"
+#include "report/reading/log_report.hpp"
 #include "report/reading/read_ahead.hpp"
 #include "report/reading/reader.hpp"
 #include "report/whatif/program.hpp"
@@ -394,6 +395,8 @@ ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_opt
         read_options);
     if (!read.is_log()) {
         result.error = not_a_log_error(read, path);
+    } else if (read.records == 0) {
+        result.error = report::describe_reading(path, read).error;
     } else if (read.status == trace::LogStatus::damaged) {
         result.warning = "the " + log_damage(read, path) + "; compared as far as it goes";
     } else if (read.gap) {

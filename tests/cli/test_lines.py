@@ -91,6 +91,7 @@ class Lines(ToolTest):
                 (["memlab_synth.cpp", log, "--step", "x"], "add --every N"),
                 (["memlab_synth.cpp", log, "--device", "3"], "GPU 3 was not used"),
                 (["memlab_synth.cpp", self.path("none")], "no such file"),
+                (["leak.memlog"], "SOURCE: is missing: memlab-report lines train.py leak.memlog"),
         ):
             result = self.call(REPORT, "lines", *arguments)
             self.assertEqual(result.returncode, 2, arguments)

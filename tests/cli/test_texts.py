@@ -8,9 +8,10 @@ their reports. test_views.py says how the texts of tests/cli/golden are regenera
 import json
 import os
 import shutil
+import subprocess
 import unittest
 
-from test_summary import REPORT, SOURCE
+from test_summary import BIN, REPORT
 from test_views import ViewTest, recorded
 
 
@@ -111,6 +112,31 @@ class Texts(ViewTest):
         run = recorded("h200/run_of_four_ranks/")
         self.golden("run", "--no-symbols", run)
         self.golden("run_merge", "merge", "--no-symbols", run)
+
+
+class Widths(ViewTest):
+    """A view fits the terminal, whatever the recording has. Commands to copy are never cut, nor are whole call stacks."""
+
+    VIEWS = ("summary", "sites", "tree", "nn-modules", "leaks", "leaks --growth", "timeline --at peak", "histogram", "pool",
+             "inefficiencies", "ledger", "whatif", "merge", "trend", "check --leaks 0 --peak-allocated 1MiB")
+
+    def check_widths(self, recording):
+        for view in self.VIEWS:
+            result = self.call(REPORT, *view.split(), "--width", "80", recording)
+            self.assertIn(result.returncode, (0, 1, 2), result.stderr)
+            for line in result.stdout.splitlines():
+                if not line.startswith("  memlab-report "):
+                    self.assertLessEqual(len(line), 80, (view, recording, line))
+
+    def test_random_recordings(self):
+        for seed in range(1, 4):
+            log = self.path(f"random{seed}.memlog")
+            subprocess.run([os.path.join(BIN, "random_log"), "plausible", str(seed), "2000", log], check=True)
+            self.check_widths(log)
+
+    def test_real_recordings(self):
+        for name in ("h200/sample_result_cache.json", "h100/sample_oom_recovery.json", "h200/pytorch_tensors.memlog"):
+            self.check_widths(recorded(name))
 
 
 if __name__ == "__main__":

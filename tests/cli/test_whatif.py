@@ -153,6 +153,7 @@ class WhatIfTest(unittest.TestCase):
 
     def test_bad_input(self):
         self.assertIn("not an event log", self.refused("replay", REAL.replace(".memlog", ".json")))
+        self.assertIn("without a whole record", self.refused("replay", self.path("nothing.memlog", b"")))
         self.assertIn("missing.memlog", self.refused("whatif", "missing.memlog"))
         self.assertIn("empty.memlog", self.refused("whatif", self.path("empty.memlog", b"")))
         os.mkdir(os.path.join(self.folder.name, "nothing"))

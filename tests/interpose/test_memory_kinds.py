@@ -44,6 +44,10 @@ class MemoryKinds(EndToEnd):
         self.assertIn("no device memory was allocated", text)
         self.assertRegex(text, r"Who holds it at its peak: 800\.00 MiB")
         self.assertNotIn("Who holds it at the allocated peak", text)
+        self.assertIn("no device memory was allocated", self.tool("timeline", path))
+        text = self.tool("inefficiencies", path)
+        self.assertIn("No device memory was allocated. Managed and pinned memory is not searched", text)
+        self.assertNotRegex(text, "No findings|steps")
 
     def test_memlab_run_tells_of_it_at_the_end(self) -> None:
         run = str(self.layout.tool("memlab-run"))

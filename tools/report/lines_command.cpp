@@ -30,7 +30,11 @@ void define(CLI::App& app, LinesArguments& arguments) {
                    "A source file, or the end of its path, and a function, or a line of one: "
                    "model.py:Net.forward, model.py:32")
         ->required()
-        ->type_name("");
+        ->type_name("")
+        ->check([](const std::string& text) {
+            return recording_name(text) ? "is missing: memlab-report lines train.py " + text
+                                        : std::string();
+        });
     add_files(app, arguments.options);
     add_repeated(app, "--column", arguments.query.columns,
                  "Show this column, see below, instead of the default ones; may be repeated")
