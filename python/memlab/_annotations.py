@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Type, TypeVar, Union, cast
 
 from . import _library
+from ._gpu import gpu_number
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -25,10 +26,12 @@ class scope:
 
     The report has peak, growth and what was left behind of each scope (docs/scopes.md). Begin and end cost 1 us in all.
     Threads have scopes of their own. An asynchronous function or a generator cannot be decorated (TypeError): other code
-    runs in the thread before it ends.
+    runs in the thread before it ends; nor can a class or a property: decorate their functions.
     """
 
     def __init__(self, name: str) -> None:
+        if callable(name):
+            raise TypeError("memlab.scope takes a name: @memlab.scope(\"step\")")
         self.name = name
         self._encoded = _library.text(name)
         self._entered: List[int] = []  # at which fork: threads share a decorator, and it nests
@@ -44,10 +47,13 @@ class scope:
             _library.call("scope_end")
 
     def __call__(self, function: _Function) -> _Function:
-        if (inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
-                or inspect.isasyncgenfunction(function)):
-            raise TypeError(f"memlab.scope cannot decorate {function.__name__}: it returns before it has run; use "
-                            "'with memlab.scope(...)' around code that does not await or yield")
+        if isinstance(function, (classmethod, staticmethod)):
+            return cast(_Function, type(function)(self(function.__func__)))
+        if isinstance(function, type) or not callable(function):
+            raise TypeError(f"memlab.scope decorates a function, not {function!r}: put it right above the function's def")
+        if _returns_early(function) or _returns_early(getattr(function, "__call__")):
+            raise TypeError(f"memlab.scope cannot decorate {getattr(function, '__name__', function)}: it returns before it has "
+                            "run; use 'with memlab.scope(...)' around code that does not await or yield")
 
         @functools.wraps(function)
         def scoped(*arguments: Any, **named: Any) -> Any:
@@ -55,6 +61,11 @@ class scope:
                 return function(*arguments, **named)
 
         return cast(_Function, scoped)
+
+
+def _returns_early(function: Any) -> bool:
+    return (inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
+            or inspect.isasyncgenfunction(function))
 
 
 def mark(name: str) -> None:
@@ -105,17 +116,15 @@ def _address(memory: Any) -> int:
 def stats(device: Any = None) -> Optional[Dict[str, int]]:
     """The figures of a GPU by now, with the keys of torch.cuda.memory_stats(); what memlab does not know is absent.
 
-    `device` is the GPU's number or a torch.device; without one it is the GPU of the current context. None: without
-    memlab, without recording, or before the GPU was used. TypeError: `device` is neither. They are the recorder's, of
+    `device` is the GPU's number, "cuda:1" or a torch.device; without one it is the GPU of the current context. None: without
+    memlab, without recording, or before the GPU was used. TypeError: `device` is none of these. They are the recorder's, of
     what the driver or memlab's pool handed out, all kinds of device memory: PyTorch's segments, where
     torch.cuda.memory_stats() has the tensors in them. Costs a lock.
     """
-    number = device if isinstance(device, int) else getattr(device, "index", None)
-    if not isinstance(number, (int, type(None))):
-        raise TypeError(f"memlab.stats takes a GPU's number or a torch.device, not {type(device).__name__}")
+    number = -1 if device is None else gpu_number(device)
     figures = _library.DeviceStats()
     size = ctypes.sizeof(figures)
-    if _library.call("stats", -1 if number is None else number, ctypes.byref(figures), size) != 0:
+    if _library.call("stats", number, ctypes.byref(figures), size) != 0:
         return None
     named: Dict[str, int] = {}
     for key in ("active_bytes", "allocated_bytes", "requested_bytes", "reserved_bytes"):

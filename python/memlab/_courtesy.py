@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import warnings
 from types import TracebackType
 from typing import Optional, Type
 
@@ -39,8 +38,8 @@ class Courtesy:
         problem = ctypes.create_string_buffer(1024)
         result = _library.call("yield", problem, len(problem))
         if result:
-            warnings.warn("the GPU's memory was not moved: " + problem.value.decode("utf-8", "replace"), NotMovedWarning,
-                          stacklevel=2)
+            why = problem.value.decode("utf-8", "replace") or "this process has not used a GPU yet"
+            _library.warn(f"the GPU's memory was not moved: {why}", NotMovedWarning)
         return bool(result == 0)
 
     def restore(self) -> bool:

@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 _LONG = ctypes.c_uint64
 
@@ -94,11 +94,16 @@ def _say_once() -> None:
     if _said:
         return
     _said = True
+    warn(f"this process runs without memlab: memlab's functions do nothing in it, and figures are None; {advice()}",
+         NotRecordedWarning)
+
+
+def warn(message: str, kind: Type[Warning]) -> None:
+    """At the program's line that called memlab."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("memlab."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(f"this process runs without memlab: memlab's functions do nothing in it, and figures are None; {advice()}",
-                  NotRecordedWarning, stacklevel=level)
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def has(name: str) -> bool:
@@ -124,8 +129,10 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 def text(value: str) -> bytes:
-    """A name, for C. Of it 255 bytes are kept."""
-    return str.encode(value, "utf-8", "replace")
+    """A name, for C. Of it 255 bytes are kept. TypeError: it is no str."""
+    if not isinstance(value, str):
+        raise TypeError(f"memlab takes a name, a str, not {value!r}")
+    return value.encode("utf-8", "replace")
 
 
 def filled(name: str, *arguments: Any, room: int = 4096) -> Optional[str]:

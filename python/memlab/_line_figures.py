@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from . import _library
+from ._gpu import pytorch
 
 _POOLS = ("all", "large_pool", "small_pool")
 _PARTS = ("allocated", "current", "freed", "peak")
@@ -61,13 +61,6 @@ class Reading(NamedTuple):
 def recorded() -> bool:
     """Whether the process runs under memlab; says so once if it does not."""
     return _library.call("cache_stats", -1, None, 0) is not None
-
-
-def pytorch() -> Optional[Any]:
-    """The torch module, if the program has imported it and uses CUDA."""
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    return torch if cuda is not None and cuda.is_initialized() else None
 
 
 def _ask(gpu: int) -> Optional[Dict[str, int]]:

@@ -7,11 +7,11 @@ import functools
 import os
 import sys
 import threading
-import warnings
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TextIO, Tuple, Type, TypeVar, Union
 
-from . import _line_events, _line_figures
+from . import _library, _line_events, _line_figures
+from ._gpu import gpu_number
 from ._line_table import Records, RecordsDisplay, Source
 
 DEFAULT_COLUMNS = ("active_bytes.all.peak", "reserved_bytes.all.peak")
@@ -31,19 +31,6 @@ def _code_of(function: Any) -> Optional[CodeType]:
         function = inner
     code = getattr(function, "__code__", None)
     return code if isinstance(code, CodeType) else None
-
-
-def _gpu_number(device: Any) -> int:
-    if isinstance(device, int):
-        return device
-    if isinstance(device, str) and (device == "cuda" or device.startswith("cuda:")):
-        torch = _line_figures.pytorch()
-        if device != "cuda" and device[5:].isdigit():
-            return int(device[5:])
-        return int(torch.cuda.current_device()) if torch is not None and device == "cuda" else 0
-    if getattr(device, "type", None) == "cuda":
-        return _gpu_number("cuda" if device.index is None else int(device.index))
-    raise TypeError(f"a GPU is given by its number, 'cuda:1' or a torch.device of CUDA, not {device!r}")
 
 
 class _Line:
@@ -180,7 +167,7 @@ class LineProfiler:
         self.sources: Dict[CodeType, Source] = {}
         self.records = Records()
         self._finished: Dict[CodeType, List[Callable[[], None]]] = {}
-        self._gpu = _gpu_number(target_gpu)
+        self._gpu = gpu_number(target_gpu)
         for function in functions:
             self.add_function(function)
 
@@ -191,14 +178,14 @@ class LineProfiler:
 
     @target_gpu.setter
     def target_gpu(self, device: Any) -> None:
-        self._gpu = _gpu_number(device)
+        self._gpu = gpu_number(device)
         _followed.retarget(self)
 
     def add_function(self, func: Callable[..., Any]) -> None:
         """Profiles one more. What has no Python code is warned of."""
         code = _code_of(func)
         if code is None:
-            warnings.warn(f"the line profiler has no use for {func!r}: it has no Python code", stacklevel=2)
+            _library.warn(f"the line profiler cannot follow {func!r}: it has no Python code", UserWarning)
             return
         self.add_code(code, getattr(func, "__qualname__", code.co_name))
 
@@ -310,6 +297,8 @@ def _print_if_profiled(func: Callable[..., Any], columns: Sequence[str]) -> None
 def profile_every(output_interval: int = 1, enable: bool = True,
                   columns: Sequence[str] = DEFAULT_COLUMNS) -> Callable[[_Function], _Function]:
     """As profile(), printed after each `output_interval` calls that have returned. `enable=False` switches it off."""
+    if not isinstance(output_interval, int):
+        raise TypeError(f"profile_every takes a number of calls, as in @memlab.profile_every(1), not {output_interval!r}")
     if output_interval < 1:
         raise ValueError(f"profile_every prints after 1 call or more, not after {output_interval}")
     _global_profiler.records.check(columns)

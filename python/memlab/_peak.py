@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from . import _library
+from ._gpu import gpu_number
 
 KINDS = ("device", "managed", "pinned")
 
@@ -86,14 +87,6 @@ class NnModule:
         return f"{self.bytes} bytes in {self.count}: {self.name or '(no name)'} {self.class_name or ''}".rstrip()
 
 
-def gpu_number(device: Any) -> Optional[int]:
-    """The number of a GPU that was given as such or as a torch.device; None of None. TypeError: it is neither."""
-    number = device if isinstance(device, int) else getattr(device, "index", None)
-    if device is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
-        raise TypeError(f"device is a GPU's number or a torch.device with an index, not {device!r}")
-    return number if isinstance(number, int) else None
-
-
 def check_kind(kind: Any) -> str:
     """The kind of memory. ValueError: there is none of that name."""
     if kind not in KINDS:
@@ -123,9 +116,9 @@ class peak:
 
     All figures are None until it ends, and without memlab. They are counted by the recorder of this process, which sees
     every allocation; no log is read. Device memory of all GPUs and threads counts, in blocks (docs/numbers.md, allocated),
-    PyTorch's tensors in place of its segments. `device`, a GPU's number or a torch.device with an index, counts that GPU's
+    PyTorch's tensors in place of its segments. `device`, a GPU's number, "cuda:1" or a torch.device, counts that GPU's
     alone; `kind` "managed" or "pinned" counts managed memory or pinned host memory in place of device memory. ValueError,
-    TypeError: they are none of these. It may be nested, and 64 may be open at a time. To enter and to
+    TypeError: they are none of these. Others may be nested in it, and 64 may be open at a time. To enter and to
     leave costs less than a snapshot; in between an allocation costs some tens of nanoseconds more. In a forked child the
     figures of a peak that its parent entered are None.
     """
@@ -151,9 +144,12 @@ class peak:
     gpu_names: Optional[List[str]] = None  #: of the GPUs that the process had used, in the order of their numbers
 
     def __init__(self, limit: int = 50, device: Any = None, kind: str = "device") -> None:
+        if not isinstance(limit, int):
+            raise TypeError(f"memlab.peak takes how many call sites it is to have, not {limit!r}")
         self.limit = max(limit, 0)  #: how many of `sites` it will have; until it ends
-        self._filter = (gpu_number(device), check_kind(kind))
+        self._filter = (None if device is None else gpu_number(device), check_kind(kind))
         self._interval = 0
+        self._is_open = False
         self._holders: List[Dict[str, Any]] = []
         self._sites: Optional[List[Site]] = None
 
@@ -180,6 +176,9 @@ class peak:
         return sorted(lines, key=lambda line: -line.bytes)
 
     def __enter__(self) -> peak:
+        if self._is_open:
+            raise RuntimeError("this memlab.peak has not ended yet: make another one for a part within")
+        self._is_open = True
         gpu, kind = self._filter
         if gpu is None and kind == "device":
             self._interval = _library.call("interval_begin") or 0
@@ -190,7 +189,7 @@ class peak:
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  traceback: Optional[TracebackType]) -> None:
-        interval, self._interval = self._interval, 0
+        interval, self._interval, self._is_open = self._interval, 0, False
         text = _library.filled("interval_end", interval, self.limit, room=_library.LARGE) if interval else None
         if text is not None:
             self._take(json.loads(text))

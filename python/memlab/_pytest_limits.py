@@ -7,7 +7,8 @@ import importlib
 import re
 from typing import Any, Callable, List, Optional, Tuple
 
-from ._peak import Site, check_kind, gpu_number
+from ._gpu import gpu_number
+from ._peak import Site, check_kind
 
 pytest: Any = importlib.import_module("pytest")  # types are checked where it is not installed, too
 MEMORY, LEAKS, ALLOCATIONS, BASELINE = "limit_gpu_memory", "limit_gpu_leaks", "limit_gpu_allocations", "gpu_baseline"
@@ -85,7 +86,8 @@ def _memory_limits(item: Any, default: Optional[int]) -> Tuple[MemoryLimit, ...]
     for marker in item.iter_markers(MEMORY):  # the closest first
         size = _arguments(marker, item.nodeid, f'{MEMORY}("24 MiB", device=0, kind="pinned")', ("device", "kind"))
         try:
-            device, kind = gpu_number(marker.kwargs.get("device")), check_kind(marker.kwargs.get("kind", "device"))
+            device, kind = marker.kwargs.get("device"), check_kind(marker.kwargs.get("kind", "device"))
+            device = None if device is None else gpu_number(device)
         except (TypeError, ValueError) as error:
             raise pytest.UsageError(f"{item.nodeid}: {MEMORY}: {error}") from error
         limit = MemoryLimit(parse_size(size, f"{item.nodeid}: {MEMORY}"), device, kind)

@@ -193,10 +193,10 @@ class Recording:
 
         ImportError: pandas is not installed here.
         """
-        pandas: Any = importlib.import_module("pandas")
         tables = {"sites": (Place, self.sites), "events": (Event, self.events)}
         if table not in tables:
             raise ValueError(f"no table {table!r}: it is \"sites\" or \"events\"")
+        pandas: Any = importlib.import_module("pandas")
         kind, rows = tables[table]
         return pandas.DataFrame([dataclasses.astuple(row) for row in rows()],
                                 columns=[field.name for field in dataclasses.fields(kind)])

@@ -260,6 +260,10 @@ def _baseline_path(config: Any) -> str:
     return os.path.join(str(config.rootdir), config.getini("memlab_baseline"))
 
 
+def _plural(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 class _Summary:
     """In the process that prints: xdist's controller, or the one that runs the tests."""
 
@@ -309,9 +313,9 @@ class _Summary:
             write(f"memlab: more than its baseline: {needed - before:+,} bytes, {needed / before - 1:+.1%}  {test}"
                   if before else f"memlab: more than its baseline: {needed:+,} bytes  {test}")
         if self._written is not None:
-            write(f"memlab: {len(self._new)} baselines written to {self._written}")
+            write(f"memlab: {_plural(len(self._new), 'baseline')} written to {self._written}")
         for why in sorted({why for limits in self._unchecked.values() for _, why in limits}):
             limits = [(test, marker) for test, each in self._unchecked.items() for marker, reason in each if reason == why]
-            write(f"memlab: {len(limits)} limits not checked: {why}")
+            write(f"memlab: {_plural(len(limits), 'limit')} not checked: {why}")
             for test, marker in limits if self._on else ():
                 write(f"    {test}  {marker}")

@@ -336,7 +336,7 @@ class PytestPlugin(EndToEnd):
         self.assertIn(f"needed {40 << 20} bytes of GPU memory, its limit is {32 << 20}. At the peak:\n", shown)
         self.assertRegex(shown, rf"\n  {26 << 20} bytes in 1: \S*gpu_memory\.py:\d+ Memory\.__init__\n")
         self.assertIn(f"{40 << 20:>15,} bytes  test_gpu.py::test_by_default\n", shown)
-        self.assertIn("1 limits not checked: no GPU was used, or memlab is switched off\n"
+        self.assertIn("1 limit not checked: no GPU was used, or memlab is switched off\n"
                       "    test_gpu.py::test_before_cuda  limit_gpu_memory\n", shown)
         junit = (self.cwd / "junit.xml").read_text(encoding="utf-8")
         self.assertEqual(junit.count(f'<property name="memlab_gpu_bytes" value="{24 << 20}"'), 100)
@@ -492,7 +492,7 @@ class PytestPlugin(EndToEnd):
         for marker, says in (("limit()", 'limit_gpu_memory is written as limit_gpu_memory("24 MiB", device=0, kind="pinned")'),
                              ("limit('1 XB')", "limit_gpu_memory: '1 XB' is not a size"),
                              ("limit('1 MB', gpu=1)", "limit_gpu_memory is written as"),
-                             ("limit('1 MB', device='cuda')", "limit_gpu_memory: device is a GPU's number"),
+                             ("limit('1 MB', device='gpu')", "limit_gpu_memory: a GPU is given by its number"),
                              ("limit('1 MB', kind='vmm')", "limit_gpu_memory: kind is one of device, managed, pinned"),
                              ("leaks('1 MB', filter=3)", "limit_gpu_leaks: filter is a function"),
                              ("leaks('1 MB', 3)", "limit_gpu_leaks is written as"),

@@ -115,10 +115,10 @@ class PythonApi(EndToEnd):
                 for name, figures in answers["parts"].items()}
         weights, nothing = (10 * MIB, 1, [[10 * MIB, 1, "weights"]]), (0, 0, [])
         self.assertEqual(held, {"first": weights, "all": weights, "second": nothing, "managed": nothing,
-                                "pinned": (7 * MIB, 1, [[7 * MIB, 1, "parts"]]), "pinned of second": nothing})
+                                "pinned": (7 * MIB, 1, [[7 * MIB, 1, "parts"]]), "pinned of second": nothing, "by name": nothing})
         self.assertEqual(answers["moments"], [0, 1, 2])
         self.assertEqual(answers["gpus"], [device["name"] for device in self.report()["devices"]])
-        self.assertEqual(answers["refused"], ["TypeError", "TypeError", "ValueError", "ValueError"])
+        self.assertEqual(answers["refused"], ["TypeError"] * 5 + ["ValueError"] * 2)
 
     def test_names_and_figures(self) -> None:
         for _, interpreter in self.interpreters:
@@ -128,7 +128,8 @@ class PythonApi(EndToEnd):
                 self.assertEqual(answers["before"], [None, None, None, False, None, 0])
                 self.assertEqual(answers["returned"], [2, "decorated", "What it returns and takes is its own."])
                 self.assertEqual(answers["labels"], [True, True, True, False, True, True])
-                self.assertEqual(answers["refused"], ["TypeError"] * 7)
+                self.assertEqual(answers["refused"], ["TypeError"] * 14)
+                self.assertEqual(answers["methods"], [["Methods", 1], ["Methods", 2], 3, 4])
                 self.assertEqual(answers["watched"], [None, 1, 1])
                 known = {key: answers["stats"][key] for key in ("allocated_bytes.all.peak", "allocation.all.current",
                                                                 "allocation.all.freed", "num_ooms")}
@@ -149,7 +150,8 @@ class PythonApi(EndToEnd):
                 self.assertEqual(answers["loaded"], [str(written.with_suffix(".memlog")), 3 * MIB, 4])
                 self.assertEqual([mark["name"] for mark in report["marks"]], ["not yet", "made"])
                 self.assertEqual([(scope["name"], scope["parent"], scope["entries"]) for scope in report["scopes"]],
-                                 [("decorated", None, 1), ("decorated", 0, 1), ("decorated", 1, 1), ("raises", None, 1)])
+                                 [("decorated", None, 1), ("decorated", 0, 1), ("decorated", 1, 1), ("raises", None, 1),
+                                  ("of a class", None, 2), ("static", None, 2)])
                 tensors = {"tensor", "embedding.weight+head.weight", "mask",
                            "teacher.embedding.weight+teacher.head.weight", "teacher.mask"}
                 self.assertEqual({label["name"]: label.get("detail") for label in report["labels"]},

@@ -446,6 +446,9 @@ class Moves(StepAside):
         outcome = self.under_memlab(command)
         self.assertIn(b"NotMovedWarning: the GPU's memory was not moved: it was started without MEMLAB_YIELD=on",
                       outcome.stderr)
+        with_block = "import warnings\nwarnings.simplefilter('always')\nwith memlab.Courtesy():\n    pass\n"
+        outcome = self.under_memlab([*command[:-2], script.split("courtesy =")[0] + with_block, command[-1]])
+        self.assertRegex(outcome.stderr.decode(), r"<string>:\d+: NotMovedWarning")  # the program's line, not memlab's
 
     def test_segments_of_pytorchs_cache(self) -> None:
         """They come from the pool then, and the recording knows its tensors as always."""

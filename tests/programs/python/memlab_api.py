@@ -4,6 +4,7 @@ usage: memlab_api.py peaks | parts | names | forks | threads | many | cache LIBC
 """
 
 import ctypes
+import functools
 import json
 import os
 import sys
@@ -86,6 +87,10 @@ def peaks():
     before = figures(p)
     for _ in range(2):
         with p:
+            try:
+                p.__enter__()
+            except RuntimeError as error:
+                assert "has not ended yet" in str(error)
             free(activations())
     free(kept)
     return {"unused": figures(unused), "early": figures(early), "outer": figures(outer), "inner": figures(inner),
@@ -100,7 +105,8 @@ def pinned(mebibytes):
 def parts():
     """Of one GPU, or of one kind of memory, from before the first use of CUDA on."""
     wanted = {"first": {"device": 0}, "second": {"device": 1}, "pinned": {"kind": "pinned"}, "managed": {"kind": "managed"},
-              "all": {}, "pinned of second": {"device": type("Device", (), {"index": 1}), "kind": "pinned"}}
+              "all": {}, "pinned of second": {"device": type("Device", (), {"index": 1}), "kind": "pinned"},
+              "by name": {"device": "cuda:1"}}
     measured = {name: memlab.peak(**which) for name, which in wanted.items()}
     for p in measured.values():
         p.__enter__()
@@ -109,7 +115,8 @@ def parts():
     pinned(7)
     for p in measured.values():
         p.__exit__(None, None, None)
-    wrong = [{"device": "cuda:0"}, {"device": -1}, {"kind": "vmm"}, {"kind": None}]
+    wrong = [{"device": "cuda:x"}, {"device": -1}, {"device": True}, {"device": 1 << 32}, {"limit": "validation"},
+             {"kind": "vmm"}, {"kind": None}]
     return {"parts": {name: figures(p) for name, p in measured.items()}, "moments": measured["all"].moments,
             "gpus": measured["all"].gpu_names, "refused": [refused(lambda: memlab.peak(**which)) for which in wrong]}
 
@@ -161,6 +168,18 @@ def decorated(pointers, depth):
     return depth if depth == 2 else decorated(pointers, depth=depth + 1)
 
 
+class Methods:
+    @memlab.scope("of a class")
+    @classmethod
+    def of_class(cls, number):
+        return [cls.__name__, number]
+
+    @memlab.scope("static")
+    @staticmethod
+    def static(number):
+        return number
+
+
 def refused(function, *arguments):
     try:
         function(*arguments)
@@ -196,7 +215,11 @@ def names():
     answers["labels"].append(memlab.label(long, "long"))
     answers["refused"] = [refused(memlab.label, "text", "x"), refused(memlab.label, None, "x"),
                           refused(memlab.scope("x"), later), refused(memlab.mark, 1), refused(memlab.scope, None),
-                          refused(memlab.stats, "cuda:0"), refused(memlab.watch, [])]
+                          refused(memlab.stats, "cuda:x"), refused(memlab.watch, []), refused(memlab.stats, 1.5),
+                          refused(memlab.scope, later), refused(memlab.scope("x"), functools.partial(later)),
+                          refused(memlab.scope("x"), staticmethod(later)), refused(memlab.scope("x"), property(later)),
+                          refused(memlab.scope("x"), Methods), refused(memlab.profile_every, later)]
+    answers["methods"] = [Methods.of_class(1), Methods().of_class(2), Methods.static(3), Methods().static(4)]
     model = Model({"embedding.weight": Tensor(pointers[1]), "head.weight": Tensor(pointers[1]),
                    "mask": Tensor(pointers[2])})
     answers["watched"] += [memlab.watch(model), memlab.watch(model, "teacher")]
