@@ -1,6 +1,8 @@
 #include "report/summary/unused_reserve.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 #include "report/text/units.hpp"
 
@@ -11,6 +13,17 @@ namespace {
 constexpr std::uint64_t told_part = 100;
 /// Less is what a pool takes from the driver at a time.
 constexpr std::uint64_t least_unused = std::uint64_t{64} << 20;
+
+/// Rounded down: "2.6", "12".
+std::string times_text(double times) {
+    constexpr double tenths = 10;
+    if (times >= tenths) {
+        return format_count(static_cast<std::uint64_t>(times));
+    }
+    char text[8];
+    std::snprintf(text, sizeof text, "%.1f", std::floor(times * tenths) / tenths);
+    return text;
+}
 
 }  // namespace
 
@@ -31,9 +44,10 @@ std::uint64_t least_bytes(const model::Report& report, const model::Device& devi
 }
 
 std::string UnusedReserve::text() const {
-    const std::uint64_t times = reserved_bytes / std::max<std::uint64_t>(1, allocated_bytes);
+    const double times = static_cast<double>(reserved_bytes) /
+                         static_cast<double>(std::max<std::uint64_t>(1, allocated_bytes));
     std::string text = "At most " + format_bytes(reserved_bytes) + " were reserved, " +
-                       (times >= 2 ? format_count(times) + " times the " : "and at most ") +
+                       (times >= 2 ? times_text(times) + " times the " : "and at most ") +
                        format_bytes(allocated_bytes) +
                        (times >= 2 ? " that were allocated at most. " : " allocated. ");
     if (!setting.empty()) {

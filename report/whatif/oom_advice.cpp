@@ -138,7 +138,7 @@ class Adviser {
         });
         for (std::size_t i = 0; i < policies.size() && sentences_.size() < max_settings; ++i) {
             if (served[i] == Served::yes) {
-                sentences_.push_back(setting_text(policies[i]) +
+                sentences_.push_back(setting_text(policies[i], recording_.options) +
                                      (sentences_.empty() ? " serves it within the same " +
                                                                report::format_bytes(capacity_) + "."
                                                          : " does so, too."));

@@ -9,6 +9,7 @@
 #include "report/text/table.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
+#include "report/whatif/trials.hpp"
 
 namespace memlab::report::whatif {
 
@@ -246,7 +247,7 @@ class Writer {
         const Policy& policy = table.rows[*choice.row].policy;
         text("Choose: " + policy.label + ". It " + choice.why + ".");
         if (!policy.how.empty()) {
-            text("Set: " + policy.how);
+            text("Set: " + setting_text(policy, recording_.options));
         }
         const auto mention = [&](const char* what, std::optional<std::size_t> index) {
             if (index && index != choice.row) {

@@ -127,7 +127,7 @@ bool read_pytorch(std::string_view settings, Policy* policy, std::string* proble
     policy->pytorch = true;
     policy->label = settings.empty() ? "PyTorch" : "PyTorch " + std::string(settings);
     policy->per_stream = true;
-    policy->how = settings.empty() ? "" : "PYTORCH_ALLOC_CONF=" + std::string(settings);
+    policy->how = std::string(settings);
     policy->make = [parsed](std::uint64_t capacity, const Program&) {
         PyTorchSettings with_limit = parsed;
         if (parsed.garbage_collection_threshold > 0) {

@@ -36,7 +36,7 @@ struct Policy {
     bool frees_in_stream_order = true;  ///< reuses a freed block at once, on its stream
     bool per_stream = false;            ///< separates streams, if the log has them
     bool releases_at_marks = false;     ///< releases memory at a synchronization
-    std::string how;                    ///< options to set to use it; "" if there are none
+    std::string how;                    ///< options to set for it, setting_text(); "": none
     bool by_default = false;            ///< nobody asked for it by name
     std::function<std::unique_ptr<Model>(std::uint64_t capacity, const Program& program)> make;
 

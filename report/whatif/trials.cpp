@@ -27,18 +27,27 @@ std::optional<Policy> policy_of(const std::string& name, const ReadPoolSettings&
                                                            : std::nullopt;
 }
 
-/// PyTorch's settings in the recording: the newer name goes before the older one.
-std::string pytorch_settings(const std::vector<trace::OptionValue>& options) {
-    for (const std::string_view name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
-        for (const trace::OptionValue& option : options) {
-            if (option.name == name) {
-                std::string text = option.value;
-                std::erase(text, ' ');
-                return text;
-            }
+constexpr std::string_view newer_name = "PYTORCH_ALLOC_CONF";
+constexpr std::string_view older_name = "PYTORCH_CUDA_ALLOC_CONF";
+
+/// PyTorch's settings in the recording: the newer name goes before the older one. Null: none.
+const trace::OptionValue* pytorch_settings(const std::vector<trace::OptionValue>& options) {
+    for (const std::string_view name : {newer_name, older_name}) {
+        const auto found =
+            std::find_if(options.begin(), options.end(),
+                         [name](const trace::OptionValue& option) { return option.name == name; });
+        if (found != options.end()) {
+            return &*found;
         }
     }
-    return {};
+    return nullptr;
+}
+
+/// The variable to set. Every PyTorch reads the older name, unless the newer one is set; those
+/// before 2.9 read that alone, and 2.9 turns no expandable segments on by the newer one.
+std::string pytorch_variable(const std::vector<trace::OptionValue>& options) {
+    const trace::OptionValue* const recorded = pytorch_settings(options);
+    return recorded == nullptr ? std::string(older_name) : recorded->name;
 }
 
 /// The largest power of two <= count; 0 for 0.
@@ -61,7 +70,11 @@ std::optional<Policy> recorded_settings(const Program& program,
     if (!is_pytorchs(program)) {
         return std::nullopt;  // any other allocator of the program's has no model
     }
-    const std::string settings = pytorch_settings(options);
+    std::string settings;
+    if (const trace::OptionValue* const recorded = pytorch_settings(options)) {
+        settings = recorded->value;
+        std::erase(settings, ' ');
+    }
     return policy_of(settings.empty() ? "pytorch" : "pytorch:" + settings, read_pool);
 }
 
@@ -92,10 +105,11 @@ std::vector<Policy> other_settings(const Program& program, const ReadPoolSetting
     return policies;
 }
 
-std::string setting_text(const Policy& policy) {
-    return !policy.how.empty() ? policy.how
-           : policy.pytorch    ? "PYTORCH_ALLOC_CONF unset"
-                               : "the recorded settings";
+std::string setting_text(const Policy& policy, const std::vector<trace::OptionValue>& options) {
+    if (policy.pytorch) {
+        return pytorch_variable(options) + (policy.how.empty() ? " unset" : "=" + policy.how);
+    }
+    return policy.how.empty() ? "the recorded settings" : policy.how;
 }
 
 bool reproduces(const Program& program, const Outcome& outcome, std::uint64_t reserved_peak) {
@@ -134,7 +148,7 @@ std::optional<BetterSetting> find_better_setting(const Program& program,
     if (!best) {
         return std::nullopt;
     }
-    return BetterSetting{setting_text(others[*best]), outcomes[*best].reserved_peak};
+    return BetterSetting{setting_text(others[*best], options), outcomes[*best].reserved_peak};
 }
 
 }  // namespace memlab::report::whatif

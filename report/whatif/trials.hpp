@@ -35,8 +35,9 @@ std::optional<Policy> recorded_settings(const Program& program,
 std::vector<Policy> other_settings(const Program& program, const ReadPoolSettings& read_pool,
                                    std::uint64_t request);
 
-/// "MEMLAB_BACKEND=vmm", "PYTORCH_ALLOC_CONF=expandable_segments:True", "PYTORCH_ALLOC_CONF unset".
-std::string setting_text(const Policy& policy);
+/// "MEMLAB_BACKEND=vmm", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "PYTORCH_ALLOC_CONF
+/// unset". `options`: the recorded ones, which say by which variable PyTorch was set.
+std::string setting_text(const Policy& policy, const std::vector<trace::OptionValue>& options);
 
 /// Whether a run with the recorded settings reserves what the recording did, within a twentieth.
 bool reproduces(const Program& program, const Outcome& outcome, std::uint64_t reserved_peak);

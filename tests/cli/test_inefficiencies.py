@@ -30,7 +30,7 @@ class Inefficiencies(ToolTest):
         """Less than is told without a replay, and that one shows a setting."""
         log = os.path.join(RECORDINGS, "h100", "sample_cache_lines.memlog")
         words = " ".join(self.report("inefficiencies", log, "--no-symbols").split())
-        self.assertIn("unused reserve: At most 20.00 MiB were reserved, 5 times the 3.81 MiB that were allocated at most. "
+        self.assertIn("unused reserve: At most 20.00 MiB were reserved, 5.2 times the 3.81 MiB that were allocated at most. "
                       "With MEMLAB_BACKEND=vmm a replay reserves 4.00 MiB at most.", words)
         self.assertNotIn("were reserved, 5 times", self.report("summary", log, "--no-symbols"))
 

@@ -361,10 +361,10 @@ TEST_CASE(
     CHECK(reserve.setting == "MEMLAB_BACKEND=vmm");
     CHECK(reserve.with_setting_bytes == 160 * mib);
     const std::string text = render_inefficiencies(looked.found, ViewOptions());
-    CHECK(text.find("880.00 MiB were reserved, 5 times the 160.00 MiB") != std::string::npos);
+    CHECK(text.find("880.00 MiB were reserved, 5.5 times the 160.00 MiB") != std::string::npos);
 
     CHECK(reserve.text() ==
-          "At most 880.00 MiB were reserved, 5 times the 160.00 MiB that were allocated at most. "
+          "At most 880.00 MiB were reserved, 5.5 times the 160.00 MiB that were allocated at most. "
           "With MEMLAB_BACKEND=vmm a replay reserves 160.00 MiB at most.");
 
     // The summary says it in the same words, before all figures of the GPU.
@@ -375,7 +375,7 @@ TEST_CASE(
     CHECK(before.find("memlab-report inefficiencies replays") != std::string::npos);
     try_settings_on_reserve(recording.log(), pool_settings, summary);
     const std::string said = render_text(summary, resolver, TextOptions());
-    const std::size_t at = said.find("At most 880.00 MiB were reserved, 5 times the 160.00 MiB");
+    const std::size_t at = said.find("At most 880.00 MiB were reserved, 5.5 times the 160.00 MiB");
     REQUIRE(at != std::string::npos);
     CHECK(at < said.find("at the end"));
     CHECK(said.find("MEMLAB_BACKEND=vmm") != std::string::npos);
@@ -537,7 +537,7 @@ TEST_CASE("as text and as JSON") {
     options.style.ascii = true;
     CHECK(render_inefficiencies(looked.found, options) ==
           R"(GPU 0: GPU  peak: 30.00 MiB allocated, 100.00 MiB reserved
-  unused reserve: At most 100.00 MiB were reserved, 3 times the 30.00 MiB that
+  unused reserve: At most 100.00 MiB were reserved, 3.3 times the 30.00 MiB that
   were allocated at most. No setting that could be replayed reserves clearly
   less.
 

@@ -5,6 +5,7 @@
 
 #include "report/whatif/pool_settings.hpp"
 #include "report/whatif/render.hpp"
+#include "report/whatif/trials.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/whatif/live_pool.hpp"
 #include "tests/unit/whatif/random_programs.hpp"
@@ -184,6 +185,19 @@ TEST_CASE("PyTorch's allocator is a choice for programs that use it only") {
     const Table with = tabulate(program, policies(names), std::nullopt);
     CHECK(with.rows[*with.choice.row].policy.pytorch);
     CHECK(with.rows[*with.choice.ours].policy.ours);
+}
+
+TEST_CASE("PyTorch's settings go into the variable that its version reads") {
+    const std::vector<Policy> list =
+        policies({"pytorch:expandable_segments:True", "pytorch", "pool:MEMLAB_BACKEND=vmm"});
+    // Versions before 2.9 know the older name alone; the newer one, where it is set, hides it.
+    CHECK(setting_text(list[0], {}) == "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    const std::vector<trace::OptionValue> newer = {
+        {"PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64"},
+        {"PYTORCH_ALLOC_CONF", "max_split_size_mb:32"}};
+    CHECK(setting_text(list[0], newer) == "PYTORCH_ALLOC_CONF=expandable_segments:True");
+    CHECK(setting_text(list[1], newer) == "PYTORCH_ALLOC_CONF unset");
+    CHECK(setting_text(list[2], newer) == "MEMLAB_BACKEND=vmm");
 }
 
 TEST_CASE("pools under the same options are the same, whatever they are called") {
