@@ -328,6 +328,17 @@ class Recordings(EndToEnd):
                               text=True, check=True)
         self.assertEqual(path.stdout.strip(), self.memlab.preload_path())
 
+    def test_a_package_without_its_programs(self) -> None:
+        """As in a source tree. Exit code 2: 1 is that of a limit that `check` finds exceeded."""
+        environment = self.layout.environment(memlab=False) | {"PYTHONPATH": str(ROOT / "python")}
+        for arguments, says in ((["report", "check", "x"], "memlab-report cannot be run: No such file or directory; install"),
+                                (["preload-path"], "libmemlab.so is not there; install"), (["rnu"], "rnu: no command"),
+                                (["preload-path", "x"], "takes no arguments")):
+            outcome = subprocess.run([sys.executable, "-B", "-m", "memlab", *arguments], env=environment, capture_output=True,
+                                     text=True, check=False)
+            self.assertEqual((outcome.returncode, outcome.stdout, outcome.stderr.count("\n")), (2, "", 1), outcome.stderr)
+            self.assertIn(says, outcome.stderr)
+
     def test_parts_of_names_that_are_of_wrappers(self) -> None:
         naming = importlib.import_module("memlab._nn_modules")
 
