@@ -35,7 +35,7 @@ template <class Real>
 [[gnu::always_inline]] inline CUresult allocate_async(mi::Hooked hooked, const Real& real,
                                                       CUdeviceptr* address, std::size_t bytes,
                                                       CUmemoryPool pool, CUstream stream) {
-    return mi::hook(
+    return mi::hook_passed(
         [&](Session& session) {
             const CUgraph graph = mi::capturing_graph(session, stream, hooked.per_thread);
             mi::async_pools().note_use();

@@ -27,27 +27,17 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* a
     }
     const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemAlloc_v2, address, bytes);
-    return mi::hook(
+    return mi::hook_passed(
         [&](Session& session) {
             return mi::allocate_device(session, Api::cuMemAlloc_v2, address, bytes, real);
         },
         real);
 }
 
-// While the driver is locked: kept for later.
-static bool free_while_shut(CUdeviceptr address) {
-    return mi::in_session([address](Session& session) {
-        return session.mover() != nullptr && session.mover()->free_later(address);
-    });
-}
-
-MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
-    if (mi::gate.on() && mi::gate.is_shut() && free_while_shut(address)) [[unlikely]] {
-        return CUDA_SUCCESS;
-    }
-    const mi::CallFrame entry(__builtin_dwarf_cfa());
+[[gnu::always_inline]] static inline CUresult free_passed(CUdeviceptr address, void* frame) {
+    const mi::CallFrame entry(frame);
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
-    return mi::hook(
+    return mi::hook_passed(
         [&](Session& session) {
             const CUresult result = mi::free_device(session, Api::cuMemFree_v2, address, real);
             if (session.live().had_managed()) [[unlikely]] {
@@ -56,6 +46,22 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr add
             return result;
         },
         [&] { return mi::free_nested(Session::current(), Api::cuMemFree_v2, address, real); });
+}
+
+// With MEMLAB_YIELD=on. While the driver is locked it is kept for later.
+[[gnu::noinline]] static CUresult free_at_gate(CUdeviceptr address, void* frame) {
+    if (mi::gate.is_shut() && mi::in_session([address](Session& session) {
+            return session.mover() != nullptr && session.mover()->free_later(address);
+        })) {
+        return CUDA_SUCCESS;
+    }
+    const mi::OtherPassage passage;
+    return passage.refused() ? CUDA_ERROR_DEINITIALIZED : free_passed(address, frame);
+}
+
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+    void* const frame = __builtin_dwarf_cfa();
+    return mi::gate.on() ? free_at_gate(address, frame) : free_passed(address, frame);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,

@@ -213,16 +213,10 @@ struct Passed<Function, waits, asks_for_work> {
     }
 };
 
-/// Runs `ours(session)` when memlab is active in this process and not already on this thread's
-/// stack, else `plain()`, the real driver call. Where the host is out of memory in the middle of
-/// `ours` the program gets what the driver answered, or the call is made now: what memlab has not
-/// recorded then is all that is missing. No exception leaves the hook.
+/// hook() of a call that the gate has counted, or that found it off: a Passage or an OtherPassage
+/// of the caller's is in scope.
 template <class Ours, class Plain>
-[[gnu::always_inline]] inline CUresult hook(const Ours& ours, const Plain& plain) {
-    const OtherPassage passage;  // what the gate has counted is not counted again
-    if (passage.refused()) [[unlikely]] {
-        return CUDA_ERROR_DEINITIALIZED;
-    }
+[[gnu::always_inline]] inline CUresult hook_passed(const Ours& ours, const Plain& plain) {
     const InsideMemlab inside;
     if (!inside.nested()) {
         if (Session* session = Session::current_or_late()) {
@@ -239,6 +233,16 @@ template <class Ours, class Plain>
         }
     }
     return plain();
+}
+
+/// Runs `ours(session)` when memlab is active in this process and not already on this thread's
+/// stack, else `plain()`, the real driver call. Where the host is out of memory in the middle of
+/// `ours` the program gets what the driver answered, or the call is made now: what memlab has not
+/// recorded then is all that is missing. No exception leaves the hook.
+template <class Ours, class Plain>
+[[gnu::always_inline]] inline CUresult hook(const Ours& ours, const Plain& plain) {
+    const OtherPassage passage;  // what the gate has counted is not counted again
+    return passage.refused() ? CUDA_ERROR_DEINITIALIZED : hook_passed(ours, plain);
 }
 
 /// Runs `work(session)` where hook() would run `ours`, and returns what it returns; false
