@@ -10,39 +10,47 @@ namespace memlab::report {
 
 namespace {
 
-/// What several holders have together, at every moment.
+/// What several holders have together: its size is that of their changes, not that of the moments.
 class Sum {
   public:
-    explicit Sum(std::size_t moments) : at_(moments) {}
-
     void add(const History::Holder& holder) {
-        const std::vector<History::Change>& changes = holder.changes;
-        for (std::size_t i = 0; i < changes.size(); ++i) {
-            const std::size_t end = i + 1 < changes.size() ? changes[i + 1].moment : at_.size();
-            for (std::size_t moment = changes[i].moment; moment < end; ++moment) {
-                at_[moment].first += changes[i].bytes;
-                at_[moment].second += changes[i].blocks;
-            }
+        History::Change before;
+        for (const History::Change& change : holder.changes) {
+            steps_.push_back({change.moment, change.bytes - before.bytes,
+                              std::uint64_t{change.blocks} - before.blocks});
+            before = change;
         }
     }
 
-    History::Holder holder() const {
+    History::Holder holder() {
         constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+        std::stable_sort(steps_.begin(), steps_.end(),
+                         [](const Step& a, const Step& b) { return a.moment < b.moment; });
         History::Holder holder;
-        std::pair<std::uint64_t, std::uint64_t> before{0, 0};
-        for (std::size_t moment = 0; moment < at_.size(); ++moment) {
-            if (at_[moment] != before) {
-                before = at_[moment];
-                holder.changes.push_back({static_cast<std::uint32_t>(moment),
-                                          static_cast<std::uint32_t>(std::min(before.second, most)),
-                                          before.first});
+        std::pair<std::uint64_t, std::uint64_t> now{0, 0};
+        for (std::size_t i = 0; i < steps_.size();) {
+            const std::uint32_t moment = steps_[i].moment;
+            const std::pair<std::uint64_t, std::uint64_t> before = now;
+            for (; i < steps_.size() && steps_[i].moment == moment; ++i) {
+                now.first += steps_[i].bytes;
+                now.second += steps_[i].blocks;
+            }
+            if (now != before) {
+                holder.changes.push_back(
+                    {moment, static_cast<std::uint32_t>(std::min(now.second, most)), now.first});
             }
         }
         return holder;
     }
 
   private:
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> at_;  ///< bytes and blocks by moment
+    /// What is added at a moment, modulo 2^64: less than before is much.
+    struct Step {
+        std::uint32_t moment;
+        std::uint64_t bytes;
+        std::uint64_t blocks;
+    };
+    std::vector<Step> steps_;
 };
 
 std::uint64_t most_of(const History::Holder& holder) {
@@ -56,8 +64,7 @@ std::uint64_t most_of(const History::Holder& holder) {
 /// The rest, with what else is summed, where nn.Modules are told apart as `modules` says.
 class Rests {
   public:
-    Rests(const History& history, const std::vector<std::size_t>& modules)
-        : history_(history), modules_(modules) {
+    Rests(const History& history, const std::vector<std::size_t>& modules) : modules_(modules) {
         for (const History::Rest& rest : history.rest) {
             History::RestKey key = rest.of;
             key.nn_module = module_of(key.nn_module);
@@ -101,14 +108,13 @@ class Rests {
     Summed& add(History::RestKey key, const History::Holder& holder) {
         const auto [at, is_new] = numbers_.try_emplace(key, all_.size());
         if (is_new) {
-            all_.push_back({{std::move(key), 0, 0, 0, {}}, Sum(history_.moments.size())});
+            all_.push_back({{std::move(key), 0, 0, 0, {}}, {}});
         }
         Summed& to = all_[at->second];
         to.sum.add(holder);
         return to;
     }
 
-    const History& history_;
     const std::vector<std::size_t>& modules_;
     std::vector<Summed> all_;
     std::map<History::RestKey, std::size_t> numbers_;
@@ -143,8 +149,7 @@ void limit_changes(History& history, const model::Report& report, const SiteCate
     const std::size_t deepest = history.nn_modules.deepest();
     std::vector<std::size_t> modules;
     std::vector<History::Rest> rests;
-    std::size_t depth = std::min(history.nn_modules.depth, deepest + 1);
-    for (;; --depth) {
+    const auto fits = [&](std::size_t depth) {
         modules = history.nn_modules.to_depth(depth);
         Rests summed(history, modules);
         for (std::size_t i = 0; i < stays.size(); ++i) {
@@ -156,9 +161,17 @@ void limit_changes(History& history, const model::Report& report, const SiteCate
         }
         of_modules = 0;
         rests = summed.take(of_modules);
-        if (of_modules <= changes || depth == 0) {
-            break;
+        return of_modules <= changes;
+    };
+    // The deepest that fits, or 0. By halves: a name may have any number of components.
+    std::size_t depth = std::min(history.nn_modules.depth, deepest + 1);
+    if (!fits(depth)) {
+        std::size_t too_deep = std::exchange(depth, 0);
+        while (too_deep - depth > 1) {
+            const std::size_t between = depth + (too_deep - depth) / 2;
+            (fits(between) ? depth : too_deep) = between;
         }
+        fits(depth);
     }
     history.rest = std::move(rests);
     if (depth <= deepest) {

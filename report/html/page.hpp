@@ -25,12 +25,13 @@ inline constexpr std::size_t max_page_data = 4'600'000;
 inline constexpr std::size_t max_page_changes = 400'000;
 
 /// `empty_page` with the data of `page` in it. Sites are summed until the data are no longer than
-/// `max_data`, or nothing is left to sum. Empty without a placeholder. May throw std::bad_alloc.
+/// `max_data`, or nothing is left to sum: `too_large` then says what takes most of them; else it is
+/// empty. Empty without a placeholder. May throw std::bad_alloc.
 std::string make_page(std::string_view empty_page, PageData& page, const PageOptions& options,
-                      std::size_t max_data = max_page_data);
+                      std::size_t max_data = max_page_data, std::string* too_large = nullptr);
 
 /// The data alone, as JSON, of the same contents as in a page. Ends with a newline.
 std::string page_json(PageData& page, const PageOptions& options,
-                      std::size_t max_data = max_page_data);
+                      std::size_t max_data = max_page_data, std::string* too_large = nullptr);
 
 }  // namespace memlab::report

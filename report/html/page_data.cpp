@@ -67,10 +67,10 @@ const char* word_of(History::What what) {
 
 class PageWriter {
   public:
-    PageWriter(const PageData& page, const PageOptions& options, model::ByteSink& to)
-        : page_(page), options_(options), json_(to) {}
+    PageWriter(const PageData& page, const PageOptions& options, model::StringSink& to)
+        : page_(page), options_(options), to_(to), json_(to) {}
 
-    bool write() {
+    PageParts write() {
         json_.begin_object();
         json_.member("version", 2);
         json_.member("memlab", own_version);
@@ -86,19 +86,29 @@ class PageWriter {
             write(recording);
         }
         json_.end_array();
-        write_sources();
+        part("source lines", [&] { write_sources(); });
         if (page_.mode == PageData::Mode::run) {
-            write_run();
+            part("ranks", [&] { write_run(); });
         }
-        json_.key("documents");
-        json_.begin_object();
-        document("diff", page_.diff);
+        part("figures of the views", [&] {
+            json_.key("documents");
+            json_.begin_object();
+            document("diff", page_.diff);
+            json_.end_object();
+        });
         json_.end_object();
-        json_.end_object();
-        return json_.finish();
+        json_.finish();
+        return parts_;
     }
 
   private:
+    template <typename Write>
+    void part(std::string_view name, Write write) {
+        const std::size_t before = to_.text.size();  // less what JsonOutput keeps back
+        write();
+        parts_[name] += to_.text.size() - before;
+    }
+
     void document(std::string_view name, const std::string& text) {
         if (!text.empty()) {
             json_.key(name);
@@ -115,12 +125,7 @@ class PageWriter {
         json_.member("path", recording.file);
         json_.member("host", process.host);
         json_.limited_member("pid", process.pid);
-        json_.key("rank");
-        if (const auto rank = find_rank(process)) {
-            json_.limited(*rank);
-        } else {
-            json_.null();
-        }
+        json_.optional_member("rank", find_rank(process));
         json_.texts("command", process.arguments);
         json_.limited_member("duration_ns", process.duration_ns);
         json_.limited_member("events", report.log.events);
@@ -132,27 +137,29 @@ class PageWriter {
         }
         json_.texts("lacks", sentences(recording.lacks));
         json_.texts("notes", notes);
-        write_page_curves(recording.history, json_);
+        part("curves", [&] { write_page_curves(recording.history, json_); });
         json_.numbers("moments", recording.history.moments, page_number);
         json_.limited_member("moment_ns", recording.history.moment_ns);
         json_.numbers("within", recording.history.within, page_number);
         write_gap(recording.history);
         write_categories(recording.history);
-        write_marks(recording.history, report);
-        write_scopes(recording.history, report);
-        write_sites(sites.all(), code);
-        write_nn_modules(sites);
-        write_labels(recording, code.texts());
-        write_maps(recording, sites, code.texts());
-        write_code(code);
-        write_holders(sites.all());
-        json_.key("documents");
-        json_.begin_object();
-        for (const auto& [name, text] : recording.documents) {
-            json_.new_line();
-            document(name, text);
-        }
-        json_.end_object();
+        part("marks", [&] { write_marks(recording.history, report); });
+        part("scopes", [&] { write_scopes(recording.history, report); });
+        part("call sites", [&] { write_sites(sites.all(), code); });
+        part("nn.Modules", [&] { write_nn_modules(sites); });
+        part("labels", [&] { write_labels(recording, code.texts()); });
+        part(part_of_maps, [&] { write_maps(recording, sites, code.texts()); });
+        part("names of code and labels", [&] { write_code(code); });
+        part(part_of_changes, [&] { write_holders(sites.all()); });
+        part("figures of the views", [&] {
+            json_.key("documents");
+            json_.begin_object();
+            for (const auto& [name, text] : recording.documents) {
+                json_.new_line();
+                document(name, text);
+            }
+            json_.end_object();
+        });
         json_.end_object();
         collect_lines(code);
     }
@@ -474,14 +481,16 @@ class PageWriter {
 
     const PageData& page_;
     const PageOptions& options_;
+    const model::StringSink& to_;
     PageOutput json_;
+    PageParts parts_;
     WantedLines wanted_;
 };
 
 }  // namespace
 
-bool write_page_data(PageData& page, const PageOptions& options, std::size_t changes,
-                     model::ByteSink& to) {
+PageParts write_page_data(PageData& page, const PageOptions& options, std::size_t changes,
+                          model::StringSink& to) {
     for (PageRecording& recording : page.recordings) {
         limit_changes(recording.history, *recording.report, recording.categories, changes);
     }

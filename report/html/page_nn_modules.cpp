@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <unordered_map>
 
 namespace memlab::report {
 
 namespace {
 
 /// Where the next component of a qualified name ends, after the one that ends at `end`; 0: none.
-std::size_t next_end(const std::string& name, std::size_t end) {
+std::size_t next_end(std::string_view name, std::size_t end) {
     return std::min(name.find('.', end + 1), name.size());
 }
 
-std::size_t depth_of(const std::string& name) {
+std::size_t depth_of(std::string_view name) {
     std::size_t depth = 0;
     for (std::size_t end = 0; end < name.size(); end = next_end(name, end)) {
         ++depth;
@@ -21,7 +23,7 @@ std::size_t depth_of(const std::string& name) {
 }
 
 /// The first components of a qualified name.
-std::string beginning(const std::string& name, std::size_t components) {
+std::string_view beginning(std::string_view name, std::size_t components) {
     std::size_t end = 0;
     for (std::size_t i = 0; i < components && end < name.size(); ++i) {
         end = next_end(name, end);
@@ -32,25 +34,37 @@ std::string beginning(const std::string& name, std::size_t components) {
 }  // namespace
 
 std::vector<std::size_t> PageNnModules::to_depth(std::size_t components) {
-    std::map<NnModule, std::size_t> numbers;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        numbers.emplace(all[i], i);
-    }
     const std::size_t count = all.size();
+    all.reserve(2 * count + 1);  // the views below stay valid
+    // What shortened names may be already; those without a name are one, by no name.
+    std::unordered_map<std::string_view, std::size_t> numbers;
+    std::optional<std::size_t> nameless;
+    for (std::size_t i = 0; i < count; ++i) {
+        const NnModule& each = all[i];
+        if (!each.class_name && each.number == 0 && each.name) {
+            numbers.emplace(*each.name, i);
+        } else if (each == NnModule{}) {
+            nameless = i;
+        }
+    }
     std::vector<std::size_t> result(count);
     for (std::size_t i = 0; i < count; ++i) {
-        NnModule shorter = all[i];
-        if (!shorter.name) {
-            // Those without a name are one, below all depths.
-            shorter = components == 0 ? NnModule{} : shorter;
-        } else if (depth_of(*shorter.name) > components) {
-            shorter = {beginning(*shorter.name, components), std::nullopt, 0};
+        const std::optional<std::string>& name = all[i].name;
+        result[i] = i;
+        if (!name) {
+            if (components == 0 && !nameless) {
+                nameless = all.size();
+                all.emplace_back();
+            }
+            result[i] = components == 0 ? *nameless : i;
+        } else if (depth_of(*name) > components) {
+            const std::string_view shorter = beginning(*name, components);
+            const auto [at, is_new] = numbers.try_emplace(shorter, all.size());
+            if (is_new) {
+                all.push_back({std::string(shorter), std::nullopt, 0});
+            }
+            result[i] = at->second;
         }
-        const auto [at, is_new] = numbers.try_emplace(shorter, all.size());
-        if (is_new) {
-            all.push_back(shorter);
-        }
-        result[i] = at->second;
     }
     return result;
 }

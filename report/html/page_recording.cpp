@@ -134,7 +134,7 @@ PageRecording read_recording(const std::string& file, model::Report given, Symbo
     whatif::advise_on_ooms(log, options.pool_settings, summary);
     try_settings_on_reserve(log, options.pool_settings, summary);
     recording.notes = summary.warnings;
-    add("summary", render_json(summary, resolver, documents_top));
+    add("summary", render_json(summary, resolver, documents_top, SummaryLists::no_names));
     LeakOptions leak_options{view};
     const Leaks leaks = find_leaks(report, resolver, std::vector<bool>(report.sites.size(), true),
                                    *options.suppressions, leak_options);

@@ -137,9 +137,13 @@ std::string render_text(const Summary& summary, Resolver& resolver, const TextOp
 /// The summary at the end of a run, a few lines: how it ended, peaks, top sites, warnings.
 std::string render_short(const Summary& summary, const TextOptions& options);
 
+/// `no_names`: without marks and labels, whose names may be most of it.
+enum class SummaryLists : std::uint8_t { all, no_names };
+
 /// A JSON object; summary_json.cpp lists its members. Sizes are bytes, times nanoseconds. `top`
 /// limits each list of places.
-std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top);
+std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top,
+                        SummaryLists lists = SummaryLists::all);
 
 /// {file, oom_count, ooms [as in render_json(), and stack: the frames of the call that failed]}.
 std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::size_t top);

@@ -383,7 +383,40 @@ std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::si
     return json_text(out);
 }
 
-std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top) {
+static json marks_json(const model::Report& report) {
+    json marks = json::array();
+    for (const model::Mark& mark : report.marks) {
+        json devices = json::array();
+        for (const model::Mark::OnDevice& on : mark.devices) {
+            json values = values_json(on.values);
+            values["device"] = on.device;
+            values["allocated_peak_bytes"] = on.allocated_peak_bytes;
+            values["reserved_peak_bytes"] = on.reserved_peak_bytes;
+            devices.push_back(std::move(values));
+        }
+        marks.push_back({{"type", mark.type},
+                         {"name", mark.name},
+                         {"time_ns", mark.time_ns},
+                         {"devices", std::move(devices)}});
+    }
+    return marks;
+}
+
+static json labels_json(const model::Report& report) {
+    json labels = json::array();
+    for (const model::Label& label : report.labels) {
+        labels.push_back({{"name", label.name},
+                          {"count", label.count},
+                          {"live_count", label.live_count},
+                          {"live_bytes", label.live_bytes},
+                          {"peak_bytes", label.peak_bytes}});
+        add_detail(label.detail, labels.back());
+    }
+    return labels;
+}
+
+std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top,
+                        SummaryLists lists) {
     const model::Report& report = *summary.report;
     json out;
     out["file"] = summary.file;
@@ -407,20 +440,8 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
                                      {"text", finding.text},
                                      {"command", text_or_null(finding.command)}});
     }
-    out["marks"] = json::array();
-    for (const model::Mark& mark : report.marks) {
-        json devices = json::array();
-        for (const model::Mark::OnDevice& on : mark.devices) {
-            json values = values_json(on.values);
-            values["device"] = on.device;
-            values["allocated_peak_bytes"] = on.allocated_peak_bytes;
-            values["reserved_peak_bytes"] = on.reserved_peak_bytes;
-            devices.push_back(std::move(values));
-        }
-        out["marks"].push_back({{"type", mark.type},
-                                {"name", mark.name},
-                                {"time_ns", mark.time_ns},
-                                {"devices", std::move(devices)}});
+    if (lists == SummaryLists::all) {
+        out["marks"] = marks_json(report);
     }
     out["mark_count"] = report.mark_count;
     out["coverage"] = coverage_json(summary);
@@ -428,14 +449,8 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
     for (std::size_t i = 0; i < report.scopes.size(); ++i) {
         out["scopes"].push_back(scope_json(report, i, resolver));
     }
-    out["labels"] = json::array();
-    for (const model::Label& label : report.labels) {
-        out["labels"].push_back({{"name", label.name},
-                                 {"count", label.count},
-                                 {"live_count", label.live_count},
-                                 {"live_bytes", label.live_bytes},
-                                 {"peak_bytes", label.peak_bytes}});
-        add_detail(label.detail, out["labels"].back());
+    if (lists == SummaryLists::all) {
+        out["labels"] = labels_json(report);
     }
     out["steps"] = json::array();
     for (const StepsSummary& steps : summary.steps) {

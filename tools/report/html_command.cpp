@@ -21,6 +21,7 @@
 #include "report/runs/collection.hpp"
 #include "report/runs/render.hpp"
 #include "report/symbols/symbolizer.hpp"
+#include "report/text/units.hpp"
 #include "report/views/suppressions.hpp"
 #include "tools/report/commands.hpp"
 #include "tools/report/debuginfod_option.hpp"
@@ -63,7 +64,7 @@ void define(CLI::App& app, HtmlArguments& arguments) {
         ->type_name("TEXT");
     app.add_option("--max-size", arguments.max_size,
                    "Merge small holders of memory until the page is at most SIZE (such as "
-                   "900KiB), or nothing is left to merge")
+                   "900KiB); one that cannot be made so small is not written")
         ->type_name("SIZE");
     app.add_flag("--no-source", arguments.no_source,
                  "Leave out source lines and the programs' arguments, to share the page");
@@ -291,15 +292,29 @@ int html(const HtmlArguments& arguments) {
     if (!page) {
         return maker.problem().empty() ? exit_bad_input : fail(maker.problem());
     }
+    std::string too_large;
+    std::string text;
     if (!arguments.output.empty()) {
-        const std::string text = report::make_page(empty, *page, maker.options(), max_data);
+        text = report::make_page(empty, *page, maker.options(), max_data, &too_large);
+    } else {
+        text = report::page_json(*page, maker.options(), max_data, &too_large);
+    }
+    if (!too_large.empty() && !arguments.max_size.empty()) {
+        return fail("--max-size " + arguments.max_size + ": the page takes " +
+                    report::format_bytes(text.size()) + " at least, and is not written; of its " +
+                    "data, before they are packed: " + too_large + "; allow more");
+    }
+    if (!arguments.output.empty()) {
         problem = report::write_output(arguments.output, text);
         if (!problem.empty()) {
             return fail(problem);
         }
+        if (arguments.json) {
+            text = report::page_json(*page, maker.options(), max_data);
+        }
     }
     if (arguments.json) {
-        std::cout << report::page_json(*page, maker.options(), max_data);
+        std::cout << text;
     }
     return flush_output(unread);
 }

@@ -19,7 +19,8 @@
 //   frame out of that stack. function is never -1: "libx.so+0x1a5e" without a name.
 // - Segments list only what is in use or not yet safe to reuse; what no entry covers is cached (free). site -2: several
 //   sites. `pool` is a label ("GPU 0", "PyTorch on GPU 0").
-// - documents.X is reports[0] of `memlab-report X --json` (50 places a list); diff and merge are whole documents.
+// - documents.X is reports[0] of `memlab-report X --json` (50 places a list; the summary without
+//   marks and labels, whose names may be most of it); diff and merge are whole documents.
 // - files: a path may come several times (ranges apart, in order).
 // - RunData.curve_ns: from one value of `curve` to the next (a process that took less time has fewer).
 // - nn_modules: PyTorch's, by qualified name and class; those without a name each by itself. sites.nn_module: whose call had

@@ -34,7 +34,13 @@ async function check(recording: Recorded): Promise<Comparison> {
       // A list has at most 50 places in the page.
       const top = command === "ledger" ? [] : ["--top", "50"];
       const told = await document<{ reports: unknown[] }>(command, ...top, ...args);
-      const found = difference(documents[command] ?? null, told?.reports[0] ?? null);
+      const whole = told?.reports[0] as Record<string, unknown> | undefined;
+      if (command === "summary") {
+        // The page has none of its own use for them, and their names may be most of the document.
+        delete whole?.marks;
+        delete whole?.labels;
+      }
+      const found = difference(documents[command] ?? null, whole ?? null);
       to.same(`documents of ${command}`, `${level} ${found.split(" ")[0]}`, found, "");
     }
   }
