@@ -1,6 +1,7 @@
 // The name of a device in all outputs, and the GPU that it belongs to.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -57,6 +58,13 @@ inline bool is_outside_curves_only(const model::Device& device) {
 /// peak: a few bytes that a library pins are no news.
 inline bool is_worth_telling(const model::Device& device, std::uint64_t peak_bytes) {
     return peak_bytes >= device.curve(model::Curve::allocated).peak_bytes / 100;
+}
+
+/// Whether memory of a framework's cache was recorded, at whatever level the report is shown.
+inline bool has_framework_memory(const model::Report& report) {
+    return std::any_of(report.sites.begin(), report.sites.end(), [](const model::Site& site) {
+        return site.device >= trace::DeviceInfo::max_gpus;
+    });
 }
 
 /// device_label() of the device of this index.

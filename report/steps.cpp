@@ -44,6 +44,13 @@ std::string describe_steps(const model::Steps& steps) {
                                   : count + ", found and not marked: " + steps.evidence;
 }
 
+std::string range_after_steps(const model::Steps& steps) {
+    const std::string lowest = format_bytes(steps.trend.min_bytes);
+    const std::string highest = format_bytes(steps.trend.max_bytes);
+    return (lowest == highest ? "at " + lowest : "between " + lowest + " and " + highest) +
+           " after each";
+}
+
 std::uint64_t StepCounter::ended(const trace::Aggregator& figures) {
     const trace::StepStats& steps = figures.step_stats();
     if (left_out_ != steps.kinds_left_out()) {

@@ -30,6 +30,9 @@ std::optional<std::size_t> choose_steps(const model::Report& report, const std::
 /// not passed through printable().
 std::string describe_steps(const model::Steps& steps);
 
+/// "at 1.00 MiB after each", "between 1.00 MiB and 2.00 MiB after each": what was allocated then.
+std::string range_after_steps(const model::Steps& steps);
+
 /// Counts the ended steps of one kind while a log is read. Thread-safety: none.
 class StepCounter {
   public:

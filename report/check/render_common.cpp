@@ -10,13 +10,27 @@ namespace memlab::report::check {
 
 namespace {
 
+/// Of a limit that is next to nothing no percentage says more than the difference.
 std::string percent_above(Figure figure, Figure limit) {
-    if (limit <= Figure()) {
+    constexpr double most = 1000;
+    const double percent =
+        limit <= Figure() ? most : 100 * ((figure - limit).as_double() / limit.as_double());
+    if (percent >= most) {
         return {};
     }
-    const double percent = 100 * ((figure - limit).as_double() / limit.as_double());
     char text[48];
     std::snprintf(text, sizeof text, percent < 0.05 ? " (<0.1%%)" : " (%.1f%%)", percent);
+    return text;
+}
+
+/// By how much the limit is exceeded.
+std::string excess_text(const Row& row) {
+    const Unit unit = info(row.metric).unit;
+    std::string text = figure_text(row.measured.figure - *row.allowed, unit);
+    if (unit == Unit::share) {
+        text.back() = ' ';  // percent of what is said to be percent
+        text += "percentage points";
+    }
     return text;
 }
 
@@ -48,8 +62,10 @@ std::string limit_text(const Row& row) {
 std::string verdict_text(const Row& row) {
     std::string text = name_of(row.verdict);
     if (row.verdict == Verdict::exceeded) {
-        text += " by " + figure_text(row.measured.figure - *row.allowed, info(row.metric).unit) +
-                percent_above(row.measured.figure, *row.allowed);
+        text += " by " + excess_text(row);
+        if (info(row.metric).unit != Unit::share) {
+            text += percent_above(row.measured.figure, *row.allowed);
+        }
     }
     return text;
 }
@@ -67,8 +83,7 @@ std::string sentence(const View& view, const Row& row) {
     text += ": " + figure_text(row.measured.figure, unit);
     if (row.allowed) {
         const bool above = row.verdict == Verdict::exceeded;
-        text += above ? ", " + figure_text(row.measured.figure - *row.allowed, unit) + " above"
-                      : ", within";
+        text += above ? ", " + excess_text(row) + " above" : ", within";
         text += " its limit of " + limit_text(row);
     }
     return text;

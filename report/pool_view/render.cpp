@@ -76,6 +76,10 @@ class PoolText {
             unit_ = segments != pool.device->memory_stats.end() && segments->second == 0
                         ? "mapped range"
                         : "segment";
+            give_back_ = pool.device->is_gpu() ? "memlab_empty_cache() would give that back"
+                         : pool.device->is_pytorchs()
+                             ? "torch.cuda.empty_cache() would give that back"
+                             : "these could be given back";
             for (const PoolSnapshot& each : pool.moments) {
                 moment(each);
             }
@@ -133,11 +137,11 @@ class PoolText {
         } else {
             text += "; " + format_bytes(reserved - active) + " free, the largest block " +
                     format_bytes(moment.largest_free()) + ". " +
-                    (empty_count == 0 ? "No " + unit_ + " is empty: none could be given back."
-                                      : format_plural(empty_count, unit_.c_str()) + " (" +
-                                            format_bytes(empty_bytes) + ") " +
-                                            (empty_count == 1 ? "is" : "are") +
-                                            " empty: memlab_empty_cache() would give that back.");
+                    (empty_count == 0
+                         ? "No " + unit_ + " is empty: none could be given back."
+                         : format_plural(empty_count, unit_.c_str()) + " (" +
+                               format_bytes(empty_bytes) + ") " +
+                               (empty_count == 1 ? "is" : "are") + " empty: " + give_back_ + ".");
         }
         page_.paragraph("  ", text);
         picture(moment);
@@ -321,6 +325,7 @@ class PoolText {
     const PoolViewOptions& options_;
     const Style style_;
     std::string unit_ = "segment";
+    std::string give_back_;  ///< what gives empty segments back
     Page page_;
 };
 

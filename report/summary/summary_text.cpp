@@ -254,13 +254,10 @@ void SummaryPage::coverage() {
     }
 }
 
-/// Figures of scopes and steps are of the process: they are no device's.
+/// Figures of scopes and steps are of the process, whichever devices and level are shown: they are
+/// no device's.
 std::string SummaryPage::whole_note() const {
-    const auto& devices = summary_.report->devices;
-    const bool cut = std::any_of(devices.begin(), devices.end(), [](const model::Device& device) {
-        return device.used() && !device.is_gpu();
-    });
-    return cut ? "tensors and other memory" : "";
+    return has_framework_memory(*summary_.report) ? "tensors and other memory" : "";
 }
 
 void SummaryPage::scopes() {
@@ -339,17 +336,14 @@ void SummaryPage::steps() {
 void SummaryPage::verdict(const StepsSummary& summary) {
     const model::Steps& steps = *summary.steps;
     const std::string what = clean(describe_steps(steps)) + ": ";
-    const std::string lowest = format_bytes(steps.trend.min_bytes);
-    const std::string highest = format_bytes(steps.trend.max_bytes);
-    const std::string between = lowest == highest
-                                    ? "at " + lowest + " after each"
-                                    : "between " + lowest + " and " + highest + " after each";
+    const std::string range = range_after_steps(steps);
     if (steps.verdict != "growing") {
-        paragraph("  ",
-                  what + (steps.verdict == "sawtooth"
-                              ? "a sawtooth " + between + ": it grows and is given back"
-                              : clean(steps.verdict) + (lowest == highest ? " " : ", ") + between),
-                  2);
+        paragraph(
+            "  ",
+            what + (steps.verdict == "sawtooth"
+                        ? "a sawtooth " + range + ": it grows and is given back"
+                        : clean(steps.verdict) + (range.starts_with("at") ? " " : ", ") + range),
+            2);
         return;
     }
     line("  " + what + red("growing"));

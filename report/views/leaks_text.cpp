@@ -143,8 +143,7 @@ class LeaksText {
         const bool grows = steps.verdict == "growing";
         page_.heading(page_.clean(describe_steps(steps)), page_.clean(steps.verdict));
         if (!grows) {
-            page_.line("  between " + format_bytes(steps.trend.min_bytes) + " and " +
-                       format_bytes(steps.trend.max_bytes) + " after each");
+            page_.line("  " + range_after_steps(steps));
         } else if (growing.rows.empty() && growing.suppressed == 0) {
             page_.line("  by " + rate(steps.trend.bytes_per_step) +
                        (steps.by_site ? " in all; no single place grows steadily"

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "model/bounded_sum.hpp"
+#include "report/device_label.hpp"
 #include "report/nn_module_parts.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/text/page.hpp"
@@ -185,8 +186,13 @@ class NnModulesText {
             one(device);
         }
         if (devices.empty()) {
-            page_.paragraph("", report_.nn_modules.empty()
-                                    ? no_nn_modules
+            const bool driver = has_framework_memory(report_) &&
+                                std::all_of(report_.devices.begin(), report_.devices.end(),
+                                            [](const auto& device) { return device.is_gpu(); });
+            page_.paragraph("", report_.nn_modules.empty() ? no_nn_modules
+                                : driver
+                                    ? "The driver's level has what PyTorch's cache took from CUDA, "
+                                      "of no nn.Module: --level framework has the tensors."
                                     : "No nn.Module held memory of a GPU at its peak.");
         }
         return page_.take();

@@ -140,10 +140,29 @@ class Adviser {
             if (served[i] == Served::yes) {
                 sentences_.push_back(setting_text(policies[i], recording_.options) +
                                      (sentences_.empty() ? " serves it within the same " +
-                                                               report::format_bytes(capacity_) + "."
-                                                         : " does so, too."));
+                                                               report::format_bytes(capacity_)
+                                                         : " does so, too") +
+                                     refused_later(policies[i]) + ".");
             }
         }
+    }
+
+    /// What the setting refuses that the recorded settings serve in the same memory; else empty.
+    std::string refused_later(const Policy& policy) const {
+        const auto first_refused = [&](const Policy& with) {
+            return run(*program_, *with.make(capacity_, *program_)).failure;
+        };
+        const std::optional<Failure> refused = first_refused(policy);
+        if (!refused) {
+            return {};
+        }
+        const std::optional<Failure> recorded = first_refused(recorded_);
+        if (recorded && recorded->allocation <= refused->allocation) {
+            return {};
+        }
+        const Allocation other = program_->allocations[refused->allocation];
+        return ", but then not " + report::format_bytes(other.requested) + " at " +
+               report::format_duration(other.time_ns) + ", which the recording served";
     }
 
     /// What the program needs with the recorded settings when nothing limits it; none: the replay

@@ -260,9 +260,15 @@ std::string about_attempts(const Table& table, const Outcome& outcome) {
         return ", and serves " + report::format_count(outcome.attempts_served) + " of the " +
                report::format_count(attempts) + " allocations that failed: none serves more";
     }
-    return one ? ", but none of these serves the allocation that failed"
-               : ", but none of these serves any of the " + report::format_count(attempts) +
-                     " allocations that failed";
+    const bool elsewhere = std::any_of(table.rows.begin(), table.rows.end(), [](const Row& row) {
+        return row.policy.kind == PolicyKind::allocator && row.outcome.attempts_served != 0;
+    });
+    const std::string failed =
+        one ? "the allocation that failed"
+            : "any of the " + report::format_count(attempts) + " allocations that failed";
+    return elsewhere ? ", but it does not serve " + failed +
+                           ": what does is out of memory where the recording was not"
+                     : ", but none of these serves " + failed;
 }
 
 /// The rows of allocators that run the program, out of those that `takes` accepts: those that serve

@@ -30,6 +30,10 @@ class Tensors(ViewTest):
         for line in filter(None, excerpt):
             self.assertIn(line, shown)
 
+    def test_steps_are_of_the_process_at_each_level(self):
+        for options in ([], ["--level", "driver"], ["--level", "driver", "--filter", "kind=pinned"], ["--device", "0"]):
+            self.assertIn("\nSteps  tensors and other memory\n", self.report(*options, TRAINING), options)
+
     def test_every_byte_at_the_peak_has_a_category(self):
         tensors = self.devices(TRAINING)[0]
         self.assertIn("PyTorch", self.report(TRAINING).splitlines()[4])

@@ -232,6 +232,8 @@ class Once(TopTest):
         text = self.top("--once", "--filter", "AAA-%d" % os.getpid(), "--sort", "reserved")
         shown = [int(pid) for pid in re.findall(r"(?m)^ *(\d+) root", text)]
         self.assertEqual(shown, [pids[1], pids[2], pids[0]])
+        for key in ("tensors", "per-minute", "per-step", "pid", "command"):
+            self.assertIn("by " + {"pid": "process id"}.get(key, key.replace("-", " ")), self.top("--once", "--sort", key))
 
     def test_a_stopped_process_keeps_nobody_waiting(self):
         stopped, running = self.peers.start(2)
@@ -244,7 +246,7 @@ class Once(TopTest):
         self.assertIsNone(by_pid[running]["problem"])
 
     def test_usage_errors_are_one_line(self):
-        for arguments, words in ((["--interval", "0"], "interval"), (["--sort", "x"], "--sort takes"),
+        for arguments, words in ((["--interval", "0"], "interval"), (["--sort", "x"], "--sort takes used, .*per-minute, "),
                                  (["--once", "x"], "x"), (["--listen", "nowhere:1"], "no numeric address")):
             result = self.call(TOP, *arguments)
             self.assertEqual((result.returncode, result.stdout), (2, ""), arguments)

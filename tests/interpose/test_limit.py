@@ -4,6 +4,8 @@ driver, where a context takes 300 MiB and the device has 8 GiB.
 
 from __future__ import annotations
 
+import sys
+
 from harness import Outcome, judge_recordings
 from support import EndToEnd
 
@@ -56,6 +58,26 @@ class Limit(EndToEnd):
         self.assertIn(f"total {2 << 30} device {2 << 30}", self.info(limit, "0", **two))
         self.assertIn(f"total {1 << 30} device {1 << 30}", self.info(limit, "1", **two))
         self.assertIn(f"total {8 << 30} device {8 << 30}", self.info("1GiB,device=1", "0", **two))
+
+    def test_advice_says_what_a_setting_refuses_instead(self) -> None:
+        """Blocks of 3 MiB in whole pages do not all fit; in segments they do, and what follows does not."""
+        script = ("import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\ncontext = ctypes.c_void_p()\n"
+                  "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+                  "assert cuda.cuCtxSetCurrent(context) == 0\n"
+                  "def allocate(mebibytes):\n    address = ctypes.c_uint64()\n"
+                  "    cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mebibytes << 20))\n    return address\n"
+                  "blocks = [allocate(3) for _ in range(200)]\n"
+                  "for block in blocks[::2]:\n    block.value and cuda.cuMemFree_v2(block)\n"
+                  "for _ in range(40):\n    allocate(5)\n")
+        outcome = self.under_memlab([sys.executable, "-B", "-c", script], {"MEMLAB_LIMIT": "700MiB"})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        (log,) = self.output.glob("*.memlog")
+        said = {command: " ".join(self.without_memlab([str(self.layout.tool("memlab-report")), command, "--no-symbols", str(log)])
+                                  .stdout.decode().split()) for command in ("oom", "whatif")}
+        self.assertRegex(said["oom"], "MEMLAB_BACKEND=classic serves it within the same 700.00 MiB, but then not 5.00 MiB at "
+                                      r"[0-9.]+ m?s, which the recording served\.")
+        self.assertRegex(said["whatif"], "does not serve any of the [0-9]+ allocations that failed: what does is out of memory "
+                                         "where the recording was not")
 
     def test_every_kind_ends_at_the_limit(self) -> None:
         full = f"{PIECES} pieces, then 2"

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -63,6 +64,16 @@ constexpr const char* description =
     "Shows who holds the memory of this machine's GPUs now: every GPU, every process, and of those "
     "under memlab the call sites and nn.Modules. Root sees all processes, others their own.";
 
+constexpr const char* sort_words =
+    "used, allocated, reserved, tensors, per-minute, per-step, pid or command";
+
+/// A key as --sort takes it: what the view calls it, in one word.
+std::string word_of(SortKey key) {
+    std::string word = key == SortKey::pid ? "pid" : name_of(key);
+    std::replace(word.begin(), word.end(), ' ', '-');
+    return word;
+}
+
 void define(CLI::App& app, TopArguments& arguments) {
     set_help(app, std::make_shared<TopFormatter>());
     app.add_flag("--once", arguments.once, "Print one sample as text and end");
@@ -71,23 +82,21 @@ void define(CLI::App& app, TopArguments& arguments) {
                    "Time between samples (default 1, with --listen 5)")
         ->type_name("SECONDS")
         ->check(CLI::Range(0.1, 3600.0).description(""));
-    app.add_option("--sort", arguments.sort,
-                   "used (default), allocated, reserved, tensors, per minute, per step, process "
-                   "id or command")
+    app.add_option("--sort", arguments.sort, "By " + std::string(sort_words) + " (default used)")
         ->type_name("KEY");
     app.add_option("--filter", arguments.filter,
                    "Only processes with TEXT in command, user, process id or container")
         ->type_name("TEXT");
     app.add_option("--listen", arguments.listen,
-                   "Serve metrics for Prometheus (OpenMetrics) instead; a port alone is one of "
-                   "this machine's own (127.0.0.1)")
+                   "Serve metrics for Prometheus (OpenMetrics) instead; without an ADDRESS to "
+                   "this machine alone (127.0.0.1)")
         ->type_name("[ADDRESS:]PORT");
     app.add_option("--nn-module-depth", arguments.nn_module_depth,
                    "Parts of nn.Modules' names in metrics (default 2; 0: none)")
         ->type_name("N")
         ->check(CLI::Range(0, 16).description(""));
     app.add_flag("--anonymize", arguments.anonymize,
-                 "In metrics no host, no container, and no UUID that is known elsewhere");
+                 "Metrics without host and container, and GPUs' UUIDs replaced");
     app.add_option("--color", arguments.color, "auto (default: on a terminal), always or never")
         ->type_name("WHEN")
         ->check(CLI::IsMember({"auto", "always", "never"}).description(""));
@@ -132,11 +141,11 @@ ViewState view_of(const TopArguments& arguments) {
     state.filter = arguments.filter;
     for (std::size_t i = 0; i < sort_keys; ++i) {
         state.sort = static_cast<SortKey>(i);
-        if (arguments.sort == name_of(state.sort)) {
+        if (arguments.sort == word_of(state.sort)) {
             return state;
         }
     }
-    throw TopUsageError("--sort takes what memlab-top --help lists, not " +
+    throw TopUsageError("--sort takes " + std::string(sort_words) + ", not " +
                         memlab::report::printable(arguments.sort, false));
 }
 

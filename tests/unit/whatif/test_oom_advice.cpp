@@ -33,15 +33,18 @@ bool read_pool_options(const PoolSettings& settings, allocator::PoolOptions* opt
 }
 
 /// A pool of 128 MiB, of which the first 16 are kept, and a request for as much as the rest and
-/// more.
+/// more; then `later` blocks of 3 MiB.
 struct Failed {
-    explicit Failed(std::uint64_t requested) {
+    explicit Failed(std::uint64_t requested, int later = 0) {
         ProgramWriter writer;
         const std::uint32_t first = writer.allocate(128 * mib);
         writer.free(first);
         writer.allocate(16 * mib);
         const std::uint32_t attempt = writer.allocate(requested);
         writer.program.steps.replace(writer.program.steps.size() - 1, {StepKind::attempt, attempt});
+        for (int i = 0; i < later; ++i) {
+            writer.allocate(3 * mib);
+        }
         writer.program.attempts = 1;
         writer.program.recorded.pooled = 2;
         oom.time_ns = writer.program.allocations[attempt].time_ns;
@@ -80,6 +83,11 @@ TEST_CASE("a setting that serves the request in a replay is advised") {
     CHECK(failed.says("MEMLAB_BACKEND=vmm serves it within the same 192.00 MiB."));
     CHECK_FALSE(failed.says("MEMLAB_MAX_SPLIT_SIZE_MB=32"));
     CHECK_FALSE(failed.says("MEMLAB_LIMIT"));
+}
+
+TEST_CASE("a setting that refuses later what the recorded settings refuse, too, is advised") {
+    constexpr int fit_in_neither = 500;
+    CHECK(Failed(128 * mib, fit_in_neither).says("within the same 192.00 MiB."));
 }
 
 TEST_CASE("nothing is advised where no replay serves the request") {
