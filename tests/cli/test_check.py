@@ -81,6 +81,8 @@ class Check(CommandTest):
         self.assertRegex(exceeded.stdout, r"leaks +0 B +8\.81 MiB  EXCEEDED by 8\.81 MiB")
         self.assertRegex(exceeded.stdout, r"(?m)^ +4\.00 MiB  tests/cli/memlab_synth\.cpp:\d+  ")
         self.assertIn("1 of 1 limits exceeded\n", exceeded.stdout)
+        nothing = self.call("check", "--leaks", "1", self.path("leak.memlog"), code=1)
+        self.assertRegex(nothing.stdout, r"(?m)^  leaks +1 B +8\.81 MiB  EXCEEDED by 8\.81 MiB$")  # no percentage of a byte
         self.refused("check", "--growth", "0", self.path("cache.memlog"), says="growth: there are no steps")
 
     def test_exactly_at_the_limit(self):

@@ -964,6 +964,8 @@ class ManyProcesses(ViewTest):
         ratio = self.document("merge", "--no-symbols", self.RUN)["imbalance"]["allocated"]["ratio"]
         for percent, code in ((100 * (ratio - 1) + 0.1, 0), (100 * (ratio - 1) - 0.1, 1)):
             self.assertEqual(self.call(REPORT, *limit, f"{percent:.2f}%").returncode, code, percent)
+        text = self.call(REPORT, "check", "--no-symbols", self.RUN, "--rank-imbalance", "5%").stdout
+        self.assertRegex(text, r"(?m)^  rank_imbalance +5\.0% +12\.56%  EXCEEDED by 7\.56 percentage points$")
         self.refused_check("there are no two ranks", recorded("h200/pytorch_scopes.memlog"), "10%")
         self.refused_check("is above a baseline, which has no figure of a run", self.RUN, "+10%", "--baseline",
                            self.path("none"), "--missing-baseline", "pass")
