@@ -10,6 +10,7 @@
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/memory/device_memory.hpp"
+#include "interpose/memory/pool_recorder.hpp"
 #include "interpose/moving/plan.hpp"
 #include "interpose/options/small_file.hpp"
 #include "profiler/clock.hpp"
@@ -238,16 +239,29 @@ bool Mover::free_later(CUdeviceptr address) {
     return true;
 }
 
+Mover::Deferred Mover::take_deferred() noexcept {
+    const threads::LockGuard lock(deferred_mutex_);
+    return std::exchange(deferred_, {});
+}
+
 void Mover::free_what_was_deferred() noexcept {
-    std::vector<std::pair<CUcontext, CUdeviceptr>> all;
-    {
-        const threads::LockGuard lock(deferred_mutex_);
-        all.swap(deferred_);
-    }
-    for (const auto& [context, address] : all) {
+    for (const auto& [context, address] : take_deferred()) {
         const CurrentContext current(context);
         free_device(memory_, Api::cuMemFree_v2, address,
                     [address = address] { return call_real(&Driver::cuMemFree_v2, address); });
+    }
+}
+
+// Without the driver, which may be locked.
+void Mover::record_deferred_frees() noexcept {
+    try {
+        for (const auto& [context, address] : take_deferred()) {
+            if (Context* const owner = memory_.segments().find(address)) {
+                owner->pool().free(address, make_tag(memory_.api_id(Api::cuMemFree_v2), 0),
+                                   allocator::FenceTiming::deferred);
+            }
+        }
+    } catch (const std::bad_alloc&) {  // missing in the recording
     }
 }
 

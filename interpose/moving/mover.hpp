@@ -107,6 +107,9 @@ class Mover {
     /// it is none of a pool's, or the gate is not shut. May throw std::bad_alloc.
     bool free_later(CUdeviceptr address);
 
+    /// At the end of the process, behind stop(): what was to be freed later is recorded as freed.
+    void record_deferred_frees() noexcept;
+
     const DriverEngine& driver_engine() const { return driver_; }
 
     /// In a forked child. Async-signal-safe.
@@ -147,6 +150,8 @@ class Mover {
 
     MoveOutcome move_in() noexcept;
     bool come_back_by_driver(std::uint64_t begin_ns, std::string* problem);
+    using Deferred = std::vector<std::pair<CUcontext, CUdeviceptr>>;
+    Deferred take_deferred() noexcept;
     void free_what_was_deferred() noexcept;
     void end_if_caught() noexcept;
     void drop_what_is_free() noexcept;
@@ -182,7 +187,7 @@ class Mover {
     std::atomic<void (*)()> end_process_{nullptr};
 
     threads::Mutex deferred_mutex_;
-    std::vector<std::pair<CUcontext, CUdeviceptr>> deferred_ MEMLAB_GUARDED_BY(deferred_mutex_);
+    Deferred deferred_ MEMLAB_GUARDED_BY(deferred_mutex_);
 
     threads::Mutex mutex_;
     Wanted wanted_ MEMLAB_GUARDED_BY(mutex_) = Wanted::nothing;

@@ -58,7 +58,7 @@ void Mover::give_up() noexcept {
 
 /// Wherever it was: what has left the GPU comes back, as after a restore.
 void Mover::go_back() noexcept {
-    if (state().away_bytes == 0 && !gate.is_shut()) {
+    if (state().away_bytes == 0 && !program_handles().any_absent() && !gate.is_shut()) {
         give_up();
         return;
     }
@@ -321,6 +321,9 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
         driver_.count_known(memory_);
         std::string problem;
         const DriverEngine::Left left = driver_.leave(order.timeout_ns, &problem);
+        if (left == DriverEngine::Left::stayed) {
+            free_what_was_deferred();
+        }
         if (left == DriverEngine::Left::stayed && outcome.bytes == 0) {
             give_up();
             return MoveOutcome::not_moved(std::move(problem));

@@ -65,6 +65,8 @@ class ProgramHandles {
                         std::size_t count, FunctionRef<CUresult()> real);
     /// Whether something that is away is mapped in this range. A load while nothing is away.
     bool is_away(CUdeviceptr address, std::size_t bytes = 1);
+    /// Whether a mapping of the program's is not there. A load.
+    bool any_absent() const { return absent_.load() != 0; }
 
     /// In a forked child, which has none of it: what is kept was not inherited.
     void forget_after_fork() noexcept;

@@ -11,6 +11,7 @@
 #include "interpose/control/control_channel.hpp"
 #include "interpose/control/oom_hold.hpp"
 #include "interpose/driver/diagnostics.hpp"
+#include "interpose/memory/device_memory.hpp"
 #include "interpose/moving/program_handles.hpp"
 #include "interpose/process/session.hpp"
 
@@ -122,6 +123,13 @@ void Session::stop_moving_at_exit() {
             }
         },
         nullptr);
+}
+
+void Session::record_late_frees() {
+    serve_nested_frees(*this);
+    if (mover_) {
+        mover_->record_deferred_frees();
+    }
 }
 
 void Session::forget_moving_after_fork() {

@@ -413,7 +413,7 @@ void Session::finish(trace::EndKind kind) {
         }
         return;
     }
-    serve_nested_frees(*session);
+    session->record_late_frees();
     debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
           (work_clock.trusted() ? "" : ", not trusted"));
     debug(std::string("one stream: ") + one_stream.describe());

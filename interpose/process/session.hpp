@@ -99,6 +99,8 @@ class Session final : public Memory {
     static void stop_answering();
     void start_mover();
     void stop_moving_at_exit();
+    /// What was freed where it could not be recorded.
+    void record_late_frees();
     static void forget_moving_after_fork();
     void choose_pooling();
     void write_final_report(const trace::Aggregator& aggregate, const std::string& log_problem);

@@ -366,6 +366,23 @@ class Refuses(Checkpointed):
                 self.assertEqual(self.tell(process, "check"), "intact")
                 self.ends(process)
 
+    def test_what_is_freed_while_the_driver_refuses(self) -> None:
+        """The gate is shut by then: the frees are put off, and carried out although it stays."""
+        slowly = {"SIMCUDA_FAIL": "cuCheckpointProcessCheckpoint:1:304", "SIMCUDA_CHECKPOINT_MS": "3000"}
+        for engine in ENGINES:
+            with self.subTest(engine), self.aside(slowly) as process, self.connect(process) as client:
+                client.sendall(f"yield\tengine={engine}\n".encode())
+                self.until(process, "moving out")
+                time.sleep(0.7)  # the pool's part is away, and the driver about to be locked
+                self.assertEqual(self.tell(process, "drop"), "done")
+                self.assertEqual(self.phase(process), "moving out", "too late for this test")
+                self.reply_on(client)
+                self.assertLess(self.allocated(process), 2 << 20)
+                self.ends(process)
+
+    def allocated(self, process: subprocess.Popen[bytes]) -> int:
+        return int(self.asked(process, "status")["gpus"][0]["allocated_bytes"])
+
     def test_without_nvml(self) -> None:
         with self.aside({"LD_LIBRARY_PATH": ":".join(self.layout.library_path)}) as process:
             self.refused_and_goes_on(process, "driver", "NVML (libnvidia-ml.so.1) does not tell")
@@ -513,6 +530,16 @@ class Ends(Checkpointed):
                 self.assertEqual(code, {"term": -signal.SIGTERM, "kill": -signal.SIGKILL}.get(how, 0))
                 self.assertEqual((self.output / f"memlab.steps_aside.{process.pid}.json").exists(), how in ("exits", "late"))
                 self.until_helpers_end(helpers)
+
+    def test_what_was_freed_is_no_leak(self) -> None:
+        with self.aside() as process:
+            self.asked(process, "yield", "engine=driver")
+            self.assertEqual(self.tell(process, "drop"), "done")
+            self.send(process, "exits")
+            self.assertEqual(process.wait(timeout=30), 0)
+        (path,) = self.output.glob("*.json")
+        (gpu,) = json.loads(path.read_text(encoding="utf-8"))["devices"]
+        self.assertEqual(gpu["kinds"]["device"]["live_bytes"], 1 << 20, gpu["kinds"])
 
     def test_fork_while_it_is_away(self) -> None:
         with self.aside() as process:
