@@ -223,9 +223,10 @@ struct ActionDocument {
     }
 };
 
-/// The segments of memlab's pool, with what is in them.
+/// The segments of memlab's pool, with what is in them. (memlab-report pool --json, of a recording,
+/// is another document.)
 struct PoolDocument {
-    static constexpr const char* format = "memlab-pool";
+    static constexpr const char* format = "memlab-live-pool";
     static constexpr std::uint64_t known_version = 1;
     /// Parts of a segment in its picture.
     static constexpr std::size_t cells = 64;

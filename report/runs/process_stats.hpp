@@ -1,6 +1,7 @@
 // The memory use of one process of a run, summed over its GPUs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -20,6 +21,7 @@ struct ProcessStats {
     std::uint64_t allocations = 0;
     std::uint64_t managed_peak = 0;
     std::uint64_t pinned_peak = 0;
+    std::size_t gpus = 0;  ///< of which it had memory; in no document
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -52,6 +54,8 @@ inline ProcessStats process_stats(const model::Report& report,
         if (!shown.has(device)) {
             continue;
         }
+        const bool any = device.curve(model::Curve::allocated).peak_bytes != 0;
+        sums.gpus += any ? 1 : 0;
         model::add_to(sums.allocated_peak, device.curve(model::Curve::allocated).peak_bytes);
         model::add_to(sums.reserved_peak, device.curve(model::Curve::reserved).peak_bytes);
         model::add_to(sums.at_end, device.curve(model::Curve::allocated).at_end_bytes);

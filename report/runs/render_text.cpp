@@ -21,6 +21,8 @@ namespace memlab::report {
 
 namespace {
 
+constexpr const char* summed_peaks = "peaks of what was handed out, summed over the GPUs";
+
 /// "GPU-1a2b3c4d": enough to tell a machine's GPUs apart.
 std::string short_uuid(const std::string& uuid) {
     return uuid.substr(0, 12);
@@ -91,10 +93,8 @@ class RunText {
                 hosts.push_back(process.host);
             }
         }
-        std::string title = format_plural(members.size(), "process with CUDA");
-        if (members.size() != 1) {
-            title = format_count(members.size()) + " processes with CUDA";
-        }
+        std::string title = format_count(members.size()) +
+                            (members.size() == 1 ? " process with CUDA" : " processes with CUDA");
         if (hosts.size() > 1) {
             title += " on " + format_plural(hosts.size(), "host");
         }
@@ -146,7 +146,12 @@ class RunText {
         for (const std::size_t root : view_.tree.roots) {
             node(table, root, "", "");
         }
-        if (view_.collection.members.size() > 1) {
+        const auto& members = view_.collection.members;
+        if (std::any_of(members.begin(), members.end(), [](const RunMember& member) {
+                return process_stats(member.report).gpus > 1;
+            })) {
+            page_.line(page_.dim("          " + std::string(summed_peaks) + " of a process"));
+        } else if (members.size() > 1) {
             page_.line(page_.dim(
                 "          allocated, reserved: each process's own peak of what CUDA handed out"));
         }
@@ -307,10 +312,9 @@ class RanksText {
                                [figure](const RankRow& row) { return row.*figure != 0; });
         };
         const bool managed = any(&RankRow::managed_peak);
-        constexpr std::size_t with_pid_and_managed = 90;
         Table<RankRow> table(page_, 0);
         table.number("rank", 6, &RankRow::rank);
-        if (!managed || page_.width() >= with_pid_and_managed) {
+        if (!managed || page_.width() >= 90) {
             table.number("pid", 9,
                          [&](const RankRow& row) { return member(row).report.process.pid; });
         }
@@ -348,9 +352,12 @@ class RanksText {
         }
         table.head();
         table.rows(ranks_.ranks, ranks_.ranks.size());
-        const bool helpers = std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
-                                         [](const RankRow& row) { return row.processes > 1; });
-        if (helpers) {
+        if (std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
+                        [](const RankRow& row) { return row.gpus.size() > 1; })) {
+            page_.line(page_.dim("        " + std::string(summed_peaks) + " of a rank"));
+        }
+        if (std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
+                        [](const RankRow& row) { return row.processes > 1; })) {
             page_.line(page_.dim(
                 "        some ranks have several processes: the largest stands for each"));
         }

@@ -36,7 +36,7 @@ constexpr std::array<Document, 12> documents = {{
      SchemaFields::of<memlab::model::StatusDocument>},
     {"action", "What a running process did for memlab-ctl, with --json",
      SchemaFields::of<memlab::model::ActionDocument>},
-    {"pool", "memlab-ctl pool --json of a running process",
+    {"live-pool", "memlab-ctl pool --json of a running process",
      SchemaFields::of<memlab::model::PoolDocument>},
     {"holders", "memlab-ctl holders --json", SchemaFields::of<memlab::report::HoldersDocument>},
     {"top", "memlab-top --json", SchemaFields::of<memlab::report::TopDocument>},

@@ -62,7 +62,7 @@ def interval(spec, since_mark):
 def pool(spec):
     segment = {"bytes": spec["reserved"] // 2, "active_bytes": spec["allocated"] // 2, "pending_bytes": 0,
                "block_count": 3, "picture": "#" * 40 + "." * 24}
-    return {"format": "memlab-pool", "version": 1, "gpus": [
+    return {"format": "memlab-live-pool", "version": 1, "gpus": [
         {"gpu": 0, "segment_count": 2, "reserved_bytes": spec["reserved"], "active_bytes": spec["allocated"],
          "pending_bytes": 0, "empty_count": 0, "empty_bytes": 0, "segments": [segment, segment]}]}
 

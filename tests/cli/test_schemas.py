@@ -28,12 +28,15 @@ def closed(schema):
     return {**out, "additionalProperties": False} if isinstance(out.get("properties"), dict) else out
 
 
+def schema_path(name):
+    return os.path.join(BIN, "..", "generated", "share", f"memlab-{name}-v1.schema.json")
+
+
 def judge(test, document, name):
     """Valid as it is, and no longer where it lacks a member or has one too many."""
     if jsonschema is None:
         test.skipTest("needs jsonschema")
-    path = os.path.join(BIN, "..", "generated", "share", f"memlab-{name}-v1.schema.json")
-    with open(path, encoding="utf-8") as file:
+    with open(schema_path(name), encoding="utf-8") as file:
         schema = json.load(file)
     validator = jsonschema.Draft7Validator(closed(schema))
     test.assertEqual([f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)], [])
@@ -51,6 +54,15 @@ class Schemas(ToolTest):
 
     def read(self, *arguments):
         return json.loads(self.report(*arguments, "--json", "--no-symbols"))
+
+    def test_a_format_is_one_document(self):
+        """What a command prints has a schema of its format's name, or there is none of that name."""
+        for command in (("summary",), ("sites",), ("tree",), ("nn-modules",), ("leaks",), ("timeline",), ("histogram",),
+                        ("pool",), ("inefficiencies",), ("oom",), ("ledger",), ("check", "--ooms", "0")):
+            document = self.read(*command, os.path.join(OTHERS, "sample_cache_lines.memlog"))
+            name = document["format"].removeprefix("memlab-")
+            if os.path.exists(schema_path(name)):
+                self.judge(document, name)
 
     def test_what_memlab_run_wrote(self):
         with open(os.path.join(RUN, "memlab-run.vm.903.json"), encoding="utf-8") as file:

@@ -133,6 +133,12 @@ class Widths(ViewTest):
             log = self.path(f"random{seed}.memlog")
             subprocess.run([os.path.join(BIN, "random_log"), "plausible", str(seed), "2000", log], check=True)
             self.check_widths(log)
+            self.check_sums(["merge", log], "a rank")
+        self.check_sums(["."], "a process")
+
+    def check_sums(self, arguments, whose):
+        """Each has two GPUs, whose peaks do not coincide."""
+        self.assertIn(f"peaks of what was handed out, summed over the GPUs of {whose}\n", self.call(REPORT, *arguments).stdout)
 
     def test_real_recordings(self):
         for name in ("h200/sample_result_cache.json", "h100/sample_oom_recovery.json", "h200/pytorch_tensors.memlog"):

@@ -282,7 +282,7 @@ class Live(Asked):
                 self.tell(process, "allocate")
             document = self.asked(process, "pool")
             if jsonschema is not None:
-                jsonschema.Draft7Validator(json.loads(self.layout.schema("pool").read_text())).validate(document)
+                jsonschema.Draft7Validator(json.loads(self.layout.schema("live-pool").read_text())).validate(document)
             (gpu,) = document["gpus"]
             segments = gpu["segments"]
             self.assertEqual(gpu["active_bytes"], 33 << 20)

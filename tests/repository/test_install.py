@@ -48,7 +48,7 @@ EXPECTED = [
     "share/memlab/memlab-run-v1.schema.json",
     "share/memlab/memlab-run-summary-v1.schema.json",
     "share/memlab/memlab-merge-v1.schema.json",
-    "share/memlab/memlab-pool-v1.schema.json",
+    "share/memlab/memlab-live-pool-v1.schema.json",
     "share/memlab/memlab-holders-v1.schema.json",
     "share/memlab/memlab-top-v1.schema.json",
     "share/memlab/memlab-run-diff-v1.schema.json",
