@@ -242,7 +242,8 @@ DriverEngine::Left DriverEngine::checkpoint(std::string* problem) {
     return Left::lost;
 }
 
-DriverEngine::Left DriverEngine::leave(std::uint64_t timeout_ns, std::string* problem) {
+DriverEngine::Left DriverEngine::leave(Memory& memory, std::uint64_t timeout_ns,
+                                       std::string* problem) {
     const std::uint64_t deadline = profiler::monotonic_ns() + timeout_ns;
     std::vector<std::uint64_t> before;
     std::vector<std::uint64_t> after;
@@ -261,6 +262,9 @@ DriverEngine::Left DriverEngine::leave(std::uint64_t timeout_ns, std::string* pr
             *problem = "it was called back";
         }
         profiler::sleep_ns(poll_others_ns);
+    }
+    if (problem->empty()) {
+        *problem = why_not(memory);  // a call since it was asked may have been the first of a kind
     }
     if (problem->empty() && !read_free(&before)) {
         *problem = "its helper does not tell how much of the GPU is free";

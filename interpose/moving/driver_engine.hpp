@@ -50,7 +50,7 @@ class DriverEngine {
 
     enum class Left : std::uint8_t { away, stayed, lost };
     /// Behind draining. `stayed`: everything is as before; *problem says why, also of `lost`.
-    Left leave(std::uint64_t timeout_ns, std::string* problem);
+    Left leave(Memory& memory, std::uint64_t timeout_ns, std::string* problem);
 
     enum class Returned : std::uint8_t { back, no_room, not_yet, lost };
     /// One try. `others`: more bytes that have to come back to each device, in the order of

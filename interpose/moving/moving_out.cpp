@@ -90,7 +90,12 @@ std::string Mover::quiesce(const YieldOrder& order) {
     if (memory_.captures().capturing()) {
         return "a stream is being captured";
     }
-    return drain(memory_, deadline);
+    if (std::string problem = drain(memory_, deadline); !problem.empty()) {
+        return problem;
+    }
+    // What was under way may have been the first call of a kind that forbids it.
+    const char* const stays = gate.why_it_stays();
+    return stays != nullptr ? stays : refusal_(memory_);
 }
 
 /// Empty, or why the order cannot be carried out. Where the driver's engine is used it is ready.
@@ -320,7 +325,7 @@ MoveOutcome Mover::move_out(const YieldOrder& order) {
     if (engines.driver) {
         driver_.count_known(memory_);
         std::string problem;
-        const DriverEngine::Left left = driver_.leave(order.timeout_ns, &problem);
+        const DriverEngine::Left left = driver_.leave(memory_, order.timeout_ns, &problem);
         if (left == DriverEngine::Left::stayed) {
             free_what_was_deferred();
         }

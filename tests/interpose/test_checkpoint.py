@@ -328,6 +328,23 @@ class Refuses(Checkpointed):
                     self.assertEqual(self.helpers(process), [])  # nothing was begun
                     self.ends(process)
 
+    def test_what_comes_while_calls_are_waited_for(self) -> None:
+        for engine in ENGINES:
+            with self.subTest(engine), self.aside() as process, self.connect(process) as client:
+                self.tell(process, "queue")
+                client.sendall(f"yield\tengine={engine}\ttimeout=60\n".encode())
+                self.until(process, "closing")
+                self.assertEqual(self.tell(process, "events"), "done")
+                self.tell(process, "open")
+                state, answer = self.reply_on(client)
+                why = answer if state == "error" else answer["text"]
+                self.assertIn("shared memory or events with other processes", why)
+                self.assertNotIn("by_driver", self.asked(process, "status")["step_aside"])
+                if engine == "both":  # the pool's part is away
+                    self.asked(process, "restore")
+                self.assertEqual(self.tell(process, "check"), "intact")
+                self.ends(process)
+
     def test_parts(self) -> None:
         with self.aside() as process:
             for words in (("engine=both", "keep=8MiB"), ("engine=driver", "gpu=0"),
