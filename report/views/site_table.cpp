@@ -252,17 +252,16 @@ void SiteRow::add(const model::Site& site, std::size_t index, const SiteStats& f
     stats.add(figures);
     sites.push_back(index);
     for (const model::SiteLabel& label : site.labels) {
-        const auto same =
-            std::find_if(labels.begin(), labels.end(),
-                         [&](const model::SiteLabel& each) { return each.name == label.name; });
-        if (same == labels.end()) {
+        const auto [at, is_new] = label_numbers.try_emplace(label.name, labels.size());
+        if (is_new) {
             labels.push_back(label);
             continue;
         }
-        model::keep_common_detail(*same, label);
-        model::add_to(same->count, label.count);
-        model::add_to(same->live_count, label.live_count);
-        model::add_to(same->live_bytes, label.live_bytes);
+        model::SiteLabel& same = labels[at->second];
+        model::keep_common_detail(same, label);
+        model::add_to(same.count, label.count);
+        model::add_to(same.live_count, label.live_count);
+        model::add_to(same.live_bytes, label.live_bytes);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct SiteRow {
     std::optional<Category> category = {};
     /// By nn.Module: nn_module_of() its sites; `kind` is empty where the curves include it.
     std::string nn_module = {};
+    /// add()'s: where in `labels` a name is, of which there may be a hundred thousand.
+    std::unordered_map<std::string, std::size_t> label_numbers = {};
 
     /// Adds the site, number `index` of the report, to this row.
     void add(const model::Site& site, std::size_t index, const SiteStats& figures);
