@@ -97,7 +97,8 @@ class LogFile {
     /// Prefetches what the next append() writes. From any thread.
     void prefetch_append() const noexcept;
 
-    /// Overwrites appended bytes, the one at `last` after all others.
+    /// Overwrites appended bytes, the one at `last` after all others. Where that is `size`, they
+    /// are a little-endian number that only grows: a reader never sees more than the new one.
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
     /// Truncates the unused preallocation and closes. Waits a few seconds at most for a file system

@@ -261,7 +261,7 @@ void LogWriter::count_dropped(unsigned events) {
         (blocks_.file().is_mapped() || std::bit_width(before) != std::bit_width(dropped_))) {
         std::uint8_t count[sizeof dropped_];
         put_little_endian(count, dropped_);
-        blocks_.file().patch(count_at_, count, sizeof count, 0);
+        blocks_.file().patch(count_at_, count, sizeof count, sizeof count);
     }
 }
 

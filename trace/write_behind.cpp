@@ -65,7 +65,9 @@ void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, 
                pwrite(descriptor, data + from, to - from, static_cast<off_t>(offset + from)) ==
                    static_cast<ssize_t>(to - from);
     };
-    if (put(0, last) && put(last + 1, size)) {
+    if (last == size) {
+        (void)put(0, size);
+    } else if (put(0, last) && put(last + 1, size)) {
         (void)put(last, last + 1);
     }
 }

@@ -53,7 +53,8 @@ class Reader : private LogDecoder {
     void read_ring() {
         result_.has_ring = true;
         RingContents ring = scan_ring(input_, ring_);
-        if (part_ != LogPart::sums || !newest_checkpoint(ring)) {
+        auto newest = newest_for_sums(ring);
+        if (!newest) {
             more_follows_ = ring.count != 0;
             begin_part(format::ring_file_header_size, ring_.beginning);
             read_blocks();
@@ -64,18 +65,19 @@ class Reader : private LogDecoder {
             beginning_was_read_ = true;
             if (find_regions(input_, ring_).first != ring.first) {
                 ring = scan_ring(input_, ring_);
+                newest = newest_for_sums(ring);
             }
         }
-        read_newest(std::move(ring));
+        read_newest(std::move(ring), std::move(newest));
     }
 
     /// The regions. A process that writes faster than this reads overwrites what is to be read:
     /// then it goes on from a checkpoint that is there now.
-    void read_newest(RingContents ring) {
+    void read_newest(RingContents ring, std::optional<FoundCheckpoint> newest) {
         for (int laps = 0;; ++laps) {
             result_.lacks_events = lacks_events(ring);
             if (result_.lacks_events || laps != 0 || !beginning_was_read_) {
-                read_from_checkpoint(ring);
+                read_from_checkpoint(ring, newest);
             } else {
                 read_regions(ring, {0, format::region_header_size});
             }
@@ -92,6 +94,7 @@ class Reader : private LogDecoder {
             result_.status = LogStatus::not_a_log;
             result_.message.clear();
             ring = scan_ring(input_, ring_);
+            newest = newest_for_sums(ring);
         }
     }
 
@@ -100,20 +103,19 @@ class Reader : private LogDecoder {
     }
 
     /// From the oldest that there is on, or of sums from the newest.
-    void read_from_checkpoint(const RingContents& ring) {
+    void read_from_checkpoint(const RingContents& ring,
+                              const std::optional<FoundCheckpoint>& newest) {
         if (part_ == LogPart::beginning) {
             result_.gap = {.from_ns = latest_ns_, .to_ns = latest_ns_};
             finish(LogStatus::cut_off, "the part after " + here() + " was left out");
             return;
         }
-        if (part_ == LogPart::sums) {
-            if (const FoundCheckpoint* const newest = newest_checkpoint(ring)) {
-                const auto missing = result_.lacks_events ? find_gap(ring) : std::nullopt;
-                result_.gap.reset();
-                read_from(ring, *newest);
-                result_.gap = missing;
-                return;
-            }
+        if (newest) {
+            const auto missing = result_.lacks_events ? find_gap(ring) : std::nullopt;
+            result_.gap.reset();
+            read_from(ring, *newest);
+            result_.gap = missing;
+            return;
         }
         for (const FoundCheckpoint& checkpoint : ring.checkpoints) {
             if (checkpoint_time(input_, checkpoint)) {
@@ -128,14 +130,14 @@ class Reader : private LogDecoder {
         damaged("the checkpoint that the newest part begins with is missing");
     }
 
-    /// That can be read; null: there is none.
-    const FoundCheckpoint* newest_checkpoint(const RingContents& ring) const {
-        for (std::size_t i = ring.checkpoints.size(); i-- > 0;) {
+    /// The newest checkpoint that can be read; none where there is none, or more than sums is read.
+    std::optional<FoundCheckpoint> newest_for_sums(const RingContents& ring) const {
+        for (std::size_t i = part_ == LogPart::sums ? ring.checkpoints.size() : 0; i-- > 0;) {
             if (checkpoint_time(input_, ring.checkpoints[i])) {
-                return &ring.checkpoints[i];
+                return ring.checkpoints[i];
             }
         }
-        return nullptr;
+        return std::nullopt;
     }
 
     /// What reading everything would find missing.
