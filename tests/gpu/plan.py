@@ -101,6 +101,6 @@ class Results:
 
 
 def passed_in(path: Path) -> frozenset[str]:
-    """What need not run again: all that passed or was skipped there, and did not fail."""
+    """What need not run again: all that passed there, and did not fail. What was skipped may find here what it needs."""
     verdicts, _ = Results(path).read()
-    return frozenset(verdict.name for verdict in verdicts if verdict.begun) - {verdict.name for verdict in verdicts if verdict.problems}
+    return frozenset(each.name for each in verdicts if not each.skipped) - {each.name for each in verdicts if each.problems}
