@@ -24,7 +24,7 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
-from support import ROOT
+from support import ROOT, Build
 from test_cgroups import may_mount
 from test_live import Asked
 
@@ -393,6 +393,7 @@ class Moves(StepAside):
                 self.assertEqual(self.tell(process, "check"), "intact")
             self.goes_on(process)
 
+    @unittest.skipIf(Build.sanitizer, "a sanitizer's heap keeps what is freed")
     def test_the_host_memory_is_given_back(self) -> None:
         with self.aside() as process:
             self.asked(process, "yield")
@@ -995,6 +996,7 @@ class Ends(StepAside):
             self.assertEqual(self.line(process), "4")  # CUDA_ERROR_DEINITIALIZED
             self.assertEqual(process.wait(timeout=30), 0)
 
+    @unittest.skipIf(Build.sanitizer, "a forced unwind does not get through a sanitizer's build of the gate")
     def test_a_thread_that_ends_at_the_gate_waits_no_longer(self) -> None:
         for way in ("quit", "cancel"):
             with self.subTest(way=way), self.aside() as process:
