@@ -24,7 +24,7 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
-from support import ROOT, Build
+from support import Build, ROOT
 from test_cgroups import may_mount
 from test_live import Asked
 
