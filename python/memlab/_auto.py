@@ -38,18 +38,19 @@ class _Budget:
         self._credit, self._spent = credit, -credit
 
     def allows(self) -> bool:
-        # To ask for the processors' time takes a system call.
-        return self._spent <= self._earned_by_clock() and self._spent <= self._earned()
+        # By the clock first: to ask for the processors' time takes a system call.
+        return self._spent <= self._by_clock() and self._spent <= self._by_processors()
 
     def spent(self, begin: float) -> None:
         """Work that began then is over."""
-        self._spent = max(self._spent, self._earned() - self._credit) + time.perf_counter() - begin
+        earned = min(self._by_clock(), self._by_processors())
+        self._spent = max(self._spent, earned - self._credit) + time.perf_counter() - begin
 
-    def _earned_by_clock(self) -> float:
+    def _by_clock(self) -> float:
         return _SHARE * (time.perf_counter() - self._begin)
 
-    def _earned(self) -> float:
-        return min(self._earned_by_clock(), _SHARE * (time.process_time() - self._begin_of_processors))
+    def _by_processors(self) -> float:
+        return _SHARE * (time.process_time() - self._begin_of_processors)
 
 
 class _State:

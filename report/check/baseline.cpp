@@ -1,5 +1,4 @@
 #include "report/check/baseline.hpp"
-#include "report/output_file.hpp"
 
 #include <sys/stat.h>
 
@@ -11,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+
+#include "report/output_file.hpp"
 
 namespace memlab::report::check {
 

@@ -138,7 +138,7 @@ Data make_data(PageData& page, const PageOptions& options, std::size_t changes,
     return data;
 }
 
-Data fitting_data(PageData& page, const PageOptions& options, std::size_t max_data) {
+Data fit_data(PageData& page, const PageOptions& options, std::size_t max_data) {
     std::size_t changes = max_page_changes / std::max<std::size_t>(page.recordings.size(), 1);
     Data data = make_data(page, options, changes, max_data);
     const std::size_t all = data.encoded.size();
@@ -177,6 +177,15 @@ Data fitting_data(PageData& page, const PageOptions& options, std::size_t max_da
     return make_least();
 }
 
+Data fitting_data(PageData& page, const PageOptions& options, std::size_t max_data,
+                  std::string* too_large) {
+    Data data = fit_data(page, options, max_data);
+    if (too_large != nullptr) {
+        *too_large = data.too_large;
+    }
+    return data;
+}
+
 }  // namespace
 
 std::string_view built_in_page() {
@@ -197,11 +206,7 @@ std::string make_page(std::string_view empty_page, PageData& page, const PageOpt
     if (at == std::string_view::npos) {
         return {};
     }
-    Data made = fitting_data(page, options, max_data);
-    if (too_large != nullptr) {
-        *too_large = std::move(made.too_large);
-    }
-    const std::string& data = made.encoded;
+    const std::string data = fitting_data(page, options, max_data, too_large).encoded;
     std::string text;
     text.reserve(empty_page.size() + data.size());
     text.append(empty_page.substr(0, at)).append(data);
@@ -211,11 +216,7 @@ std::string make_page(std::string_view empty_page, PageData& page, const PageOpt
 
 std::string page_json(PageData& page, const PageOptions& options, std::size_t max_data,
                       std::string* too_large) {
-    Data made = fitting_data(page, options, max_data);
-    if (too_large != nullptr) {
-        *too_large = std::move(made.too_large);
-    }
-    return std::move(made.json);
+    return fitting_data(page, options, max_data, too_large).json;
 }
 
 }  // namespace memlab::report

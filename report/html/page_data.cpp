@@ -148,9 +148,9 @@ class PageWriter {
         part("call sites", [&] { write_sites(sites.all(), code); });
         part("nn.Modules", [&] { write_nn_modules(sites); });
         part("labels", [&] { write_labels(recording, code.texts()); });
-        part(part_of_maps, [&] { write_maps(recording, sites, code.texts()); });
+        part("memory maps", [&] { write_maps(recording, sites, code.texts()); });
         part("names of code and labels", [&] { write_code(code); });
-        part(part_of_changes, [&] { write_holders(sites.all()); });
+        part("changes over time", [&] { write_holders(sites.all()); });
         part("figures of the views", [&] {
             json_.key("documents");
             json_.begin_object();

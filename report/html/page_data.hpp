@@ -63,10 +63,6 @@ PageData page_of_run(const RunView& view, const RunParts& parts, Symbolizer* sym
 /// Bytes of the data by what they are, about.
 using PageParts = std::map<std::string_view, std::size_t>;
 
-/// Those that can be made smaller.
-inline constexpr std::string_view part_of_changes = "changes over time";
-inline constexpr std::string_view part_of_maps = "memory maps";
-
 /// Writes PageData. At most `changes` changes of holders of each recording are written by site, the
 /// rest is summed; this shortens the histories of `page`.
 PageParts write_page_data(PageData& page, const PageOptions& options, std::size_t changes,
